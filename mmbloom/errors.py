@@ -1,0 +1,254 @@
+"""Every exception and warning that mmbloom raises, and nothing else.
+
+::
+
+    MmbloomError (Exception)
+    |-- FormatError (ValueError)              these bytes are not a filter
+    |   `-- NewerFormatError                  a filter, but of a later mmbloom
+    |-- ParameterMismatch (ValueError)        the filter there is not the one asked for
+    |-- FileChangedError (RuntimeError)       the file was replaced, resized or removed
+    |-- ReadOnlyError (io.UnsupportedOperation)
+    |-- ClosedFilterError (ValueError)
+    |-- LockTimeout (TimeoutError)            another writer kept the lock
+    |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
+    |-- NetworkFileSystemError (OSError)      refused for writing, law 18
+    |-- KeyTypeError (TypeError)              not a kind of key, with its position
+    `-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
+
+    MmbloomWarning (UserWarning)
+    |-- CapacityWarning                       more keys than the filter was planned for
+    `-- ReservationWarning                    this file system cannot reserve disk space
+
+Each error has a builtin as its second base, so code that knows nothing of mmbloom can
+catch it; carries what it knows as attributes; and survives pickling between processes.
+A full disk, a missing file or a refused permission is the system's own `OSError`.
+"""
+
+import io
+
+
+class MmbloomError(Exception):
+    """Base of all errors of mmbloom.
+
+    Subclasses pass their constructor's arguments on as `details`, which is what makes
+    every one of them picklable whatever its builtin base does with ``args``.
+    """
+
+    def __init__(self, message: str, *details: object) -> None:
+        super().__init__(message)
+        self._message = message
+        self._details = details or (message,)
+
+    def __str__(self) -> str:
+        return self._message
+
+    def __reduce__(self) -> tuple[type["MmbloomError"], tuple[object, ...]]:
+        return type(self), self._details
+
+
+class FormatError(MmbloomError, ValueError):
+    """The file is not a valid mmbloom filter.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    field : str
+        The part of it that is wrong.
+    found, expected : str
+        What stands there, and what would be right.
+    """
+
+    def __init__(self, path: str, field: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"{path}: {field} is {found}, expected {expected}", path, field, found, expected
+        )
+        self.path, self.field, self.found, self.expected = path, field, found, expected
+
+
+class NewerFormatError(FormatError):
+    """The file was made by a later version of mmbloom, which is needed to read it."""
+
+
+class ParameterMismatch(MmbloomError, ValueError):
+    """The filter that exists was made with other parameters than those asked for.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    field : str
+        The first parameter that differs.
+    found, expected : str
+        Its value in the file, and the value asked for.
+    """
+
+    def __init__(self, path: str, field: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"{path}: exists with {field} {found}, asked for {expected}; "
+            "open it as it is, or choose another path",
+            path,
+            field,
+            found,
+            expected,
+        )
+        self.path, self.field, self.found, self.expected = path, field, found, expected
+
+
+class FileChangedError(MmbloomError, RuntimeError):
+    """The file at the path is no longer the one that was opened.
+
+    Attributes
+    ----------
+    path : str
+        The path that was opened.
+    found : str
+        What is there now.
+    """
+
+    def __init__(self, path: str, found: str) -> None:
+        super().__init__(f"{path}: {found} since it was opened; open it again", path, found)
+        self.path, self.found = path, found
+
+
+class ReadOnlyError(MmbloomError, io.UnsupportedOperation):
+    """A write to a filter that was opened for reading only.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    reason : str
+        Why it is read-only.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: cannot be written, {reason}", path, reason)
+        self.path, self.reason = path, reason
+
+
+class ClosedFilterError(MmbloomError, ValueError):
+    """A call on a filter after its `close`.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path}: this filter object is closed; open the file again", path)
+        self.path = path
+
+
+class LockTimeout(MmbloomError, TimeoutError):
+    """Another thread or process kept the write lock for longer than allowed.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    seconds : float
+        How long it was waited for.
+    """
+
+    def __init__(self, path: str, seconds: float) -> None:
+        super().__init__(
+            f"{path}: the write lock was held by others for {seconds:g} s; "
+            "try again, or allow a longer lock timeout",
+            path,
+            seconds,
+        )
+        self.path, self.seconds = path, seconds
+
+
+class DurabilityError(MmbloomError, OSError):
+    """A flush failed, now or earlier; this filter object takes no more writes (law 11).
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    reason : str
+        What the operating system said.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(
+            f"{path}: a flush failed ({reason}); keys added since the last good flush may not "
+            "be on the disk: close the filter, check the disk, open it and add them again",
+            path,
+            reason,
+        )
+        self.path, self.reason = path, reason
+
+
+class NetworkFileSystemError(MmbloomError, OSError):
+    """Writing on a network file system was refused (law 18).
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    file_system : str
+        The type of file system it is on.
+    """
+
+    def __init__(self, path: str, file_system: str) -> None:
+        super().__init__(
+            f"{path}: is on a network file system ({file_system}), where two hosts would lose "
+            "each other's bits; use a local disk, or allow_network=True from one host only",
+            path,
+            file_system,
+        )
+        self.path, self.file_system = path, file_system
+
+
+class KeyTypeError(MmbloomError, TypeError):
+    """A key, or a batch of keys, is of a type that cannot be a key.
+
+    Attributes
+    ----------
+    found : str
+        What was given.
+    position : int or None
+        Its place in the batch; None when a single key, or no batch at all, was given.
+    """
+
+    def __init__(self, found: str, position: int | None = None) -> None:
+        where = "key" if position is None else f"key at position {position}"
+        super().__init__(
+            f"{where}: {found}; a key is bytes, str, or an int within int64 or uint64",
+            found,
+            position,
+        )
+        self.found, self.position = found, position
+
+
+class KeyEncodingError(MmbloomError, ValueError):
+    """A `str` key holds a lone surrogate, for which UTF-8 has no bytes.
+
+    Attributes
+    ----------
+    position : int or None
+        Its place in the batch; None for a single key.
+    """
+
+    def __init__(self, position: int | None = None) -> None:
+        where = "key" if position is None else f"key at position {position}"
+        super().__init__(
+            f"{where}: a str with a lone surrogate cannot be encoded as UTF-8; pass bytes", position
+        )
+        self.position = position
+
+
+class MmbloomWarning(UserWarning):
+    """Base of all warnings of mmbloom."""
+
+
+class CapacityWarning(MmbloomWarning):
+    """The filter holds more keys than planned; false positives rise above the planned rate."""
+
+
+class ReservationWarning(MmbloomWarning):
+    """The file system cannot promise reserved space: a full disk can end the process (law 9)."""
