@@ -1,0 +1,261 @@
+"""From keys and error rate to bits and hashes: arithmetic only, no file, no key.
+
+The public page of sizes: `plan`, `best_practice`, and the formulas of ``_rates.py``.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, get_args
+
+from mmbloom._rates import BLOCK_BITS, Layout, estimate_count, false_positive_rate
+
+__all__ = [
+    "BestPractice",
+    "FilterParams",
+    "Layout",
+    "best_practice",
+    "best_practice_table",
+    "estimate_count",
+    "false_positive_rate",
+    "plan",
+]
+
+MAX_HASHES = 64
+MIN_BITS, MAX_BITS = 64, 2**43
+MAX_BLOCKS = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class FilterParams:
+    """All that decides which bits a key sets: two filters with equal ones can be merged.
+
+    Attributes
+    ----------
+    capacity : int
+        Planned number of keys.
+    error_rate : float
+        Planned false-positive rate at capacity, between 0 and 1.
+    layout : {"blocked", "standard"}
+        How positions are spread: in one block of 512 bits per key, or over the whole array.
+    num_bits : int
+        Size of the array in bits.
+    num_hashes : int
+        Positions per key, 1 to 64.
+    seed : int
+        Seed of the hash, 0 to 2**32 - 1.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range; the message names the field, the value and the range.
+
+    Examples
+    --------
+    >>> plan(1_000_000, 0.01, layout="standard")
+    FilterParams(capacity=1000000, error_rate=0.01, layout='standard', num_bits=9585088, \
+num_hashes=7, seed=0)
+    """
+
+    capacity: int
+    error_rate: float
+    layout: Layout
+    num_bits: int
+    num_hashes: int
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        step = BLOCK_BITS if self.layout == "blocked" else 64
+        largest = MAX_BLOCKS * BLOCK_BITS if self.layout == "blocked" else MAX_BITS
+        for field, value, ok, expected in (
+            ("capacity", self.capacity, 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
+            ("error_rate", self.error_rate, 0 < self.error_rate < 1, "between 0 and 1"),
+            ("layout", self.layout, self.layout in get_args(Layout), "'blocked' or 'standard'"),
+            ("num_hashes", self.num_hashes, 1 <= self.num_hashes <= MAX_HASHES, "1 to 64"),
+            (
+                "num_bits",
+                self.num_bits,
+                MIN_BITS <= self.num_bits <= largest and self.num_bits % step == 0,
+                f"a multiple of {step} from {max(MIN_BITS, step)} to {largest}",
+            ),
+            ("seed", self.seed, 0 <= self.seed < 2**32, "0 to 2**32 - 1"),
+        ):
+            if not ok:
+                raise ValueError(f"{field} is {value!r}, expected {expected}")
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the bit array in bytes; the file is 4096 bytes larger."""
+        return self.num_bits // 8
+
+    @property
+    def bits_per_key(self) -> float:
+        """Bits of the array per planned key."""
+        return self.num_bits / self.capacity
+
+
+def plan(
+    capacity: int, error_rate: float = 0.01, *, layout: Layout = "blocked", seed: int = 0
+) -> FilterParams:
+    """Choose the number of bits and hashes for a number of keys and an error rate.
+
+    Parameters
+    ----------
+    capacity : int
+        Number of keys to plan for, at least 1.
+    error_rate : float, default 0.01
+        False-positive rate when `capacity` keys are in, between 0 and 1.
+    layout : {"blocked", "standard"}, default "blocked"
+        "standard": m = ceil(-n ln p / (ln 2)^2) rounded up to 64 and k = round(m/n ln 2).
+        "blocked": the k and the smallest m whose `false_positive_rate` is at most p.
+    seed : int, default 0
+        Passed through.
+
+    Returns
+    -------
+    FilterParams
+
+    Raises
+    ------
+    TypeError
+        If `capacity` is not an int.
+    ValueError
+        If a value is out of range, or no filter that this format allows is good enough.
+
+    Examples
+    --------
+    >>> plan(1_000_000_000, 0.01).num_bytes
+    1236987584
+    """
+    if not isinstance(capacity, int) or isinstance(capacity, bool):
+        raise TypeError(
+            f"capacity is {capacity!r}, expected an int; write 1_000_000_000 or int(1e9)"
+        )
+    if not 0 < error_rate < 1:
+        raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
+    if not 1 <= capacity < 2**64:
+        raise ValueError(f"capacity is {capacity!r}, expected 1 to 2**64 - 1")
+    if layout == "blocked":
+        num_bits, num_hashes = _plan_blocked(capacity, error_rate)
+    else:
+        num_bits, num_hashes = _plan_standard(capacity, error_rate)
+    return FilterParams(capacity, float(error_rate), layout, num_bits, num_hashes, seed)
+
+
+def _plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
+    ideal = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
+    num_bits = max(MIN_BITS, -(-ideal // 64) * 64)
+    num_hashes = max(1, round(num_bits / capacity * math.log(2)))
+    return num_bits, min(num_hashes, MAX_HASHES)
+
+
+def _plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
+    best: tuple[int, int] | None = None
+    worse_in_a_row = 0
+    for num_hashes in range(1, MAX_HASHES + 1):
+        num_blocks = _fewest_blocks(capacity, error_rate, num_hashes)
+        if num_blocks is not None and (best is None or num_blocks < best[0]):
+            best, worse_in_a_row = (num_blocks, num_hashes), 0
+        elif best is not None:
+            worse_in_a_row += 1
+            # The size has one minimum over k; small filters are quantised to whole blocks,
+            # so wait for a few larger (or equal) sizes before believing in it.
+            if worse_in_a_row == 8:
+                break
+    if best is None:
+        raise ValueError(
+            f"{capacity} keys at an error rate of {error_rate!r} need more than {MAX_BLOCKS} "
+            "blocks; use layout='standard', fewer keys or a higher error rate"
+        )
+    return best[0] * BLOCK_BITS, best[1]
+
+
+def _fewest_blocks(capacity: int, error_rate: float, num_hashes: int) -> int | None:
+    def good(num_blocks: int) -> bool:
+        rate = false_positive_rate(capacity, num_blocks * BLOCK_BITS, num_hashes, layout="blocked")
+        return rate <= error_rate
+
+    if not good(MAX_BLOCKS):
+        return None
+    low, high = 0, MAX_BLOCKS  # low is not good (or nothing), high is good
+    while high - low > 1:
+        middle = (low + high) // 2
+        if good(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+class BestPractice(NamedTuple):
+    """One row of the table of whole bits per key.
+
+    Attributes
+    ----------
+    bits_per_key : int
+        m/n.
+    num_hashes : int
+        The k with the lowest error rate for it.
+    error_rate : float
+        (1 - e^(-k n/m))^k.
+    """
+
+    bits_per_key: int
+    num_hashes: int
+    error_rate: float
+
+
+def best_practice_table(most_bits_per_key: int = 32) -> list[BestPractice]:
+    """List the best number of hashes for each whole number of bits per key (standard layout).
+
+    Parameters
+    ----------
+    most_bits_per_key : int, default 32
+        Last row of the table.
+
+    Returns
+    -------
+    list of BestPractice
+
+    Examples
+    --------
+    >>> best_practice_table(10)[-1][:2]
+    (10, 7)
+    """
+    return [_best_row(bits) for bits in range(1, most_bits_per_key + 1)]
+
+
+def _best_row(bits_per_key: int) -> BestPractice:
+    rate, num_hashes = min(
+        (false_positive_rate(1, bits_per_key, k, layout="standard"), k)
+        for k in range(1, MAX_HASHES + 1)
+    )
+    return BestPractice(bits_per_key, num_hashes, rate)
+
+
+def best_practice(error_rate: float) -> BestPractice:
+    """Look up the fewest whole bits per key whose error rate is tolerable (standard layout).
+
+    Parameters
+    ----------
+    error_rate : float
+        Highest false-positive rate to accept, between 1e-19 and 1.
+
+    Returns
+    -------
+    BestPractice
+
+    Raises
+    ------
+    ValueError
+        If no filter with at most 64 hashes has such a low rate.
+
+    Examples
+    --------
+    >>> best_practice(0.001)[:2]
+    (15, 10)
+    """
+    for bits_per_key in range(1, 93):  # k = 64 is best at 92 bits per key
+        row = _best_row(bits_per_key)
+        if row.error_rate <= error_rate:
+            return row
+    raise ValueError(f"error_rate is {error_rate!r}, expected at least {row.error_rate:.1e}")
