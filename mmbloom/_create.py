@@ -1,0 +1,123 @@
+"""Making a filter file: complete and reserved, or not there at all (laws 8, 9, 10, 15).
+
+The file is made under a temporary name in its own folder, filled, forced to the disk, and
+only then linked to its path. A link fails where something exists: of several processes
+that create one path, one wins and the others are told so.
+"""
+
+import errno
+import os
+import time
+import uuid
+import warnings
+from contextlib import suppress
+
+from mmbloom import _mounts
+from mmbloom._header import Header, encode
+from mmbloom.errors import NetworkFileSystemError, ReservationWarning
+from mmbloom.sizing import FilterParams
+
+_ZEROS_AT_A_TIME = 8 << 20
+
+
+def create_file(path: str, params: FilterParams, *, permissions: int, allow_network: bool) -> None:
+    """Create the file of an empty filter.
+
+    Parameters
+    ----------
+    path : str
+        Where; nothing may exist there, not even a dangling symbolic link.
+    params : FilterParams
+        What the header says; the array follows as zeros.
+    permissions : int
+        Mode bits of the file, whatever the umask.
+    allow_network : bool
+        Whether a network file system is acceptable (law 18).
+
+    Raises
+    ------
+    FileExistsError
+        If the path exists.
+    OSError
+        If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
+        says. No file is left at the path.
+    NetworkFileSystemError
+        If the folder is on a network file system.
+    """
+    header = Header(params, time.time_ns(), uuid.uuid4().bytes)
+    folder = os.path.dirname(path)
+    file_system = _mounts.file_system_type(folder)
+    if file_system in _mounts.NETWORK and not allow_network:
+        raise NetworkFileSystemError(path, file_system)
+    if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
+        raise FileExistsError(errno.EEXIST, "a file is there already; open it instead", path)
+    temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    fd = os.open(temporary, flags, permissions)
+    try:
+        try:
+            os.chmod(temporary, permissions)
+            _reserve(fd, header.file_bytes, path)
+            os.lseek(fd, 0, os.SEEK_SET)
+            os.write(fd, encode(header))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        _link(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+    _sync_folder(folder)
+    if file_system in _mounts.COPY_ON_WRITE:
+        warnings.warn(
+            f"{path}: {file_system} copies on write and cannot promise the disk space of this "
+            "filter; keep free space, a full disk would end the process",
+            ReservationWarning,
+            stacklevel=4,
+        )
+
+
+def _reserve(fd: int, size: int, path: str) -> None:
+    # On a sparse file a full disk is a signal that kills, not an exception (law 9).
+    try:
+        try:
+            os.posix_fallocate(fd, 0, size)
+        except (AttributeError, OSError) as error:
+            if getattr(error, "errno", None) not in (None, errno.EOPNOTSUPP, errno.EINVAL):
+                raise
+            _write_zeros(fd, size)
+    except OSError as error:
+        reason = f"cannot reserve {size} bytes: {error.strerror}"
+        raise OSError(error.errno, reason, path) from error
+
+
+def _write_zeros(fd: int, size: int) -> None:
+    zeros = bytes(_ZEROS_AT_A_TIME)
+    while size > 0:
+        size -= os.write(fd, zeros[: min(size, len(zeros))])
+
+
+def _link(temporary: str, path: str) -> None:
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        raise FileExistsError(
+            errno.EEXIST, "a file is there already; open it instead", path
+        ) from None
+    except OSError as error:
+        reason = f"cannot link the new file into place ({error.strerror}); choose a file system \
+with hard links"
+        raise OSError(error.errno, reason, path) from error
+
+
+def _sync_folder(folder: str) -> None:
+    if os.name == "nt":
+        return  # folders cannot be opened there
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without folder sync
+            raise
+    finally:
+        os.close(fd)

@@ -1,0 +1,244 @@
+"""One filter file, open: its descriptor, its map and its counters; the only importer of mmap.
+
+- Opening changes nothing: no byte, no size, no time (laws 10, 13).
+- Nothing is mapped before the header and the size of the file are proved right.
+- A failed flush is final (law 11).
+
+This file takes no lock; who writes through `views` holds it.
+"""
+
+import errno
+import mmap
+import os
+import stat
+import struct
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom import _mounts
+from mmbloom._header import (
+    HEADER_BYTES,
+    MUTABLE_FIELDS,
+    MUTABLE_OFFSET,
+    SEALED,
+    Header,
+    decode,
+)
+from mmbloom.errors import (
+    ClosedFilterError,
+    DurabilityError,
+    FileChangedError,
+    FormatError,
+    NetworkFileSystemError,
+    ReadOnlyError,
+)
+
+_O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_U64 = struct.Struct("<Q")
+_OFFSETS = {name: 8 * i for i, name in enumerate(MUTABLE_FIELDS)}
+
+
+class _Views(NamedTuple):
+    """The mapped file, seen three ways."""
+
+    octets: memoryview  # the array as bytes
+    words: npt.NDArray[np.uint64]  # the array as words
+    counters: memoryview  # MUTABLE_FIELDS, 8 bytes each
+
+
+class Storage:
+    """A validated, mapped filter file.
+
+    Parameters
+    ----------
+    path : str
+        Absolute path of the file.
+    writable : bool
+        Whether to map it for writing; a sealed file is mapped for reading all the same.
+    allow_network : bool
+        Whether to write on a network file system (law 18).
+
+    Attributes
+    ----------
+    header : Header
+        The immutable block.
+    identity : (int, int)
+        Device and inode of the mapped file.
+    read_only_reason : str
+        Why the map cannot be written, "" if it can.
+
+    Raises
+    ------
+    FormatError
+        If the file is no valid filter.
+    NetworkFileSystemError, OSError
+        If it cannot be opened so.
+    """
+
+    def __init__(self, path: str, *, writable: bool, allow_network: bool) -> None:
+        self.path = path
+        self._failure = ""
+        self._fd = _open_regular(path, os.O_RDONLY)
+        try:
+            self.header, self._size = _read_header(self._fd, path)
+            self.identity = _identity(os.fstat(self._fd))
+            self.read_only_reason = _read_only_reason(self.header, writable)
+            if not self.read_only_reason:
+                self._reopen_for_writing(allow_network)
+            access = mmap.ACCESS_READ if self.read_only_reason else mmap.ACCESS_WRITE
+            # Never np.memmap: in r+ mode it extends a short file, and pickles by copying.
+            self._map = mmap.mmap(self._fd, self._size, access=access)
+        except ValueError as error:
+            os.close(self._fd)
+            if isinstance(error, FormatError):
+                raise
+            raise FileChangedError(path, "truncated") from error
+        except BaseException:
+            os.close(self._fd)
+            raise
+        end = HEADER_BYTES + self.header.array_bytes
+        octets = memoryview(self._map)[HEADER_BYTES:end]
+        counters = memoryview(self._map)[MUTABLE_OFFSET : MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)]
+        self._views: _Views | None = _Views(octets, np.frombuffer(octets, dtype="<u8"), counters)
+
+    def _reopen_for_writing(self, allow_network: bool) -> None:
+        file_system = _mounts.file_system_type(self.path)
+        if file_system in _mounts.NETWORK and not allow_network:
+            raise NetworkFileSystemError(self.path, file_system)
+        fd = _open_regular(self.path, os.O_RDWR)
+        os.close(self._fd)
+        self._fd = fd
+        if _identity(os.fstat(fd)) != self.identity:
+            raise FileChangedError(self.path, "replaced by another file")
+
+    @property
+    def views(self) -> "_Views":
+        """The map, as arrays; never handed out of the package."""
+        views = self._views
+        if views is None:
+            raise ClosedFilterError(self.path)
+        return views
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._views is None
+
+    def counter(self, name: str) -> int:
+        """Read one of `MUTABLE_FIELDS`."""
+        found: int = _U64.unpack_from(self.views.counters, _OFFSETS[name])[0]
+        return found
+
+    def set_counter(self, name: str, value: int) -> None:
+        """Write one of `MUTABLE_FIELDS`, modulo 2**64: a damaged counter stays harmless."""
+        _U64.pack_into(self.views.counters, _OFFSETS[name], value % 2**64)
+
+    def check_writable(self) -> None:
+        """Make sure that this object may write.
+
+        Raises
+        ------
+        ClosedFilterError, ReadOnlyError, DurabilityError
+            After `close`; in mode "r"; after a failed `flush`.
+        """
+        if self.closed:
+            raise ClosedFilterError(self.path)
+        if self.read_only_reason:
+            raise ReadOnlyError(self.path, self.read_only_reason)
+        if self._failure:
+            raise DurabilityError(self.path, self._failure)
+
+    def check_unchanged(self) -> None:
+        """Make sure that touching the map is safe: a truncated file is SIGBUS (law 16).
+
+        Raises
+        ------
+        ClosedFilterError
+            After `close`.
+        FileChangedError
+            If the file at the path is not the mapped one, or its size is not right.
+        """
+        if self.closed:
+            raise ClosedFilterError(self.path)
+        try:
+            there = os.stat(self.path)
+        except FileNotFoundError:
+            raise FileChangedError(self.path, "removed or renamed") from None
+        if _identity(there) != self.identity:
+            raise FileChangedError(self.path, "replaced by another file")
+        if there.st_size != self._size:
+            found = f"resized from {self._size} to {there.st_size} bytes"
+            raise FileChangedError(self.path, found)
+
+    def flush(self) -> None:
+        """Force every change to the disk.
+
+        Raises
+        ------
+        DurabilityError
+            If the system reports an error; from then on `check_writable` raises it, for
+            a second flush would report success with nothing written (law 11).
+        """
+        try:
+            self._map.flush()
+            os.fsync(self._fd)
+        except OSError as error:
+            self._failure = error.strerror or str(error)
+            raise DurabilityError(self.path, self._failure) from error
+
+    def close(self) -> None:
+        """Unmap and close; further use raises `ClosedFilterError`. Closing twice is fine."""
+        if self._views is None:
+            return
+        self._views = None
+        with suppress(BufferError):  # a thread still reads: the map goes with its last view
+            self._map.close()
+        os.close(self._fd)
+
+
+def _open_regular(path: str, mode: int) -> int:
+    # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
+    _require_regular(os.stat(path), path)
+    try:
+        fd = os.open(path, mode | _O_EXTRA)
+    except OSError as error:
+        if error.errno == errno.EACCES and mode == os.O_RDWR:
+            raise PermissionError(
+                error.errno, "no permission to write; use mode 'r'", path
+            ) from None
+        raise
+    try:
+        _require_regular(os.fstat(fd), path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _require_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise FormatError(path, "file", kind, "a regular file")
+
+
+def _read_header(fd: int, path: str) -> tuple[Header, int]:
+    size = os.fstat(fd).st_size
+    raw = os.read(fd, HEADER_BYTES)
+    return decode(raw, size, path), size
+
+
+def _read_only_reason(header: Header, writable: bool) -> str:
+    if not writable:
+        return "it was opened with mode='r'"
+    if header.sealed:
+        return "it is sealed: make a copy to add to"
+    if header.read_only_compatible & ~SEALED:
+        return "it was made by a newer mmbloom: use that one to add"
+    return ""
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
