@@ -1,0 +1,77 @@
+"""mmbloom: a memory-mapped, persistent Bloom filter that processes share.
+
+The map, lowest layer first; imports only point down it.
+
+======  ==============  ==============================================================
+level   module          one idea
+======  ==============  ==============================================================
+0       errors          the exception tree
+1       _rates          false positives and counts: the formulas
+1       sizing          keys and error rate to bits and hashes, and back
+1       _keys           the border: whatever a caller passes becomes a batch of keys
+1       _positions      hash halves to bit positions, a function per layout
+1       _engine         the kernels: hash, test, claim, commit
+1       _header         the file format, its specification and codec
+2       _mounts         what file system a path is on
+2       _create         make a file, whole or not at all
+2       _storage        open, map, flush, close
+2       _lock           one writer among all threads and processes
+2       info            what a filter says of itself
+2       _writer         what happens between lock and unlock
+3       reader          questions that take no lock
+3       _choose         which parameters a new filter gets
+3       claim           answer now, mark later
+3       filter          BloomFilter, the public face
+4       lines           records of a byte stream, in bounded chunks
+4       line_keys       which part of a line is its key
+4       dedup           each line once, marked after it is written
+5       cli             the command line, a file per command
+======  ==============  ==============================================================
+"""
+
+from mmbloom import errors, sizing
+from mmbloom.claim import Claim
+from mmbloom.errors import (
+    CapacityWarning,
+    ClosedFilterError,
+    DurabilityError,
+    FileChangedError,
+    FormatError,
+    KeyEncodingError,
+    KeyTypeError,
+    LockTimeout,
+    MmbloomError,
+    MmbloomWarning,
+    NetworkFileSystemError,
+    NewerFormatError,
+    ParameterMismatch,
+    ReadOnlyError,
+    ReservationWarning,
+)
+from mmbloom.filter import BloomFilter
+from mmbloom.info import FilterInfo
+from mmbloom.sizing import FilterParams
+
+__all__ = [
+    "BloomFilter",
+    "CapacityWarning",
+    "Claim",
+    "ClosedFilterError",
+    "DurabilityError",
+    "FileChangedError",
+    "FilterInfo",
+    "FilterParams",
+    "FormatError",
+    "KeyEncodingError",
+    "KeyTypeError",
+    "LockTimeout",
+    "MmbloomError",
+    "MmbloomWarning",
+    "NetworkFileSystemError",
+    "NewerFormatError",
+    "ParameterMismatch",
+    "ReadOnlyError",
+    "ReservationWarning",
+    "errors",
+    "sizing",
+]

@@ -1,0 +1,40 @@
+"""Which parameters a new filter gets, and whether an existing one has them.
+
+No argument is ever ignored: what is given must be what the file has.
+"""
+
+import dataclasses
+import secrets
+
+from mmbloom.errors import ParameterMismatch
+from mmbloom.sizing import FilterParams, Layout, plan
+
+
+def choose_params(
+    capacity: int | None,
+    error_rate: float | None,
+    layout: Layout | None,
+    seed: int | None,
+    like: FilterParams | None,
+) -> FilterParams:
+    """Resolve the sizing arguments of `BloomFilter.create`."""
+    if like is not None:
+        if (capacity, error_rate, layout, seed) != (None, None, None, None):
+            raise ValueError("like= copies all parameters: give it alone, without others")
+        return like
+    if capacity is None:
+        raise TypeError("capacity is required: the number of distinct keys to plan for")
+    return plan(
+        capacity,
+        0.01 if error_rate is None else error_rate,
+        layout=layout or "blocked",
+        seed=secrets.randbits(32) if seed is None else seed,
+    )
+
+
+def require_equal(found: FilterParams, asked: FilterParams, path: str, *, any_seed: bool) -> None:
+    """Raise `ParameterMismatch` naming the first parameter that differs."""
+    for field in dataclasses.fields(FilterParams):
+        there, wanted = getattr(found, field.name), getattr(asked, field.name)
+        if there != wanted and not (any_seed and field.name == "seed"):
+            raise ParameterMismatch(path, field.name, str(there), str(wanted))

@@ -1,0 +1,111 @@
+"""The critical section: what happens to a filter between lock and unlock, and how it is counted.
+
+Query and add are one section (law 7): with the lock around the add only, 35,577 of 200,000
+keys were reported new by both of two workers. A writer killed at any instant leaves a valid
+filter; the batch counters tell that it happened (law 5).
+"""
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom import _engine
+from mmbloom._engine import HashHalves, Words
+from mmbloom._lock import WriteLock
+from mmbloom._rates import expected_positions_set
+from mmbloom._storage import Storage
+from mmbloom.errors import CapacityWarning
+from mmbloom.info import approx_count
+
+
+class Writer:
+    """Locked, checked and counted writes to one `Storage`."""
+
+    def __init__(self, storage: Storage, lock: WriteLock) -> None:
+        self._storage, self._lock = storage, lock
+        params = storage.header.params
+        self._full_at = expected_positions_set(
+            params.capacity, params.num_bits, params.num_hashes, layout=params.layout
+        )
+        self._warned = False
+
+    @contextmanager
+    def section(self, timeout: float | None) -> Iterator[None]:
+        """Hold the write lock on a file that is known to be there, whole and writable."""
+        self._storage.check_writable()  # before waiting for a lock that would be of no use
+        with self._lock.held(timeout):
+            self._storage.check_writable()
+            self._storage.check_unchanged()
+            yield
+
+    def claim(self, hashes: HashHalves, pending: Words | None = None) -> _engine.Claimed:
+        """Find the new keys of one chunk; call within `section`."""
+        params = self._storage.header.params
+        return _engine.claim(self._storage.views.words, *hashes, params, pending)
+
+    def mark(self, claims: Sequence[_engine.Claimed]) -> None:
+        """Set the bits of what was claimed; call within the `section` of the claim."""
+        words = self._storage.views.words
+        new_keys = sum(int(claim.new.sum()) for claim in claims)
+        if not new_keys:
+            return
+        self._count("batches_begun", 1)
+        positions_set = sum(_engine.commit(words, claim.updates) for claim in claims)
+        self._finish(new_keys, positions_set)
+
+    def add_chunk(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
+        """Claim and mark one chunk in a section of its own; bool array of shape (n,)."""
+        with self.section(self._lock.timeout):
+            claim = self.claim(hashes)
+            self.mark([claim])
+        return claim.new
+
+    def add_one(self, h1: int, h2: int) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+        with self.section(self._lock.timeout):
+            octets, params = self._storage.views.octets, self._storage.header.params
+            if _engine.contains_one(octets, h1, h2, params):
+                return False
+            self._count("batches_begun", 1)
+            self._finish(1, _engine.set_one(octets, h1, h2, params))
+            return True
+
+    def flush(self) -> None:
+        """Note the time and force everything to the disk; the disk is waited for unlocked."""
+        with self.section(self._lock.timeout):
+            self._storage.set_counter("flushed_ns", time.time_ns())
+        self._storage.flush()
+
+    def recount(self) -> int:
+        """Count the set bits anew and settle the batch counters of killed writers (law 5)."""
+        with self.section(self._lock.timeout):
+            positions_set = _engine.count_set(self._storage.views.words)
+            self._storage.set_counter("positions_set", positions_set)
+            self._storage.set_counter("batches_done", self._storage.counter("batches_begun"))
+        return positions_set
+
+    def _finish(self, new_keys: int, positions_set: int) -> None:
+        self._count("keys_added", new_keys)
+        self._count("positions_set", positions_set)
+        self._count("batches_done", 1)
+        if not self._warned and self._storage.counter("positions_set") > self._full_at:
+            self._warned = True
+            self._warn_past_capacity()
+
+    def _count(self, name: str, more: int) -> None:
+        self._storage.set_counter(name, self._storage.counter(name) + more)
+
+    def _warn_past_capacity(self) -> None:
+        params = self._storage.header.params
+        count = approx_count(self._storage)
+        warnings.warn(
+            f"{self._storage.path}: holds about {count} keys and was planned for "
+            f"{params.capacity}; false positives rise above {params.error_rate:g}: "
+            "make a larger filter",
+            CapacityWarning,
+            stacklevel=5,
+        )

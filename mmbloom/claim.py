@@ -1,0 +1,86 @@
+"""Answer now, mark later: the context manager behind `BloomFilter.claim` (law 6)."""
+
+import os
+from types import TracebackType
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom import _engine
+from mmbloom._engine import Words
+from mmbloom._keys import KeyBatch
+from mmbloom._writer import Writer
+from mmbloom.sizing import FilterParams
+
+
+class Claim:
+    """Keys that are new, and stay claimed by this block until it ends.
+
+    Made by `BloomFilter.claim`, which checks and hashes the keys; the write lock is taken
+    when the block is entered and kept until it is left. When the block succeeds the keys
+    are marked as seen; when it raises, nothing is marked.
+
+    Notes
+    -----
+    Not to be shared between threads; used once. A child process forked within the block
+    leaves it without marking anything: the claim is the parent's.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
+    ...     with seen.claim(["a", "b", "a"]) as new:
+    ...         print(new.tolist(), "a" in seen)
+    ...     print("a" in seen)
+    [True, True, False] False
+    True
+    """
+
+    def __init__(
+        self, writer: Writer, keys: KeyBatch, params: FilterParams, timeout: float | None
+    ) -> None:
+        step = _engine.CHUNK_KEYS
+        self._writer, self._params = writer, params
+        # Hashed here, outside the lock.
+        self._hashes = [
+            _engine.hash_keys(keys[start : start + step], params.seed)
+            for start in range(0, len(keys), step)
+        ]
+        self._section = writer.section(timeout)
+        self._claims: list[_engine.Claimed] = []
+
+    def __enter__(self) -> npt.NDArray[np.bool_]:
+        """Take the lock and answer: bool array of shape (n,), True for each new key."""
+        self._section.__enter__()
+        self._pid = os.getpid()
+        try:
+            self._find_new()
+        except BaseException as error:
+            self._section.__exit__(type(error), error, error.__traceback__)
+            raise
+        return np.concatenate([np.zeros(0, np.bool_), *(claim.new for claim in self._claims)])
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Mark the keys unless the block raised, and release the lock."""
+        try:
+            if kind is None and self._pid == os.getpid():
+                self._writer.mark(self._claims)
+        finally:
+            self._section.__exit__(kind, error, traceback)
+
+    def _find_new(self) -> None:
+        pending: Words | None = None
+        for hashes in self._hashes:
+            claim = self._writer.claim(hashes, pending)
+            self._claims.append(claim)
+            if len(self._hashes) > 1:
+                # What earlier chunks will set counts as set for later ones (law 4).
+                h1, h2 = (half[claim.new] for half in hashes)
+                pending = _engine.pending_positions(pending, h1, h2, self._params)
