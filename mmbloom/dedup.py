@@ -1,0 +1,108 @@
+"""Each line once: claim, write, and only then mark (law 6).
+
+A run that is killed, or whose output breaks, can repeat lines when it is run again and can
+never lose one: a line is handed to the output before it is marked as seen. The write lock
+is kept from the claim to the mark, so of all processes one writes each line (law 7).
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from mmbloom.filter import BloomFilter
+from mmbloom.line_keys import LineKeys
+from mmbloom.lines import Chunk
+
+
+class Sink(Protocol):
+    """Where lines go; see `mmbloom.lines.LineWriter`."""
+
+    def write(self, lines: list[bytes], *, terminated: bool) -> None:
+        """Write lines; when it returns they are out of this process."""
+
+
+class Discard:
+    """A sink for those who only want lines marked."""
+
+    def write(self, lines: list[bytes], *, terminated: bool) -> None:
+        """Do nothing."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What went through.
+
+    Attributes
+    ----------
+    lines, unique, repeated : int
+        Lines read; of these new, and not new.
+    bytes : int
+        Bytes read.
+    """
+
+    lines: int = 0
+    unique: int = 0
+    repeated: int = 0
+    bytes: int = 0
+
+    def add(self, other: "Tally") -> None:
+        """Add the figures of another run."""
+        self.lines += other.lines
+        self.unique += other.unique
+        self.repeated += other.repeated
+        self.bytes += other.bytes
+
+
+def dedup(
+    seen: BloomFilter,
+    chunks: Iterable[Chunk],
+    sink: Sink,
+    *,
+    keys: LineKeys | None = None,
+    repeats: bool = False,
+    hold: Callable[[], AbstractContextManager[None]] | None = None,
+) -> Tally:
+    r"""Write each line that is new to the filter, and mark it as seen.
+
+    Parameters
+    ----------
+    seen : BloomFilter
+        What was seen before, in this run or any other.
+    chunks : iterable of Chunk
+        The lines.
+    sink : Sink
+        Gets the lines in order.
+    keys : LineKeys, optional
+        Which part of a line counts; all of it by default.
+    repeats : bool, default False
+        Write the lines that are not new instead.
+    hold : callable, optional
+        Gives the context manager that takes the write lock; `seen.locked` by default.
+
+    Returns
+    -------
+    Tally
+
+    Examples
+    --------
+    >>> import io, os, sys, tempfile
+    >>> from mmbloom.lines import read_chunks
+    >>> class Print:
+    ...     def write(self, lines, *, terminated):
+    ...         print(lines)
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
+    ...     dedup(seen, read_chunks(io.BytesIO(b"a\nb\na\n")), Print())
+    [b'a', b'b']
+    Tally(lines=3, unique=2, repeated=1, bytes=6)
+    """
+    hold = hold or seen.locked
+    tally = Tally()
+    for chunk in chunks:
+        claim = seen.claim(keys(chunk.lines) if keys else chunk.lines)  # hashes, unlocked
+        with hold(), claim as new:
+            sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
+        unique = int(new.sum())
+        tally.add(Tally(len(chunk.lines), unique, len(chunk.lines) - unique, chunk.num_bytes))
+    return tally
