@@ -1,0 +1,172 @@
+"""Options that several commands share, and how their values are read."""
+
+import argparse
+import re
+from decimal import Decimal, InvalidOperation
+
+from mmbloom.cli._errors import UsageError
+from mmbloom.filter import BloomFilter
+from mmbloom.line_keys import LineKeys
+
+_SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+
+
+def count(text: str) -> int:
+    """Read a whole number as people write it: 1e9, 10M, 1_000_000.
+
+    Examples
+    --------
+    >>> count("1e9"), count("2.5M"), count("1_000")
+    (1000000000, 2500000, 1000)
+    """
+    factor = _SUFFIXES.get(text[-1:].upper(), 1)
+    digits = text[:-1] if factor > 1 else text
+    try:
+        value = Decimal(digits) * factor
+        whole = int(value)
+    except (InvalidOperation, ValueError, OverflowError):
+        whole, value = -1, Decimal(0)
+    if whole != value or whole < 0 or value > 2**64:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count such as 1000000, 1e6 or 1M")
+    return whole
+
+
+def positive(text: str) -> int:
+    """Read a count of at least 1."""
+    if (value := count(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return value
+
+
+def rate(text: str) -> float:
+    """Read an error rate between 0 and 1: 0.01, 1e-3, 1%."""
+    try:
+        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate between 0 and 1, such as 0.01")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def separator(text: str) -> bytes:
+    r"""Read a field separator; ``\t``, ``\0`` and other escapes stand for their bytes."""
+    raw = text.encode("utf-8", "surrogateescape")
+    escapes = {rb"\t": b"\t", rb"\0": b"\0", rb"\n": b"\n", rb"\\": b"\\"}
+    value = re.sub(rb"\\[t0n\\]", lambda found: escapes[found.group()], raw)
+    if not value:
+        raise argparse.ArgumentTypeError("the field separator is empty")
+    return value
+
+
+def add_sizing_options(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Add the options that say how large a new filter is to be."""
+    parser.add_argument(
+        "-n",
+        "--capacity",
+        type=positive,
+        required=required,
+        metavar="N",
+        help="distinct keys to plan for (1e9, 10M)",
+    )
+    parser.add_argument(
+        "-p", "--error-rate", type=rate, metavar="P", help="false-positive rate (default 0.01)"
+    )
+    parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
+    parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
+
+
+def add_filter_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that write to a filter."""
+    parser.add_argument("file", metavar="FILE", help="the filter; made if -n is given")
+    add_sizing_options(parser, required=False)
+    parser.add_argument(
+        "--lock-timeout",
+        type=seconds,
+        metavar="S",
+        help="give up after S seconds of waiting for other writers (default: wait)",
+    )
+    parser.add_argument(
+        "--allow-network",
+        action="store_true",
+        help="write on a network file system (safe from one host only)",
+    )
+    parser.add_argument(
+        "--stats", action="store_true", help="print one JSON object of figures to stderr"
+    )
+
+
+def add_line_options(parser: argparse.ArgumentParser) -> None:
+    """Add the inputs, and the options that say which part of a line is its key."""
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        metavar="INPUT",
+        help="files, .gz .bz2 .xz .zst too; - or none: stdin",
+    )
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show a progress bar (default: when stderr is a terminal)",
+    )
+    group = parser.add_argument_group("what is compared (as in uniq; all of the line by default)")
+    add = group.add_argument
+    add("-i", "--ignore-case", action="store_true", help="ignore differences of case (ASCII)")
+    add("-f", "--skip-fields", type=count, default=0, metavar="N", help="skip N fields")
+    add("-s", "--skip-chars", type=count, default=0, metavar="N", help="skip N bytes")
+    add("-w", "--check-chars", type=count, metavar="N", help="compare at most N bytes")
+    add("-z", "--zero-terminated", action="store_true", help="lines end in NUL, not newline")
+    add("-t", "--separator", type=separator, metavar="SEP", help="separator for -k (blanks)")
+    add("-k", "--field", type=positive, metavar="FIELD", help="compare this field (from 1)")
+    add("--json-key", metavar="A.B", help="compare this member of lines of JSON")
+
+
+def line_keys(args: argparse.Namespace) -> LineKeys:
+    """Gather the options of `add_line_options`."""
+    if args.separator is not None and args.field is None:
+        raise UsageError("-t SEP says how fields are separated: say which one with -k FIELD")
+    if args.field is not None and args.json_key is not None:
+        raise UsageError("-k FIELD and --json-key exclude each other")
+    return LineKeys(
+        field=args.field,
+        separator=args.separator,
+        json_key=args.json_key,
+        skip_fields=args.skip_fields,
+        skip_chars=args.skip_chars,
+        compare_at_most=args.check_chars,
+        ignore_case=args.ignore_case,
+    )
+
+
+def terminator(args: argparse.Namespace) -> bytes:
+    """Return what ends a line."""
+    return b"\0" if args.zero_terminated else b"\n"
+
+
+def open_or_create(args: argparse.Namespace) -> BloomFilter:
+    """Open FILE, or make it when -n says how large."""
+    options = {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
+    if args.capacity is not None:
+        return BloomFilter.create(
+            args.file,
+            args.capacity,
+            args.error_rate,
+            layout=args.layout,
+            seed=args.seed,
+            exist_ok=True,
+            **options,
+        )
+    if (args.error_rate, args.layout, args.seed) != (None, None, None):
+        raise UsageError("-p, --layout and --seed are for making FILE: give -n as well")
+    return BloomFilter.open(args.file, **options)

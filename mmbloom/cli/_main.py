@@ -1,0 +1,126 @@
+"""The parser, and the one place where errors become a line on stderr and an exit code."""
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from typing import NamedTuple
+
+from mmbloom.cli import add, check, create, dedup, info, plan
+from mmbloom.cli._errors import (
+    EXIT_CODES,
+    INTERRUPTED,
+    IO_ERROR,
+    LOCK_TIMEOUT,
+    NOT_A_FILTER,
+    OK,
+    USAGE,
+    InputError,
+    UsageError,
+)
+from mmbloom.errors import (
+    DurabilityError,
+    LockTimeout,
+    MmbloomError,
+    MmbloomWarning,
+    NetworkFileSystemError,
+)
+
+
+class Command(NamedTuple):
+    """A command: its help, how it declares its options, and what it does."""
+
+    summary: str
+    register: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = {
+    "create": Command("make an empty filter", create.register, create.run),
+    "dedup": Command(
+        "print each line the first time it is seen, across inputs, runs and processes",
+        dedup.register,
+        dedup.run,
+    ),
+    "add": Command("mark lines as seen", add.register, add.run),
+    "check": Command("print the lines that are in a filter", check.register, check.run),
+    "info": Command("say what a filter is and holds", info.register, info.run),
+    "plan": Command("say what a filter will cost", plan.register, plan.run),
+}
+
+
+def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+    """Read the command and its options, which may stand before, between and after files."""
+    if argv and argv[0] in COMMANDS:
+        command = COMMANDS[argv[0]]
+        parser = argparse.ArgumentParser(
+            prog=f"mmbloom {argv[0]}",
+            description=f"{command.summary.capitalize()}.",
+            epilog=EXIT_CODES,
+        )
+        command.register(parser)
+        return command, parser.parse_intermixed_args(argv[1:])
+    parser = argparse.ArgumentParser(
+        prog="mmbloom",
+        description="A memory-mapped, persistent Bloom filter that many processes share.",
+        epilog=f"mmbloom COMMAND --help says more; {EXIT_CODES}",
+    )
+    parser.add_argument("--version", action="version", version=f"mmbloom {version('mmbloom')}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.summary)
+    parser.parse_args(argv)  # --help, --version, or an error: all of them exit
+    raise AssertionError("argparse accepted a command that is none")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
+    command, args = parse(sys.argv[1:] if argv is None else argv)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", MmbloomWarning)
+        warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any rest
+        try:
+            code = command.run(args)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            # Whoever read our output has enough (| head): no fault of anyone. What was not
+            # written is not marked. The interpreter must not flush stdout again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return OK
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
+            code, message = _explain(error, getattr(args, "file", None))
+            print(f"mmbloom: {message}", file=sys.stderr)
+    return code
+
+
+# The first line that fits decides.
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (UsageError, USAGE),
+    (InputError, IO_ERROR),
+    (LockTimeout, LOCK_TIMEOUT),
+    (DurabilityError, IO_ERROR),
+    (NetworkFileSystemError, IO_ERROR),
+    (MmbloomError, NOT_A_FILTER),
+    (OSError, IO_ERROR),
+    (ValueError, USAGE),  # a size or seed that no filter can have
+)
+
+
+def _explain(error: Exception, filter_path: str | None) -> tuple[int, str]:
+    code = next(code for kind, code in _CODES if isinstance(error, kind))
+    if not isinstance(error, OSError) or isinstance(error, MmbloomError):
+        return code, str(error)
+    if error.filename is None:
+        return code, f"output: {error.strerror or error}"
+    missing = isinstance(error, FileNotFoundError)
+    if missing and filter_path and error.filename == os.path.abspath(filter_path):
+        return NOT_A_FILTER, f"{filter_path}: no such filter; dedup and add make it with -n N"
+    return code, f"{error.filename}: {error.strerror}"
+
+
+def _show_warning(message: Warning | str, *_where: object) -> None:
+    print(f"mmbloom: warning: {message}", file=sys.stderr)

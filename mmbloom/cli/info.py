@@ -1,0 +1,56 @@
+"""``mmbloom info``: what a filter says of itself."""
+
+import argparse
+import json
+from datetime import UTC, datetime
+
+from mmbloom.cli._errors import OK
+from mmbloom.filter import BloomFilter
+from mmbloom.info import FilterInfo
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    parser.add_argument("file", metavar="FILE", help="the filter")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--recount",
+        action="store_true",
+        help="count the set bits anew first (mends the counters after a killed writer)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    with BloomFilter.open(args.file, "r+" if args.recount else "r") as seen:
+        if args.recount:
+            seen.recount()
+        info = seen.info()
+    print(json.dumps(info.as_dict()) if args.json else _for_people(info))
+    return OK
+
+
+def _for_people(info: FilterInfo) -> str:
+    rows = [
+        ("path", info.path),
+        ("layout", f"{info.layout}, {info.num_hashes} hashes, seed {info.seed}"),
+        ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} bits"),
+        ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
+        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
+        ("fill ratio", f"{info.fill_ratio:.4f}"),
+        ("error rate now", f"{info.current_error_rate:.3g}"),
+        ("created", _time(info.created_ns)),
+        ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
+        ("uuid", info.uuid),
+    ]
+    if info.unfinished_batches:
+        note = (
+            f"{info.unfinished_batches} batches begun and not done: writers are at work, or were "
+            "killed; every key is safe, the figures may lag: info --recount mends them"
+        )
+        rows.append(("note", note))
+    return "\n".join(f"{name:<15} {value}" for name, value in rows)
+
+
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(" ", "seconds")
