@@ -139,7 +139,8 @@ class WriteLock:
         if self._pid != os.getpid():  # a fork that ran no Python handlers
             self.after_fork()
         deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._threads.acquire(timeout=-1 if timeout is None else max(0.0, timeout)):
+        patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
+        if not self._threads.acquire(timeout=patience):
             raise LockTimeout(self._path, timeout or 0.0)
         try:
             if self._depth == 0:

@@ -5,6 +5,8 @@ keys were reported new by both of two workers. A writer killed at any instant le
 filter; the batch counters tell that it happened (law 5).
 """
 
+import math
+import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -28,8 +30,11 @@ class Writer:
     def __init__(self, storage: Storage, lock: WriteLock) -> None:
         self._storage, self._lock = storage, lock
         params = storage.header.params
+        # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: who adds just
+        # what was planned for is not warned.
+        limit = params.capacity + math.sqrt(params.capacity)
         self._full_at = expected_positions_set(
-            params.capacity, params.num_bits, params.num_hashes, layout=params.layout
+            limit, params.num_bits, params.num_hashes, layout=params.layout
         )
         self._warned = False
 
@@ -107,5 +112,13 @@ class Writer:
             f"{params.capacity}; false positives rise above {params.error_rate:g}: "
             "make a larger filter",
             CapacityWarning,
-            stacklevel=5,
+            stacklevel=_callers_level(),
         )
+
+
+def _callers_level() -> int:
+    """Count the frames of this package, so that a warning points at the caller's line."""
+    level, frame = 1, sys._getframe(1)  # noqa: SLF001  inspect costs 10 ms of import time
+    while frame.f_back and frame.f_globals["__name__"].startswith("mmbloom."):
+        level, frame = level + 1, frame.f_back
+    return level

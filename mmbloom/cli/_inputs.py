@@ -13,7 +13,7 @@ from mmbloom.cli._errors import InputError, UsageError
 from mmbloom.lines import BLOCK_BYTES, Source
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
-STDIN = "-"
+STDIN, STDIN_FD = "-", 0
 
 
 def input_names(inputs: list[str]) -> list[str]:
@@ -47,21 +47,29 @@ class _Raw(FileIO):
 
     def __init__(self, file: str | int, progress: Any) -> None:
         super().__init__(file, "rb", closefd=not isinstance(file, int))
+        self._name = "stdin" if file == STDIN_FD else file
         self._progress = progress
         self._pipe = not os.path.isfile(self.fileno())
 
     def read(self, size: int | None = -1, /) -> bytes:
-        # A pipe gives 64 KiB at a time: take what else is there, but wait for nothing, so
-        # that a line is out as soon as it is in (tail -f).
-        block = super().read(size) or b""
-        if self._pipe and size is not None and size > 0:
-            pieces, left = [block], size - len(block)
-            while pieces[-1] and left > 0 and select.select([self], [], [], 0)[0]:
-                pieces.append(super().read(left) or b"")
-                left -= len(pieces[-1])
-            block = b"".join(pieces)
+        try:
+            block = self._fill(-1 if size is None else size)
+        except OSError as error:
+            raise InputError(f"{self._name}: cannot be read: {error.strerror}") from error
         self._progress.update(len(block))
         return block
+
+    def _fill(self, size: int) -> bytes:
+        block = super().read(size) or b""
+        if not self._pipe or size < 0:
+            return block
+        # A pipe gives 64 KiB at a time: take what else is there, but wait for nothing, so
+        # that a line is out as soon as it is in (tail -f).
+        pieces, left = [block], size - len(block)
+        while pieces[-1] and left > 0 and select.select([self], [], [], 0)[0]:
+            pieces.append(super().read(left) or b"")
+            left -= len(pieces[-1])
+        return b"".join(pieces)
 
 
 class _Decompressed:
@@ -83,7 +91,7 @@ def open_input(name: str, progress: Any) -> Iterator[Source]:
     """Open one input for reading, decompressed."""
     with ExitStack() as stack:
         if name == STDIN:
-            yield stack.enter_context(_Raw(sys.stdin.fileno(), progress))
+            yield stack.enter_context(_Raw(STDIN_FD, progress))
             return
         raw = stack.enter_context(_Raw(name, progress))
         kind = _compression(name)
@@ -111,7 +119,7 @@ def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
     """Show how much of the inputs is read; by default on a terminal, if tqdm is there."""
     if wanted is None:
         # Lines printed to the same terminal would be torn by a bar.
-        wanted = sys.stderr.isatty() and not sys.stdout.isatty() and _extras.available("tqdm")
+        wanted = sys.stderr.isatty() and not os.isatty(1) and _extras.available("tqdm")
     if not wanted:
         yield _NoBar()
         return
@@ -129,6 +137,7 @@ __all__ = [
     "BLOCK_BYTES",
     "COMPRESSED",
     "STDIN",
+    "STDIN_FD",
     "check_inputs",
     "input_names",
     "open_input",

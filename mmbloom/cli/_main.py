@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from mmbloom.cli import add, check, create, dedup, info, plan
 from mmbloom.cli._errors import (
@@ -51,18 +51,25 @@ COMMANDS = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
 def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     """Read the command and its options, which may stand before, between and after files."""
     if argv and argv[0] in COMMANDS:
         command = COMMANDS[argv[0]]
-        parser = argparse.ArgumentParser(
+        parser = _Parser(
             prog=f"mmbloom {argv[0]}",
             description=f"{command.summary.capitalize()}.",
             epilog=EXIT_CODES,
         )
         command.register(parser)
         return command, parser.parse_intermixed_args(argv[1:])
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",
         epilog=f"mmbloom COMMAND --help says more; {EXIT_CODES}",
@@ -77,6 +84,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
+    _occupy_closed_streams()
     command, args = parse(sys.argv[1:] if argv is None else argv)
     with warnings.catch_warnings():
         warnings.simplefilter("always", MmbloomWarning)
@@ -86,15 +94,40 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has enough (| head): no fault of anyone. What was not
-            # written is not marked. The interpreter must not flush stdout again at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            # written is not marked.
+            _abandon_stdout()
             return OK
         except KeyboardInterrupt:
             return INTERRUPTED
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
             code, message = _explain(error, getattr(args, "file", None))
             print(f"mmbloom: {message}", file=sys.stderr)
+            _abandon_stdout()
     return code
+
+
+def _occupy_closed_streams() -> None:
+    """Put something in place of a closed stdin, stdout or stderr.
+
+    Else the filter could be opened as descriptor 1, and lines be written into it. Reading
+    the stand-in for stdin, or writing that for stdout, is an error as it should be.
+    """
+    for fd, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)
+    # None where the stream was closed: print would then print elsewhere, or nowhere.
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+
+
+def _abandon_stdout() -> None:
+    """Let the interpreter flush at exit what is left in stdout's buffer, to nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 # The first line that fits decides.

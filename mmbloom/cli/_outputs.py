@@ -15,17 +15,18 @@ from dataclasses import asdict
 from io import FileIO
 
 from mmbloom.cli._errors import UsageError
-from mmbloom.cli._inputs import STDIN
+from mmbloom.cli._inputs import STDIN, STDIN_FD
 from mmbloom.dedup import Tally
 from mmbloom.lines import LineWriter
+
+STDOUT_FD = 1
 
 
 @contextmanager
 def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
     """Open a file to append to, forced to the disk at the end; None is stdout."""
     if path is None:
-        sys.stdout.flush()
-        with FileIO(sys.stdout.fileno(), "wb", closefd=False) as file:
+        with FileIO(STDOUT_FD, "wb", closefd=False) as file:
             yield LineWriter(file, terminator, mid_line=_ends_mid_line(file, terminator))
         return
     with FileIO(path, "ab") as file:
@@ -63,15 +64,17 @@ def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> No
     UsageError
         Naming both.
     """
+    if output is not None and os.path.realpath(output) == os.path.realpath(filter_path):
+        raise UsageError(f"{output}: is the filter itself; write elsewhere")
     try:
-        status = os.stat(output) if output else os.fstat(sys.stdout.fileno())
+        status = os.stat(output if output is not None else STDOUT_FD)
     except OSError:
         return  # made later, and then nothing else
     if not stat.S_ISREG(status.st_mode):
         return
     for name in [*names, filter_path]:
         try:
-            there = os.fstat(sys.stdin.fileno()) if name == STDIN else os.stat(name)
+            there = os.stat(STDIN_FD if name == STDIN else name)
         except OSError:
             continue
         if os.path.samestat(status, there):
