@@ -29,6 +29,8 @@ level   module          one idea
 ======  ==============  ==============================================================
 """
 
+from importlib.metadata import version as _version
+
 from mmbloom import errors, sizing
 from mmbloom.claim import Claim
 from mmbloom.errors import (
@@ -75,3 +77,11 @@ __all__ = [
     "errors",
     "sizing",
 ]
+
+
+def __getattr__(name: str) -> str:
+    # Looked up when asked for: the version stands in pyproject.toml only, and reading the
+    # installed metadata takes a millisecond that importing should not.
+    if name == "__version__":
+        return _version("mmbloom")
+    raise AttributeError(f"module 'mmbloom' has no attribute {name!r}")
