@@ -48,6 +48,8 @@ def false_positive_rate(
     if layout == "standard":
         return float(-math.expm1(-num_hashes * num_keys / num_bits)) ** num_hashes
     mean = BLOCK_BITS * num_keys / num_bits
+    if mean == 0:  # less than a double can hold
+        return 0.0
     if mean > 1e9:  # millions of times past full: every block is ones
         return 1.0
     # 12 standard deviations hold all of the distribution that a double can see.
