@@ -29,8 +29,6 @@ level   module          one idea
 ======  ==============  ==============================================================
 """
 
-from importlib.metadata import version as _version
-
 from mmbloom import errors, sizing
 from mmbloom.claim import Claim
 from mmbloom.errors import (
@@ -80,8 +78,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> str:
-    # Looked up when asked for: the version stands in pyproject.toml only, and reading the
-    # installed metadata takes a millisecond that importing should not.
+    # Looked up when asked for: the version stands in pyproject.toml only, and importing
+    # what reads it takes 16 ms.
     if name == "__version__":
-        return _version("mmbloom")
+        from importlib.metadata import version  # noqa: PLC0415
+
+        return version("mmbloom")
     raise AttributeError(f"module 'mmbloom' has no attribute {name!r}")

@@ -4,7 +4,7 @@ No argument is ever ignored: what is given must be what the file has.
 """
 
 import dataclasses
-import secrets
+import os
 
 from mmbloom.errors import ParameterMismatch
 from mmbloom.sizing import FilterParams, Layout, plan
@@ -28,7 +28,7 @@ def choose_params(
         capacity,
         0.01 if error_rate is None else error_rate,
         layout=layout or "blocked",
-        seed=secrets.randbits(32) if seed is None else seed,
+        seed=int.from_bytes(os.urandom(4), "little") if seed is None else seed,
     )
 
 

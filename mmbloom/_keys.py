@@ -125,7 +125,8 @@ def _from_array(keys: npt.NDArray[Any]) -> KeyBatch:
         raise ValueError(f"an array of keys has one dimension, this one has {keys.ndim}")
     if keys.size == 0:
         return ByteKeys([])
-    if isinstance(keys, np.ma.MaskedArray):
+    # numpy.ma takes 7 ms to import: only a subclass can be one.
+    if type(keys) is not np.ndarray and isinstance(keys, np.ma.MaskedArray):
         raise KeyTypeError("a masked array; pass keys.compressed()", 0)
     if keys.dtype.kind == "i":  # sign-extended, so that 5 and -5 are the same key in any width
         return IntegerKeys(keys.astype("<i8", copy=False).view("<u8"))

@@ -5,9 +5,9 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import NamedTuple, NoReturn
 
+import mmbloom
 from mmbloom.cli import add, check, create, dedup, info, plan
 from mmbloom.cli._errors import (
     EXIT_CODES,
@@ -74,7 +74,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         description="A memory-mapped, persistent Bloom filter that many processes share.",
         epilog=f"mmbloom COMMAND --help says more; {EXIT_CODES}",
     )
-    parser.add_argument("--version", action="version", version=f"mmbloom {version('mmbloom')}")
+    parser.add_argument("--version", action="version", version=f"mmbloom {mmbloom.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         commands.add_parser(name, help=command.summary)
