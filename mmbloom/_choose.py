@@ -27,7 +27,7 @@ def choose_params(
     return plan(
         capacity,
         0.01 if error_rate is None else error_rate,
-        layout=layout or "blocked",
+        layout="blocked" if layout is None else layout,
         seed=int.from_bytes(os.urandom(4), "little") if seed is None else seed,
     )
 

@@ -40,7 +40,8 @@ def create_file(path: str, params: FilterParams, *, permissions: int, allow_netw
         If the path exists.
     OSError
         If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
-        says. No file is left at the path.
+        says. No file is left at the path, but by the very last step: when forcing the
+        folder to the disk fails, a complete filter is there, which others may have opened.
     NetworkFileSystemError
         If the folder is on a network file system.
     """
@@ -73,7 +74,7 @@ def create_file(path: str, params: FilterParams, *, permissions: int, allow_netw
             f"{path}: {file_system} copies on write and cannot promise the disk space of this "
             "filter; keep free space, a full disk would end the process",
             ReservationWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 

@@ -27,10 +27,16 @@ class DescriptorLock:
     """A POSIX lock on a dedicated descriptor of the data file."""
 
     def __init__(self, path: str, identity: tuple[int, int]) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileChangedError(path, "removed or renamed") from None
+        except IsADirectoryError:
+            raise FileChangedError(path, "replaced by a folder") from None
+        self._close_fd = weakref.finalize(self, os.close, self._fd)
         status = os.fstat(self._fd)
         if (status.st_dev, status.st_ino) != identity:
-            os.close(self._fd)
+            self.close()
             raise FileChangedError(path, "replaced by another file")
 
     def try_acquire(self) -> bool:
@@ -41,7 +47,7 @@ class DescriptorLock:
 
     def close(self) -> None:
         # Closing, not unlocking: in a forked child the lock may be the parent's.
-        os.close(self._fd)
+        self._close_fd()
 
 
 class SidecarLock:
@@ -126,8 +132,14 @@ class WriteLock:
                 self._release()
 
     @contextmanager
+    def own_threads(self) -> Iterator[None]:
+        """Keep this object's other threads out of a block; other processes may go on."""
+        with self._threads:
+            yield
+
+    @contextmanager
     def closing(self) -> Iterator[None]:
-        """Wait for this object's other threads, run a block, and be closed after it."""
+        """Do as `own_threads`, and give up the lock for good after the block."""
         with self._threads:
             yield
             self._closed = True

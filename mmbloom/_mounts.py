@@ -6,6 +6,7 @@ not say (not Linux), the answer is "" and nothing is refused.
 """
 
 import os
+import re
 
 NETWORK = frozenset(
     (
@@ -48,7 +49,7 @@ def find_type(mountinfo: str, real_path: str, device: int) -> str:
         if fields[2] == number:
             return kind
         # mountinfo writes blanks and backslashes in octal.
-        point = fields[4].encode("utf-8", "surrogateescape").decode("unicode_escape")
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
         inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best_length:
             best_length, best_type = len(point), kind

@@ -12,6 +12,7 @@ import mmap
 import os
 import stat
 import struct
+import weakref
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -99,6 +100,8 @@ class Storage:
         except BaseException:
             os.close(self._fd)
             raise
+        # A filter that is dropped unclosed must not keep its descriptor for ever.
+        self._close_fd = weakref.finalize(self, os.close, self._fd)
         end = HEADER_BYTES + self.header.array_bytes
         octets = memoryview(self._map)[HEADER_BYTES:end]
         counters = memoryview(self._map)[MUTABLE_OFFSET : MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)]
@@ -108,10 +111,9 @@ class Storage:
         file_system = _mounts.file_system_type(self.path)
         if file_system in _mounts.NETWORK and not allow_network:
             raise NetworkFileSystemError(self.path, file_system)
-        fd = _open_regular(self.path, os.O_RDWR)
-        os.close(self._fd)
-        self._fd = fd
-        if _identity(os.fstat(fd)) != self.identity:
+        read_only, self._fd = self._fd, _open_regular(self.path, os.O_RDWR)
+        os.close(read_only)
+        if _identity(os.fstat(self._fd)) != self.identity:
             raise FileChangedError(self.path, "replaced by another file")
 
     @property
@@ -136,6 +138,11 @@ class Storage:
         """Write one of `MUTABLE_FIELDS`, modulo 2**64: a damaged counter stays harmless."""
         _U64.pack_into(self.views.counters, _OFFSETS[name], value % 2**64)
 
+    def check_open(self) -> None:
+        """Raise `ClosedFilterError` after `close`."""
+        if self._views is None:
+            raise ClosedFilterError(self.path)
+
     def check_writable(self) -> None:
         """Make sure that this object may write.
 
@@ -144,8 +151,7 @@ class Storage:
         ClosedFilterError, ReadOnlyError, DurabilityError
             After `close`; in mode "r"; after a failed `flush`.
         """
-        if self.closed:
-            raise ClosedFilterError(self.path)
+        self.check_open()
         if self.read_only_reason:
             raise ReadOnlyError(self.path, self.read_only_reason)
         if self._failure:
@@ -161,11 +167,10 @@ class Storage:
         FileChangedError
             If the file at the path is not the mapped one, or its size is not right.
         """
-        if self.closed:
-            raise ClosedFilterError(self.path)
+        self.check_open()
         try:
             there = os.stat(self.path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise FileChangedError(self.path, "removed or renamed") from None
         if _identity(there) != self.identity:
             raise FileChangedError(self.path, "replaced by another file")
@@ -196,7 +201,7 @@ class Storage:
         self._views = None
         with suppress(BufferError):  # a thread still reads: the map goes with its last view
             self._map.close()
-        os.close(self._fd)
+        self._close_fd()
 
 
 def _open_regular(path: str, mode: int) -> int:

@@ -10,7 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,11 @@ from mmbloom._engine import HashHalves, Words
 from mmbloom._lock import WriteLock
 from mmbloom._rates import expected_positions_set
 from mmbloom._storage import Storage
-from mmbloom.errors import CapacityWarning
+from mmbloom.errors import CapacityWarning, LockTimeout
 from mmbloom.info import approx_count
+
+# The time of the last flush is for people to read: not worth waiting for another's lock.
+_STAMP_SECONDS = 0.1
 
 
 class Writer:
@@ -53,7 +56,13 @@ class Writer:
         return _engine.claim(self._storage.views.words, *hashes, params, pending)
 
     def mark(self, claims: Sequence[_engine.Claimed]) -> None:
-        """Set the bits of what was claimed; call within the `section` of the claim."""
+        """Set the bits of what was claimed; call within the `section` of the claim.
+
+        Checked anew: the caller's work may have taken long, and the file may have changed or
+        a flush have failed meanwhile (laws 11 and 16).
+        """
+        self._storage.check_writable()
+        self._storage.check_unchanged()
         words = self._storage.views.words
         new_keys = sum(int(claim.new.sum()) for claim in claims)
         if not new_keys:
@@ -80,10 +89,14 @@ class Writer:
             return True
 
     def flush(self) -> None:
-        """Note the time and force everything to the disk; the disk is waited for unlocked."""
-        with self.section(self._lock.timeout):
-            self._storage.set_counter("flushed_ns", time.time_ns())
-        self._storage.flush()
+        """Force everything to the disk; other processes go on writing meanwhile."""
+        with self._lock.own_threads():  # none may close the file under our feet
+            self._storage.check_writable()
+            self._storage.check_unchanged()
+            flushed_ns = time.time_ns()
+            self._storage.flush()
+            with suppress(LockTimeout), self.section(_STAMP_SECONDS):
+                self._storage.set_counter("flushed_ns", flushed_ns)
 
     def recount(self) -> int:
         """Count the set bits anew and settle the batch counters of killed writers (law 5)."""

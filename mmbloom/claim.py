@@ -50,9 +50,12 @@ class Claim:
         ]
         self._section = writer.section(timeout)
         self._claims: list[_engine.Claimed] = []
+        self._pid: int | None = None  # of the process that entered
 
     def __enter__(self) -> npt.NDArray[np.bool_]:
         """Take the lock and answer: bool array of shape (n,), True for each new key."""
+        if self._pid is not None:
+            raise RuntimeError("a claim is used once: call claim() again")
         self._section.__enter__()
         self._pid = os.getpid()
         try:

@@ -198,6 +198,7 @@ class BloomFilter(FilterReader):
             If the file cannot be written. Chunks of 16,384 keys are added one after the
             other, each under the lock; those before the error stay added.
         """
+        self._storage.check_writable()
         return self._add_batch(coerce(keys))
 
     def update(self, keys: Keys) -> int:
@@ -213,6 +214,7 @@ class BloomFilter(FilterReader):
         int
             How many were new.
         """
+        self._storage.check_writable()
         return sum(int(self._add_batch(batch).sum()) for batch in batches(keys))
 
     def claim(self, keys: Keys) -> Claim:
@@ -224,12 +226,7 @@ class BloomFilter(FilterReader):
         Parameters
         ----------
         keys : iterable of bytes, str or int; or ndarray of integers, S or U, shape (n,)
-            As for `add_many`.
-
-        Returns
-        -------
-        Claim
-            Entering it gives the bool array of shape (n,) that `add_many` would.
+            As for `add_many`; entering the claim gives the bool array that it would.
         """
         return Claim(self._writer, coerce(keys), self.params, self._lock.timeout)
 
@@ -251,6 +248,7 @@ class BloomFilter(FilterReader):
         A failure raises `DurabilityError` and is final for this object: open the file again
         and add again what was added since the last success.
         """
+        self._storage.check_open()
         if not self._storage.read_only_reason:
             self._writer.flush()
 
@@ -276,8 +274,9 @@ class BloomFilter(FilterReader):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Path and identity only: pickling the array would make a copy that is never shared.
+        self._storage.check_unchanged()
         settings = (self._mode, self._lock.timeout, self._allow_network)
-        return _reopen, (self.path, *settings, self.info().uuid)
+        return _reopen, (self.path, *settings, self._storage.header.uuid)
 
     def _add_batch(self, batch: KeyBatch) -> Bools:
         new = np.empty(len(batch), dtype=np.bool_)
@@ -288,10 +287,10 @@ class BloomFilter(FilterReader):
 
 
 def _reopen(
-    path: str, mode: Mode, lock_timeout: float | None, allow_network: bool, uuid: str
+    path: str, mode: Mode, lock_timeout: float | None, allow_network: bool, uuid: bytes
 ) -> BloomFilter:
     reopened = BloomFilter(path, mode, lock_timeout, allow_network)
-    if reopened.info().uuid != uuid:
+    if reopened._storage.header.uuid != uuid:  # noqa: SLF001  of the class above
         reopened.close()
         raise FileChangedError(path, "replaced by another filter")
     return reopened

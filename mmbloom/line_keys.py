@@ -74,7 +74,7 @@ class LineKeys:
 
 def _field_taker(field: int, separator: bytes | None) -> Extract:
     def take(line: bytes) -> bytes:
-        parts = line.split(separator, field)
+        parts = line.split(separator, min(field, _MANY))
         return parts[field - 1] if len(parts) >= field else line
 
     return take

@@ -53,6 +53,7 @@ class FilterReader:
         FileChangedError, ClosedFilterError
             If the file cannot be read any more.
         """
+        self._storage.check_open()
         batch = coerce(keys)
         found = np.empty(len(batch), dtype=np.bool_)
         for part in chunks(len(batch)):
@@ -74,20 +75,24 @@ class FilterReader:
     @property
     def approx_count(self) -> int:
         """Estimated number of distinct keys, from the set bits; O(1)."""
+        self._storage.check_unchanged()
         return info.approx_count(self._storage)
 
     @property
     def fill_ratio(self) -> float:
         """Set bits over all bits, 0 to 1; about 0.5 at capacity; O(1)."""
+        self._storage.check_unchanged()
         return info.positions_set(self._storage) / self.params.num_bits
 
     @property
     def current_error_rate(self) -> float:
         """False-positive rate to expect at the present fill; O(1)."""
+        self._storage.check_unchanged()
         return info.current_error_rate(self._storage)
 
     def info(self) -> info.FilterInfo:
         """Everything that the file says of itself."""
+        self._storage.check_unchanged()
         return info.read_info(self._storage)
 
 

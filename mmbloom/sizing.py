@@ -66,6 +66,10 @@ num_hashes=7, seed=0)
     def __post_init__(self) -> None:
         step = BLOCK_BITS if self.layout == "blocked" else 64
         largest = MAX_BLOCKS * BLOCK_BITS if self.layout == "blocked" else MAX_BITS
+        for field in ("capacity", "num_bits", "num_hashes", "seed"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{field} is {value!r}, expected an int")
         for field, value, ok, expected in (
             ("capacity", self.capacity, 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
             ("error_rate", self.error_rate, 0 < self.error_rate < 1, "between 0 and 1"),
@@ -145,7 +149,11 @@ def _plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     ideal = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
     num_bits = max(MIN_BITS, -(-ideal // 64) * 64)
     num_hashes = max(1, round(num_bits / capacity * math.log(2)))
-    return num_bits, min(num_hashes, MAX_HASHES)
+    if num_hashes <= MAX_HASHES:
+        return num_bits, num_hashes
+    # Below about 1e-19 the best k is out of the format's reach: more bits make up for it.
+    ideal = math.ceil(-MAX_HASHES * capacity / math.log1p(-(error_rate ** (1 / MAX_HASHES))))
+    return -(-ideal // 64) * 64, MAX_HASHES
 
 
 def _plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
