@@ -54,7 +54,10 @@ def create_file(path: str, params: FilterParams, *, permissions: int, allow_netw
         raise FileExistsError(errno.EEXIST, "a file is there already; open it instead", path)
     temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-    fd = os.open(temporary, flags, permissions)
+    try:
+        fd = os.open(temporary, flags, permissions)
+    except OSError as error:  # of the file asked for, not of a name that nobody knows
+        raise OSError(error.errno, error.strerror, path) from error
     try:
         try:
             os.chmod(temporary, permissions)

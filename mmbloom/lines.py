@@ -85,13 +85,23 @@ class LineWriter:
         Where to.
     terminator : bytes
         Put after each line.
+    name : str, optional
+        What errors call the file.
     mid_line : bool
         Whether what the file holds already ends in the middle of a line. Then, and after a
         line without a terminator, the next line starts with one, so that it stays a line.
     """
 
-    def __init__(self, file: FileIO, terminator: bytes = b"\n", *, mid_line: bool = False) -> None:
-        self._file, self._terminator, self._mid_line = file, terminator, mid_line
+    def __init__(
+        self,
+        file: FileIO,
+        terminator: bytes = b"\n",
+        *,
+        name: str | None = None,
+        mid_line: bool = False,
+    ) -> None:
+        self._file, self._name = file, name or str(file.name)
+        self._terminator, self._mid_line = terminator, mid_line
 
     def write(self, lines: list[bytes], *, terminated: bool) -> None:
         """Write lines in one go; an error can leave the last ones cut off."""
@@ -101,7 +111,10 @@ class LineWriter:
         end = [b""] if terminated else []
         rest = memoryview(self._terminator.join([*start, *lines, *end]))
         while rest:
-            written = self._file.write(rest)
+            try:
+                written = self._file.write(rest)
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, self._name) from error
             if written is None:  # a non-blocking pipe is full
                 select.select([], [self._file], [])
             else:

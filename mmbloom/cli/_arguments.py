@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from mmbloom.cli._errors import UsageError
 from mmbloom.filter import BloomFilter
@@ -23,10 +23,11 @@ def count(text: str) -> int:
     digits = text[:-1] if factor > 1 else text
     try:
         value = Decimal(digits) * factor
-        whole = int(value)
-    except (InvalidOperation, ValueError, OverflowError):
-        whole, value = -1, Decimal(0)
-    if whole != value or whole < 0 or value > 2**64:
+        # Compared before it is made an int: 1e999999 has a million digits.
+        whole = int(value) if 0 <= value < 2**64 else None
+    except (ArithmeticError, ValueError):
+        whole, value = None, Decimal(0)
+    if whole is None or whole != value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count such as 1000000, 1e6 or 1M")
     return whole
 

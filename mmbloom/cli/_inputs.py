@@ -10,10 +10,11 @@ from typing import Any
 
 from mmbloom.cli import _extras
 from mmbloom.cli._errors import InputError, UsageError
+from mmbloom.cli._streams import STDIN_FD
 from mmbloom.lines import BLOCK_BYTES, Source
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
-STDIN, STDIN_FD = "-", 0
+STDIN = "-"
 
 
 def input_names(inputs: list[str]) -> list[str]:
@@ -60,7 +61,8 @@ class _Raw(FileIO):
         return block
 
     def _fill(self, size: int) -> bytes:
-        block = super().read(size) or b""
+        while (block := super().read(size)) is None:  # a pipe that does not block is empty
+            select.select([self], [], [])
         if not self._pipe or size < 0:
             return block
         # A pipe gives 64 KiB at a time: take what else is there, but wait for nothing, so
@@ -137,7 +139,6 @@ __all__ = [
     "BLOCK_BYTES",
     "COMPRESSED",
     "STDIN",
-    "STDIN_FD",
     "check_inputs",
     "input_names",
     "open_input",

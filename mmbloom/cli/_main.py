@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
@@ -20,11 +19,11 @@ from mmbloom.cli._errors import (
     InputError,
     UsageError,
 )
+from mmbloom.cli._streams import abandon_stdout, prepare, said_warnings, say
 from mmbloom.errors import (
     DurabilityError,
     LockTimeout,
     MmbloomError,
-    MmbloomWarning,
     NetworkFileSystemError,
 )
 
@@ -84,50 +83,24 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
-    _occupy_closed_streams()
+    prepare()
     command, args = parse(sys.argv[1:] if argv is None else argv)
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", MmbloomWarning)
-        warnings.showwarning = _show_warning  # type: ignore[assignment]  # takes any rest
+    with said_warnings():
         try:
             code = command.run(args)
             sys.stdout.flush()
         except BrokenPipeError:
             # Whoever read our output has enough (| head): no fault of anyone. What was not
             # written is not marked.
-            _abandon_stdout()
+            abandon_stdout()
             return OK
         except KeyboardInterrupt:
             return INTERRUPTED
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
             code, message = _explain(error, getattr(args, "file", None))
-            print(f"mmbloom: {message}", file=sys.stderr)
-            _abandon_stdout()
+            say(message)
+            abandon_stdout()
     return code
-
-
-def _occupy_closed_streams() -> None:
-    """Put something in place of a closed stdin, stdout or stderr.
-
-    Else the filter could be opened as descriptor 1, and lines be written into it. Reading
-    the stand-in for stdin, or writing that for stdout, is an error as it should be.
-    """
-    for fd, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, mode)
-    # None where the stream was closed: print would then print elsewhere, or nowhere.
-    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
-    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
-
-
-def _abandon_stdout() -> None:
-    """Let the interpreter flush at exit what is left in stdout's buffer, to nowhere."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 # The first line that fits decides.
@@ -148,12 +121,8 @@ def _explain(error: Exception, filter_path: str | None) -> tuple[int, str]:
     if not isinstance(error, OSError) or isinstance(error, MmbloomError):
         return code, str(error)
     if error.filename is None:
-        return code, f"output: {error.strerror or error}"
+        return code, f"stdout: {error.strerror or error}"
     missing = isinstance(error, FileNotFoundError)
     if missing and filter_path and error.filename == os.path.abspath(filter_path):
         return NOT_A_FILTER, f"{filter_path}: no such filter; dedup and add make it with -n N"
     return code, f"{error.filename}: {error.strerror}"
-
-
-def _show_warning(message: Warning | str, *_where: object) -> None:
-    print(f"mmbloom: warning: {message}", file=sys.stderr)

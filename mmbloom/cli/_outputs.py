@@ -15,11 +15,10 @@ from dataclasses import asdict
 from io import FileIO
 
 from mmbloom.cli._errors import UsageError
-from mmbloom.cli._inputs import STDIN, STDIN_FD
+from mmbloom.cli._inputs import STDIN
+from mmbloom.cli._streams import STDIN_FD, STDOUT_FD
 from mmbloom.dedup import Tally
 from mmbloom.lines import LineWriter
-
-STDOUT_FD = 1
 
 
 @contextmanager
@@ -27,10 +26,10 @@ def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
     """Open a file to append to, forced to the disk at the end; None is stdout."""
     if path is None:
         with FileIO(STDOUT_FD, "wb", closefd=False) as file:
-            yield LineWriter(file, terminator, mid_line=_ends_mid_line(file, terminator))
+            yield LineWriter(file, terminator, name="stdout", mid_line=_mid_line(file, terminator))
         return
     with FileIO(path, "ab") as file:
-        yield LineWriter(file, terminator, mid_line=_ends_mid_line(file, terminator))
+        yield LineWriter(file, terminator, mid_line=_mid_line(file, terminator))
         if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             os.fsync(file.fileno())
 
@@ -41,7 +40,7 @@ def print_stats(tally: Tally, started: float) -> None:
     print(json.dumps({**asdict(tally), "seconds": seconds}), file=sys.stderr)
 
 
-def _ends_mid_line(file: FileIO, terminator: bytes) -> bool:
+def _mid_line(file: FileIO, terminator: bytes) -> bool:
     """Whether appending would glue a line to one that a killed run left cut off."""
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode) or status.st_size == 0:

@@ -1,9 +1,9 @@
 """Taking the write lock on the command line: as long as it takes, but not in silence."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+from mmbloom.cli._streams import say
 from mmbloom.errors import LockTimeout
 from mmbloom.filter import BloomFilter
 
@@ -24,11 +24,7 @@ def patiently(
             except LockTimeout:
                 if timeout is not None and timeout <= SILENT_SECONDS:
                     raise
-                print(
-                    f"mmbloom: {seen.path}: waiting for another writer to release the lock",
-                    file=sys.stderr,
-                    flush=True,
-                )
+                say(f"{seen.path}: waiting for another writer to release the lock")
                 rest = None if timeout is None else timeout - SILENT_SECONDS
                 stack.enter_context(seen.locked(rest))
             yield

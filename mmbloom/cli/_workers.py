@@ -5,14 +5,18 @@ of its pipe and stops: none stays behind.
 """
 
 import multiprocessing
+import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
 from mmbloom.cli._errors import TERMINATED, InputError
+from mmbloom.cli._streams import prepare, said_warnings
 from mmbloom.dedup import Tally
 
 
@@ -52,8 +56,8 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
             process.start()
             theirs.close()
             index, job = waiting.pop()
-            ours.send(job)
             workers[ours] = (process, index)
+            _send(ours, process, job)
         while workers:
             for ready in wait(list(workers)):
                 connection = cast("Connection", ready)
@@ -62,8 +66,8 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
                 done(index)
                 if waiting:
                     index, job = waiting.pop()
-                    connection.send(job)
                     workers[connection] = (process, index)
+                    _send(connection, process, job)
                 else:
                     connection.close()
                     process.join()
@@ -77,12 +81,23 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
     return total
 
 
+def _send(connection: Connection, process: BaseProcess, job: Job) -> None:
+    try:
+        connection.send(job)
+    except ConnectionError:
+        raise _died(process) from None
+
+
+def _died(process: BaseProcess) -> InputError:
+    process.join()
+    return InputError(f"a worker process died (exit code {process.exitcode})")
+
+
 def _receive(connection: Connection, process: BaseProcess) -> Tally:
     try:
         answer = connection.recv()
     except (EOFError, ConnectionError):
-        process.join()
-        raise InputError(f"a worker process died (exit code {process.exitcode})") from None
+        raise _died(process) from None
     if isinstance(answer, BaseException):
         raise answer
     return cast("Tally", answer)
@@ -90,11 +105,18 @@ def _receive(connection: Connection, process: BaseProcess) -> Tally:
 
 def _work(connection: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C, and ends us
-    while True:
-        try:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
+    with said_warnings(), suppress(EOFError, ConnectionError):  # raised once the parent is gone
+        while True:
             connection.send(_answer(connection.recv()))
-        except (EOFError, ConnectionError):  # the parent is gone
-            return
+
+
+def _end_with_parent() -> None:
+    """End at once when the parent is killed, even if an input never ends (law 5)."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+    os._exit(TERMINATED)
 
 
 def _answer(job: Job) -> Tally | Exception:
