@@ -166,7 +166,8 @@ class WriteLock:
         if self._closed:
             raise ClosedFilterError(self._path)
         if self._held is None:
-            self._held = self._backend(self._path, self._identity)
+            with _forks:
+                self._held = self._backend(self._path, self._identity)
         pause = _FIRST_PAUSE
         while not self._held.try_acquire():
             left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
@@ -187,10 +188,20 @@ class WriteLock:
 _locks: "weakref.WeakSet[WriteLock]" = weakref.WeakSet()
 
 
+# Held while a descriptor is opened and not yet known to `after_fork`: a fork by another
+# thread in between would give the child a copy that keeps a killed holder's lock (law 2).
+_forks = threading.RLock()
+
+
 def _after_fork_in_child() -> None:
+    _forks.release()
     for lock in list(_locks):
         lock.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_forks.acquire,
+        after_in_parent=_forks.release,
+        after_in_child=_after_fork_in_child,
+    )

@@ -11,7 +11,6 @@ import errno
 import mmap
 import os
 import stat
-import struct
 import weakref
 from contextlib import suppress
 from typing import NamedTuple
@@ -38,8 +37,6 @@ from mmbloom.errors import (
 )
 
 _O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-_U64 = struct.Struct("<Q")
-_OFFSETS = {name: 8 * i for i, name in enumerate(MUTABLE_FIELDS)}
 
 
 class _Views(NamedTuple):
@@ -47,7 +44,7 @@ class _Views(NamedTuple):
 
     octets: memoryview  # the array as bytes
     words: npt.NDArray[np.uint64]  # the array as words
-    counters: memoryview  # MUTABLE_FIELDS, 8 bytes each
+    counters: npt.NDArray[np.uint64]  # MUTABLE_FIELDS, in order
 
 
 class Storage:
@@ -104,8 +101,11 @@ class Storage:
         self._close_fd = weakref.finalize(self, os.close, self._fd)
         end = HEADER_BYTES + self.header.array_bytes
         octets = memoryview(self._map)[HEADER_BYTES:end]
-        counters = memoryview(self._map)[MUTABLE_OFFSET : MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)]
-        self._views: _Views | None = _Views(octets, np.frombuffer(octets, dtype="<u8"), counters)
+        self._views: _Views | None = _Views(
+            octets,
+            np.frombuffer(octets, dtype="<u8"),
+            np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET),
+        )
 
     def _reopen_for_writing(self, allow_network: bool) -> None:
         file_system = _mounts.file_system_type(self.path)
@@ -131,12 +131,13 @@ class Storage:
 
     def counter(self, name: str) -> int:
         """Read one of `MUTABLE_FIELDS`."""
-        found: int = _U64.unpack_from(self.views.counters, _OFFSETS[name])[0]
-        return found
+        return int(self.views.counters[MUTABLE_FIELDS.index(name)])
 
     def set_counter(self, name: str, value: int) -> None:
         """Write one of `MUTABLE_FIELDS`, modulo 2**64: a damaged counter stays harmless."""
-        _U64.pack_into(self.views.counters, _OFFSETS[name], value % 2**64)
+        # numpy stores all eight bytes at once; struct.pack_into zeroes them first, which a
+        # reader, or a kill, can see.
+        self.views.counters[MUTABLE_FIELDS.index(name)] = value % 2**64
 
     def check_open(self) -> None:
         """Raise `ClosedFilterError` after `close`."""
