@@ -42,7 +42,7 @@ def positive(text: str) -> int:
 def rate(text: str) -> float:
     """Read an error rate between 0 and 1: 0.01, 1e-3, 1%."""
     try:
-        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         value = -1.0
     if not 0 < value < 1:

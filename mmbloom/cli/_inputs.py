@@ -1,5 +1,6 @@
 """Bytes in: files, stdin and compressed files, with progress on a terminal."""
 
+import errno
 import os
 import select
 import sys
@@ -34,6 +35,8 @@ def check_inputs(names: list[str]) -> None:
     """Fail before anything is made or marked if an input is missing or needs a library."""
     for name in names:
         if name != STDIN:
+            if os.path.isdir(name):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             os.stat(name)
             if _compression(name):
                 _extras.load("xopen", f"{name}: reading compressed files")

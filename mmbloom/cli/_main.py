@@ -97,7 +97,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             return INTERRUPTED
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
-            code, message = _explain(error, getattr(args, "file", None))
+            filters = [getattr(args, name, None) for name in ("file", "like")]
+            code, message = _explain(error, [path for path in filters if path])
             say(message)
             abandon_stdout()
     return code
@@ -116,13 +117,14 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def _explain(error: Exception, filter_path: str | None) -> tuple[int, str]:
+def _explain(error: Exception, filters: Sequence[str]) -> tuple[int, str]:
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     if not isinstance(error, OSError) or isinstance(error, MmbloomError):
         return code, str(error)
     if error.filename is None:
         return code, f"stdout: {error.strerror or error}"
-    missing = isinstance(error, FileNotFoundError)
-    if missing and filter_path and error.filename == os.path.abspath(filter_path):
-        return NOT_A_FILTER, f"{filter_path}: no such filter; dedup and add make it with -n N"
+    if isinstance(error, FileNotFoundError):
+        for path in filters:
+            if error.filename == os.path.abspath(path):
+                return NOT_A_FILTER, f"{path}: no such filter; dedup and add make it with -n N"
     return code, f"{error.filename}: {error.strerror}"
