@@ -1,0 +1,214 @@
+"""Checks that several test files share; each states one guarantee of a filter or its file.
+
+Files are read here with `struct` and Python ints, never with the code under test.
+"""
+
+import fcntl
+import os
+import pickle
+import signal
+import struct
+import threading
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from mmbloom import BloomFilter
+from mmbloom.errors import MmbloomError
+
+HEADER_BYTES = 4096
+COUNTERS = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
+
+# Every call of the public API that reads, and every one that writes.
+READS: dict[str, Callable[[BloomFilter], object]] = {
+    "in": lambda seen: "a" in seen,
+    "contains_many": lambda seen: seen.contains_many(["a"]),
+    "approx_count": lambda seen: seen.approx_count,
+    "fill_ratio": lambda seen: seen.fill_ratio,
+    "current_error_rate": lambda seen: seen.current_error_rate,
+    "info": lambda seen: seen.info(),
+}
+
+
+def _enter_claim(seen: BloomFilter) -> None:
+    with seen.claim(["a"]):
+        pass
+
+
+def _enter_locked(seen: BloomFilter) -> None:
+    with seen.locked():
+        pass
+
+
+WRITES: dict[str, Callable[[BloomFilter], object]] = {
+    "add": lambda seen: seen.add("a"),
+    "add_many": lambda seen: seen.add_many(["a"]),
+    "update": lambda seen: seen.update(iter(["a"])),
+    "claim": _enter_claim,
+    "locked": _enter_locked,
+    "recount": lambda seen: seen.recount(),
+}
+
+
+def array_of(path: str) -> bytes:
+    """Return the array of a filter file, as it is on disk."""
+    return Path(path).read_bytes()[HEADER_BYTES:]
+
+
+def counters_of(path: str) -> dict[str, int]:
+    """Return the five counters of a filter file, as they are on disk."""
+    return dict(
+        zip(COUNTERS, struct.unpack_from("<5Q", Path(path).read_bytes(), 2048), strict=True)
+    )
+
+
+def set_counters(path: str, **values: int) -> None:
+    """Damage counters of a filter file behind the package's back."""
+    with open(path, "r+b") as file:
+        for name, value in values.items():
+            file.seek(2048 + 8 * COUNTERS.index(name))
+            file.write(struct.pack("<Q", value))
+
+
+def change_header(path: str, offset: int, code: str, value: int) -> None:
+    """Forge a field of the immutable block, with a checksum that fits."""
+    with open(path, "r+b") as file:
+        raw = bytearray(file.read(512))
+        struct.pack_into(code, raw, offset, value)
+        struct.pack_into("<I", raw, 508, zlib.crc32(raw[:508]))
+        file.seek(0)
+        file.write(raw)
+
+
+def seal(path: str) -> None:
+    """Make a sealed file of a filter, by the format's text."""
+    array = array_of(path)
+    table = b"".join(
+        struct.pack("<I", zlib.crc32(array[start : start + 2**20]))
+        for start in range(0, len(array), 2**20)
+    )
+    with open(path, "ab") as file:
+        file.write(table + struct.pack("<I", zlib.crc32(table)))
+    change_header(path, 96, "<Q", 1)
+
+
+def check_settled(path: str) -> None:
+    """Check that the counters tell what the array holds, and the header's rest is zero."""
+    raw = Path(path).read_bytes()
+    counters = counters_of(path)
+    set_bits = int.from_bytes(raw[HEADER_BYTES:], "little").bit_count()
+    assert counters["positions_set"] == set_bits
+    assert counters["batches_begun"] == counters["batches_done"]
+    assert counters["keys_added"] <= set_bits  # a new key sets a bit at least
+    assert (counters["keys_added"] > 0) == (set_bits > 0)
+    assert not any(raw[512:2048]), "bytes 512 to 2047 are zero"
+    assert not any(raw[2088:HEADER_BYTES]), "bytes 2088 to 4095 are zero"
+
+
+def check_same_filter(one: str, other: str) -> None:
+    """Check that two files hold the same keys, bit for bit and count for count."""
+    assert array_of(one) == array_of(other)
+    for name in ("keys_added", "positions_set"):
+        assert counters_of(one)[name] == counters_of(other)[name]
+
+
+def check_holds(seen: BloomFilter, keys: Iterable[bytes | str | int]) -> None:
+    """Check that no key is a false negative, whichever way it is asked for."""
+    keys = list(keys)
+    assert seen.contains_many(keys).all()
+    assert all(key in seen for key in keys[:100])
+
+
+def check_raises(
+    actions: dict[str, Callable[[BloomFilter], object]],
+    seen: BloomFilter,
+    error: type[MmbloomError],
+    match: str | None = None,
+) -> None:
+    """Check that each of the actions raises the error, naming the file."""
+    for action in actions.values():
+        with pytest.raises(error, match=match) as caught:
+            action(seen)
+        assert caught.value.path == seen.path  # type: ignore[attr-defined]
+        assert seen.path in str(caught.value)
+
+
+def check_pickles(error: MmbloomError) -> None:
+    """Check that an error comes out of a pickle the same, attributes included."""
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(error, protocol))
+        assert type(again) is type(error)
+        assert str(again) == str(error)
+        assert vars(again) == vars(error)
+
+
+def check_folder(folder: str | Path, *names: str) -> None:
+    """Check that a folder holds these files and nothing else, no temporary file either."""
+    assert sorted(os.listdir(folder)) == sorted(names)
+
+
+class ChildDied(Exception):
+    """A forked child ended by a signal, or with an exit code other than 0."""
+
+
+def run_forked(action: Callable[[], object], seconds: int = 20) -> object:
+    """Run an action in a forked child; return what it returned, or raise what it raised."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)  # a child that hangs is ended by the system
+            try:
+                outcome = (True, action())
+            except BaseException as error:  # noqa: BLE001  all of it goes to the parent
+                outcome = (False, error)
+            os.write(writer, pickle.dumps(outcome))
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with open(reader, "rb") as pipe:
+        raw = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    if status:
+        raise ChildDied(f"exit code {os.waitstatus_to_exitcode(status)}")
+    ended_well, result = pickle.loads(raw)
+    if not ended_well:
+        raise result
+    return result
+
+
+def run_threads(*actions: Callable[[], object]) -> None:
+    """Run actions in a thread each, all at once, and wait for the last."""
+    threads = [threading.Thread(target=action) for action in actions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "a thread hangs"
+
+
+def in_thread(action: Callable[[], object]) -> object:
+    """Run an action in another thread; return its result."""
+    results: list[object] = []
+    thread = threading.Thread(target=lambda: results.append(action()))
+    thread.start()
+    thread.join(20)
+    assert results, "the thread ended with an error, or hangs"
+    return results[0]
+
+
+def flock_is_free(path: str | Path) -> bool:
+    """Ask the system, with nothing of mmbloom, whether the data file is locked."""
+    fd = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True

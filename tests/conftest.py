@@ -1,0 +1,106 @@
+"""What every test gets: no leaked descriptor, child or thread; printed seeds; --stress."""
+
+import gc
+import multiprocessing
+import os
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import pytest
+
+from mmbloom import BloomFilter
+
+# No example database: a test run writes nothing outside its own folder.
+hypothesis.settings.register_profile("mmbloom", database=None, deadline=None, print_blob=True)
+hypothesis.settings.load_profile("mmbloom")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of this suite."""
+    parser.addoption("--stress", type=int, default=1, help="multiply the length of stress tests")
+    parser.addoption("--seed", type=int, default=None, help="repeat a run with the seed it printed")
+
+
+@pytest.fixture
+def stress(request: pytest.FixtureRequest) -> int:
+    """Multiplier of the length of concurrency tests, 1 unless --stress says otherwise."""
+    return int(request.config.getoption("--stress"))
+
+
+@pytest.fixture
+def seed(request: pytest.FixtureRequest) -> int:
+    """Seed for a random generator; another one in every run, and printed."""
+    given: int | None = request.config.getoption("--seed")
+    drawn = secrets.randbits(32) if given is None else given
+    print(f"seed: repeat with --seed={drawn}")
+    return drawn
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """Where a filter may be made."""
+    return str(tmp_path / "seen.bloom")
+
+
+@pytest.fixture
+def create(path: str) -> Iterator[Callable[..., BloomFilter]]:
+    """Make filters that are closed when the test ends: create(capacity, ..., name=...)."""
+    made: list[BloomFilter] = []
+
+    def make(
+        capacity: int | None = 1000, *args: Any, name: str = "", **options: Any
+    ) -> BloomFilter:
+        where = os.path.join(os.path.dirname(path), name) if name else path
+        made.append(BloomFilter.create(where, capacity, *args, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+_TRACKER = resource_tracker._resource_tracker
+_FOLDER = next((name for name in ("/proc/self/fd", "/dev/fd") if os.path.isdir(name)), "")
+
+
+def _descriptors() -> dict[str, str]:
+    """Open descriptors and what they point to; those that multiprocessing keeps are left out."""
+    found = {}
+    for number in os.listdir(_FOLDER) if _FOLDER else ():
+        try:
+            found[number] = os.readlink(os.path.join(_FOLDER, number))
+        except OSError:  # the descriptor of the listing itself
+            continue
+    found.pop(str(vars(_TRACKER).get("_fd")), None)
+    return found
+
+
+def _children() -> set[int]:
+    """Pids of the children of this process; multiprocessing's resource tracker is left out."""
+    listings = Path("/proc/self/task").glob("*/children")
+    pids: set[int] = set()
+    for listing in listings:
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            pids.update(map(int, listing.read_text().split()))
+    pids |= {child.pid for child in multiprocessing.active_children() if child.pid}
+    return pids - {vars(_TRACKER).get("_pid")}
+
+
+@pytest.fixture(autouse=True)
+def no_leaks() -> Iterator[None]:
+    """Fail a test that leaves a file descriptor, a child process or a thread behind."""
+    descriptors, children, threads = _descriptors(), _children(), set(threading.enumerate())
+    yield
+    if len(_descriptors()) > len(descriptors):
+        gc.collect()  # a map lives until its last view is gone
+    after = _descriptors()
+    leaked = {number: after[number] for number in after.keys() - descriptors.keys()}
+    assert not leaked, f"open descriptors left: {leaked}"
+    assert not _children() - children, f"child processes left: {_children() - children}"
+    assert not set(threading.enumerate()) - threads, "threads left running"

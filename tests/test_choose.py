@@ -1,0 +1,164 @@
+"""Which parameters a new filter gets: none is ignored, and an existing file must agree."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import change_header, check_folder
+
+from mmbloom import BloomFilter, FormatError, ParameterMismatch
+from mmbloom.sizing import plan
+
+Create = Callable[..., BloomFilter]
+
+
+def test_defaults(create: Create) -> None:
+    """By default 1 %, blocked, as planned; the seed is the only thing drawn."""
+    params = create(1234).params
+    assert params == plan(1234, 0.01, layout="blocked", seed=params.seed)
+
+
+def test_random_seeds_differ(tmp_path: Path) -> None:
+    """Seeds are drawn anew, over all 32 bits: nobody can craft false positives in advance."""
+    seeds = set()
+    for number in range(12):
+        with BloomFilter.create(tmp_path / str(number), 10) as seen:
+            seeds.add(seen.params.seed)
+    assert len(seeds) >= 11
+    assert max(seeds) > 2**28  # one in 2^48 of failing
+
+
+@pytest.mark.parametrize("layout", ["blocked", "standard"])
+def test_all_given(create: Create, layout: Any) -> None:
+    """What is given is what the file has."""
+    seen = create(500, 0.002, layout=layout, seed=2**32 - 1)
+    assert seen.params == plan(500, 0.002, layout=layout, seed=2**32 - 1)
+
+
+WRONG: list[tuple[dict[str, Any], Any, str]] = [
+    ({"capacity": None}, TypeError, "capacity is required"),
+    ({"capacity": 1e6}, TypeError, r"write 1_000_000_000 or int\(1e9\)"),
+    ({"capacity": 0}, ValueError, "capacity is 0, expected 1"),
+    ({"error_rate": 0.0}, ValueError, "error_rate is 0.0, expected between 0 and 1"),
+    ({"error_rate": 1}, ValueError, "error_rate is 1, expected between 0 and 1"),
+    ({"layout": "round"}, ValueError, "layout is 'round', expected 'blocked' or 'standard'"),
+    ({"layout": ""}, ValueError, "layout is '', expected 'blocked' or 'standard'"),
+    ({"seed": -1}, ValueError, "seed is -1, expected 0 to"),
+    ({"seed": 2**32}, ValueError, "seed is 4294967296, expected 0 to"),
+    ({"seed": 1.5}, (TypeError, ValueError), "seed is 1.5"),
+    ({"capacity": 10**13}, ValueError, "blocks; use layout='standard'"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "error", "message"), WRONG, ids=lambda value: str(value)[:30])
+def test_wrong_parameters(
+    path: str, wrong: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """A wrong parameter is an error that names it, before any file is made."""
+    with pytest.raises(error, match=message):
+        BloomFilter.create(path, **{"capacity": 1000, **wrong})
+    check_folder(Path(path).parent)
+
+
+def test_like(create: Create) -> None:
+    """like= copies parameters and seed: the same keys set the same bits in both."""
+    one = create(777, 0.003, layout="standard")
+    other = create(None, like=one, name="other")
+    assert other.params == one.params
+    assert other.info().uuid != one.info().uuid
+    other.close()
+    one.close()
+    again = create(None, like=one, name="third")  # a closed filter still knows
+    assert again.params == one.params
+
+
+@pytest.mark.parametrize(
+    "extra", [{"error_rate": 0.01}, {"layout": "blocked"}, {"seed": 1}, {"capacity": 777}]
+)
+def test_like_stands_alone(create: Create, tmp_path: Path, extra: dict[str, Any]) -> None:
+    """Beside like= no other size is accepted, not even the same one."""
+    one = create(777, seed=1)
+    with pytest.raises(ValueError, match="give it alone"):
+        BloomFilter.create(tmp_path / "other", like=one, **extra)
+    check_folder(tmp_path, "seen.bloom")
+
+
+def test_exist_ok_makes_or_opens(path: str) -> None:
+    """exist_ok=True makes the file the first time and opens it, keys and all, the next."""
+    for number in range(3):
+        with BloomFilter.create(path, 1000, 0.001, exist_ok=True) as seen:
+            assert seen.contains_many(range(5)).tolist() == [True] * number + [False] * (5 - number)
+            seen.add(number)
+
+
+DIFFERENT: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"capacity": 1001}, "capacity", "1000", "1001"),
+    ({"error_rate": 0.02}, "error_rate", "0.01", "0.02"),
+    ({"layout": "standard"}, "layout", "blocked", "standard"),
+    ({"seed": 8}, "seed", "7", "8"),
+]
+
+
+@pytest.mark.parametrize("different", DIFFERENT, ids=lambda different: different[1])
+def test_exist_ok_with_other_parameters(
+    create: Create, path: str, different: tuple[dict[str, Any], str, str, str]
+) -> None:
+    """A file of other parameters is ParameterMismatch with both values, and stays as it is."""
+    change, field, found, asked = different
+    create(1000, 0.01, seed=7).add("a")
+    before = Path(path).read_bytes()
+    asked_for = {"capacity": 1000, "error_rate": 0.01, "seed": 7, **change}
+    with pytest.raises(ParameterMismatch) as caught:
+        BloomFilter.create(path, exist_ok=True, **asked_for)
+    error = caught.value
+    assert (error.path, error.field, error.found, error.expected) == (path, field, found, asked)
+    assert Path(path).read_bytes() == before
+
+
+def test_exist_ok_seeds(create: Create, path: str) -> None:
+    """Without a seed any seed will do; seed=0 is a seed that was asked for."""
+    create(1000, seed=7)
+    BloomFilter.create(path, 1000, exist_ok=True).close()
+    BloomFilter.create(path, 1000, seed=7, exist_ok=True).close()
+    with pytest.raises(ParameterMismatch):
+        BloomFilter.create(path, 1000, seed=0, exist_ok=True)
+
+
+def test_exist_ok_like(create: Create, path: str) -> None:
+    """like= asks for its seed too: a file with another one cannot be merged with it."""
+    one = create(1000, seed=1)
+    other = create(1000, seed=2, name="other")
+    BloomFilter.create(path, like=one, exist_ok=True).close()
+    with pytest.raises(ParameterMismatch) as caught:
+        BloomFilter.create(path, like=other, exist_ok=True)
+    assert caught.value.field == "seed"
+
+
+def test_forged_size_is_a_mismatch(create: Create, path: str) -> None:
+    """Number of bits and hashes are compared too, not only what they were planned for."""
+    from_plan = create(1000, seed=7).params.num_hashes
+    change_header(path, 28, "<I", from_plan + 1)
+    with pytest.raises(ParameterMismatch) as caught:
+        BloomFilter.create(path, 1000, seed=7, exist_ok=True)
+    assert (caught.value.field, caught.value.found) == ("num_hashes", str(from_plan + 1))
+
+
+def test_exist_ok_on_something_else(path: str) -> None:
+    """exist_ok=True on a file that is no filter is a FormatError; the file stays as it is."""
+    Path(path).write_bytes(b"precious")
+    with pytest.raises(FormatError):
+        BloomFilter.create(path, 1000, exist_ok=True)
+    assert Path(path).read_bytes() == b"precious"
+
+
+def test_exists(create: Create, path: str) -> None:
+    """Without exist_ok an existing filter is FileExistsError, whatever its parameters."""
+    create(1000, seed=7).add("a")
+    size = os.path.getsize(path)
+    with pytest.raises(FileExistsError, match="open it instead"):
+        BloomFilter.create(path, 1000, seed=7)
+    assert os.path.getsize(path) == size
+    with BloomFilter.open(path) as seen:
+        assert "a" in seen

@@ -1,0 +1,148 @@
+"""The exception tree is as drawn, catchable as builtins, and travels between processes."""
+
+import copy
+import inspect
+import io
+import re
+
+import pytest
+from checks import check_pickles
+
+from mmbloom import errors
+from mmbloom.errors import MmbloomError
+
+EXAMPLES: list[MmbloomError] = [
+    MmbloomError("something"),
+    errors.FormatError("/f/seen", "kind", "7", "1 or 2"),
+    errors.NewerFormatError("/f/seen", "format version", "2", "1"),
+    errors.ParameterMismatch("/f/seen", "num_hashes", "6", "7"),
+    errors.FileChangedError("/f/seen", "removed"),
+    errors.ReadOnlyError("/f/seen", "it is sealed"),
+    errors.ClosedFilterError("/f/seen"),
+    errors.LockTimeout("/f/seen", 2.5),
+    errors.DurabilityError("/f/seen", "Input/output error"),
+    errors.NetworkFileSystemError("/f/seen", "nfs4"),
+    errors.KeyTypeError("float is not a kind of key", 3),
+    errors.KeyTypeError("float is not a kind of key"),
+    errors.KeyEncodingError(5),
+    errors.KeyEncodingError(),
+]
+BUILTIN = {
+    "FormatError": ValueError,
+    "NewerFormatError": ValueError,
+    "ParameterMismatch": ValueError,
+    "FileChangedError": RuntimeError,
+    "ReadOnlyError": io.UnsupportedOperation,
+    "ClosedFilterError": ValueError,
+    "LockTimeout": TimeoutError,
+    "DurabilityError": OSError,
+    "NetworkFileSystemError": OSError,
+    "KeyTypeError": TypeError,
+    "KeyEncodingError": ValueError,
+    "MmbloomWarning": UserWarning,
+}
+
+
+def drawn_tree() -> dict[str, tuple[str | None, str | None]]:
+    """Read the tree in the module's docstring: name to (parent drawn above it, builtin)."""
+    tree: dict[str, tuple[str | None, str | None]] = {}
+    above: list[tuple[int, str]] = []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"    ([ |`-]*)([A-Z]\w+)(?: \(([\w.]+)\))?", line)
+        if not found:
+            continue
+        depth, name, builtin = len(found[1]), found[2], found[3]
+        above = [(level, one) for level, one in above if level < depth]
+        tree[name] = (above[-1][1] if above else None, builtin)
+        above.append((depth, name))
+    return tree
+
+
+def real_classes() -> dict[str, type[BaseException]]:
+    return {
+        name: value
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, BaseException)
+    }
+
+
+def test_drawn_tree_has_every_class() -> None:
+    """The tree at the top of errors.py names each class of the module, and no other."""
+    assert drawn_tree().keys() == real_classes().keys()
+    assert len(drawn_tree()) == 15
+
+
+@pytest.mark.parametrize("name", drawn_tree())
+def test_class_hangs_where_it_is_drawn(name: str) -> None:
+    """Each class has the parent and the builtin base that the drawing gives it."""
+    parent, builtin = drawn_tree()[name]
+    bases = [base.__name__ for base in real_classes()[name].__bases__]
+    drawn = [base for base in (parent, builtin and builtin.rpartition(".")[2]) if base]
+    assert bases == drawn
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_builtin_second_base(name: str) -> None:
+    """Code that knows nothing of mmbloom can catch each error as the builtin it is like."""
+    assert issubclass(real_classes()[name], BUILTIN[name])
+
+
+def test_examples_cover_every_error() -> None:
+    """The list of examples in this file has one of each error class."""
+    classes = {cls for cls in real_classes().values() if issubclass(cls, MmbloomError)}
+    assert {type(error) for error in EXAMPLES} == classes
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_error_survives_pickle_and_copy(error: MmbloomError) -> None:
+    """Every error crosses a process border and a copy with its message and attributes."""
+    check_pickles(error)
+    for again in (copy.copy(error), copy.deepcopy(error)):
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
+def test_message_names_what_the_error_knows(error: MmbloomError) -> None:
+    """Path, field, found, expected and the other attributes are all in the message."""
+    public = {name: value for name, value in vars(error).items() if not name.startswith("_")}
+    assert set(public) == set(documented_attributes(type(error)))
+    for value in public.values():
+        assert value is None or f"{value}" in str(error)
+
+
+def documented_attributes(cls: type) -> list[str]:
+    """Read the Attributes section of a class, or of the base that has one."""
+    for one in cls.__mro__:
+        found = re.search(r"Attributes\n\s+-+\n((?:.*\n)*)", one.__dict__.get("__doc__") or "")
+        if found:
+            lines = re.findall(r"^    ([\w, ]+) : ", found[1], re.MULTILINE)
+            return [name for line in lines for name in line.split(", ")]
+    return []
+
+
+@pytest.mark.parametrize(
+    ("error", "attributes"),
+    [
+        (EXAMPLES[1], {"path": "/f/seen", "field": "kind", "found": "7", "expected": "1 or 2"}),
+        (EXAMPLES[3], {"path": "/f/seen", "field": "num_hashes", "found": "6", "expected": "7"}),
+        (EXAMPLES[4], {"path": "/f/seen", "found": "removed"}),
+        (EXAMPLES[5], {"path": "/f/seen", "reason": "it is sealed"}),
+        (EXAMPLES[6], {"path": "/f/seen"}),
+        (EXAMPLES[7], {"path": "/f/seen", "seconds": 2.5}),
+        (EXAMPLES[8], {"path": "/f/seen", "reason": "Input/output error"}),
+        (EXAMPLES[9], {"path": "/f/seen", "file_system": "nfs4"}),
+        (EXAMPLES[10], {"found": "float is not a kind of key", "position": 3}),
+        (EXAMPLES[11], {"found": "float is not a kind of key", "position": None}),
+        (EXAMPLES[12], {"position": 5}),
+        (EXAMPLES[13], {"position": None}),
+    ],
+)
+def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:
+    """Each error carries what it was given, each thing under its own name."""
+    assert {name: getattr(error, name) for name in attributes} == attributes
+
+
+def test_message_reads_as_a_sentence() -> None:
+    """A format error says file, field, found and expected in this order."""
+    assert str(EXAMPLES[1]) == "/f/seen: kind is 7, expected 1 or 2"

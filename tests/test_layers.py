@@ -1,0 +1,164 @@
+"""The map in the package's docstring is the truth: imports only point down it.
+
+All is read from the sources with `ast`; nothing is imported.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "mmbloom"
+FILES = sorted(ROOT.rglob("*.py"))
+TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: above all levels
+
+
+def name_of(file: Path) -> str:
+    """Dotted name of a module below mmbloom: "filter", "_engine._hash", "cli"."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(file): file for file in FILES}
+
+
+def level_table() -> dict[str, int]:
+    """Read the table in the docstring of the package: module (or folder) to level."""
+    text = ast.get_docstring(ast.parse((ROOT / "__init__.py").read_text())) or ""
+    rows = re.findall(r"^(\d)\s+(\w+)\s+\S", text, re.MULTILINE)
+    assert len({name for _, name in rows}) == len(rows), "no module twice"
+    return {name: int(level) for level, name in rows}
+
+
+LEVELS = level_table()
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    """Dotted names that a file imports anywhere; `from mmbloom import x` is mmbloom.x."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def own_imports_of(file: Path) -> set[str]:
+    """Modules of the package that a file imports, by their dotted name below it."""
+    found = set()
+    for name in imports_of(file):
+        if name == "mmbloom" or name.startswith("mmbloom."):
+            own = name.removeprefix("mmbloom").removeprefix(".")
+            while own and own not in MODULES:  # a name within a module
+                own = own.rpartition(".")[0]
+            found.add(own or "__init__")
+    return found
+
+
+def level_of(module: str) -> int:
+    return LEVELS[module.split(".", maxsplit=1)[0]]
+
+
+def test_something_is_read() -> None:
+    """The tests below look at the whole package: these files and rows are among them."""
+    assert {"errors", "_engine", "_engine._hash", "filter", "cli", "__init__"} <= MODULES.keys()
+    assert "mmbloom._storage.Storage" in set(imports_of(MODULES["filter"]))
+    assert own_imports_of(MODULES["_writer"]) >= {"_engine", "_lock", "_storage", "errors"}
+
+
+def test_every_module_is_on_the_map() -> None:
+    """Each module, or the folder it is in, has a row in the table; each row has a module."""
+    on_disk = {module.split(".")[0] for module in MODULES} - set(TOP)
+    assert LEVELS.keys() == on_disk
+
+
+def test_map_is_in_order() -> None:
+    """The table goes from the lowest level to the highest, without a gap."""
+    assert list(LEVELS.values()) == sorted(LEVELS.values())
+    assert set(LEVELS.values()) == set(range(max(LEVELS.values()) + 1))
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - set(TOP)))
+def test_imports_point_down(module: str) -> None:
+    """No module imports one of a higher level; the package's face is below the top one only."""
+    top = max(LEVELS.values())
+    for imported in own_imports_of(MODULES[module]):
+        level = top if imported in TOP else level_of(imported)
+        assert level <= level_of(module), f"{module} imports {imported}"
+
+
+def test_no_cycles() -> None:
+    """Within a level too, no module imports itself by way of others."""
+    graph = {
+        module: {name for name in own_imports_of(file) if name != module}
+        for module, file in MODULES.items()
+    }
+    assert {*TopologicalSorter(graph).static_order()} == MODULES.keys()
+
+
+@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap"])
+def test_one_importer(library: str) -> None:
+    """Each of these is imported in exactly one module, which hides it from the others."""
+    importers = {
+        module
+        for module, file in MODULES.items()
+        if library in {name.split(".")[0] for name in imports_of(file)}
+    }
+    assert importers == {
+        {"mmh3": "_engine._hash", "filelock": "_lock", "mmap": "_storage"}[library]
+    }
+
+
+@pytest.mark.parametrize("library", ["tqdm", "xopen", "zstandard"])
+def test_extras_stay_in_the_command_line(library: str) -> None:
+    """The optional libraries are imported by the command line only."""
+    for module, file in MODULES.items():
+        if library in {name.split(".")[0] for name in imports_of(file)}:
+            assert module.startswith("cli.")
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_short_files(module: str) -> None:
+    """No file is longer than 300 lines."""
+    assert len(MODULES[module].read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_no_hidden_imports(module: str) -> None:
+    """No module of the package is imported within a function, where the map would not show."""
+    for function in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    assert not any(alias.name.startswith("mmbloom") for alias in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    assert not (node.module or "").startswith("mmbloom")
+
+
+def test_nothing_dangerous_is_used() -> None:
+    """No file content can become code: no pickle, eval or exec anywhere (law 15)."""
+    for module, file in MODULES.items():
+        names = {name.split(".")[0] for name in imports_of(file)}
+        assert not names & {"pickle", "marshal", "shelve"}, module
+        calls = [
+            node.func
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Call)
+        ]
+        called = {func.id for func in calls if isinstance(func, ast.Name)}
+        assert not called & {"eval", "exec", "__import__"}, module
+
+
+def test_no_signal_handler_and_no_memmap() -> None:
+    """No handler for SIGBUS is ever installed (law 16), and np.memmap is never used (law 3)."""
+    for module, file in MODULES.items():
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Attribute)
+        }
+        assert "memmap" not in used, module
+        assert "SIGBUS" not in used, module

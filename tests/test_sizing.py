@@ -1,0 +1,259 @@
+"""Keys and error rate become the bits and hashes that the format's table promises."""
+
+import math
+from typing import Any, cast, get_args
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from mmbloom import sizing
+from mmbloom.sizing import (
+    BestPractice,
+    FilterParams,
+    Layout,
+    best_practice,
+    best_practice_table,
+    false_positive_rate,
+    plan,
+)
+
+# error rate, standard bits per key, blocked bits per key, blocked k: the table of the format.
+TABLE = [
+    (0.1, 4.79, 4.83, 3),
+    (0.01, 9.59, 9.90, 6),
+    (0.001, 14.38, 15.49, 9),
+    (0.0001, 19.17, 21.91, 12),
+    (0.000001, 28.76, 38.51, 16),
+]
+LAYOUTS = get_args(Layout)
+
+
+def rate_of(params: FilterParams) -> float:
+    """Rate that is to be expected of a planned filter at its capacity."""
+    return false_positive_rate(
+        params.capacity, params.num_bits, params.num_hashes, layout=params.layout
+    )
+
+
+@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes"), TABLE)
+def test_table_of_the_format(rate: float, standard: float, blocked: float, num_hashes: int) -> None:
+    """Bits per key and k are those of the table, for both layouts."""
+    n = 10**9
+    assert round(plan(n, rate, layout="standard").bits_per_key, 2) == standard
+    params = plan(n, rate)
+    assert (round(params.bits_per_key, 2), params.num_hashes) == (blocked, num_hashes)
+
+
+@pytest.mark.parametrize(("rate", "num_hashes"), [(0.1, 3), (0.01, 7), (0.001, 10), (1e-6, 20)])
+def test_standard_hashes(rate: float, num_hashes: int) -> None:
+    """The standard layout has the textbook's k = -log2 p, rounded."""
+    assert plan(10**6, rate, layout="standard").num_hashes == num_hashes
+
+
+def test_a_billion_keys() -> None:
+    """10^9 keys at 1 % fit in 1.24 GB."""
+    assert round(plan(10**9, 0.01).num_bytes / 1e9, 2) == 1.24
+    assert plan(10**9) == plan(10**9, 0.01, layout="blocked", seed=0)
+
+
+@pytest.mark.parametrize("capacity", [1, 2, 50, 51, 52, 1000, 12_345, 10**6, 10**9])
+@pytest.mark.parametrize("rate", [0.999, 0.5, 0.1, 0.01, 0.0001, 1e-6, 1e-9])
+def test_blocked_size_is_the_smallest(capacity: int, rate: float) -> None:
+    """The planned size is good enough; one block less is not, whatever the k."""
+    params = plan(capacity, rate)
+    assert rate_of(params) <= rate
+    smaller = params.num_bits - 512
+    for num_hashes in range(1, 65):
+        assert not smaller or false_positive_rate(capacity, smaller, num_hashes) > rate
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.1, 0.01, 0.0001, 1e-6])
+def test_smallest_number_of_hashes(rate: float) -> None:
+    """Of several k that do with the smallest size, the least work is planned."""
+    params = plan(1000, rate)
+    for num_hashes in range(1, params.num_hashes):
+        assert false_positive_rate(1000, params.num_bits, num_hashes) > rate
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 1000, 12_345, 10**9])
+@pytest.mark.parametrize("rate", [0.5, 0.1, 0.01, 1e-6, 1e-15])
+def test_standard_formula(capacity: int, rate: float) -> None:
+    """Standard: m = ceil(-n ln p / (ln 2)^2) rounded up to 64, k = max(1, round(m/n ln 2))."""
+    params = plan(capacity, rate, layout="standard")
+    ideal = -capacity * math.log(rate) / math.log(2) ** 2
+    assert ideal <= params.num_bits < ideal + 65
+    assert params.num_bits % 64 == 0
+    hashes = params.num_bits / capacity * math.log(2)
+    assert params.num_hashes == min(64, max(1, round(hashes)))
+
+
+@hypothesis.given(
+    st.integers(1, 10**8), st.floats(-15, -0.0005).map(lambda e: 10**e), st.sampled_from(LAYOUTS)
+)
+def test_plan_keeps_its_promise(capacity: int, rate: float, layout: Layout) -> None:
+    """Every plan has the rate asked for at capacity: exactly so when blocked, else within 5 %."""
+    params = plan(capacity, rate, layout=layout)
+    assert rate_of(params) <= rate * (1 if layout == "blocked" else 1.05)
+    assert (params.capacity, params.error_rate, params.layout) == (capacity, rate, layout)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rate", [1e-20, 1e-25, 1e-300])
+def test_rate_out_of_reach_is_refused_not_missed(layout: Layout, rate: float) -> None:
+    """A rate that k = 64 cannot reach is a ValueError or a larger filter, never a worse one."""
+    try:
+        params = plan(1000, rate, layout=layout)
+    except ValueError:
+        return
+    assert rate_of(params) <= rate * 1.05
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rate", [0.999, 0.01, 1e-15])
+def test_one_key(layout: Layout, rate: float) -> None:
+    """A filter for a single key can be planned at any rate."""
+    assert rate_of(plan(1, rate, layout=layout)) <= rate
+
+
+def test_a_trillion_keys() -> None:
+    """10^12 keys fit into the standard layout at 50 %, and are refused where they do not fit."""
+    assert plan(10**12, 0.5, layout="standard").num_bits == 1_442_695_040_896
+    with pytest.raises(ValueError, match=r"need more than 2147483648 blocks; use layout='stand"):
+        plan(10**12, 0.01)
+    with pytest.raises(ValueError, match=r"num_bits is \d+, expected a multiple of 64 .* 8796093"):
+        plan(10**12, 0.01, layout="standard")
+
+
+def test_smallest_filters() -> None:
+    """No plan goes below one block, or one word in the standard layout."""
+    assert plan(1, 0.999).num_bits == 512
+    assert plan(1, 0.999, layout="standard").num_bits == 64
+
+
+@pytest.mark.parametrize("capacity", [1e9, "5", None, True, 1.0])
+def test_capacity_of_wrong_type(capacity: object) -> None:
+    """A capacity that is not an int is a TypeError that says what to write."""
+    with pytest.raises(TypeError, match=r"expected an int; write 1_000_000_000 or int\(1e9\)"):
+        plan(cast("int", capacity))
+
+
+@pytest.mark.parametrize("capacity", [0, -1, 2**64])
+def test_capacity_out_of_range(capacity: int) -> None:
+    """A capacity below 1 or above 64 bits is a ValueError that says so."""
+    with pytest.raises(ValueError, match=r"capacity is .*, expected 1 to 2\*\*64 - 1"):
+        plan(capacity)
+
+
+@pytest.mark.parametrize("rate", [0, 1, 0.0, 1.0, -0.1, 1.5, math.nan, math.inf])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_error_rate_out_of_range(rate: float, layout: Layout) -> None:
+    """An error rate that is not strictly between 0 and 1 is a ValueError."""
+    with pytest.raises(ValueError, match=r"error_rate is .*, expected between 0 and 1"):
+        plan(1000, rate, layout=layout)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_seed_out_of_range(seed: int) -> None:
+    """A seed that is not of 32 bits is a ValueError."""
+    with pytest.raises(ValueError, match=r"seed is .*, expected 0 to 2\*\*32 - 1"):
+        plan(1000, seed=seed)
+
+
+@pytest.mark.parametrize("seed", [1.5, "1"])
+def test_seed_of_wrong_type(seed: object) -> None:
+    """A seed that is not an int is refused: the header cannot hold it."""
+    with pytest.raises((TypeError, ValueError)):
+        plan(1000, seed=cast("int", seed))
+
+
+def test_unknown_layout() -> None:
+    """A layout of another name is a ValueError that names the two there are."""
+    with pytest.raises(ValueError, match="layout is 'other', expected 'blocked' or 'standard'"):
+        plan(1000, layout=cast("Layout", "other"))
+
+
+GOOD: dict[str, Any] = {
+    "capacity": 10,
+    "error_rate": 0.1,
+    "layout": "blocked",
+    "num_bits": 1024,
+    "num_hashes": 3,
+    "seed": 5,
+}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"capacity": 0},
+        {"error_rate": 1.0},
+        {"layout": "round"},
+        {"num_bits": 0},
+        {"num_bits": 64},  # less than a block
+        {"num_bits": 513},
+        {"num_bits": 2**40 + 512},
+        {"num_bits": 100, "layout": "standard"},
+        {"num_bits": 2**43 + 64, "layout": "standard"},
+        {"num_hashes": 0},
+        {"num_hashes": 65},
+        {"seed": -1},
+    ],
+    ids=str,
+)
+def test_params_out_of_range(wrong: dict[str, Any]) -> None:
+    """FilterParams refuses what the format cannot hold, naming the field."""
+    field = next(iter(wrong))
+    with pytest.raises(ValueError, match=f"{field} is .*, expected"):
+        FilterParams(**{**GOOD, **wrong})
+
+
+def test_params_at_the_edges() -> None:
+    """The largest and the smallest filters of the format are allowed, in both layouts."""
+    for layout, smallest, largest in (("blocked", 512, 2**40), ("standard", 64, 2**43)):
+        for num_bits in (smallest, largest):
+            for num_hashes in (1, 64):
+                edge = {"layout": layout, "num_bits": num_bits, "num_hashes": num_hashes}
+                params = FilterParams(**{**GOOD, **edge})
+                assert params.num_bytes == num_bits // 8
+                assert params.bits_per_key == num_bits / 10
+
+
+def test_best_practice_rows() -> None:
+    """Each row has the k that no other k beats, and the rate of the textbook formula."""
+    rows = best_practice_table(40)
+    assert [row.bits_per_key for row in rows] == list(range(1, 41))
+    for bits, num_hashes, rate in rows:
+        rates = {k: (1 - math.exp(-k / bits)) ** k for k in range(1, 65)}
+        assert rate == pytest.approx(min(rates.values()), rel=1e-12)
+        assert rates[num_hashes] == pytest.approx(rate, rel=1e-12)
+
+
+def test_best_practice_known_values() -> None:
+    """The classic table's rows: 8 bits and 5 or 6 hashes 2.15 %, 10 and 7 0.82 %."""
+    table = {row.bits_per_key: row for row in best_practice_table()}
+    assert len(table) == 32
+    assert (table[8].num_hashes, round(table[8].error_rate, 4)) == (6, 0.0216)
+    assert (table[10].num_hashes, round(table[10].error_rate, 5)) == (7, 0.00819)
+
+
+@pytest.mark.parametrize("rate", [0.9, 0.5, 0.1, 0.01, 0.001, 1e-6, 1e-19])
+def test_best_practice_is_the_fewest_bits(rate: float) -> None:
+    """The row for a rate is good enough, and the row with one bit less is not."""
+    row = best_practice(rate)
+    assert row.error_rate <= rate
+    table = best_practice_table(row.bits_per_key)
+    assert row == table[-1]
+    assert all(fewer.error_rate > rate for fewer in table[:-1])
+
+
+def test_best_practice_out_of_reach() -> None:
+    """A rate below what 64 hashes can do is a ValueError with the lowest there is."""
+    with pytest.raises(ValueError, match=r"error_rate is 1e-30, expected at least \d\.\de-20"):
+        best_practice(1e-30)
+
+
+def test_public_names() -> None:
+    """The public page of sizes exports what it says, rows included."""
+    assert set(sizing.__all__) <= set(dir(sizing))
+    assert isinstance(best_practice(0.5), BestPractice)
