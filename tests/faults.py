@@ -1,0 +1,91 @@
+"""Injected faults, for children of a test: os calls that fail or kill, and a small disk."""
+
+import ctypes
+import itertools
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+# Every call of the os module that creating a file could make.
+OS_CALLS = [
+    *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
+    *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
+    *("stat", "lstat", "fstat", "remove"),
+]
+
+
+Hook = Callable[[str], object]
+
+
+def ignore(name: str) -> None:
+    """Do nothing at a call."""
+
+
+@contextmanager
+def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
+    """In a child: run something before and after every call of the os module."""
+    originals = {name: getattr(os, name) for name in OS_CALLS}
+
+    def wrap(name: str) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                before(name)
+            except OSError:
+                if name == "close":  # whose error comes when the descriptor is gone
+                    originals[name](*args)
+                raise
+            try:
+                return originals[name](*args, **options)
+            finally:
+                after(name)
+
+        return call
+
+    for name in OS_CALLS:
+        setattr(os, name, wrap(name))
+    try:
+        yield
+    finally:
+        for name, original in originals.items():
+            setattr(os, name, original)
+
+
+def at_call(number: int, action: Hook) -> Hook:
+    """Make a hook that acts at one call only, counted from 0."""
+    calls = itertools.count()
+    return lambda name: action(name) if next(calls) == number else None
+
+
+def fail_with(code: int) -> Hook:
+    """Make a hook that raises an OSError."""
+
+    def fail(name: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def kill_self(name: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def mount_tmpfs(folder: Path, size: int) -> bool:
+    """In a child: mount a tmpfs of few bytes in a namespace of its own; False if not allowed."""
+    libc, new_namespaces = ctypes.CDLL(None, use_errno=True), 0x10000000 | 0x00020000
+    uid, gid = os.getuid(), os.getgid()
+    if libc.unshare(new_namespaces):
+        return False
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    options = f"size={size}".encode()
+    return not libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options)
+
+
+def remount_read_only(folder: Path) -> bool:
+    """Make the disk of `mount_tmpfs` a read-only file system; False if not allowed."""
+    libc, read_only_remount = ctypes.CDLL(None, use_errno=True), 1 | 32
+    return not libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", read_only_remount, None)

@@ -1,0 +1,88 @@
+"""Write the golden files of format version 1 with the reference implementation.
+
+Run by hand, once per format version: ``python tests/make_golden.py``. The tests only ever
+read what it wrote; the same bytes come out every time.
+"""
+
+import hashlib
+import json
+from pathlib import Path
+
+from reference import Fields, Key, NaiveFilter
+
+GOLDEN = Path(__file__).parent / "golden"
+CREATED_NS = 1_700_000_000_000_000_000
+
+EDGE_KEYS: list[Key] = [
+    *("", b"\0", b"\0\0\0\0\0\0\0\0", b"\xff\xfe not UTF-8 \x80"),
+    *("café", "naïve façade", "日本語", "🌸", "tab\tand\nnewline"),
+    *(0, 1, 5, -1, -5, 2**31, -(2**31), 2**63 - 1, -(2**63), 2**63, 2**64 - 1),
+    # All lengths around the 16-byte blocks of the hash.
+    *("x" * length for length in (7, 8, 9, 15, 16, 17, 31, 32, 33, 1000)),
+]
+
+# name, fields, number of further keys
+CASES: list[tuple[str, Fields, int]] = [
+    ("standard-k1-m64", Fields(64, 1, 1, capacity=40, error_rate=0.5), 0),
+    ("standard-k7-seed0", Fields(64 * 157, 7, 1, capacity=1000), 900),
+    ("standard-k13-seed7", Fields(64 * 101, 13, 1, 7, 300, 0.0001), 600),
+    ("standard-k64", Fields(64 * 26, 64, 1, 2**31, 20, 0.001), 30),
+    ("blocked-k1-one-block", Fields(512, 1, 2, 1, 300, 0.5), 200),
+    ("blocked-k6", Fields(512 * 20, 6, 2, 0x9E3779B9, 1000), 900),
+    ("blocked-k12", Fields(512 * 37, 12, 2, 2**32 - 1, 800, 0.0001), 1300),
+    ("blocked-k64-seed0", Fields(512 * 8, 64, 2, 0, 60, 0.001), 110),
+    ("blocked-sealed", Fields(512 * 11, 5, 2, 99, 500, read_only_compatible=1), 450),
+    ("blocked-compatible-flag", Fields(512 * 3, 4, 2, 3, 200, 0.1, compatible=1 << 63), 150),
+    ("standard-newer-flag", Fields(640, 4, 1, 4, 100, 0.1, read_only_compatible=1 << 5), 60),
+    ("standard-counters", Fields(64 * 9, 3, 1, 12, 60, 0.1, kind=2), -1),
+]
+
+
+def as_json(key: Key) -> object:
+    """Write a key down: bytes as {"hex": ...}, str and int as themselves."""
+    return {"hex": key.hex()} if isinstance(key, bytes) else key
+
+
+def first_false_positives(filled: NaiveFilter, how_many: int = 10) -> list[int]:
+    """Find the first numbers i for which the absent key "absent-i" is answered yes."""
+    found: list[int] = []
+    i = 0
+    while len(found) < how_many:
+        if f"absent-{i}" in filled:
+            found.append(i)
+        i += 1
+    return found
+
+
+def main() -> None:
+    """Write every file and the JSON of what to expect of it."""
+    GOLDEN.mkdir(exist_ok=True)
+    files = {}
+    for number, (name, plain, further) in enumerate(CASES):
+        described = {**vars(plain), "created_ns": CREATED_NS + number}
+        fields = Fields(**{**described, "uuid": hashlib.sha256(name.encode()).digest()[:16]})
+        keys = [] if further < 0 else [*EDGE_KEYS, *(f"key-{i}" for i in range(further))]
+        golden = NaiveFilter.empty(fields)
+        for key in keys:
+            golden.add(key)
+        if fields.read_only_compatible & 1:
+            golden.reseal()
+        (GOLDEN / f"{name}.bloom").write_bytes(golden.data)
+        files[name] = {
+            "sha256": hashlib.sha256(golden.data).hexdigest(),
+            "fields": {**vars(fields), "uuid": fields.uuid.hex()},
+            "keys": len(keys),
+            "positions_set": golden.popcount(),
+            "first_false_positives": first_false_positives(golden) if keys else [],
+        }
+    expectations = {
+        "keys": "the first n of: edge_keys, then key-0, key-1, ...; absent keys: absent-0, ...",
+        "edge_keys": [as_json(key) for key in EDGE_KEYS],
+        "files": files,
+    }
+    text = json.dumps(expectations, indent=1, ensure_ascii=True)
+    (GOLDEN / "expectations.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,227 @@
+"""An independent reader of mmbloom files, written from the specification alone.
+
+Plain Python integers, `struct` and `zlib`; it shares no code with the package, nor its hash
+library, so that reader and writer are not tested against each other only. Slow and obvious.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+MAGIC = bytes.fromhex("894d4d424c4d0d0a")
+HEADER_BYTES = 4096
+MUTABLE_OFFSET = 2048
+MIB = 2**20
+_MASK = 2**64 - 1
+_GOLDEN = 0x9E3779B97F4A7C15
+
+# magic | version header_size kind layout hash_id k | m | seed reserved | capacity rate created
+# | uuid | compatible read_only_compatible incompatible | padding | crc
+IMMUTABLE = struct.Struct("<8s6IQIIQdQ16sQQQ396sI")
+
+Key = bytes | str | int
+
+
+class BadFileError(ValueError):
+    """These bytes are not a filter of format version 1."""
+
+
+@dataclass(frozen=True)
+class Fields:
+    """What the immutable block says."""
+
+    num_positions: int
+    num_hashes: int
+    layout: int  # 1 standard, 2 blocked
+    seed: int = 0
+    capacity: int = 1
+    error_rate: float = 0.01
+    kind: int = 1  # 1 bits, 2 four-bit counters
+    created_ns: int = 0
+    uuid: bytes = bytes(16)
+    compatible: int = 0
+    read_only_compatible: int = 0
+    incompatible: int = 0
+
+    @property
+    def array_bytes(self) -> int:
+        return self.num_positions // 8 if self.kind == 1 else self.num_positions // 2
+
+    @property
+    def file_bytes(self) -> int:
+        size = HEADER_BYTES + self.array_bytes
+        if self.read_only_compatible & 1:
+            size += 4 * ((self.array_bytes + MIB - 1) // MIB) + 4
+        return size
+
+
+def with_crc(block: bytes) -> bytes:
+    """Put the right checksum at the end of an immutable block of 512 bytes."""
+    return block[:508] + struct.pack("<I", zlib.crc32(block[:508]))
+
+
+def pack_header(fields: Fields) -> bytes:
+    """Lay out the header of a new file, counters zero."""
+    f = fields
+    block = IMMUTABLE.pack(
+        MAGIC,
+        *(1, 4096, f.kind, f.layout, 1, f.num_hashes),
+        f.num_positions,
+        *(f.seed, 0),
+        *(f.capacity, f.error_rate, f.created_ns, f.uuid),
+        *(f.compatible, f.read_only_compatible, f.incompatible),
+        *(b"", 0),
+    )
+    return with_crc(block) + bytes(HEADER_BYTES - 512)
+
+
+def parse_header(raw: bytes, file_bytes: int) -> Fields:
+    """Read a header and check every rule; raises `BadFileError`."""
+    if len(raw) < HEADER_BYTES:
+        raise BadFileError("too short")
+    magic, version, header_size, kind, layout, hash_id, k, m, seed, reserved, *rest = (
+        IMMUTABLE.unpack_from(raw)
+    )
+    capacity, rate, created, uuid, compatible, read_only, incompatible, padding, crc = rest
+    fields = Fields(
+        m, k, layout, seed, capacity, rate, kind, created, uuid, compatible, read_only, incompatible
+    )
+    step, most = (512, 2**31 * 512) if layout == 2 else (64, 2**43)
+    rules = (
+        magic == MAGIC,
+        version == 1,
+        crc == zlib.crc32(raw[:508]),
+        incompatible == 0,
+        header_size == HEADER_BYTES,
+        kind in {1, 2},
+        layout in {1, 2},
+        hash_id == 1,
+        1 <= k <= 64,
+        64 <= m <= most and m % step == 0,
+        reserved == 0 and padding == bytes(396),
+        capacity >= 1,
+        0 < rate < 1,
+    )
+    if not all(rules):
+        raise BadFileError(f"rule {rules.index(False)} of the header does not hold")
+    if file_bytes != fields.file_bytes:
+        raise BadFileError("wrong file size")
+    return fields
+
+
+def seal(array: bytes) -> bytes:
+    """Make the trailer of a sealed file: a CRC-32 per MiB, then a CRC-32 of that table."""
+    pieces = [array[start : start + MIB] for start in range(0, len(array), MIB)]
+    table = b"".join(struct.pack("<I", zlib.crc32(piece)) for piece in pieces)
+    return table + struct.pack("<I", zlib.crc32(table))
+
+
+def key_bytes(key: Key) -> bytes:
+    """Turn a key into its bytes: str is UTF-8, int is 8-byte little-endian two's complement."""
+    if isinstance(key, str):
+        return key.encode("utf-8")
+    if isinstance(key, int):
+        return struct.pack("<q" if key < 0 else "<Q", key)
+    return key
+
+
+def _rotate_left(value: int, by: int) -> int:
+    return (value << by | value >> (64 - by)) & _MASK
+
+
+def _finish(value: int) -> int:
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & _MASK
+    value ^= value >> 33
+    value = value * 0xC4CEB9FE1A85EC53 & _MASK
+    return value ^ value >> 33
+
+
+def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
+    """Hash with MurmurHash3_x64_128 (Austin Appleby, public domain) to (h1, h2)."""
+    c1, c2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
+    h1 = h2 = seed
+    whole = len(data) // 16 * 16
+    for start in range(0, whole, 16):
+        k1, k2 = struct.unpack_from("<QQ", data, start)
+        h1 ^= _rotate_left(k1 * c1 & _MASK, 31) * c2 & _MASK
+        h1 = ((_rotate_left(h1, 27) + h2) * 5 + 0x52DCE729) & _MASK
+        h2 ^= _rotate_left(k2 * c2 & _MASK, 33) * c1 & _MASK
+        h2 = ((_rotate_left(h2, 31) + h1) * 5 + 0x38495AB5) & _MASK
+    tail = data[whole:]
+    k1, k2 = int.from_bytes(tail[:8], "little"), int.from_bytes(tail[8:], "little")
+    h2 ^= _rotate_left(k2 * c2 & _MASK, 33) * c1 & _MASK
+    h1 ^= _rotate_left(k1 * c1 & _MASK, 31) * c2 & _MASK
+    h1, h2 = h1 ^ len(data), h2 ^ len(data)
+    h1 = (h1 + h2) & _MASK
+    h2 = (h2 + h1) & _MASK
+    h1, h2 = _finish(h1), _finish(h2)
+    h1 = (h1 + h2) & _MASK
+    return h1, (h2 + h1) & _MASK
+
+
+class NaiveFilter:
+    """The bytes of a filter file, read and written one bit at a time.
+
+    Parameters
+    ----------
+    data : bytes-like
+        A whole file; copied.
+    """
+
+    def __init__(self, data: bytes | bytearray) -> None:
+        self.data = bytearray(data)
+        self.fields = parse_header(bytes(data[:HEADER_BYTES]), len(data))
+
+    @classmethod
+    def empty(cls, fields: Fields) -> "NaiveFilter":
+        """Make the bytes of a new file; a sealed one needs `reseal` after its keys."""
+        return cls(pack_header(fields).ljust(fields.file_bytes, b"\0"))
+
+    @property
+    def array(self) -> bytes:
+        """The bytes between header and end (or trailer)."""
+        return bytes(self.data[HEADER_BYTES : HEADER_BYTES + self.fields.array_bytes])
+
+    @property
+    def trailer(self) -> bytes:
+        """What follows the array: nothing, unless the file is sealed."""
+        return bytes(self.data[HEADER_BYTES + self.fields.array_bytes :])
+
+    @property
+    def counters(self) -> tuple[int, int, int, int, int]:
+        """Keys added, positions set, batches begun, batches done, time of last flush."""
+        added, positions, begun, done, flushed = struct.unpack_from("<5Q", self.data, 2048)
+        return added, positions, begun, done, flushed
+
+    def positions(self, key: Key) -> list[int]:
+        """List the k positions of a key, in order, repeats included."""
+        f = self.fields
+        h1, h2 = murmur3_x64_128(key_bytes(key), f.seed)
+        if f.layout == 1:
+            return [((h1 + i * h2) & (2**63 - 1)) % f.num_positions for i in range(f.num_hashes)]
+        block = (h1 >> 32) * (f.num_positions // 512) >> 32
+        found = []
+        for _ in range(f.num_hashes):
+            h2 = h2 * _GOLDEN & _MASK
+            found.append(512 * block + (h2 >> 55))
+        return found
+
+    def __contains__(self, key: Key) -> bool:
+        return all(self.data[HEADER_BYTES + (p >> 3)] >> (p & 7) & 1 for p in self.positions(key))
+
+    def add(self, key: Key) -> bool:
+        """Set the positions of a key; True if one of them was clear. Leaves the counters."""
+        new = key not in self
+        for p in self.positions(key):
+            self.data[HEADER_BYTES + (p >> 3)] |= 1 << (p & 7)
+        return new
+
+    def popcount(self) -> int:
+        """Count the set bits of the array."""
+        return int.from_bytes(self.array, "little").bit_count()
+
+    def reseal(self) -> None:
+        """Write the trailer that fits the array."""
+        trailer = seal(self.array)
+        self.data[len(self.data) - len(trailer) :] = trailer

@@ -1,0 +1,205 @@
+"""create makes a whole file or none (laws 8, 9): races, kills, failing calls, full disks."""
+
+import errno
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
+from reference import NaiveFilter
+from workers import ChildDied, ChildFailed, in_child, together
+
+from mmbloom import BloomFilter
+
+CAPACITY = 2000
+
+
+def create_in(folder: Path, before: Hook = ignore, after: Hook = ignore) -> None:
+    with os_calls(before, after):
+        BloomFilter.create(folder / "seen.bloom", CAPACITY).close()
+
+
+def calls_of_create(folder: Path) -> list[str]:
+    """List the os calls of one create, in order."""
+    made: list[str] = []
+
+    def create() -> list[str]:
+        create_in(folder, made.append)
+        return made
+
+    return in_child(create)
+
+
+def assert_absent_or_valid(path: Path) -> bool:
+    """Check that what is at the path is a whole, empty filter, or nothing; True if there."""
+    if not os.path.lexists(path):
+        return False
+    naive = NaiveFilter(path.read_bytes())
+    assert naive.popcount() == 0
+    assert naive.fields.capacity == CAPACITY
+    with BloomFilter.open(path) as seen:
+        assert seen.add("a")
+    return True
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_create_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, when: str) -> None:
+    """Law 8, T7: kill -9 before or after each os call of create: path absent or valid."""
+    (tmp_path / "counted").mkdir()
+    calls = calls_of_create(tmp_path / "counted")
+    # Without these the file is not made as law 8 has it, and this test would show little.
+    assert {"open", "posix_fallocate", "write", "fsync", "link", "unlink"} <= set(calls)
+    outcomes = []
+    for number, name in enumerate(calls):
+        folder = tmp_path / f"{number:03}-{name}"
+        folder.mkdir()
+        hook = {when: at_call(number, kill_self)}
+        with pytest.raises(ChildDied) as caught:
+            in_child(partial(create_in, folder, **hook))
+        assert caught.value.signal == signal.SIGKILL
+        outcomes.append(assert_absent_or_valid(folder / "seen.bloom"))
+        if not outcomes[-1]:  # what a killed create left behind is in nobody's way
+            create_in(folder)
+    assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
+    assert set(outcomes) == {False, True}
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
+def test_create_leaves_no_half_file_whatever_fails(tmp_path: Path, code: int) -> None:
+    """Law 8, T7: each os call of create fails in turn: OSError, no half file, no temp file."""
+    (tmp_path / "counted").mkdir()
+    calls = calls_of_create(tmp_path / "counted")
+    for number, name in enumerate(calls):
+        folder = tmp_path / f"{number:03}-{name}"
+        folder.mkdir()
+        failure = ""
+        try:
+            in_child(partial(create_in, folder, at_call(number, fail_with(code))))
+        except ChildFailed as failed:
+            failure = str(failed)
+        assert failure == "" or f"OSError: [Errno {code}]" in failure
+        assert assert_absent_or_valid(folder / "seen.bloom") or failure
+        left = sorted(set(os.listdir(folder)) - {"seen.bloom"})
+        # A failing unlink is the one that has to leave the temporary file.
+        assert left == [] or (name == "unlink" and left[0].startswith(".mmbloom-")), name
+
+
+def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_ok: bool) -> str:
+    """Create (or lose) and add own keys, round by round; "w" for a win, "l" for a loss."""
+    outcomes = ""
+    for number in range(rounds):
+        path = folder / f"{number}.bloom"
+        barrier.wait(60)
+        try:
+            seen = BloomFilter.create(path, CAPACITY, exist_ok=exist_ok)
+            outcomes += "w"
+        except FileExistsError:
+            seen = BloomFilter.open(path)
+            outcomes += "l"
+        with seen:
+            seen.add_many([f"{me}-{i}" for i in range(8)])
+            seen.add(f"{me}-8")
+    return outcomes
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_create_race_has_one_winner(tmp_path: Path, exist_ok: bool, stress: int) -> None:
+    """Law 8, T6: 4 processes create one path, 100 rounds: one winner, no key lost, no temp file."""
+    rounds = 100 * stress
+
+    def run_race() -> list[str]:
+        barrier: Any = multiprocessing.get_context("fork").Barrier(4)
+        racers = [partial(race, tmp_path, barrier, me, rounds, exist_ok) for me in range(4)]
+        return together(racers, timeout=100 * stress)
+
+    outcomes = in_child(run_race, timeout=120 * stress)
+    for number in range(rounds):
+        wins = sum(outcome[number] == "w" for outcome in outcomes)
+        assert wins == (4 if exist_ok else 1)
+        naive = NaiveFilter((tmp_path / f"{number}.bloom").read_bytes())
+        assert all(f"{me}-{i}" in naive for me in range(4) for i in range(9))
+    assert len(os.listdir(tmp_path)) == rounds
+
+
+def refuse_to_reserve(code: int) -> Hook:
+    """Make a hook for a file system without fallocate."""
+    return lambda name: fail_with(code)(name) if name == "posix_fallocate" else None
+
+
+def test_space_is_reserved_at_creation(tmp_path: Path) -> None:
+    """Law 9: a new file has no hole, neither with fallocate nor on a file system without it."""
+
+    def create(code: int) -> int:
+        path = tmp_path / f"{code}.bloom"
+        with os_calls(refuse_to_reserve(code) if code else ignore):
+            BloomFilter.create(path, 100_000_000).close()
+        assert path.stat().st_blocks * 512 >= path.stat().st_size > 100_000_000
+        with BloomFilter.open(path) as seen:
+            assert seen.recount() == 0
+        path.unlink()
+        return code
+
+    for code in (0, errno.EOPNOTSUPP, errno.EINVAL):
+        assert in_child(partial(create, code)) == code
+
+
+@pytest.mark.parametrize("limit", [0, 100, 4096, 60_000])
+@pytest.mark.parametrize("fallocate", [True, False])
+def test_file_size_limit_is_an_error(tmp_path: Path, limit: int, fallocate: bool) -> None:
+    """Laws 8, 9, T8: a file larger than RLIMIT_FSIZE: OSError, no signal, nothing left."""
+
+    def create() -> int | None:
+        hook = ignore if fallocate else refuse_to_reserve(errno.EOPNOTSUPP)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+        with os_calls(hook), pytest.raises(OSError, match="reserve") as caught:
+            BloomFilter.create(tmp_path / "seen.bloom", 100_000)
+        return caught.value.errno
+
+    assert in_child(create) == errno.EFBIG
+    assert os.listdir(tmp_path) == []
+
+
+def fill_disk(folder: Path) -> None:
+    """Write until the disk is full."""
+    with (folder / "ballast").open("wb", buffering=0) as ballast:
+        try:
+            while True:
+                ballast.write(bytes(4096))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+
+
+def on_small_disk(folder: Path) -> str:
+    """In a child: create too large a filter, then one that fits; fill the disk; add keys."""
+    if not mount_tmpfs(folder, 1 << 20):
+        return "not allowed"
+    with pytest.raises(OSError, match="reserve") as caught:
+        BloomFilter.create(folder / "large.bloom", 10_000_000)
+    assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value.filename).endswith("large.bloom")
+    assert os.listdir(folder) == []
+    with BloomFilter.create(folder / "seen.bloom", 500_000) as seen:
+        fill_disk(folder)
+        seen.add_many(range(400_000))
+        seen.flush()
+        assert seen.contains_many(list(range(400_000))).all()
+    with pytest.raises(OSError, match="reserve"):
+        BloomFilter.create(folder / "another.bloom", 1000)
+    assert sorted(os.listdir(folder)) == ["ballast", "seen.bloom"]
+    return "done"
+
+
+def test_full_disk_is_an_error_at_creation_and_never_later(tmp_path: Path) -> None:
+    """Laws 8, 9, T8: 1 MiB tmpfs: ENOSPC at creation; once made, a filter fills on a full disk."""
+    outcome = in_child(partial(on_small_disk, tmp_path))
+    if outcome == "not allowed":
+        pytest.skip("this system allows no user namespaces")
+    assert outcome == "done"

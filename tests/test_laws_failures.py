@@ -1,0 +1,143 @@
+"""What fails, fails loudly: open that cannot, flush that did not (laws 10, 11; T7)."""
+
+import errno
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from faults import at_call, fail_with, os_calls
+from workers import in_child
+
+from mmbloom import BloomFilter, DurabilityError, FormatError
+
+WRITES: dict[str, Callable[[BloomFilter], object]] = {
+    "flush": lambda seen: seen.flush(),
+    "add": lambda seen: seen.add("new"),
+    "add_many": lambda seen: seen.add_many(["new"]),
+    "update": lambda seen: seen.update(["new"]),
+    "claim": lambda seen: seen.claim(["new"]).__enter__(),
+    "locked": lambda seen: seen.locked().__enter__(),
+    "recount": lambda seen: seen.recount(),
+}
+
+
+class BrokenMap:
+    """A map whose flush fails, once or for ever."""
+
+    def __init__(self, real: Any, failures: int) -> None:
+        self._real, self._failures = real, failures
+        self.flushed = 0
+
+    def flush(self) -> None:
+        self.flushed += 1
+        if self.flushed <= self._failures:
+            raise OSError(errno.EIO, "Input/output error")
+        self._real.flush()
+
+    def close(self) -> None:
+        self._real.close()
+
+
+def fail_fsync(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, hook = os.fsync, at_call(0, fail_with(errno.EIO))
+
+    def fsync(fd: int) -> None:
+        hook("fsync")
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+
+def fail_msync(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seen._storage, "_map", BrokenMap(seen._storage._map, 1))
+
+
+@pytest.mark.parametrize("fail", [fail_fsync, fail_msync])
+def test_failed_flush_is_final(
+    path: str, fail: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 11, T7: after one failed flush every write and flush of the object fails; reads work."""
+    with BloomFilter.create(path, 1000) as seen:
+        seen.add("old")
+        fail(seen, monkeypatch)
+        for write in ("flush", *WRITES):  # the system reports success from the second on
+            with pytest.raises(DurabilityError) as caught:
+                WRITES[write](seen)
+            assert (caught.value.path, caught.value.reason) == (path, "Input/output error")
+        assert "old" in seen
+        assert "new" not in seen
+        with BloomFilter.open(path) as other:  # whose disk works again
+            assert other.add("new")
+            other.flush()
+
+
+def test_flush_forces_map_and_file_to_the_disk(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laws 11, 12: a flush that reports success has called msync and then fsync of this file."""
+    order: list[str] = []
+    with BloomFilter.create(path, 1000) as seen:
+        watched = BrokenMap(seen._storage._map, 0)
+        monkeypatch.setattr(seen._storage, "_map", watched)
+
+        def fsync(fd: int) -> None:
+            assert os.path.samestat(os.fstat(fd), os.stat(path))
+            order.append(f"fsync after {watched.flushed} msync")
+
+        monkeypatch.setattr(os, "fsync", fsync)
+        seen.add("a")
+        seen.flush()
+        assert seen.info().flushed_ns > seen.info().created_ns
+    assert order == ["fsync after 1 msync"]
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("code", [errno.EIO, errno.EACCES, errno.EMFILE])
+def test_open_that_fails_leaves_nothing_open(
+    tmp_path: Path, mode: Literal["r", "r+"], code: int
+) -> None:
+    """Laws 10, 13, T7: each os call of open fails in turn: OSError, no descriptor, no change."""
+    path = tmp_path / "seen.bloom"
+    BloomFilter.create(path, 1000).close()
+    before = path.read_bytes()
+
+    def open_with_fault(number: int) -> bool:
+        """Tell whether the fault was met."""
+        calls: list[str] = []
+        fault = at_call(number, fail_with(code))
+
+        def hook(name: str) -> None:
+            calls.append(name)
+            fault(name)
+
+        descriptors = os.listdir("/proc/self/fd")
+        try:
+            with os_calls(hook):
+                BloomFilter.open(path, mode).close()
+        except OSError as error:
+            if error.errno != code:
+                raise
+        assert os.listdir("/proc/self/fd") == descriptors
+        return len(calls) > number
+
+    number = 0
+    while in_child(partial(open_with_fault, number)):
+        number += 1
+    assert number >= 5
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["seen.bloom"]
+
+
+def test_refused_files_leave_nothing_open(tmp_path: Path) -> None:
+    """Law 13: 100 refusals of each kind cost no descriptor."""
+    path = tmp_path / "seen.bloom"
+    descriptors = os.listdir("/proc/self/fd")
+    BloomFilter.create(path, 1000).close()
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-1], b"x" + whole[1:], whole[:600] + b"x" + whole[600:]):
+        path.write_bytes(damaged)
+        for _ in range(100):
+            with pytest.raises(FormatError):
+                BloomFilter.open(path)
+    assert os.listdir("/proc/self/fd") == descriptors

@@ -1,0 +1,141 @@
+"""Any bytes whatsoever, opened as a filter, give a FormatError or a valid filter (law 13).
+
+What "valid" means is the independent reader's word: the package must agree with it.
+"""
+
+import random
+import resource
+import struct
+import warnings
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+from mutants import ORIGINALS, mutant_file
+from reference import Fields, NaiveFilter, pack_header, with_crc
+from workers import in_child
+
+from mmbloom import BloomFilter, CapacityWarning, FormatError, ReadOnlyError
+
+MODES: tuple[Literal["r"], Literal["r+"]] = ("r", "r+")
+
+
+def open_and_use(file: Path, data: bytes, mode: Literal["r", "r+"]) -> str:
+    """Open bytes as a filter, ask and add; returns what came of it."""
+    file.write_bytes(data)
+    try:
+        seen = BloomFilter.open(file, mode)
+    except FormatError:
+        assert file.read_bytes() == data
+        return "refused"
+    with seen:
+        assert file.read_bytes() == data, "open changed a byte"
+        naive = NaiveFilter(data)  # raises if the reference reader would have refused it
+        keys = ["a", b"b", -3, 7, *range(40)]
+        expected = [key in naive for key in keys]
+        assert seen.contains_many(keys).tolist() == expected
+        assert [key in seen for key in keys] == expected
+        info = seen.info()
+        assert info.as_dict()["file_bytes"] == len(data)
+        assert 0 <= seen.fill_ratio <= 1
+        assert 0 <= seen.current_error_rate <= 1
+        assert seen.approx_count >= 0
+        assert repr(seen)
+        try:
+            assert seen.add("a") == naive.add("a")
+            assert seen.add_many(keys).tolist() == [naive.add(key) for key in keys]
+            with seen.claim(["c"]) as new:
+                assert new.tolist() == [naive.add("c")]
+            assert seen.recount() == naive.popcount()
+            seen.flush()
+            outcome = "written"
+        except ReadOnlyError:
+            assert file.read_bytes() == data
+            outcome = "read"
+    after = NaiveFilter(file.read_bytes())
+    assert after.array == naive.array, "not the bits that the keys ask for"
+    assert after.data[:2048] == data[:2048]
+    return outcome
+
+
+@pytest.mark.stress
+def test_file_mutants_are_refused_or_usable(tmp_path: Path, seed: int, stress: int) -> None:
+    """Law 13, T4: 2,500 mutated files opened in both modes in a child of bounded memory."""
+    file = tmp_path / "mutant.bloom"
+
+    def open_many() -> dict[str, int]:
+        warnings.simplefilter("ignore", CapacityWarning)
+        in_use = 1024 * int(_status("VmSize"))
+        resource.setrlimit(resource.RLIMIT_AS, (in_use + (256 << 20),) * 2)
+        chance, outcomes = random.Random(seed), Counter[str]()
+        for number in range(2_500 * stress):
+            print(number, flush=True)
+            data = mutant_file(chance)
+            for mode in MODES:
+                outcomes[open_and_use(file, data, mode)] += 1
+        return dict(outcomes)
+
+    outcomes = in_child(open_many, timeout=100 * stress)
+    print(outcomes)
+    assert min(outcomes[kind] for kind in ("refused", "read", "written")) > 100
+
+
+def _status(field: str) -> str:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith(field + ":"))
+
+
+def test_forged_sizes_neither_grow_the_file_nor_use_memory(tmp_path: Path) -> None:
+    """Law 13: k = 10^9, or an m of terabytes, with a right checksum, in a bounded child."""
+    file = tmp_path / "seen.bloom"
+    plain = pack_header(Fields(64, 1, 1, capacity=5, error_rate=0.3))
+    forged = []
+    for offset, form, value in ((28, "<I", 10**9), (32, "<Q", 2**43), (32, "<Q", 2**64 - 64)):
+        block = bytearray(plain[:512])
+        struct.pack_into(form, block, offset, value)
+        forged.append(with_crc(bytes(block)) + plain[512:] + bytes(8))
+
+    def open_each() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1024 * int(_status("VmSize")) + (64 << 20),) * 2)
+        for data in forged:
+            for mode in MODES:
+                assert open_and_use(file, data, mode) == "refused"
+                assert file.read_bytes() == data
+
+    in_child(open_each)
+
+
+def test_huge_sparse_file_costs_no_memory(tmp_path: Path) -> None:
+    """Law 13: a valid header before 8 GiB of holes opens in little memory, or is an OSError."""
+    file, fields = tmp_path / "seen.bloom", Fields(2**36, 10, 2, 1, 10**10)
+    file.write_bytes(pack_header(fields))
+    with file.open("r+b") as stream:
+        stream.truncate(fields.file_bytes)
+
+    def query() -> int:
+        with BloomFilter.open(file, "r") as seen:
+            assert not seen.contains_many(np.arange(100)).any()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def query_in_little_memory() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 32,) * 2)
+        with pytest.raises(OSError, match="memory"):
+            BloomFilter.open(file, "r")
+
+    assert in_child(query) < 1 << 20  # kilobytes
+    in_child(query_in_little_memory)
+    assert file.stat().st_blocks * 512 < 1 << 20
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+def test_unknown_compatible_flags_are_ignored(tmp_path: Path, kind: int) -> None:
+    """Law 13: compatible flags of the future, all 64, do not keep version 1 from writing."""
+    fields = replace(ORIGINALS[2], compatible=2**64 - 1, kind=kind)
+    expected = "written" if kind == 1 else "refused"
+    data = bytes(NaiveFilter.empty(fields).data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CapacityWarning)
+        assert open_and_use(tmp_path / "seen.bloom", data, "r+") == expected

@@ -1,0 +1,174 @@
+"""Child processes for tests: started, waited for, and always gone when the test ends.
+
+A child is a plain fork that runs one function and reports its value, its exception, or the
+signal that killed it. A child that takes too long is killed, so that nothing can hang.
+"""
+
+import contextlib
+import os
+import pickle
+import resource
+import select
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from mmbloom import BloomFilter
+
+T = TypeVar("T")
+
+
+class ChildFailed(Exception):
+    """The child raised; the message holds its traceback."""
+
+
+class ChildDied(Exception):
+    """A signal ended the child, or it hung and was killed.
+
+    Attributes
+    ----------
+    signal : int
+        The signal.
+    """
+
+    def __init__(self, number: int, why: str) -> None:
+        super().__init__(f"{why}: {signal.Signals(number).name}")
+        self.signal = number
+
+
+class Child(Generic[T]):
+    """A forked process that runs one function.
+
+    Parameters
+    ----------
+    function : callable
+        Runs in the child; what it returns must pickle.
+    """
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._output, write = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(function, write)
+        os.close(write)
+        self.exit_status: int | None = None
+
+    def _run(self, function: Callable[[], T], write: int) -> None:
+        exit_code = 1
+        try:
+            os.close(self._output)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            try:
+                report: tuple[str, Any] = ("value", function())
+            except BaseException:  # noqa: BLE001  reported to the parent, whatever it is
+                report = ("error", traceback.format_exc())
+            with open(write, "wb") as stream:
+                pickle.dump(report, stream)
+            exit_code = 0
+        finally:
+            os._exit(exit_code)
+
+    def kill(self) -> None:
+        """End the child with SIGKILL; it may be gone already."""
+        if self.exit_status is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def result(self, timeout: float = 60.0) -> T:
+        """Wait for the child and return its value, or raise `ChildFailed` or `ChildDied`."""
+        report, in_time = self._read(timeout)
+        if not in_time:
+            self.kill()
+        status = self.wait()
+        if status < 0:
+            raise ChildDied(-status, "ended by" if in_time else f"hung for {timeout:g} s")
+        kind, value = pickle.loads(report)
+        if kind == "error":
+            raise ChildFailed(value)
+        return cast("T", value)
+
+    def wait(self) -> int:
+        """Wait for the end; exit code, or minus the signal."""
+        if self.exit_status is None:
+            self.exit_status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            os.close(self._output)
+        return self.exit_status
+
+    def _read(self, timeout: float) -> tuple[bytes, bool]:
+        deadline, report = time.monotonic() + timeout, b""
+        while (left := deadline - time.monotonic()) > 0:
+            if select.select([self._output], [], [], left)[0]:
+                piece = os.read(self._output, 1 << 20)
+                if not piece:
+                    return report, True
+                report += piece
+        return report, False
+
+
+def in_child(function: Callable[[], T], timeout: float = 60.0) -> T:
+    """Run one function in a child of its own."""
+    child = Child(function)
+    try:
+        return child.result(timeout)
+    finally:
+        end(child)
+
+
+def together(functions: Sequence[Callable[[], T]], timeout: float = 120.0) -> list[T]:
+    """Run each function in a child of its own, all started at one moment."""
+    waiting, go = os.pipe()
+    children: list[Child[T]] = []
+
+    def start_with_others(function: Callable[[], T]) -> Callable[[], T]:
+        def run() -> T:
+            os.close(go)
+            os.read(waiting, 1)  # returns when the parent, the last to hold it, closes `go`
+            return function()
+
+        return run
+
+    try:
+        try:
+            children.extend(Child(start_with_others(function)) for function in functions)
+        finally:
+            os.close(go)
+            os.close(waiting)
+        return [child.result(timeout) for child in children]
+    finally:
+        for child in children:
+            end(child)
+
+
+def end(child: "Child[Any]") -> None:
+    """Make sure that a child is gone."""
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+    child.wait()
+
+
+@contextlib.contextmanager
+def running(function: Callable[[], Any]) -> Iterator[int]:
+    """Keep a child running for a block; killed after it. Gives its pid."""
+    child: Child[Any] = Child(function)
+    try:
+        yield child.pid
+    finally:
+        end(child)
+
+
+def wait_for(path: Path, timeout: float = 60.0) -> None:
+    """Wait until another process has made a file."""
+    deadline = time.monotonic() + timeout
+    while not path.exists():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{path} did not appear")
+        time.sleep(0.001)
+
+
+def add_range(seen: BloomFilter, start: int, stop: int) -> int:
+    """Add the ints of a range, some in a batch and some one by one; module-level, for spawn."""
+    middle = (start + stop) // 2
+    new = int(seen.add_many(list(range(start, middle))).sum())
+    return new + sum(seen.add(key) for key in range(middle, stop))
