@@ -1,0 +1,70 @@
+"""mmbloom add: lines are marked, and nothing is printed."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+
+from mmbloom import BloomFilter
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+def test_marks_lines(tmp_path: Path) -> None:
+    """Every line of stdin or of the inputs is in the filter afterwards, and on the disk."""
+    (tmp_path / "in").write_bytes(b"c\r\nd")
+    seen = tmp_path / "seen"
+    assert mmbloom("add", seen, *EXACT, stdin=b"a\nb\n") == (0, b"", "")
+    assert mmbloom("add", seen, tmp_path / "in", "-", stdin=b"e") == (0, b"", "")
+    with BloomFilter.open(seen, "r") as made:
+        found = made.contains_many([b"a", b"b", b"c\r", b"d", b"e", b"c", b""])
+        assert found.tolist() == [True] * 5 + [False] * 2
+        assert made.info().flushed_ns > 0
+
+
+def test_dedup_drops_what_was_added(tmp_path: Path, capfdbinary: Capture) -> None:
+    """Lines that were added are not printed by dedup."""
+    (tmp_path / "known").write_bytes(b"a\nb")
+    (tmp_path / "in").write_bytes(b"b\nc\na\n")
+    inside(capfdbinary, "add", tmp_path / "seen", tmp_path / "known", *EXACT)
+    assert inside(capfdbinary, "dedup", tmp_path / "seen", tmp_path / "in").out == b"c\n"
+
+
+def test_key_options(tmp_path: Path, capfdbinary: Capture) -> None:
+    """The options that choose a key are those of dedup."""
+    (tmp_path / "in").write_bytes(b"1,A\n2,b\n")
+    argv = ("add", tmp_path / "seen", tmp_path / "in", "-t,", "-k2", "-i", *EXACT)
+    assert inside(capfdbinary, *argv).code == 0
+    with BloomFilter.open(tmp_path / "seen", "r") as made:
+        assert made.contains_many(["a", "b", "A", "1,A"]).tolist() == [True, True, False, False]
+
+
+def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
+    """--stats counts lines, new ones and bytes."""
+    (tmp_path / "in").write_bytes(b"a\nb\na")
+    argv = ("add", tmp_path / "seen", tmp_path / "in", tmp_path / "in", "--stats", *EXACT)
+    done = inside(capfdbinary, *argv)
+    figures = json.loads(done.err)
+    del figures["seconds"]
+    assert (done.code, done.out) == (0, b"")
+    assert figures == {"lines": 6, "unique": 2, "repeated": 4, "bytes": 10}
+
+
+@pytest.mark.parametrize("command", ["add", "dedup"])
+def test_lock_timeout(tmp_path: Path, command: str) -> None:
+    """With --lock-timeout another writer is waited for so long: exit 4, one line, no mark."""
+    path = exact_filter(tmp_path / "seen")
+    with BloomFilter.open(path) as seen:
+        with seen.locked():
+            done = mmbloom(command, path, "--lock-timeout", "0.3", stdin=b"a\n")
+        assert (done.code, done.out) == (4, b"")
+        assert is_one_line(done.err, str(path), "0.3")
+        assert b"a" not in seen
+
+
+def test_lock_timeout_that_is_none(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A time that is no time is refused."""
+    path = exact_filter(tmp_path / "seen")
+    for text in ("-1", "soon", "nan", "inf"):
+        assert inside(capfdbinary, "add", path, "--lock-timeout", text).code == 2

@@ -1,0 +1,107 @@
+"""mmbloom check: which lines are in a filter; nothing is changed by asking."""
+
+import os
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, inside, is_one_line, mmbloom, running
+
+Capture = pytest.CaptureFixture[bytes]
+DATA = b"a\nx\r\nb\ny\na"
+
+
+@pytest.fixture
+def known(tmp_path: Path, capfdbinary: Capture) -> Path:
+    """Make a filter that holds a and b, and an input that has other lines too."""
+    (tmp_path / "known").write_bytes(b"a\nb\n")
+    (tmp_path / "in").write_bytes(DATA)
+    assert inside(capfdbinary, "add", tmp_path / "seen", tmp_path / "known", *EXACT).code == 0
+    return tmp_path / "seen"
+
+
+@pytest.mark.parametrize(
+    ("options", "out", "code"),
+    [
+        ([], b"a\nb\na", 0),
+        (["-v"], b"x\r\ny\n", 0),
+        (["--invert-match"], b"x\r\ny\n", 0),
+        (["-c"], b"3\n", 0),
+        (["-c", "-v"], b"2\n", 0),
+        (["--count"], b"3\n", 0),
+        (["-q"], b"", 0),
+        (["-qv"], b"", 0),
+        (["--quiet"], b"", 0),
+        (["-s", "1"], b"", 1),
+        (["-s1", "-v"], DATA, 0),
+        (["-s1", "-c"], b"0\n", 1),
+        (["-s1", "-q"], b"", 1),
+        (["-w", "1", "-v"], b"x\r\ny\n", 0),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_found_or_not(
+    known: Path, capfdbinary: Capture, options: list[str], out: bytes, code: int
+) -> None:
+    """Lines that are in it, byte for byte, or those that are not; 0 if any, 1 if none."""
+    source = known.parent / "in"
+    assert inside(capfdbinary, "check", known, source, *options) == (code, out, "")
+
+
+def test_exit_codes_of_a_process(known: Path) -> None:
+    """A shell can ask: 0 a line was found, 1 none was."""
+    assert mmbloom("check", known, "-q", stdin=b"x\na\n") == (0, b"", "")
+    assert mmbloom("check", known, "-q", stdin=b"x\n") == (1, b"", "")
+    assert mmbloom("check", known, "-", stdin=b"") == (1, b"", "")
+
+
+def test_inputs_are_not_glued_together(known: Path, capfdbinary: Capture) -> None:
+    """A last line without newline stays a line of its own."""
+    source = known.parent / "in"
+    assert inside(capfdbinary, "check", known, source, source).out == b"a\nb\na\na\nb\na"
+
+
+def test_only_one_way_to_answer(known: Path, capfdbinary: Capture) -> None:
+    """-c and -q exclude each other."""
+    assert inside(capfdbinary, "check", known, "-c", "-q").code == 2
+
+
+def test_changes_nothing(known: Path, capfdbinary: Capture) -> None:
+    """The filter keeps every byte and its times, and may be read-only."""
+    known.chmod(0o400)
+    before, status = known.read_bytes(), known.stat()
+    for options in ([], ["-v"], ["-c"], ["-q"]):
+        inside(capfdbinary, "check", known, known.parent / "in", *options)
+    assert known.read_bytes() == before
+    assert known.stat().st_mtime_ns == status.st_mtime_ns
+    assert sorted(os.listdir(known.parent)) == ["in", "known", "seen"]
+
+
+def test_stdout_must_be_another_file(known: Path) -> None:
+    """Appending to the filter or to an input is refused."""
+    for target in (known, known.parent / "in"):
+        before = target.read_bytes()
+        with target.open("ab") as stdout:
+            done = mmbloom("check", known, known.parent / "in", stdout=stdout)
+        assert done.code == 2
+        assert is_one_line(done.err, str(target))
+        assert target.read_bytes() == before
+
+
+def test_a_closed_pipe_ends_quietly(known: Path) -> None:
+    """`check | head -1` is no fault: exit 0, nothing on stderr."""
+    (known.parent / "in").write_bytes(b"a\n" * 500_000)
+    with running("check", known, known.parent / "in") as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == b"a\n"
+        process.stdout.close()
+        assert process.wait(30) == 0
+        assert process.stderr.read() == b""
+
+
+def test_a_filter_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """Without a filter: exit 3, and none is made."""
+    done = mmbloom("check", tmp_path / "nowhere", stdin=b"a\n")
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, str(tmp_path / "nowhere"))
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,145 @@
+"""mmbloom create: an empty filter, as asked for, and never over a file that is there."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from cli_runner import exact_filter, inside, is_one_line, mmbloom
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+def field(path: Path, offset: int, code: str) -> int | float:
+    """Read a field of the header, at its offset in the format's table."""
+    found: int | float = struct.unpack_from("<" + code, path.read_bytes(), offset)[0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "capacity"),
+    [
+        ("1e6", 10**6),
+        ("10K", 10_000),
+        ("10k", 10_000),
+        ("1_000", 1000),
+        ("0.5M", 500_000),
+        ("2.5e3", 2500),
+        ("1", 1),
+    ],
+)
+def test_counts(tmp_path: Path, capfdbinary: Capture, text: str, capacity: int) -> None:
+    """-n takes counts as people write them."""
+    assert inside(capfdbinary, "create", tmp_path / "seen", "-n", text) == (0, b"", "")
+    assert field(tmp_path / "seen", 48, "Q") == capacity
+
+
+@pytest.mark.parametrize(("text", "value"), [("1%", 0.01), ("0.1%", 0.001), ("1e-4", 0.0001)])
+def test_rates(tmp_path: Path, capfdbinary: Capture, text: str, value: float) -> None:
+    """-p takes a fraction or per cent."""
+    argv = ("create", tmp_path / "seen", "--capacity=1000", "--error-rate", text)
+    assert inside(capfdbinary, *argv).code == 0
+    assert field(tmp_path / "seen", 56, "d") == pytest.approx(value)
+
+
+def test_layout_and_seed(tmp_path: Path, capfdbinary: Capture) -> None:
+    """--layout and --seed are what the header says; by default blocked, with random seeds."""
+    argv = ("-n", "1000", "--layout", "standard", "--seed", "4294967295")
+    assert inside(capfdbinary, "create", tmp_path / "a", *argv).code == 0
+    assert (field(tmp_path / "a", 20, "I"), field(tmp_path / "a", 40, "I")) == (1, 2**32 - 1)
+    for name in "bc":
+        assert inside(capfdbinary, "create", tmp_path / name, "-n", "1000").code == 0
+        assert field(tmp_path / name, 20, "I") == 2
+        assert field(tmp_path / name, 56, "d") == 0.01
+    assert field(tmp_path / "b", 40, "I") != field(tmp_path / "c", 40, "I")
+
+
+def test_like(tmp_path: Path, capfdbinary: Capture) -> None:
+    """--like copies sizes and seed, and none of the keys."""
+    argv = ("-n", "1234", "-p", "0.003", "--layout", "standard", "--seed", "9")
+    inside(capfdbinary, "create", tmp_path / "a", *argv)
+    (tmp_path / "in").write_bytes(b"a\n")
+    inside(capfdbinary, "add", tmp_path / "a", tmp_path / "in")
+    assert inside(capfdbinary, "create", tmp_path / "b", "--like", tmp_path / "a").code == 0
+    one, two = (tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()
+    assert one[8:64] == two[8:64]  # version to error rate
+    assert len(one) == len(two)
+    assert not any(two[2048:])
+
+
+def test_a_filter_of_its_own(tmp_path: Path) -> None:
+    """A new filter is one private file of the planned size, with its space reserved."""
+    assert mmbloom("create", tmp_path / "seen", "-n1e7") == (0, b"", "")
+    assert os.listdir(tmp_path) == ["seen"]
+    status = (tmp_path / "seen").stat()
+    assert status.st_mode & 0o7777 == 0o600
+    assert 9.8 * 10**7 / 8 < status.st_size - 4096 < 10 * 10**7 / 8
+    assert status.st_blocks * 512 >= status.st_size
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
+    """Over a file, a filter or a link that leads nowhere: exit 5, and it is untouched."""
+    (tmp_path / "text").write_bytes(b"precious\n")
+    (tmp_path / "link").symlink_to("nowhere")
+    before = exact_filter(tmp_path / "seen").read_bytes()
+    for name in ("text", "link", "seen"):
+        done = mmbloom("create", tmp_path / name, "-n", "1000")
+        assert (done.code, done.out) == (5, b"")
+        assert is_one_line(done.err, str(tmp_path / name))
+    assert (tmp_path / "text").read_bytes() == b"precious\n"
+    assert (tmp_path / "seen").read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["link", "seen", "text"]
+
+
+BAD = [
+    ["-n", "0"],
+    ["-n", "-5"],
+    ["-n", "1.5"],
+    ["-n", "many"],
+    ["-n", ""],
+    ["-n", "nan"],
+    ["-n", "inf"],
+    ["-n", "1e30"],
+    ["-n", "1e999999999"],
+    ["-n", "1e1000000000000000000"],
+    ["-n", "10", "-p", "0"],
+    ["-n", "10", "-p", "1"],
+    ["-n", "10", "-p", "100%"],
+    ["-n", "10", "-p", "-0.1"],
+    ["-n", "10", "-p", "nan"],
+    ["-n", "10", "-p", "low"],
+    ["-n", "10", "--layout", "other"],
+    ["-n", "10", "--seed", "-1"],
+    ["-n", "10", "--seed", "4294967296"],
+    ["-n", "1e18"],
+    [],
+    ["-p", "0.1"],
+    ["--like", "seen", "-n", "10"],
+    ["--like", "seen", "--seed", "1"],
+    ["-n", "10", "second"],
+]
+
+
+@pytest.mark.parametrize("options", BAD, ids=" ".join)
+def test_bad_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture, options: list[str]
+) -> None:
+    """A value that no filter can have is exit 2 with a reason; nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    exact_filter("seen")
+    done = inside(capfdbinary, "create", "new", *options)
+    assert (done.code, done.out) == (2, b"")
+    assert "Traceback" not in done.err
+    assert "mmbloom" in done.err.splitlines()[-1]
+    assert os.listdir() == ["seen"]
+
+
+@pytest.mark.parametrize("size", ["1", "-1"])
+def test_like_of_no_filter(tmp_path: Path, capfdbinary: Capture, size: str) -> None:
+    """--like with a file that is no filter: exit 3, naming it; nothing is made."""
+    other = exact_filter(tmp_path / "other")
+    os.truncate(other, other.stat().st_size + int(size))
+    done = inside(capfdbinary, "create", tmp_path / "new", "--like", other)
+    assert done.code == 3
+    assert is_one_line(done.err, str(other))
+    assert os.listdir(tmp_path) == ["other"]

@@ -1,0 +1,227 @@
+"""mmbloom dedup: every line comes out once, byte for byte, and in order."""
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from cli_runner import (
+    EXACT,
+    PATIENCE,
+    exact_filter,
+    inside,
+    is_one_line,
+    mmbloom,
+    read_soon,
+    running,
+    wait_until,
+)
+
+from mmbloom import BloomFilter
+
+Capture = pytest.CaptureFixture[bytes]
+
+STREAMS = {
+    "crlf": (b"a\r\nb\r\na\r\na\n", b"a\r\nb\r\na\n"),
+    "lone cr": (b"a\rb\na\rb\n\r\n", b"a\rb\n\r\n"),
+    "invalid utf-8": (b"\xff\xfe\n\xc3\n\xff\xfe\n\xc3(\n", b"\xff\xfe\n\xc3\n\xc3(\n"),
+    "nul": (b"a\0b\na\0c\na\0b\n\0\n", b"a\0b\na\0c\n\0\n"),
+    "empty lines": (b"\n\n\na\n\n", b"\na\n"),
+    "blanks": (b"a\n a\na \na\n", b"a\n a\na \n"),
+    "no newline at the end": (b"a\nb", b"a\nb"),
+    "known last line without newline": (b"a\nb\na", b"a\nb\n"),
+    "only one line, unfinished": (b"a", b"a"),
+    "nothing": (b"", b""),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), STREAMS.values(), ids=STREAMS)
+def test_byte_for_byte(tmp_path: Path, capfdbinary: Capture, data: bytes, expected: bytes) -> None:
+    """A line comes out as it went in, whatever its bytes; a second run prints nothing."""
+    (tmp_path / "in").write_bytes(data)
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
+    assert inside(capfdbinary, *argv) == (0, expected, "")
+    assert inside(capfdbinary, *argv) == (0, b"", "")
+
+
+@pytest.mark.parametrize("argv", [(), ("-",)])
+def test_reads_stdin(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    """Without inputs, or with -, stdin is read."""
+    seen = exact_filter(tmp_path / "seen")
+    assert mmbloom("dedup", seen, *argv, stdin=b"b\na\r\nb\n\xff") == (0, b"b\na\r\n\xff", "")
+
+
+def test_several_inputs_in_order(tmp_path: Path) -> None:
+    """Inputs, stdin among them, are read in the order given; lines known by then are dropped."""
+    (tmp_path / "1").write_bytes(b"a\nb\n")
+    (tmp_path / "2").write_bytes(b"c\na\nd\n")
+    argv = ("dedup", tmp_path / "seen", tmp_path / "1", "-", tmp_path / "2", *EXACT)
+    assert mmbloom(*argv, stdin=b"x\nb\nc\n").out == b"a\nb\nx\nc\nd\n"
+
+
+def test_inputs_are_not_glued_together(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A last line without newline and the first of the next input stay two lines."""
+    for name, data in {"1": b"a\nlast", "2": b"first\nb", "3": b"b\n", "4": b"last"}.items():
+        (tmp_path / name).write_bytes(data)
+    inputs = [tmp_path / name for name in "1234"]
+    done = inside(capfdbinary, "dedup", tmp_path / "seen", *inputs, *EXACT)
+    assert done.out == b"a\nlast\nfirst\nb"
+
+
+def test_same_input_twice(tmp_path: Path, capfdbinary: Capture) -> None:
+    """An input named twice gives nothing new the second time."""
+    (tmp_path / "in").write_bytes(b"a\nb\n")
+    inputs = [tmp_path / "in", tmp_path / "in"]
+    done = inside(capfdbinary, "dedup", tmp_path / "seen", *inputs, *EXACT)
+    assert done.out == b"a\nb\n"
+
+
+def test_many_lines_like_a_dict(tmp_path: Path, seed: int) -> None:
+    """On 200,000 lines the output is that of a dict, and a second process finds them all."""
+    rng = random.Random(seed)
+    lines = [b"%x\r" % rng.randrange(60_000) for _ in range(200_000)]
+    data, seen = b"\n".join(lines), tmp_path / "seen"
+    expected = list(dict.fromkeys(lines))
+    done = mmbloom("dedup", seen, *EXACT, stdin=data)
+    assert done.code == 0
+    assert done.out.removesuffix(b"\n").split(b"\n") == expected
+    assert mmbloom("dedup", seen, stdin=data) == (0, b"", "")
+
+
+def test_a_line_of_100_mb(tmp_path: Path) -> None:
+    """A line of 100 MB comes out exactly as it went in, within 10 seconds, and only once."""
+    piece = random.Random(1).randbytes(1 << 20).replace(b"\n", b"\r")
+    data, path, out = piece * 100, tmp_path / "in", tmp_path / "out"
+    path.write_bytes(b"first\n" + data + b"\nfirst\n" + data)
+    started = time.monotonic()
+    with out.open("wb") as file:
+        done = mmbloom("dedup", tmp_path / "seen", path, *EXACT, stdout=file)
+    assert time.monotonic() - started < 10
+    assert done.code == 0
+    assert out.read_bytes() == b"first\n" + data + b"\n"
+
+
+def test_a_line_is_printed_as_soon_as_it_is_read(tmp_path: Path) -> None:
+    """In a pipe that stays open (tail -f) a line does not wait for the next, or for the end."""
+    with running("dedup", exact_filter(tmp_path / "seen")) as process:
+        assert process.stdin
+        assert process.stdout
+        steps = [(b"a\n", b"a\n"), (b"a\nb\nhalf", b"b\n"), (b" done\n", b"half done\n")]
+        for given, printed in steps:
+            process.stdin.write(given)
+            process.stdin.flush()
+            assert read_soon(process.stdout, len(printed)) == printed
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
+        assert process.stdout.read() == b""
+
+
+def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
+    """`| head -1` is no fault: exit 0, nothing on stderr."""
+    (tmp_path / "in").write_bytes(b"".join(b"line %d\n" % i for i in range(200_000)))
+    with running("dedup", tmp_path / "seen", tmp_path / "in", *EXACT) as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == b"line 0\n"
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 0
+        assert process.stderr.read() == b""
+
+
+def test_a_closed_pipe_marks_nothing_unwritten(tmp_path: Path) -> None:
+    """When the reader of stdout is gone from the start, every line comes again."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
+    try:
+        assert mmbloom("dedup", seen, stdin=lines, stdout=writing) == (0, b"", "")
+    finally:
+        os.close(writing)
+    assert mmbloom("dedup", seen, stdin=lines).out == lines
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    """/dev/full as stdout: exit 5, one line of error, and all lines come again."""
+    seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
+    with Path("/dev/full").open("wb") as full:
+        done = mmbloom("dedup", seen, stdin=lines, stdout=full)
+    assert done.code == 5
+    assert is_one_line(done.err, "No space left")
+    assert mmbloom("dedup", seen, stdin=lines).out == lines
+
+
+def test_two_processes_print_each_line_once(tmp_path: Path, seed: int) -> None:
+    """Of two runs at the same time on one filter, one prints each line (law 7)."""
+    lines = [b"%d\n" % i for i in range(60_000)]
+    rng, path = random.Random(seed), exact_filter(tmp_path / "seen")
+    outputs = [tmp_path / "out1", tmp_path / "out2"]
+    for i in (1, 2):
+        (tmp_path / f"in{i}").write_bytes(b"".join(rng.sample(lines, len(lines))))
+    with (
+        BloomFilter.open(path) as seen,
+        running("dedup", path, tmp_path / "in1", "-o", outputs[0]) as one,
+        running("dedup", path, tmp_path / "in2", "-o", outputs[1]) as two,
+    ):
+        with seen.locked():  # until both wait for it
+            wait_until(lambda: all(output.exists() for output in outputs), "both to start")
+            time.sleep(0.1)
+        assert [one.wait(PATIENCE), two.wait(PATIENCE)] == [0, 0]
+    printed = [output.read_bytes().splitlines(keepends=True) for output in outputs]
+    assert sorted(printed[0] + printed[1]) == sorted(lines)
+
+
+def test_waiting_for_the_lock_is_said(tmp_path: Path) -> None:
+    """It waits as long as another holds the lock, says so after 5 seconds, and then goes on."""
+    path = exact_filter(tmp_path / "seen")
+    with BloomFilter.open(path) as seen, running("dedup", path) as process:
+        assert process.stdin
+        assert process.stderr
+        with seen.locked():
+            started = time.monotonic()
+            process.stdin.write(b"a\n")
+            process.stdin.close()
+            process.stdin = None
+            said = process.stderr.readline().decode()
+            assert time.monotonic() - started > 4.5
+            assert is_one_line(said, str(path), "waiting")
+            assert process.poll() is None
+            assert b"a" not in seen
+        out, err = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out, err) == (0, b"a\n", b"")
+
+
+@pytest.mark.parametrize("where", ["reading", "waiting for the lock"])
+def test_interrupted(tmp_path: Path, where: str) -> None:
+    """Ctrl-C: exit 130, no traceback; what was printed is marked, and nothing else."""
+    path = exact_filter(tmp_path / "seen")
+    with BloomFilter.open(path) as seen, running("dedup", path) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        assert read_soon(process.stdout, 2) == b"a\n"
+        wait_until(lambda: b"a" in seen, "the mark")
+        if where == "reading":
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE)
+        else:
+            with seen.locked():
+                process.stdin.write(b"b\n")
+                process.stdin.flush()
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=PATIENCE)
+        assert (process.returncode, out, err) == (130, b"", b"")
+        assert seen.contains_many([b"a", b"b"]).tolist() == [True, False]
+
+
+def test_appending_to_stdout(tmp_path: Path) -> None:
+    """`>> log` appends; a line that a killed run left cut off stays a line of its own."""
+    log, seen = tmp_path / "log", exact_filter(tmp_path / "seen")
+    log.write_bytes(b"old\ncut o")
+    for data, expected in [(b"a\nb", b"old\ncut o\na\nb"), (b"b\nc\n", b"old\ncut o\na\nb\nc\n")]:
+        with log.open("ab") as file:
+            assert mmbloom("dedup", seen, stdin=data, stdout=file).code == 0
+        assert log.read_bytes() == expected

@@ -1,0 +1,216 @@
+"""Options of mmbloom dedup: what is compared, what is printed, and where to."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+from cli_runner import EXACT, PATIENCE, exact_filter, inside, is_one_line, running
+
+from mmbloom import BloomFilter
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+def dedup(
+    capture: pytest.CaptureFixture[bytes], folder: Path, data: bytes, *options: str | Path
+) -> tuple[int, bytes, str]:
+    """Run dedup on an input of these bytes, with the filter of this folder."""
+    (folder / "in").write_bytes(data)
+    return inside(capture, "dedup", folder / "seen", folder / "in", *EXACT, *options)
+
+
+COMPARED: dict[str, tuple[list[str], bytes, bytes]] = {
+    "-i": (["-i"], b"a\nA\nb\n", b"a\nb\n"),
+    "--ignore-case": (["--ignore-case"], b"a\nA\nb\n", b"a\nb\n"),
+    "-f": (["-f", "1"], b"1 a\n2 a\n3 b\n", b"1 a\n3 b\n"),
+    "--skip-fields": (["--skip-fields=1"], b"1 a\n2 a\n3 b\n", b"1 a\n3 b\n"),
+    "-s": (["-s", "2"], b"1 a\n2 a\n3 b\n", b"1 a\n3 b\n"),
+    "--skip-chars": (["--skip-chars=2"], b"1 a\n2 a\n3 b\n", b"1 a\n3 b\n"),
+    "-w": (["-w1"], b"ab\nac\nb\n", b"ab\nb\n"),
+    "--check-chars": (["--check-chars=1"], b"ab\nac\nb\n", b"ab\nb\n"),
+    "-f -s -w -i": (["-f1", "-s1", "-w2", "-i"], b"1 abX\n2 ABY\n3 ac\n", b"1 abX\n3 ac\n"),
+    "-k": (["-k", "2"], b"1  a x\n2\ta y\n3 b\n", b"1  a x\n3 b\n"),
+    "--field": (["--field=2"], b"1  a x\n2\ta y\n3 b\n", b"1  a x\n3 b\n"),
+    "-t -k": (["-t", ",", "-k2"], b"1,a,x\n2,a\n3\n3\n", b"1,a,x\n3\n"),
+    "-t tab": (["-t", "\\t", "-k2"], b"1\ta b\n2\ta c\n3\ta b\n", b"1\ta b\n2\ta c\n"),
+    "-t of two": (["--separator", "::", "-k2"], b"1::a:b\n2::a:b\n", b"1::a:b\n"),
+    "-t of another script": (["-t", "é", "-k2"], "1éa\n2éa\n".encode(), "1éa\n".encode()),
+    "--json-key": (
+        ["--json-key", "a.b"],
+        b'{"a":{"b":1}}\n{"x":0, "a":{"b": 1}}\n{}\n{}\nx\n',
+        b'{"a":{"b":1}}\n{}\nx\n',
+    ),
+    "-z": (["-z"], b"a\nb\0c\0a\nb\0c\n\0c", b"a\nb\0c\0c\n\0"),
+    "--zero-terminated": (["--zero-terminated"], b"a\0a\0b", b"a\0b"),
+    "-d": (["-d"], b"a\nb\na\na\nb\n", b"a\na\nb\n"),
+    "--repeated": (["--repeated"], b"a\nb\na", b"a"),
+}
+
+
+@pytest.mark.parametrize(("options", "data", "expected"), COMPARED.values(), ids=COMPARED)
+def test_what_is_compared(
+    tmp_path: Path, capfdbinary: Capture, options: list[str], data: bytes, expected: bytes
+) -> None:
+    """Each option, long and short, decides which lines are the same; lines come out whole."""
+    assert dedup(capfdbinary, tmp_path, data, *options) == (0, expected, "")
+
+
+def test_second_run_with_d_prints_all(tmp_path: Path, capfdbinary: Capture) -> None:
+    """With -d a run over known lines prints all of them."""
+    dedup(capfdbinary, tmp_path, b"a\nb\n")
+    assert dedup(capfdbinary, tmp_path, b"a\nb\nc\n", "-d") == (0, b"a\nb\n", "")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-t", ","],
+        ["-k", "1", "--json-key", "a"],
+        ["-k", "0"],
+        ["-f", "-1"],
+        ["-w", "x"],
+        ["-t", ""],
+    ],
+)
+def test_options_that_make_no_sense(
+    tmp_path: Path, capfdbinary: Capture, options: list[str]
+) -> None:
+    """They are refused with exit 2 and the option's name, and no filter is made."""
+    code, out, err = dedup(capfdbinary, tmp_path, b"a\n", *options)
+    assert (code, out) == (2, b"")
+    assert options[0] in err.splitlines()[-1]
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_output_is_appended_to(tmp_path: Path, capfdbinary: Capture) -> None:
+    """-o keeps what the file holds, so that the lines of earlier runs stay."""
+    out = tmp_path / "out"
+    assert dedup(capfdbinary, tmp_path, b"a\nb\n", "-o", out) == (0, b"", "")
+    assert dedup(capfdbinary, tmp_path, b"b\nc\n", "--output", out) == (0, b"", "")
+    assert out.read_bytes() == b"a\nb\nc\n"
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\0"])
+def test_output_cut_off_is_mended(tmp_path: Path, capfdbinary: Capture, end: bytes) -> None:
+    """What a killed run wrote of a line stays alone; the line comes again whole."""
+    (tmp_path / "out").write_bytes(b"whole" + end + b"cut o")
+    options = ["-z"] * (end == b"\0")
+    dedup(capfdbinary, tmp_path, b"cut off" + end, "-o", tmp_path / "out", *options)
+    assert (tmp_path / "out").read_bytes() == end.join([b"whole", b"cut o", b"cut off", b""])
+
+
+def test_output_cut_off_and_nothing_new(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A run with nothing to print leaves its output as it was."""
+    dedup(capfdbinary, tmp_path, b"a\n")
+    (tmp_path / "out").write_bytes(b"cut o")
+    dedup(capfdbinary, tmp_path, b"a\n", "-o", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == b"cut o"
+
+
+@pytest.mark.parametrize("how", ["-o", "stdout"])
+@pytest.mark.parametrize(
+    ("reads", "output"),
+    [(reads, "in") for reads in ("input", "stdin")]
+    + [("input", other) for other in ("hard", "soft", "seen", "to_seen")],
+)
+def test_output_must_be_another_file(tmp_path: Path, how: str, reads: str, output: str) -> None:
+    """Writing to an input or the filter, by whatever name, is refused and changes nothing."""
+    seen, source = exact_filter(tmp_path / "seen"), tmp_path / "in"
+    source.write_bytes(b"a\na\n")
+    (tmp_path / "hard").hardlink_to(source)
+    (tmp_path / "soft").symlink_to("in")
+    (tmp_path / "to_seen").symlink_to("seen")
+    before = seen.read_bytes()
+    argv: list[str | Path] = ["dedup", seen]
+    with source.open("rb") as stdin, (tmp_path / output).open("ab") as stdout:
+        argv += [source] if reads == "input" else []
+        argv += ["-o", tmp_path / output] if how == "-o" else []
+        to = stdout if how == "stdout" else PIPE
+        with running(*argv, stdin=stdin, stdout=to) as process:
+            _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2
+    assert is_one_line(err.decode(), "stdout" if how == "stdout" else str(tmp_path / output))
+    assert seen.read_bytes() == before
+    assert source.read_bytes() == b"a\na\n"
+
+
+@pytest.mark.parametrize("name", ["new", "folder/../new", "link"])
+def test_output_must_not_be_the_filter_to_be_made(
+    tmp_path: Path, capfdbinary: Capture, name: str
+) -> None:
+    """A filter that -n would make is no output either: no filter is made, no line lost."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("new")
+    argv = ("dedup", tmp_path / "new", tmp_path / "in", "-o", tmp_path / name, *EXACT)
+    done = inside(capfdbinary, *argv)
+    assert done.code == 2
+    assert is_one_line(done.err, str(tmp_path / name))
+    assert not (tmp_path / "new").exists()
+
+
+def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
+    """--stats prints one JSON object on stderr: lines, unique, repeated, bytes, seconds."""
+    code, out, err = dedup(capfdbinary, tmp_path, b"a\r\nb\na\r\nb", "--stats")
+    assert (code, out) == (0, b"a\r\nb\n")
+    figures = json.loads(err)
+    assert 0 <= figures.pop("seconds") < 60
+    assert figures == {"lines": 4, "unique": 2, "repeated": 2, "bytes": 9}
+
+
+def test_filter_is_made_once(tmp_path: Path, capfdbinary: Capture) -> None:
+    """-n makes the filter, private and as asked; the next run may repeat -n, or leave it."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    seen, argv = tmp_path / "seen", ["dedup", str(tmp_path / "seen"), str(tmp_path / "in")]
+    options = ["-n", "1K", "-p", "0.1%", "--layout", "standard", "--seed", "5"]
+    assert inside(capfdbinary, *argv, *options) == (0, b"a\n", "")
+    with BloomFilter.open(seen, "r") as made:
+        params = made.params
+    assert (params.capacity, params.error_rate) == (1000, 0.001)
+    assert (params.layout, params.seed) == ("standard", 5)
+    assert seen.stat().st_mode & 0o777 == 0o600
+    again = ["-n", "1000", "-p", "0.001", "--layout", "standard"]
+    assert inside(capfdbinary, *argv, *again) == (0, b"", "")
+    assert inside(capfdbinary, *argv) == (0, b"", "")
+    for wrong in (["-n", "1001", *again[2:]], [*again, "--seed", "6"]):
+        done = inside(capfdbinary, *argv, *wrong)
+        assert done.code == 3
+        assert is_one_line(done.err, str(seen), wrong[-1] if "6" in wrong else "1001")
+
+
+@pytest.mark.parametrize("options", [["-p", "0.1"], ["--layout", "blocked"], ["--seed", "1"]])
+def test_sizes_without_n(tmp_path: Path, capfdbinary: Capture, options: list[str]) -> None:
+    """-p, --layout and --seed are not ignored when there is nothing to make: exit 2."""
+    seen = exact_filter(tmp_path / "seen")
+    (tmp_path / "in").write_bytes(b"a\n")
+    done = inside(capfdbinary, "dedup", seen, tmp_path / "in", *options)
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, "-n")
+
+
+def test_more_lines_than_planned(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A filter that grows beyond its plan is told once, in one line, and the run goes on."""
+    (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-n", "100", "--seed", "1")
+    done = inside(capfdbinary, *argv)
+    assert done.code == 0
+    assert is_one_line(done.err, "warning", str(tmp_path / "seen"), "100")
+
+
+def test_no_input_is_read_when_another_is_missing(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A missing input is found before anything is printed, made or marked."""
+    code, out, err = dedup(capfdbinary, tmp_path, b"a\n", tmp_path / "nowhere")
+    assert (code, out) == (5, b"")
+    assert is_one_line(err, str(tmp_path / "nowhere"))
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path, capfdbinary: Capture) -> None:
+    """All that is remembered is in the one file."""
+    dedup(capfdbinary, tmp_path, b"a\n")
+    assert sorted(os.listdir(tmp_path)) == ["in", "seen"]
+    shutil.copy(tmp_path / "seen", tmp_path / "copy")
+    assert inside(capfdbinary, "dedup", tmp_path / "copy", tmp_path / "in") == (0, b"", "")

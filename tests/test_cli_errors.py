@@ -1,0 +1,218 @@
+"""Errors of the command line: the exit code of each kind, one line that names it, no traceback."""
+
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_runner import COMMAND, EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+def newer(path: Path) -> None:
+    """Make a filter one of format version 2."""
+    raw = bytearray(exact_filter(path).read_bytes())
+    struct.pack_into("<I", raw, 8, 2)
+    struct.pack_into("<I", raw, 508, zlib.crc32(raw[:508]))
+    path.write_bytes(raw)
+
+
+def counters(path: Path) -> None:
+    """Make a filter one of kind 2, with counters, of the right size for them."""
+    raw = bytearray(exact_filter(path).read_bytes())
+    struct.pack_into("<I", raw, 16, 2)
+    struct.pack_into("<I", raw, 508, zlib.crc32(raw[:508]))
+    path.write_bytes(raw + bytes(3 * (len(raw) - 4096)))
+
+
+NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (str, "no such filter"),
+    "empty": (lambda path: path.touch(), "0 bytes"),
+    "text": (lambda path: path.write_text("a line\n" * 1000), "magic"),
+    "short text": (lambda path: path.write_text("a line\n"), "7 bytes"),
+    "folder": (lambda path: path.mkdir(), "folder"),
+    "fifo": (os.mkfifo, "regular file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "regular file"),
+    "truncated": (lambda path: os.truncate(exact_filter(path), 5000), "5000"),
+    "extended": (lambda path: os.truncate(exact_filter(path), 5_000_000), "5000000"),
+    "only a header": (lambda path: os.truncate(exact_filter(path), 4096), "4096"),
+    "newer": (newer, "newer"),
+    "counters": (counters, "counters"),
+}
+
+
+@pytest.mark.parametrize(("make", "reason"), NO_FILTERS.values(), ids=NO_FILTERS)
+@pytest.mark.parametrize("command", ["dedup", "add", "check", "info"])
+def test_not_a_usable_filter(
+    tmp_path: Path,
+    capfdbinary: Capture,
+    command: str,
+    make: Callable[[Path], object],
+    reason: str,
+) -> None:
+    """Whatever else is at FILE: exit 3, what is wrong with it in one line, and no change."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    seen = tmp_path / "seen"
+    make(seen)
+    before = seen.read_bytes() if seen.is_file() else b""
+    inputs = [] if command == "info" else [tmp_path / "in"]
+    done = inside(capfdbinary, command, seen, *inputs)
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, str(seen), reason)
+    assert not seen.is_file() or seen.read_bytes() == before
+
+
+@pytest.mark.parametrize("command", ["dedup", "info"])
+def test_a_filter_below_a_file(tmp_path: Path, capfdbinary: Capture, command: str) -> None:
+    """Where the system itself refuses to look for the filter: exit 5, naming it."""
+    (tmp_path / "text").touch()
+    done = inside(capfdbinary, command, tmp_path / "text" / "seen")
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / "text"))
+
+
+INPUTS = {
+    "missing": ("nowhere", "No such file"),
+    "missing, zipped": ("nowhere.gz", "No such file"),
+    "below a file": ("file/below", "Not a directory"),
+    "folder": ("folder", "irectory"),
+    "that cannot be read": ("/proc/self/mem", "Input/output error"),
+}
+
+
+@pytest.mark.parametrize(("name", "reason"), INPUTS.values(), ids=INPUTS)
+@pytest.mark.parametrize("command", ["dedup", "add", "check"])
+def test_inputs_that_cannot_be_read(
+    tmp_path: Path, capfdbinary: Capture, command: str, name: str, reason: str
+) -> None:
+    """An input that is not there or breaks: exit 5, and the line names the input."""
+    (tmp_path / "file").write_bytes(b"a\n")
+    (tmp_path / "folder").mkdir()
+    seen = exact_filter(tmp_path / "seen")
+    done = inside(capfdbinary, command, seen, tmp_path / name)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / name), reason)
+
+
+@pytest.mark.parametrize("name", ["nowhere/out", "file/out", "folder"])
+def test_outputs_that_cannot_be_opened(tmp_path: Path, capfdbinary: Capture, name: str) -> None:
+    """An output that cannot be opened: exit 5, naming it; the lines come again."""
+    (tmp_path / "file").write_bytes(b"a\n")
+    (tmp_path / "folder").mkdir()
+    argv = ("dedup", tmp_path / "seen", tmp_path / "file", *EXACT)
+    done = inside(capfdbinary, *argv, "-o", tmp_path / name)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / name))
+    assert inside(capfdbinary, *argv).out == b"a\n"
+
+
+def test_an_output_that_breaks_is_named(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A full disk under -o: exit 5, naming the file that was to be written."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
+    done = inside(capfdbinary, *argv, "-o", "/dev/full")
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, "/dev/full", "No space left")
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "file", "/sys"])
+def test_filters_that_cannot_be_made(tmp_path: Path, capfdbinary: Capture, folder: str) -> None:
+    """Where no file can be made: exit 5, naming the folder or the file asked for."""
+    (tmp_path / "file").touch()
+    done = inside(capfdbinary, "create", tmp_path / folder / "seen", "-n", "10")
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / folder))
+    assert ".tmp" not in done.err
+
+
+def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
+    """0 ok, 1 nothing found, 2 usage, 3 not a usable filter, 5 I/O error (4: test_cli_add)."""
+    seen = exact_filter(tmp_path / "seen")
+    (tmp_path / "text").write_bytes(b"a\n")
+    runs: list[tuple[int, list[str | Path]]] = [
+        (0, ["add", seen, tmp_path / "text"]),
+        (1, ["check", seen, "-"]),
+        (2, ["dedup", seen, "-t,"]),
+        (3, ["info", tmp_path / "text"]),
+        (5, ["add", seen, tmp_path / "nowhere"]),
+    ]
+    for code, argv in runs:
+        done = mmbloom(*argv)
+        assert (done.code, done.out) == (code, b"")
+        assert done.err == "" if code < 2 else is_one_line(done.err)
+
+
+@pytest.mark.parametrize("command", ["dedup", "add", "check"])
+def test_stdin_twice(tmp_path: Path, capfdbinary: Capture, command: str) -> None:
+    """Stdin can be named once."""
+    done = inside(capfdbinary, command, exact_filter(tmp_path / "seen"), "-", "-")
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, "stdin")
+
+
+WRONG_USE = [
+    [],
+    ["unknown"],
+    ["--unknown"],
+    ["dedup"],
+    ["create", "seen", "--unknown"],
+    ["create", "seen", "-n", "many"],
+    ["check", "seen", "-c", "-q"],
+    ["info", "seen", "other"],
+]
+
+
+@pytest.mark.parametrize("argv", WRONG_USE, ids=lambda argv: " ".join(argv) or "nothing")
+def test_wrong_use(capfdbinary: Capture, argv: list[str]) -> None:
+    """A command line that cannot be read: exit 2, and what is wrong with it in one line."""
+    done = inside(capfdbinary, *argv)
+    assert (done.code, done.out) == (2, b"")
+    wrong = argv[-1] if len(argv) > 1 or argv == ["unknown"] else "required"
+    assert is_one_line(done.err.replace("mmbloom ", "mmbloom: ", 1), wrong)
+
+
+def test_no_command_as_a_process() -> None:
+    """`mmbloom` alone is exit 2."""
+    assert mmbloom().code == 2
+
+
+def test_a_name_with_a_newline_is_one_line(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A file name cannot forge a second line on stderr."""
+    done = inside(capfdbinary, "info", tmp_path / "a\nmmbloom: all is well")
+    assert done.code == 3
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("stream", ["<&-", ">&-"])
+def test_closed_streams(tmp_path: Path, stream: str) -> None:
+    """Started with stdin or stdout closed it fails with one line; no line is lost."""
+    seen = exact_filter(tmp_path / "seen")
+    (tmp_path / "in").write_bytes(b"a\n")
+    source = "-" if stream == "<&-" else str(tmp_path / "in")
+    shell = ["sh", "-c", f'"$@" {stream}', "sh", *COMMAND, "dedup", str(seen), source]
+    with running(command=shell) as process:
+        out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode in (2, 5)
+    assert out == b""
+    assert is_one_line(err.decode())
+    assert mmbloom("dedup", seen, tmp_path / "in").out == b"a\n"
+
+
+def test_a_filter_replaced_meanwhile(tmp_path: Path) -> None:
+    """A filter that is replaced during a run: exit 3, in one line; the new one is untouched."""
+    seen, other = exact_filter(tmp_path / "seen"), exact_filter(tmp_path / "other")
+    before = other.read_bytes()
+    with running("dedup", seen) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"a\n"
+        other.rename(seen)
+        out, err = process.communicate(b"b\n", timeout=PATIENCE)
+    assert (process.returncode, out) == (3, b"")
+    assert is_one_line(err.decode(), str(seen))
+    assert seen.read_bytes() == before

@@ -1,0 +1,108 @@
+"""mmbloom info: what a filter says of itself."""
+
+import json
+import os
+import struct
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, inside, is_one_line, mmbloom
+
+from mmbloom import BloomFilter
+
+Capture = pytest.CaptureFixture[bytes]
+BATCHES_BEGUN, POSITIONS_SET = 2048 + 16, 2048 + 8
+
+
+@pytest.fixture
+def used(tmp_path: Path, capfdbinary: Capture) -> Path:
+    """Make a filter that holds 1000 lines."""
+    (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(1000)))
+    assert inside(capfdbinary, "add", tmp_path / "seen", tmp_path / "in", *EXACT).code == 0
+    return tmp_path / "seen"
+
+
+def read_counter(path: Path, offset: int) -> int:
+    found: int = struct.unpack_from("<Q", path.read_bytes(), offset)[0]
+    return found
+
+
+def write_counter(path: Path, offset: int, value: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(struct.pack("<Q", value))
+
+
+def test_for_people(used: Path) -> None:
+    """Plain info tells path, plan, count and size in words."""
+    done = mmbloom("info", used)
+    assert (done.code, done.err) == (0, "")
+    said = done.out.decode()
+    for expected in (str(used), "100,000 keys", "1e-09", "1,000 were new", "blocked", "seed 7"):
+        assert expected in said
+    assert f"{used.stat().st_size:,} bytes" in said
+    assert "recount" not in said
+
+
+def test_json(used: Path, capfdbinary: Capture) -> None:
+    """--json prints one object, the same that the library gives."""
+    done = inside(capfdbinary, "info", "--json", used)
+    assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
+    figures = json.loads(done.out)
+    with BloomFilter.open(used, "r") as seen:
+        assert figures == json.loads(json.dumps(seen.info().as_dict()))
+    assert (figures["keys_added"], figures["unfinished_batches"]) == (1000, 0)
+    assert figures["file_bytes"] == used.stat().st_size
+    assert figures["positions_set"] == int.from_bytes(used.read_bytes()[4096:]).bit_count()
+    assert abs(figures["approx_count"] - 1000) <= 2
+
+
+def test_changes_nothing(used: Path, capfdbinary: Capture) -> None:
+    """Without --recount not a byte changes, and a read-only file will do."""
+    used.chmod(0o400)
+    before = used.read_bytes()
+    assert inside(capfdbinary, "info", used).code == 0
+    assert inside(capfdbinary, "info", used, "--json").code == 0
+    assert used.read_bytes() == before
+    assert sorted(os.listdir(used.parent)) == ["in", "seen"]
+
+
+def test_after_a_killed_writer(used: Path, capfdbinary: Capture) -> None:
+    """A batch that was begun and not done is told; --recount mends the counters."""
+    begun, right = read_counter(used, BATCHES_BEGUN), read_counter(used, POSITIONS_SET)
+    write_counter(used, BATCHES_BEGUN, begun + 1)
+    write_counter(used, POSITIONS_SET, right // 2)
+    done = inside(capfdbinary, "info", used)
+    assert done.code == 0
+    assert b"1 batches" in done.out or b"1 batch " in done.out
+    assert b"--recount" in done.out
+    assert json.loads(inside(capfdbinary, "info", used, "--json").out)["unfinished_batches"] == 1
+    mended = inside(capfdbinary, "info", used, "--recount", "--json")
+    assert mended.code == 0
+    figures = json.loads(mended.out)
+    assert (figures["unfinished_batches"], figures["positions_set"]) == (0, right)
+    assert read_counter(used, POSITIONS_SET) == right
+    assert b"recount" not in inside(capfdbinary, "info", used).out
+
+
+@pytest.mark.parametrize("name", ["späße", "a\udcffb", "blank here"])
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_any_file_name(tmp_path: Path, name: str, encoding: str) -> None:
+    """A name that the terminal cannot show is no error: it is shown in some other way."""
+    path = tmp_path / name
+    BloomFilter.create(path, 100, seed=1).close()
+    strict = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}
+    for options in ([], ["--json"]):
+        done = mmbloom("info", path, *options, env=strict)
+        assert (done.code, done.err) == (0, "")
+        assert b"blocked" in done.out
+
+
+@pytest.mark.parametrize("command", ["info", "plan"])
+def test_full_disk(used: Path, command: str) -> None:
+    """What cannot be printed is exit 5 and one line, also when it fails at the very end."""
+    argv = [used] if command == "info" else ["-n", "10"]
+    with Path("/dev/full").open("wb") as full:
+        done = mmbloom(command, *argv, stdout=full)
+    assert done.code == 5
+    assert is_one_line(done.err, "No space left")

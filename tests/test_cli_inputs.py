@@ -1,0 +1,198 @@
+"""Inputs of the command line: compressed, damaged, slow; progress; optional libraries missing."""
+
+import bz2
+import gzip
+import importlib
+import json
+import lzma
+import os
+import pty
+import sys
+import termios
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_runner import EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running
+
+Capture = pytest.CaptureFixture[bytes]
+LINES = b"".join(b"line %d\r\n" % (i % 5000) for i in range(20_000)) + b"last"
+UNIQUE = b"".join(b"line %d\r\n" % i for i in range(5000)) + b"last"
+
+
+def zstd(data: bytes) -> bytes:
+    library = importlib.import_module(
+        "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    )
+    options = {library.CompressionParameter.checksum_flag: 1}
+    compressed: bytes = library.compress(data, options=options)
+    return compressed
+
+
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstd,
+    ".GZ": gzip.compress,
+}
+EACH_KIND = pytest.mark.parametrize(("suffix", "compress"), COMPRESS.items(), ids=COMPRESS)
+Compress = Callable[[bytes], bytes]
+
+
+@EACH_KIND
+def test_compressed_inputs(
+    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress
+) -> None:
+    """Compressed inputs are read like the lines in them, by every command."""
+    path, seen = tmp_path / f"in{suffix}", tmp_path / "seen"
+    path.write_bytes(compress(LINES))
+    done = inside(capfdbinary, "dedup", seen, path, "--stats", *EXACT)
+    assert (done.code, done.out) == (0, UNIQUE)
+    assert json.loads(done.err)["bytes"] == len(LINES)
+    assert inside(capfdbinary, "check", seen, path, "-v") == (1, b"", "")
+    assert inside(capfdbinary, "add", seen, path) == (0, b"", "")
+
+
+@EACH_KIND
+def test_compressed_in_several_parts(
+    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress
+) -> None:
+    """Files of several streams one after another (cat a.gz b.gz) are read to their end."""
+    path = tmp_path / f"in{suffix}"
+    path.write_bytes(compress(b"a\nb") + compress(b"c\na\n") + compress(b"d"))
+    assert inside(capfdbinary, "dedup", tmp_path / "seen", path, *EXACT).out == b"a\nbc\nd"
+
+
+@EACH_KIND
+@pytest.mark.parametrize("damage", ["cut off", "flipped", "other bytes"])
+def test_damaged_compressed_inputs(
+    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress, damage: str
+) -> None:
+    """A damaged file is exit 5, named in one line, and not taken for a shorter one."""
+    path, raw = tmp_path / f"in{suffix}", bytearray(compress(LINES))
+    if damage == "cut off":
+        del raw[len(raw) * 2 // 3 :]
+    elif damage == "flipped":
+        raw[len(raw) // 2] ^= 0xFF
+    else:
+        raw[:] = b"these are plain lines\n" * 10
+    path.write_bytes(raw)
+    seen = exact_filter(tmp_path / "seen")
+    done = inside(capfdbinary, "dedup", seen, path)
+    assert done.code == 5
+    assert is_one_line(done.err, str(path))
+    path.write_bytes(compress(LINES))
+    printed = done.out + b"\n" * (not done.out.endswith(b"\n")) * bool(done.out)
+    again = printed + inside(capfdbinary, "dedup", seen, path).out
+    assert set(again.split(b"\n")) >= set(UNIQUE.split(b"\n"))
+
+
+def test_only_the_name_tells(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A compressed file under a plain name is lines like any other bytes."""
+    raw = gzip.compress(b"a\n")
+    (tmp_path / "in.log").write_bytes(raw)
+    assert inside(capfdbinary, "dedup", tmp_path / "seen", tmp_path / "in.log", *EXACT).out == raw
+
+
+def without(library: str) -> list[str]:
+    """Run the command in an interpreter that does not have a library."""
+    return [
+        sys.executable,
+        "-c",
+        f"import sys; sys.modules[{library!r}] = None; import mmbloom.cli as m; sys.exit(m.main())",
+    ]
+
+
+def test_without_xopen(tmp_path: Path) -> None:
+    """Compressed inputs say what to install, before anything is made; plain ones work."""
+    (tmp_path / "in").write_bytes(b"a\na\n")
+    (tmp_path / "in.gz").write_bytes(gzip.compress(b"b\n"))
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
+    done = mmbloom(*argv, tmp_path / "in.gz", command=without("xopen"))
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, str(tmp_path / "in.gz"), "pip install 'mmbloom[cli]'")
+    assert not (tmp_path / "seen").exists()
+    assert mmbloom(*argv, command=without("xopen")) == (0, b"a\n", "")
+
+
+def test_without_tqdm(tmp_path: Path) -> None:
+    """--progress says what to install; without it all works."""
+    seen = exact_filter(tmp_path / "seen")
+    done = mmbloom("dedup", seen, "--progress", stdin=b"a\n", command=without("tqdm"))
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, "pip install 'mmbloom[cli]'")
+    assert mmbloom("dedup", seen, stdin=b"a\n", command=without("tqdm")) == (0, b"a\n", "")
+
+
+@pytest.mark.parametrize("jobs", [[], ["--output-dir", "out", "-j2"]], ids=["stdout", "folder"])
+def test_progress_goes_to_stderr(tmp_path: Path, jobs: list[str]) -> None:
+    """--progress draws on stderr, and stdout has the lines only."""
+    (tmp_path / "in").write_bytes(b"a\nb\na\n")
+    argv = [*jobs[:1], *(str(tmp_path / name) for name in jobs[1:2]), *jobs[2:]]
+    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "--progress", *argv, *EXACT)
+    assert (done.code, done.out) == (0, b"" if jobs else b"a\nb\n")
+    assert "B/s" in done.err
+
+
+def on_a_terminal(*argv: str | Path, stdout_too: bool = False, **options: Any) -> tuple[bytes, str]:
+    """Run a command with stderr on a terminal; return stdout and what the terminal showed."""
+    master, slave = pty.openpty()
+    try:
+        termios.tcsetwinsize(slave, (24, 80))
+        if stdout_too:
+            options["stdout"] = slave
+        with running(*argv, stderr=slave, **options) as process:
+            out, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        os.write(slave, b"|END|")
+        shown = b""
+        while not shown.endswith(b"|END|"):
+            shown += os.read(master, 65536)
+    finally:
+        os.close(master)
+        os.close(slave)
+    return out or b"", shown.decode()
+
+
+def test_progress_on_a_terminal(tmp_path: Path) -> None:
+    """A terminal gets a bar unasked; not if refused, between lines on it, or without tqdm."""
+    (tmp_path / "in").write_bytes(b"a\nb\na\n")
+    seen = exact_filter(tmp_path / "seen")
+    out, shown = on_a_terminal("dedup", seen, tmp_path / "in")
+    assert out == b"a\nb\n"
+    assert "B/s" in shown
+    assert on_a_terminal("add", seen, tmp_path / "in", "--no-progress")[1] == "|END|"
+    assert on_a_terminal("add", seen, tmp_path / "in", command=without("tqdm"))[1] == "|END|"
+    shown = on_a_terminal("check", seen, tmp_path / "in", stdout_too=True)[1]
+    assert shown == "a\r\nb\r\na\r\n|END|"
+
+
+def test_a_pipe_that_does_not_block(tmp_path: Path) -> None:
+    """A non-blocking stdin that has nothing yet is waited for, not taken for the end."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+    try:
+        with running("dedup", exact_filter(tmp_path / "seen"), stdin=reading) as process:
+            assert process.stdout
+            time.sleep(0.8)  # until it reads
+            assert process.poll() is None, "ended before its input did"
+            os.write(writing, b"late\n")
+            assert process.stdout.readline() == b"late\n"
+            os.close(writing)
+            writing = -1
+            assert process.wait(PATIENCE) == 0
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+
+
+def test_a_fifo_is_an_input(tmp_path: Path) -> None:
+    """A named pipe is read to its end."""
+    os.mkfifo(tmp_path / "fifo")
+    with running("dedup", exact_filter(tmp_path / "seen"), tmp_path / "fifo") as process:
+        (tmp_path / "fifo").write_bytes(b"a\nb\na\n")
+        assert process.communicate(timeout=PATIENCE) == (b"a\nb\n", b"")

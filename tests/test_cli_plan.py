@@ -1,0 +1,100 @@
+"""mmbloom plan: the costs of a filter, as the design has them, before it is made."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from cli_runner import inside, mmbloom
+
+from mmbloom import sizing
+
+Capture = pytest.CaptureFixture[bytes]
+
+# The table of the format's design: error rate, standard bits/key, blocked bits/key, its k.
+DESIGN = [
+    ("10%", 4.79, 4.83, 3),
+    ("1%", 9.59, 9.90, 6),
+    ("0.1%", 14.38, 15.49, 9),
+    ("0.01%", 19.17, 21.91, 12),
+    ("0.0001%", 28.76, 38.51, 16),
+]
+
+
+@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes"), DESIGN)
+def test_figures_of_the_design(
+    capfdbinary: Capture, rate: str, standard: float, blocked: float, num_hashes: int
+) -> None:
+    """Bits per key and hashes of both layouts are those of the design's table."""
+    figures = json.loads(inside(capfdbinary, "plan", "-n", "1e9", "-p", rate, "--json").out)
+    assert figures["standard"]["bits_per_key"] == pytest.approx(standard, abs=0.0051)
+    assert figures["blocked"]["bits_per_key"] == pytest.approx(blocked, abs=0.0051)
+    assert figures["blocked"]["num_hashes"] == num_hashes
+    expected = round(figures["standard"]["bits_per_key"] * math.log(2))
+    assert figures["standard"]["num_hashes"] == expected
+
+
+def test_a_billion_keys(capfdbinary: Capture) -> None:
+    """A billion keys at 1 % are 1.24 GB, 9.90 bits a key and 6 hashes, or 9.59 and 7."""
+    done = inside(capfdbinary, "plan", "-n", "1e9")
+    assert (done.code, done.err) == (0, "")
+    rows = {words[0]: words for words in map(str.split, done.out.decode().splitlines()) if words}
+    assert rows["blocked"][1:3] == ["9.90", "6"]
+    assert rows["standard"][1:3] == ["9.59", "7"]
+    assert round(int(rows["blocked"][3].replace(",", "")) / 1e9, 2) == 1.24
+
+
+def test_json_agrees_with_the_library(capfdbinary: Capture) -> None:
+    """--json is one object with what `mmbloom.sizing` computes, and the table of whole bits."""
+    done = inside(capfdbinary, "plan", "-n", "5M", "-p", "0.002", "--json")
+    figures = json.loads(done.out)
+    assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
+    assert (figures["capacity"], figures["error_rate"]) == (5_000_000, 0.002)
+    for layout in ("blocked", "standard"):
+        params = sizing.plan(5_000_000, 0.002, layout=layout)
+        assert figures[layout]["num_hashes"] == params.num_hashes
+        assert figures[layout]["file_bytes"] == 4096 + params.num_bytes
+    assert figures["whole_bits"] == sizing.best_practice(0.002)._asdict()
+    row = next(row for row in figures["table"] if row["bits_per_key"] == 10)
+    assert (row["num_hashes"], round(row["error_rate"], 5)) == (7, 0.00819)
+
+
+@pytest.mark.parametrize("rate", ["0.1", "0.01", "1e-5", "1e-9"])
+def test_the_row_that_is_enough_is_marked(capfdbinary: Capture, rate: str) -> None:
+    """The table marks the first row whose error rate is tolerable, however low."""
+    out = inside(capfdbinary, "plan", "-n", "1000", "-p", rate).out.decode()
+    rows = [line.split() for line in out.split("error rate\n")[-1].splitlines()]
+    marked = [row for row in rows if "enough" in row]
+    assert len(marked) == 1
+    assert float(marked[0][2]) <= float(rate)
+    assert all(float(row[2]) > float(rate) for row in rows[: rows.index(marked[0])])
+
+
+def test_size_is_the_size(tmp_path: Path) -> None:
+    """The file that create makes has the size that was planned."""
+    for layout in ("blocked", "standard"):
+        sizes = ("-n", "12345", "-p", "0.5%")
+        assert mmbloom("create", tmp_path / layout, *sizes, "--layout", layout).code == 0
+        figures = json.loads(mmbloom("plan", *sizes, "--json").out)
+        assert (tmp_path / layout).stat().st_size == figures[layout]["file_bytes"]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [[], ["-n", "0"], ["-n", "1e18"], ["-n", "1e999999999"], ["-n", "5", "-p", "2"], ["-n1", "x"]],
+    ids=" ".join,
+)
+def test_what_cannot_be(capfdbinary: Capture, argv: list[str]) -> None:
+    """A plan that no filter can have is exit 2 with a reason."""
+    done = inside(capfdbinary, "plan", *argv)
+    assert (done.code, done.out) == (2, b"")
+    assert "mmbloom" in done.err.splitlines()[-1]
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("rate", ["1e-18", "1e-19", "1e-30"])
+def test_rates_next_to_nothing(capfdbinary: Capture, rate: str) -> None:
+    """A tiny error rate is planned or refused with one line, never a traceback."""
+    done = inside(capfdbinary, "plan", "-n", "1000", "-p", rate)
+    assert done.code in (0, 2)
+    assert (done.err == "") == (done.code == 0)
