@@ -11,6 +11,7 @@ its size is given beside.
 """
 
 import argparse
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -76,7 +77,9 @@ def main() -> None:
     print(environment("mmbloom", "numpy", "mmh3"), end="\n\n")
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         log, bloom = os.path.join(folder, "access.log"), os.path.join(folder, "seen.bloom")
-        write_log(log, args.lines)
+        # In a process of its own: a child's peak memory starts from that of its parent.
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            pool.apply(write_log, (log, args.lines))
         named = commands(log, bloom, args.lines)
         runs: dict[str, list[Run]] = {name: [] for name in named}
         filter_megabytes = 0.0

@@ -3,12 +3,13 @@
 Question: nanoseconds per key to add and to query a list of `bytes` of about 40 characters,
 in a filter that fits in the cache and in one planned for 10^9 keys.
 
-Method: rounds of fresh keys, the same objects for every contender, contenders taking turns
-within a round; each peer by its fastest documented call. For the large filter the first
-round touches its pages and is given as "cold"; medians are of the other rounds. False
-positives are counted on absent keys.
+Method: rounds of fresh keys, the same objects for every contender, each peer by its fastest
+documented call. The first round touches the filter's pages and is given as "cold"; medians
+are of the other rounds, which follow at once. False positives are counted on absent keys.
 
-Limits: rbloom uses Python's own hash, whose filters cannot be saved; a set keeps the keys.
+Limits: pages of a mapped file that the kernel has written back (after some 30 s) cost a
+fault again at their next change; the rounds are too quick to show it. rbloom uses Python's
+own hash, whose filters cannot be saved; a set keeps the keys.
 Peers that are not installed are left out: pip install 'mmbloom[bench]'.
 """
 
@@ -106,25 +107,21 @@ class Times(NamedTuple):
 
 
 def measure(
-    folder: str, capacity: int, count: int, rounds: int, *, fresh: bool
+    folder: str, capacity: int, batches: list[tuple[list[bytes], list[bytes]]], *, fresh: bool
 ) -> dict[str, Times]:
     """Run all contenders; with `fresh`, each round in a new filter."""
-    contenders: dict[str, Contender] = {}
     times: dict[str, Times] = {}
-    for number in range(rounds + 1):
-        keys = make_keys(count, f"round{number}")
-        absent = make_keys(count, f"absent{number}")
-        for name, make in CONTENDERS.items():
-            if fresh and name in contenders:
-                contenders.pop(name).close()
-            if name not in contenders:
-                try:
-                    contenders[name] = make(folder, capacity)
-                except ImportError:
-                    continue
-            some = times.setdefault(name, Times([], [], [], [], []))
-            one_round(contenders[name], keys, absent, some, cold=number == 0)
-    for contender in contenders.values():
+    for name, make in CONTENDERS.items():
+        try:
+            contender = make(folder, capacity)
+        except ImportError:
+            continue
+        times[name] = Times([], [], [], [], [])
+        for number, (keys, absent) in enumerate(batches):
+            if fresh and number:
+                contender.close()
+                contender = make(folder, capacity)
+            one_round(contender, keys, absent, times[name], cold=number == 0)
         contender.close()
     return times
 
@@ -173,9 +170,13 @@ def main() -> None:
     args = parser.parse_args()
     print(environment("mmbloom", "numpy", "mmh3", "pybloomfiltermmap3", "rbloom"), end="\n\n")
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        small = measure(folder, args.keys, args.keys, args.rounds, fresh=True)
+        batches = [
+            (make_keys(args.keys, f"round{number}"), make_keys(args.keys, f"absent{number}"))
+            for number in range(args.rounds + 1)
+        ]
+        small = measure(folder, args.keys, batches, fresh=True)
         print(report(f"{args.keys:,} keys in a filter planned for them", small), end="\n\n")
-        large = measure(folder, args.large, args.keys, args.rounds, fresh=False)
+        large = measure(folder, args.large, batches, fresh=False)
         print(report(f"{args.keys:,} keys a round in a filter for {args.large:,}", large))
 
 
