@@ -148,12 +148,13 @@ def plan(
 def _plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     ideal = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
     num_bits = max(MIN_BITS, -(-ideal // 64) * 64)
-    num_hashes = max(1, round(num_bits / capacity * math.log(2)))
-    if num_hashes <= MAX_HASHES:
+    best = num_bits / capacity * math.log(2)
+    num_hashes = min(max(1, round(best)), MAX_HASHES)
+    if 1 <= best < MAX_HASHES + 0.5:
         return num_bits, num_hashes
-    # Below about 1e-19 the best k is out of the format's reach: more bits make up for it.
-    ideal = math.ceil(-MAX_HASHES * capacity / math.log1p(-(error_rate ** (1 / MAX_HASHES))))
-    return -(-ideal // 64) * 64, MAX_HASHES
+    # Above 0.5 and below about 1e-19 the best k is out of reach: more bits make up for it.
+    ideal = math.ceil(-num_hashes * capacity / math.log1p(-(error_rate ** (1 / num_hashes))))
+    return max(num_bits, -(-ideal // 64) * 64), num_hashes
 
 
 def _plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:

@@ -17,7 +17,14 @@ import pytest
 from mmbloom import BloomFilter
 
 # No example database: a test run writes nothing outside its own folder.
-hypothesis.settings.register_profile("mmbloom", database=None, deadline=None, print_blob=True)
+# New examples at every run, and the same ones on CI, where a failure must be the change's.
+hypothesis.settings.register_profile(
+    "mmbloom",
+    database=None,
+    deadline=None,
+    print_blob=True,
+    derandomize=bool(os.environ.get("CI")),
+)
 hypothesis.settings.load_profile("mmbloom")
 
 
