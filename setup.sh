@@ -14,4 +14,5 @@ if ! python3 -c 'import ensurepip, venv' 2>/dev/null; then
     { $as_root apt-get update -qq && $as_root apt-get install -y -qq python3-venv; } >/dev/null
 fi
 python3 -m venv "$folder"
+rm -rf "$here/build"  # what an earlier build left would be installed as well
 "$folder/bin/python" -m pip install --quiet "$here${extras:+[$extras]}"

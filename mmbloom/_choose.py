@@ -3,7 +3,6 @@
 No argument is ever ignored: what is given must be what the file has.
 """
 
-import dataclasses
 import os
 
 from mmbloom.errors import ParameterMismatch
@@ -32,9 +31,18 @@ def choose_params(
     )
 
 
-def require_equal(found: FilterParams, asked: FilterParams, path: str, *, any_seed: bool) -> None:
-    """Raise `ParameterMismatch` naming the first parameter that differs."""
-    for field in dataclasses.fields(FilterParams):
-        there, wanted = getattr(found, field.name), getattr(asked, field.name)
-        if there != wanted and not (any_seed and field.name == "seed"):
-            raise ParameterMismatch(path, field.name, str(there), str(wanted))
+def require_equal(
+    found: FilterParams, asked: FilterParams, path: str, *, copied: bool, any_seed: bool
+) -> None:
+    """Raise `ParameterMismatch` naming the first parameter that differs.
+
+    Unless `copied` from another filter, the number of bits and of hashes may: they follow
+    from the others, and another version of this package, or of numpy, may plan them otherwise.
+    """
+    fields = ["capacity", "error_rate", "layout"]
+    fields += [] if any_seed and not copied else ["seed"]
+    fields += ["num_bits", "num_hashes"] if copied else []
+    for field in fields:
+        there, wanted = getattr(found, field), getattr(asked, field)
+        if there != wanted:
+            raise ParameterMismatch(path, field, str(there), str(wanted))

@@ -23,9 +23,9 @@ _SLICE = 1 << 14  # keys checked, or taken from an iterator, at a time (law 17)
 
 @dataclass(frozen=True, slots=True)
 class ByteKeys:
-    """Keys as `bytes`, or as `str` that is known to encode."""
+    """Keys as `bytes`, or as `str` that is known to encode: a list, or an S or U array."""
 
-    items: list[bytes | str]
+    items: list[bytes | str] | npt.NDArray[Any]
 
     def __len__(self) -> int:
         return len(self.items)
@@ -97,7 +97,7 @@ def coerce(keys: Keys) -> KeyBatch:
         raise KeyTypeError(f"a batch was expected, got a single {type(keys).__name__}")
     if not isinstance(keys, Iterable):
         raise KeyTypeError(f"a batch was expected, got {type(keys).__name__}")
-    return _from_list(keys if isinstance(keys, list) else list(keys), 0)
+    return _from_list(keys if type(keys) is list else list(keys), 0)
 
 
 def batches(keys: Keys) -> Iterator[KeyBatch]:
@@ -106,8 +106,8 @@ def batches(keys: Keys) -> Iterator[KeyBatch]:
     Yields
     ------
     ByteKeys or IntegerKeys
-        At most 16,384 keys each. A wrong key raises when its piece is reached, with its
-        position in the whole.
+        At most 16,384 keys each, but for a list or array, which is there and comes whole.
+        A wrong key raises when its piece is reached, with its position in the whole.
     """
     if isinstance(keys, (np.ndarray, list, str, bytes, bytearray, memoryview)) or not isinstance(
         keys, Iterable
@@ -133,7 +133,9 @@ def _from_array(keys: npt.NDArray[Any]) -> KeyBatch:
     if keys.dtype.kind == "u":
         return IntegerKeys(keys.astype("<u8", copy=False))
     if keys.dtype.kind in "SU":
-        return _from_list(keys.tolist(), 0)
+        if keys.dtype.kind == "U":
+            _check_encodable(keys, 0)
+        return ByteKeys(keys)
     raise KeyTypeError(f"an array of dtype {keys.dtype}", 0)
 
 
@@ -151,12 +153,12 @@ def _from_list(keys: list[Any], offset: int) -> KeyBatch:
     return ByteKeys([_to_bytes(key, offset + i) for i, key in enumerate(keys)])
 
 
-def _check_encodable(keys: list[bytes | str], offset: int) -> None:
+def _check_encodable(keys: list[bytes | str] | npt.NDArray[Any], offset: int) -> None:
     # Before anything is added: a batch with a wrong key adds nothing.
     for start in range(0, len(keys), _SLICE):
-        piece = keys[start : start + _SLICE]
+        piece = list(keys[start : start + _SLICE])
         try:
-            "".join([key for key in piece if type(key) is str]).encode()
+            "".join([key for key in piece if isinstance(key, str)]).encode()
         except UnicodeEncodeError:
             for i, key in enumerate(piece):
                 _to_bytes(key, offset + start + i)

@@ -51,7 +51,10 @@ class DescriptorLock:
 
 
 class SidecarLock:
-    """A lock on ``PATH.lock``; never on the data file, which FileLock may truncate."""
+    """A lock on ``PATH.lock``; never on the data file, which FileLock may truncate.
+
+    Tested on Linux only: nothing of this package has been run on Windows yet.
+    """
 
     def __init__(self, path: str, identity: tuple[int, int]) -> None:
         del identity

@@ -1,6 +1,6 @@
 """One filter file, open: its descriptor, its map and its counters; the only importer of mmap.
 
-- Opening changes nothing: no byte, no size, no time (laws 10, 13).
+- Opening changes nothing: no byte, no size, no time of change (laws 10, 13).
 - Nothing is mapped before the header and the size of the file are proved right.
 - A failed flush is final (law 11).
 
@@ -88,12 +88,7 @@ class Storage:
                 self._reopen_for_writing(allow_network)
             access = mmap.ACCESS_READ if self.read_only_reason else mmap.ACCESS_WRITE
             # Never np.memmap: in r+ mode it extends a short file, and pickles by copying.
-            self._map = mmap.mmap(self._fd, self._size, access=access)
-        except ValueError as error:
-            os.close(self._fd)
-            if isinstance(error, FormatError):
-                raise
-            raise FileChangedError(path, "truncated") from error
+            self._map = _map(self._fd, self._size, access, path)
         except BaseException:
             os.close(self._fd)
             raise
@@ -228,6 +223,15 @@ def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
         raise FormatError(path, "file", kind, "a regular file")
+
+
+def _map(fd: int, size: int, access: int, path: str) -> mmap.mmap:
+    try:
+        return mmap.mmap(fd, size, access=access)
+    except ValueError:  # shorter than a moment ago
+        raise FileChangedError(path, "truncated") from None
+    except OSError as error:
+        raise OSError(error.errno, f"cannot map {size} bytes: {error.strerror}", path) from error
 
 
 def _read_header(fd: int, path: str) -> tuple[Header, int]:

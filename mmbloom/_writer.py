@@ -39,7 +39,7 @@ class Writer:
         self._full_at = expected_positions_set(
             limit, params.num_bits, params.num_hashes, layout=params.layout
         )
-        self._warned = False
+        self._past_capacity = self._warned = False
 
     @contextmanager
     def section(self, timeout: float | None) -> Iterator[None]:
@@ -110,14 +110,19 @@ class Writer:
         self._count("keys_added", new_keys)
         self._count("positions_set", positions_set)
         self._count("batches_done", 1)
-        if not self._warned and self._storage.counter("positions_set") > self._full_at:
-            self._warned = True
-            self._warn_past_capacity()
+        self._past_capacity = self._storage.counter("positions_set") > self._full_at
 
     def _count(self, name: str, more: int) -> None:
         self._storage.set_counter(name, self._storage.counter(name) + more)
 
-    def _warn_past_capacity(self) -> None:
+    def warn_when_full(self) -> None:
+        """Warn once that the planned capacity is passed; call when all is done, unlocked.
+
+        Where warnings are errors this raises, and must not take answers or marks with it.
+        """
+        if self._warned or not self._past_capacity:
+            return
+        self._warned = True
         params = self._storage.header.params
         count = approx_count(self._storage)
         warnings.warn(

@@ -77,6 +77,8 @@ class Claim:
                 self._writer.mark(self._claims)
         finally:
             self._section.__exit__(kind, error, traceback)
+        if kind is None:
+            self._writer.warn_when_full()
 
     def _find_new(self) -> None:
         pending: Words | None = None

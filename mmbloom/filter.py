@@ -32,14 +32,13 @@ Bools = npt.NDArray[np.bool_]
 class BloomFilter(FilterReader):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
 
-    Made by `create` or `open`, never by the constructor. A context manager: leaving the
-    block closes it.
+    Made by `create` or `open`; a context manager, which closes it.
 
     Notes
     -----
-    Keys are bytes; str stands for its UTF-8, an int (and any numpy integer) for its 8-byte
-    little-endian two's complement. A key that was added is always found. A key that was not
-    is found with a probability that `create` plans for.
+    Keys are bytes (or bytearray, memoryview); str stands for its UTF-8, an int (and any numpy
+    integer) for its 8-byte little-endian two's complement: -1 and 2**64 - 1 are one key. A
+    key that was added is always found; one that was not, at the rate that `create` plans for.
 
     Threads and processes: every method may be called from any thread, and any number of
     processes may have the file open. Writes exclude each other; readers take no lock, and
@@ -100,11 +99,10 @@ class BloomFilter(FilterReader):
         error_rate : float, default 0.01
             False-positive rate at capacity.
         layout : {"blocked", "standard"}, default "blocked"
-            "blocked" touches one cache line a key; "standard" needs 3 to 14 % fewer bits
-            and k cache lines a key.
+            One cache line a key, or 3 to 14 % fewer bits.
         seed : int, optional
-            Seed of the hash, 0 to 2**32 - 1. Drawn at random by default: a known seed lets
-            an attacker craft false positives.
+            Of the hash, 0 to 2**32 - 1; random by default: with a known seed an attacker
+            crafts false positives.
         like : BloomFilter, optional
             Copy all of the above from this filter.
         permissions : int, default 0o600
@@ -134,7 +132,8 @@ class BloomFilter(FilterReader):
                 raise
         made = cls(absolute, "r+", lock_timeout, allow_network)
         try:
-            require_equal(made.params, params, absolute, any_seed=seed is None and like is None)
+            same = {"copied": like is not None, "any_seed": seed is None}
+            require_equal(made.params, params, absolute, **same)
         except ParameterMismatch:
             made.close()
             raise
@@ -156,11 +155,10 @@ class BloomFilter(FilterReader):
         path : str or path-like
             The file. Opening changes nothing in it.
         mode : {"r+", "r"}, default "r+"
-            "r+" reads and writes; "r" takes no lock, makes no file, and works on a
-            read-only file system. A sealed file is read-only in both.
+            "r" takes no lock, and works on a read-only file system. A sealed file is
+            read-only in both.
         lock_timeout : float or None, default 60.0
-            Seconds that a write waits for other writers before `LockTimeout`; None waits
-            for ever.
+            Seconds that a write waits for others before `LockTimeout`; None waits for ever.
         allow_network : bool, default False
             Allow writing on a network file system, which is safe from one host only.
 
@@ -175,7 +173,9 @@ class BloomFilter(FilterReader):
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new. Raises what `add_many` raises."""
-        return self._writer.add_one(*_engine.hash_one(coerce_one(key), self.params.seed))
+        new = self._writer.add_one(*_engine.hash_one(coerce_one(key), self.params.seed))
+        self._writer.warn_when_full()
+        return new
 
     def add_many(self, keys: Keys) -> Bools:
         """Add a batch of keys; answers what adding them one by one would.
@@ -195,11 +195,13 @@ class BloomFilter(FilterReader):
         KeyTypeError, KeyEncodingError
             If a key cannot be one; names its position, and nothing is added.
         LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the file cannot be written. Chunks of 16,384 keys are added one after the
-            other, each under the lock; those before the error stay added.
+            If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
+            those before the error stay added.
         """
         self._storage.check_writable()
-        return self._add_batch(coerce(keys))
+        new = self._add_batch(coerce(keys))
+        self._writer.warn_when_full()
+        return new
 
     def update(self, keys: Keys) -> int:
         """Add keys from an iterable of any length in bounded memory.
@@ -215,7 +217,9 @@ class BloomFilter(FilterReader):
             How many were new.
         """
         self._storage.check_writable()
-        return sum(int(self._add_batch(batch).sum()) for batch in batches(keys))
+        new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys))
+        self._writer.warn_when_full()
+        return new_keys
 
     def claim(self, keys: Keys) -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.
@@ -245,8 +249,8 @@ class BloomFilter(FilterReader):
     def flush(self) -> None:
         """Force all keys added so far to the disk; does nothing on a read-only filter.
 
-        A failure raises `DurabilityError` and is final for this object: open the file again
-        and add again what was added since the last success.
+        Waits for this object's other threads. A failure raises `DurabilityError` and is final
+        for this object: open the file again, and add again what came after the last success.
         """
         self._storage.check_open()
         if not self._storage.read_only_reason:

@@ -5,7 +5,7 @@ a last line without its terminator is the same line without it.
 """
 
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from itertools import compress
@@ -87,9 +87,10 @@ class LineWriter:
         Put after each line.
     name : str, optional
         What errors call the file.
-    mid_line : bool
-        Whether what the file holds already ends in the middle of a line. Then, and after a
-        line without a terminator, the next line starts with one, so that it stays a line.
+    ends_mid_line : callable, optional
+        Tells whether the file ends in the middle of a line at this moment, as another
+        writer may have left it; by default what this object wrote last is gone by. Then
+        the next line starts with a terminator, so that it stays a line.
     """
 
     def __init__(
@@ -98,16 +99,17 @@ class LineWriter:
         terminator: bytes = b"\n",
         *,
         name: str | None = None,
-        mid_line: bool = False,
+        ends_mid_line: Callable[[], bool] | None = None,
     ) -> None:
         self._file, self._name = file, name or str(file.name)
-        self._terminator, self._mid_line = terminator, mid_line
+        self._terminator, self._mid_line = terminator, False
+        self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
 
     def write(self, lines: list[bytes], *, terminated: bool) -> None:
         """Write lines in one go; an error can leave the last ones cut off."""
         if not lines:
             return
-        start = [b""] if self._mid_line else []
+        start = [b""] if self._ends_mid_line() else []
         end = [b""] if terminated else []
         rest = memoryview(self._terminator.join([*start, *lines, *end]))
         while rest:

@@ -173,7 +173,7 @@ def _plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
     if best is None:
         raise ValueError(
             f"{capacity} keys at an error rate of {error_rate!r} need more than {MAX_BLOCKS} "
-            "blocks; use layout='standard', fewer keys or a higher error rate"
+            "blocks; use the standard layout, fewer keys or a higher error rate"
         )
     return best[0] * BLOCK_BITS, best[1]
 

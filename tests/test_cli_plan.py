@@ -1,4 +1,4 @@
-"""mmbloom plan: the costs of a filter, as the design has them, before it is made."""
+"""mmbloom plan: the costs of a filter, before it is made."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from mmbloom import sizing
 Capture = pytest.CaptureFixture[bytes]
 
 # The table of the format's design: error rate, standard bits/key, blocked bits/key, its k.
-DESIGN = [
+EXPECTED = [
     ("10%", 4.79, 4.83, 3),
     ("1%", 9.59, 9.90, 6),
     ("0.1%", 14.38, 15.49, 9),
@@ -21,11 +21,11 @@ DESIGN = [
 ]
 
 
-@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes"), DESIGN)
-def test_figures_of_the_design(
+@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes"), EXPECTED)
+def test_figures_of_both_layouts(
     capfdbinary: Capture, rate: str, standard: float, blocked: float, num_hashes: int
 ) -> None:
-    """Bits per key and hashes of both layouts are those of the design's table."""
+    """Bits per key and hashes of both layouts are those worked out beforehand."""
     figures = json.loads(inside(capfdbinary, "plan", "-n", "1e9", "-p", rate, "--json").out)
     assert figures["standard"]["bits_per_key"] == pytest.approx(standard, abs=0.0051)
     assert figures["blocked"]["bits_per_key"] == pytest.approx(blocked, abs=0.0051)

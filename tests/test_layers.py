@@ -112,7 +112,7 @@ def test_one_importer(library: str) -> None:
     }
 
 
-@pytest.mark.parametrize("library", ["tqdm", "xopen", "zstandard"])
+@pytest.mark.parametrize("library", ["tqdm", "xopen"])
 def test_extras_stay_in_the_command_line(library: str) -> None:
     """The optional libraries are imported by the command line only."""
     for module, file in MODULES.items():

@@ -60,6 +60,10 @@ def test_same_as_uniq(terminator: bytes, ignore_case: bool, seed: int) -> None:
     assert most > len(lines) // 2
 
 
+# Keys that no string and no field can have: other JSON values, and lines without the member.
+NOT_TEXT, WHOLE_LINE = b"\xff", b"\xff\n\0"
+
+
 def field_of(line: bytes, number: int, separator: bytes | None) -> bytes:
     """Find a field as one would by hand, byte by byte."""
     fields, current, i = [], b"", 0
@@ -73,7 +77,7 @@ def field_of(line: bytes, number: int, separator: bytes | None) -> bytes:
         else:
             current, i = current + line[i : i + 1], i + 1
     fields += [current] if current or separator is not None else []
-    return fields[number - 1] if number <= len(fields) else line
+    return fields[number - 1] if number <= len(fields) else WHOLE_LINE + line
 
 
 @given(
@@ -104,12 +108,16 @@ def test_one_field(parts: list[bytes], number: int, separator: bytes | None) -> 
         ("a", '{"a": "é€😀"}'.encode(), "é€😀".encode()),
         ("a", rb'{"a": "\u00e9\ud83d\ude00"}', "é😀".encode()),
         ("é", '{"é": "x"}'.encode(), b"x"),
-        ("a", b'{"a": 1}', b"1"),
-        ("a", b'{"a": true}', b"true"),
-        ("a", b'{"a": null}', b"null"),
-        ("a", b'{"a": {"y": 1, "x": [ 2 ]}}', b'{"x":[2],"y":1}'),
-        ("a", b'{"a": {"x": [2], "y": 1}}', b'{"x":[2],"y":1}'),
-        ("a", b'{"a": 123456789012345678901234567890}', b"123456789012345678901234567890"),
+        ("a", b'{"a": 1}', NOT_TEXT + b"1"),
+        ("a", b'{"a": true}', NOT_TEXT + b"true"),
+        ("a", b'{"a": null}', NOT_TEXT + b"null"),
+        ("a", b'{"a": {"y": 1, "x": [ 2 ]}}', NOT_TEXT + b'{"x":[2],"y":1}'),
+        ("a", b'{"a": {"x": [2], "y": 1}}', NOT_TEXT + b'{"x":[2],"y":1}'),
+        (
+            "a",
+            b'{"a": 123456789012345678901234567890}',
+            NOT_TEXT + b"123456789012345678901234567890",
+        ),
     ],
 )
 def test_json_member(path: str, line: bytes, key: bytes) -> None:
@@ -146,7 +154,7 @@ def test_json_member(path: str, line: bytes, key: bytes) -> None:
 )
 def test_json_lines_without_the_member(line: bytes) -> None:
     """A line without the member, no JSON, or too much for Python's parser is its own key."""
-    assert LineKeys(json_key="a.b")([line]) == [line]
+    assert LineKeys(json_key="a.b")([line]) == [WHOLE_LINE + line]
 
 
 def test_json_lone_surrogates_are_told_apart() -> None:
@@ -159,7 +167,10 @@ def test_json_nesting_near_the_limit_of_recursion() -> None:
     """At no depth does a nested value raise: it is parsed and printed, or the line is its key."""
     for depth in range(900, 1020):
         line = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
-        assert LineKeys(json_key="a")([line])[0] in (line, line[len(b'{"a":') : -1])
+        assert LineKeys(json_key="a")([line])[0] in (
+            WHOLE_LINE + line,
+            NOT_TEXT + line[len(b'{"a":') : -1],
+        )
 
 
 JSON = st.recursive(
@@ -178,7 +189,9 @@ def test_json_key_ignores_how_it_is_written(value: object, indent: int) -> None:
     first, second = LineKeys(json_key="a")(lines)
     assert first == second
     if not isinstance(value, str):
-        assert repr(json.loads(first)) == repr(json.loads(json.dumps(value, sort_keys=True)))
+        assert repr(json.loads(first.removeprefix(NOT_TEXT))) == repr(
+            json.loads(json.dumps(value, sort_keys=True))
+        )
 
 
 BIG = 2**64
@@ -205,8 +218,8 @@ def test_any_option_takes_any_line(keys: LineKeys, lines: list[bytes]) -> None:
 def test_a_field_beyond_any_line_is_missing() -> None:
     """-k takes any number that the command line does; no line has so many fields."""
     for field in (1000, 2**31, 2**63, BIG):
-        assert LineKeys(field=field)([b"a b c"]) == [b"a b c"]
-        assert LineKeys(field=field, separator=b",")([b"a,b"]) == [b"a,b"]
+        assert LineKeys(field=field)([b"a b c"]) == [WHOLE_LINE + b"a b c"]
+        assert LineKeys(field=field, separator=b",")([b"a,b"]) == [WHOLE_LINE + b"a,b"]
 
 
 def test_order_of_the_steps() -> None:
@@ -215,3 +228,19 @@ def test_order_of_the_steps() -> None:
     assert keys([b"x,one TwoThree,y"]) == [b"Two"]
     assert LineKeys(json_key="a", ignore_case=True)(['{"a": "XÉ"}'.encode()]) == ["xÉ".encode()]
     assert LineKeys()([b" A "]) == [b" A "]
+
+
+def test_lines_without_the_part_share_no_key() -> None:
+    """A line that lacks the field or member is never taken for another's field or member."""
+    assert len(set(LineKeys(field=2, separator=b",")([b"1,foo", b"foo"]))) == 2
+    lines = [
+        b'{"a":"null"}',
+        b'{"a":null}',
+        b"null",
+        b'{"a":5}',
+        b'{"a":"5"}',
+        b"5",
+        b'{"a":"[1]"}',
+    ]
+    assert len(set(LineKeys(json_key="a")([*lines, b'{"a":[1]}']))) == len(lines) + 1
+    assert len(set(LineKeys(json_key="a", skip_chars=3)([b'{"a":"123x"}', b"x", b"123x"]))) == 3

@@ -127,23 +127,20 @@ class Stingy(FileIO):
 @given(
     st.lists(st.tuples(st.lists(st.binary(max_size=8)), st.booleans()), max_size=6),
     TERMINATORS,
-    st.booleans(),
 )
 def test_writer_keeps_lines_apart(
     tmp_path_factory: pytest.TempPathFactory,
     writes: list[tuple[list[bytes], bool]],
     terminator: bytes,
-    mid_line: bool,
 ) -> None:
-    """Lines come out one by one whatever was terminated, and a cut-off start stays alone."""
+    """Lines come out one by one, whatever was terminated."""
     path = tmp_path_factory.getbasetemp() / "writer"
-    path.write_bytes(b"cut off" if mid_line else b"")
-    with Stingy(path, "ab") as file:
-        writer = LineWriter(file, terminator, mid_line=mid_line)
+    with Stingy(path, "wb") as file:
+        writer = LineWriter(file, terminator)
         for lines, terminated in writes:
             writer.write(lines, terminated=terminated)
     written = [(lines, terminated) for lines, terminated in writes if lines]
-    expected = [b"cut off"] * mid_line + [line for lines, _ in written for line in lines]
+    expected = [line for lines, _ in written for line in lines]
     end = terminator if written and written[-1][1] else b""
     assert path.read_bytes() == terminator.join(expected) + end
 
@@ -151,7 +148,7 @@ def test_writer_keeps_lines_apart(
 def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
     """An empty selection does not even finish a line that was cut off."""
     with FileIO(tmp_path / "out", "wb") as file:
-        LineWriter(file, mid_line=True).write([], terminated=True)
+        LineWriter(file, ends_mid_line=lambda: True).write([], terminated=True)
     assert (tmp_path / "out").read_bytes() == b""
 
 
@@ -180,3 +177,13 @@ def test_an_error_of_the_file_gets_through(tmp_path: Path) -> None:
     """A file that cannot be written raises; the line is not taken for written."""
     with FileIO("/dev/full", "wb") as file, pytest.raises(OSError, match="No space"):
         LineWriter(file).write([b"a"], terminated=True)
+
+
+def test_writer_looks_before_each_write(tmp_path: Path) -> None:
+    """Lines stay lines whenever the file is found to end in the middle of one."""
+    answers = iter([True, False, True])
+    with FileIO(tmp_path / "out", "wb") as file:
+        writer = LineWriter(file, ends_mid_line=lambda: next(answers))
+        for line in (b"a", b"b", b"c"):
+            writer.write([line], terminated=True)
+    assert (tmp_path / "out").read_bytes() == b"\na\nb\n\nc\n"

@@ -42,7 +42,8 @@ def hash_keys(keys: KeyBatch, seed: int) -> HashHalves:
     """
     if isinstance(keys, ByteKeys):
         # map and join keep the loop in C: the fastest of the pure-Python ways measured.
-        digests = b"".join(map(mmh3.hash_bytes, keys.items, repeat(seed)))
+        items = keys.items.tolist() if isinstance(keys.items, np.ndarray) else keys.items
+        digests = b"".join(map(mmh3.hash_bytes, items, repeat(seed)))
         halves = np.frombuffer(digests, dtype="<u8")
         return halves[0::2].copy(), halves[1::2].copy()
     return _hash_8_bytes(keys.items, seed)

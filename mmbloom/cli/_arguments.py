@@ -113,6 +113,7 @@ def add_line_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "inputs",
         nargs="*",
+        default=[],  # argparse would call them required
         metavar="INPUT",
         help="files, .gz .bz2 .xz .zst too; - or none: stdin",
     )

@@ -12,7 +12,7 @@ from typing import Any
 from mmbloom.cli import _extras
 from mmbloom.cli._errors import InputError, UsageError
 from mmbloom.cli._streams import STDIN_FD
-from mmbloom.lines import BLOCK_BYTES, Source
+from mmbloom.lines import Source
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
 STDIN = "-"
@@ -139,7 +139,6 @@ def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
 
 
 __all__ = [
-    "BLOCK_BYTES",
     "COMPRESSED",
     "STDIN",
     "check_inputs",

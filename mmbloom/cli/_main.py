@@ -19,7 +19,7 @@ from mmbloom.cli._errors import (
     InputError,
     UsageError,
 )
-from mmbloom.cli._streams import abandon_stdout, prepare, said_warnings, say
+from mmbloom.cli._streams import abandon_stdout, flush_stdout, prepare, said_warnings, say
 from mmbloom.errors import (
     DurabilityError,
     LockTimeout,
@@ -62,6 +62,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     if argv and argv[0] in COMMANDS:
         command = COMMANDS[argv[0]]
         parser = _Parser(
+            allow_abbrev=False,  # or a new option could change what a script means
             prog=f"mmbloom {argv[0]}",
             description=f"{command.summary.capitalize()}.",
             epilog=EXIT_CODES,
@@ -83,12 +84,13 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
-    prepare()
-    command, args = parse(sys.argv[1:] if argv is None else argv)
+    args = argparse.Namespace()
     with said_warnings():
         try:
+            prepare()
+            command, args = parse(sys.argv[1:] if argv is None else argv)
             code = command.run(args)
-            sys.stdout.flush()
+            flush_stdout()
         except BrokenPipeError:
             # Whoever read our output has enough (| head): no fault of anyone. What was not
             # written is not marked.
@@ -96,6 +98,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return OK
         except KeyboardInterrupt:
             return INTERRUPTED
+        except MemoryError:
+            say("not enough memory: a line, or the filter, is larger than what is left")
+            return IO_ERROR
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
             filters = [getattr(args, name, None) for name in ("file", "like")]
             code, message = _explain(error, [path for path in filters if path])
@@ -122,9 +127,11 @@ def _explain(error: Exception, filters: Sequence[str]) -> tuple[int, str]:
     if not isinstance(error, OSError) or isinstance(error, MmbloomError):
         return code, str(error)
     if error.filename is None:
-        return code, f"stdout: {error.strerror or error}"
+        return code, error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
         for path in filters:
             if error.filename == os.path.abspath(path):
+                if os.path.islink(path):
+                    return NOT_A_FILTER, f"{path}: a symbolic link to nothing; remove it"
                 return NOT_A_FILTER, f"{path}: no such filter; dedup and add make it with -n N"
     return code, f"{error.filename}: {error.strerror}"

@@ -9,8 +9,8 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from io import FileIO
 
@@ -24,45 +24,64 @@ from mmbloom.lines import LineWriter
 @contextmanager
 def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
     """Open a file to append to, forced to the disk at the end; None is stdout."""
-    if path is None:
-        with FileIO(STDOUT_FD, "wb", closefd=False) as file:
-            yield LineWriter(file, terminator, name="stdout", mid_line=_mid_line(file, terminator))
+    with ExitStack() as stack:
+        if path is None:
+            file = stack.enter_context(FileIO(STDOUT_FD, "wb", closefd=False))
+        else:
+            file = stack.enter_context(FileIO(path, "ab"))
+        look = stack.enter_context(_tail_of(file, terminator))
+        name = "stdout" if path is None else path
+        yield LineWriter(file, terminator, name=name, ends_mid_line=look)
+        if path is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            try:
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise OSError(error.errno, error.strerror, path) from error
+
+
+@contextmanager
+def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | None]:
+    """Make the question whether a regular file ends mid-line; None for others.
+
+    Asked before each write, under the filter's lock: another run that appends to the same
+    file can be killed at any time, and its cut-off line must not swallow ours.
+    """
+    again = -1
+    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with suppress(OSError):  # write-only for us, or no /dev/fd
+            again = os.open(f"/dev/fd/{file.fileno()}", os.O_RDONLY)
+    if again < 0:
+        yield None
         return
-    with FileIO(path, "ab") as file:
-        yield LineWriter(file, terminator, mid_line=_mid_line(file, terminator))
-        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            os.fsync(file.fileno())
+
+    def ends_mid_line() -> bool:
+        size = os.fstat(again).st_size
+        return size > 0 and os.pread(again, 1, size - 1) != terminator
+
+    try:
+        yield ends_mid_line
+    finally:
+        os.close(again)
 
 
 def print_stats(tally: Tally, started: float) -> None:
     """Print one JSON object to stderr; `started` is a reading of time.perf_counter."""
     seconds = round(time.perf_counter() - started, 3)
-    print(json.dumps({**asdict(tally), "seconds": seconds}), file=sys.stderr)
-
-
-def _mid_line(file: FileIO, terminator: bytes) -> bool:
-    """Whether appending would glue a line to one that a killed run left cut off."""
-    status = os.fstat(file.fileno())
-    if not stat.S_ISREG(status.st_mode) or status.st_size == 0:
-        return False
-    try:
-        again = os.open(f"/dev/fd/{file.fileno()}", os.O_RDONLY)
-    except OSError:  # write-only for us, or no /dev/fd
-        return False
-    try:
-        return os.pread(again, 1, status.st_size - 1) != terminator
-    finally:
-        os.close(again)
+    with suppress(OSError):  # the work is done, whether or not anybody can be told
+        print(json.dumps({**asdict(tally), "seconds": seconds}), file=sys.stderr, flush=True)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
-    """Refuse an output that is also an input, or the filter itself.
+    """Refuse an output that is also an input, and the filter as either of them.
 
     Raises
     ------
     UsageError
         Naming both.
     """
+    for name in names:
+        if name != STDIN and os.path.realpath(name) == os.path.realpath(filter_path):
+            raise UsageError(f"{name}: is the filter itself, not an input; give other inputs")
     if output is not None and os.path.realpath(output) == os.path.realpath(filter_path):
         raise UsageError(f"{output}: is the filter itself; write elsewhere")
     try:

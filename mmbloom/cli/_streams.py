@@ -5,7 +5,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from mmbloom.errors import MmbloomWarning
 
@@ -15,7 +15,8 @@ STDIN_FD, STDOUT_FD = 0, 1
 def say(message: str) -> None:
     """Print one line to stderr, whatever characters a file name has."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
-    print(f"mmbloom: {line}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk under stderr must not change the exit code
+        print(f"mmbloom: {line}", file=sys.stderr, flush=True)
 
 
 @contextmanager
@@ -48,6 +49,14 @@ def prepare() -> None:
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a path of any bytes
+
+
+def flush_stdout() -> None:
+    """Get everything printed out of this process; an error names stdout."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "stdout") from error
 
 
 def abandon_stdout() -> None:

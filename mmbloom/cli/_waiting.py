@@ -24,7 +24,10 @@ def patiently(
             except LockTimeout:
                 if timeout is not None and timeout <= SILENT_SECONDS:
                     raise
-                say(f"{seen.path}: waiting for another writer to release the lock")
+                say(
+                    f"{seen.path}: waiting for another writer to release the lock, which it "
+                    "keeps until its output is taken (so never pipe two commands on one filter)"
+                )
                 rest = None if timeout is None else timeout - SILENT_SECONDS
                 stack.enter_context(seen.locked(rest))
             yield

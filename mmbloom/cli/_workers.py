@@ -53,7 +53,10 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
         for _ in range(min(processes, len(jobs))):
             ours, theirs = context.Pipe()
             process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
+            # Ctrl-C is the parent's to answer, from a worker's first instruction on.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             process.start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
             index, job = waiting.pop()
             workers[ours] = (process, index)
@@ -104,12 +107,11 @@ def _receive(connection: Connection, process: BaseProcess) -> Tally:
 
 
 def _work(connection: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent answers Ctrl-C, and ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     prepare()
     with said_warnings(), suppress(EOFError, ConnectionError):  # raised once the parent is gone
         while True:
-            connection.send(_answer(connection.recv()))
+            connection.send(_answer(connection))
 
 
 def _end_with_parent() -> None:
@@ -119,8 +121,11 @@ def _end_with_parent() -> None:
     os._exit(TERMINATED)
 
 
-def _answer(job: Job) -> Tally | Exception:
+def _answer(connection: Connection) -> Tally | Exception:
     try:
+        job: Job = connection.recv()  # opens the filter: a part of the job that can fail
         return job.run()
+    except EOFError:
+        raise
     except Exception as error:  # noqa: BLE001  whatever it is, the parent reports it
         return error

@@ -95,6 +95,8 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)
     for output in outputs or [args.output]:
         refuse_overlap(output, names, args.file)
+    if outputs:
+        os.makedirs(args.output_dir, exist_ok=True)  # before gigabytes are reserved in vain
     with open_or_create(args) as seen:
         if outputs:
             tally = _to_folder(args, seen, settings, names, outputs)
@@ -133,10 +135,10 @@ def _to_folder(
     names: list[str],
     outputs: list[str],
 ) -> Tally:
-    os.makedirs(args.output_dir, exist_ok=True)
     jobs = [FileJob(seen, settings, *pair) for pair in zip(names, outputs, strict=True)]
+    sizes = [os.path.getsize(name) for name in names]
     with progress_bar(names, args.progress) as bar:
-        return run_jobs(jobs, args.jobs, lambda i: bar.update(os.path.getsize(names[i])))
+        return run_jobs(jobs, args.jobs, lambda number: bar.update(sizes[number]))
 
 
 def _to_one(

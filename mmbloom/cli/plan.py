@@ -33,12 +33,18 @@ def run(args: argparse.Namespace) -> int:
 def _figures(capacity: int, error_rate: float) -> dict[str, object]:
     layouts: dict[str, object] = {}
     for layout in _LAYOUTS:
-        params = plan(capacity, error_rate, layout=layout)
+        try:
+            params = plan(capacity, error_rate, layout=layout)
+        except ValueError as error:
+            layouts[layout] = {"error": str(error)}
+            continue
         layouts[layout] = {
             "bits_per_key": round(params.bits_per_key, 3),
             "num_hashes": params.num_hashes,
             "file_bytes": HEADER_BYTES + params.num_bytes,
         }
+    if all(isinstance(row, dict) and "error" in row for row in layouts.values()):
+        raise ValueError(f"no layout can hold {capacity} keys at an error rate of {error_rate:g}")
     return {
         "capacity": capacity,
         "error_rate": error_rate,
@@ -58,6 +64,9 @@ def _for_people(figures: dict[str, object]) -> str:
     for layout in _LAYOUTS:
         row = figures[layout]
         assert isinstance(row, dict)  # noqa: S101  for the type checker
+        if "error" in row:
+            lines.append(f"{layout:<9} cannot be: {row['error']}")
+            continue
         bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
         lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {size:>14,} bytes")
     lines += [

@@ -1,0 +1,32 @@
+"""Outputs that several runs append to."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mmbloom import BloomFilter, CapacityWarning
+from mmbloom.cli._outputs import open_output
+
+
+def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:
+    """Law 6: a line that another, killed run leaves cut off does not swallow the next one."""
+    path = tmp_path / "out"
+    with open_output(str(path), b"\n") as writer:
+        writer.write([b"a"], terminated=True)
+        with path.open("ab") as other:
+            other.write(b"cut o")
+        writer.write([b"precious"], terminated=True)
+    assert path.read_bytes() == b"a\ncut o\nprecious\n"
+
+
+def test_capacity_warning_as_an_error_comes_last(tmp_path: Path) -> None:
+    """Where warnings are errors, the keys of the call are all added, and the lock is free."""
+    path = tmp_path / "seen.bloom"
+    keys = np.arange(40_000)
+    with BloomFilter.create(path, 10_000, seed=1) as seen:
+        with pytest.raises(CapacityWarning):
+            seen.add_many(keys)
+        assert seen.contains_many(keys).all()
+        with BloomFilter.open(path, lock_timeout=0.1) as other:
+            assert not other.add(0)
