@@ -8,9 +8,13 @@ level   module          one idea
 0       errors          the exception tree
 1       _rates          false positives and counts: the formulas
 1       sizing          keys and error rate to bits and hashes, and back
-1       _keys           the border: whatever a caller passes becomes a batch of keys
+1       _batch          the forms of a batch of keys
 1       _positions      hash halves to bit positions, a function per layout
-1       _engine         the kernels: hash, test, claim, commit
+1       _engine         the kernels: hash, test, claim, commit; lines and their keys
+1       _arrow_c        Arrow's C interface: its structs, and who frees them
+1       _arrow          Arrow columns become batches where they lie
+1       _keys           the border: whatever a caller passes becomes a batch of keys
+1       _parallel       work on several cores, results in order
 1       _header         the file format, its specification and codec
 2       _mounts         what file system a path is on
 2       _create         make a file, whole or not at all
@@ -21,6 +25,7 @@ level   module          one idea
 3       reader          questions that take no lock
 3       _choose         which parameters a new filter gets
 3       claim           answer now, mark later
+3       adder           keys in, a lock around every change
 3       filter          BloomFilter, the public face
 4       lines           records of a byte stream, in bounded chunks
 4       line_keys       which part of a line is its key
@@ -29,7 +34,7 @@ level   module          one idea
 ======  ==============  ==============================================================
 """
 
-from mmbloom import errors, sizing
+from mmbloom import _engine, errors, sizing
 from mmbloom.claim import Claim
 from mmbloom.errors import (
     CapacityWarning,
@@ -72,9 +77,12 @@ __all__ = [
     "ParameterMismatch",
     "ReadOnlyError",
     "ReservationWarning",
+    "engine",
     "errors",
     "sizing",
 ]
+
+engine: str = _engine.ENGINE  # "compiled" or "numpy"
 
 
 def __getattr__(name: str) -> str:

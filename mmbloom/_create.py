@@ -11,16 +11,26 @@ import time
 import uuid
 import warnings
 from contextlib import suppress
+from typing import Literal
 
 from mmbloom import _mounts
-from mmbloom._header import Header, encode
+from mmbloom._header import HEADER_BYTES, Header, encode
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
 from mmbloom.sizing import FilterParams
+
+Reserve = Literal["zeros", "fallocate"]
 
 _ZEROS_AT_A_TIME = 8 << 20
 
 
-def create_file(path: str, params: FilterParams, *, permissions: int, allow_network: bool) -> None:
+def create_file(
+    path: str,
+    params: FilterParams,
+    *,
+    permissions: int,
+    allow_network: bool,
+    reserve: Reserve = "zeros",
+) -> None:
     """Create the file of an empty filter.
 
     Parameters
@@ -33,6 +43,8 @@ def create_file(path: str, params: FilterParams, *, permissions: int, allow_netw
         Mode bits of the file, whatever the umask.
     allow_network : bool
         Whether a network file system is acceptable (law 18).
+    reserve : {"zeros", "fallocate"}
+        Whether to write the array's zeros as well (see `_write_zeros`), or only to reserve them.
 
     Raises
     ------
@@ -61,10 +73,11 @@ def create_file(path: str, params: FilterParams, *, permissions: int, allow_netw
     try:
         try:
             os.chmod(temporary, permissions)
-            _reserve(fd, header.file_bytes, path)
-            os.lseek(fd, 0, os.SEEK_SET)
-            os.write(fd, encode(header))
+            reserved = _reserve(fd, header.file_bytes, path)
+            os.pwrite(fd, encode(header), 0)
             os.fsync(fd)
+            if reserved and reserve == "zeros" and file_system not in _mounts.IN_MEMORY:
+                _write_zeros(fd, HEADER_BYTES, header.file_bytes)
         finally:
             os.close(fd)
         _link(temporary, path)
@@ -81,7 +94,8 @@ def create_file(path: str, params: FilterParams, *, permissions: int, allow_netw
         )
 
 
-def _reserve(fd: int, size: int, path: str) -> None:
+def _reserve(fd: int, size: int, path: str) -> bool:
+    """Reserve the disk; False if that took writing zeros."""
     # On a sparse file a full disk is a signal that kills, not an exception (law 9).
     try:
         try:
@@ -89,16 +103,28 @@ def _reserve(fd: int, size: int, path: str) -> None:
         except (AttributeError, OSError) as error:
             if getattr(error, "errno", None) not in (None, errno.EOPNOTSUPP, errno.EINVAL):
                 raise
-            _write_zeros(fd, size)
+            _write_zeros(fd, 0, size)
+            return False
     except OSError as error:
         reason = f"cannot reserve {size} bytes: {error.strerror}"
         raise OSError(error.errno, reason, path) from error
+    return True
 
 
-def _write_zeros(fd: int, size: int) -> None:
-    zeros = bytes(_ZEROS_AT_A_TIME)
-    while size > 0:
-        size -= os.write(fd, zeros[: min(size, len(zeros))])
+def _write_zeros(fd: int, start: int, stop: int) -> None:
+    """Write zeros over a part of the file, in pieces so large that the kernel keeps them whole.
+
+    A page that is only reserved takes 7 us at its first touch, and again after each time that
+    the kernel has written it back; one of a large written piece next to nothing (ext4, 10^9
+    keys: 2 million random touches 2.1 s against 0.1 s, after a flush 0.7 s against 0.1 s).
+    Pieces of 2 MiB are mapped as huge pages as well: adding takes 30 ns a key, on pages of
+    4 KiB 45 ns. These zeros need no fsync: the reserved space reads as zeros in any case.
+    """
+    zeros = memoryview(bytes(_ZEROS_AT_A_TIME))
+    while start < stop:
+        # To the next multiple: the kernel aligns the pieces that it keeps.
+        end = min(stop, start - start % len(zeros) + len(zeros))
+        start += os.pwrite(fd, zeros[: end - start], start)
 
 
 def _link(temporary: str, path: str) -> None:

@@ -6,48 +6,21 @@ Nothing is copied that is already in a form the engine can hash.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from mmbloom import _arrow, _engine
+from mmbloom._batch import Batch, ByteKeys, IntegerKeys, KeyBatch, RowKeys, TextKeys
 from mmbloom.errors import KeyEncodingError, KeyTypeError
 
 Key = bytes | str | int
-Keys = Iterable[Key] | npt.NDArray[Any]
+Keys = Iterable[Key] | npt.NDArray[Any] | KeyBatch
+Nulls = Literal["error", "skip"]
 
 _SLICE = 1 << 14  # keys checked, or taken from an iterator, at a time (law 17)
-
-
-@dataclass(frozen=True, slots=True)
-class ByteKeys:
-    """Keys as `bytes`, or as `str` that is known to encode: a list, or an S or U array."""
-
-    items: list[bytes | str] | npt.NDArray[Any]
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, part: slice) -> "ByteKeys":
-        return ByteKeys(self.items[part])
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerKeys:
-    """Keys of 8 bytes each, as an array of little-endian uint64, shape (n,)."""
-
-    items: npt.NDArray[np.uint64]
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, part: slice) -> "IntegerKeys":
-        return IntegerKeys(self.items[part])
-
-
-KeyBatch = ByteKeys | IntegerKeys
 
 
 def coerce_one(key: Key) -> bytes:
@@ -66,102 +39,152 @@ def coerce_one(key: Key) -> bytes:
     return _to_bytes(key, None)
 
 
-def coerce(keys: Keys) -> KeyBatch:
-    """Turn a batch of keys into the form that the engine hashes, checking every key.
+def coerce(keys: Keys, nulls: Nulls = "error") -> Batch:
+    """Turn the keys of a call into forms that the engine hashes, checking every key.
 
     Parameters
     ----------
-    keys : iterable of bytes, str or int; or ndarray of integers, S or U, shape (n,)
-        Types may be mixed. Arrays may have any byte order and stride.
+    keys : iterable, ndarray or Arrow column
+        As for `BloomFilter.add_many`.
+    nulls : {"error", "skip"}
+        What None, a masked item of an array or a null of a column is: an error, or left out.
 
     Returns
     -------
-    ByteKeys or IntegerKeys
-        n keys in the order given. Shares memory with a list or a contiguous 64-bit array.
+    Batch
+        The keys in the order given; shares memory with an array, a column or a list.
 
     Raises
     ------
     KeyTypeError, KeyEncodingError
         If a key cannot be one; names the first such position.
     ValueError
-        If an array does not have exactly one dimension.
+        If an array has not the dimensions that a batch has, or a column is damaged.
 
     Examples
     --------
-    >>> coerce([1, 2]).items
-    array([1, 2], dtype=uint64)
+    >>> coerce([1, 2]).parts[0].items
+    array([1, 2])
     """
+    if nulls not in ("error", "skip"):
+        raise ValueError(f"nulls is {nulls!r}, expected 'error' or 'skip'")
+    if isinstance(keys, KeyBatch):  # of a caller within the package
+        return Batch([keys])
     if isinstance(keys, np.ndarray):
-        return _from_array(keys)
+        return _from_array(keys, nulls)
+    if _arrow.is_arrow(keys):
+        return _from_column(keys, nulls)
+    if isinstance(keys, memoryview) and keys.ndim == 2:
+        return _from_array(np.asarray(keys), nulls)
     if isinstance(keys, (str, bytes, bytearray, memoryview)):
         raise KeyTypeError(f"a batch was expected, got a single {type(keys).__name__}")
     if not isinstance(keys, Iterable):
         raise KeyTypeError(f"a batch was expected, got {type(keys).__name__}")
-    return _from_list(keys if type(keys) is list else list(keys), 0)
+    return _from_list(keys if type(keys) is list else list(keys), 0, nulls)
 
 
-def batches(keys: Keys) -> Iterator[KeyBatch]:
+def batches(keys: Keys, nulls: Nulls = "error") -> Iterator[Batch]:
     """Coerce an iterable of any length piece by piece, in bounded memory.
 
     Yields
     ------
-    ByteKeys or IntegerKeys
-        At most 16,384 keys each, but for a list or array, which is there and comes whole.
-        A wrong key raises when its piece is reached, with its position in the whole.
+    Batch
+        At most 16,384 keys each, but for a list, array or column, which is there and comes
+        whole. A wrong key raises when its piece is reached, with its position in the whole.
     """
-    if isinstance(keys, (np.ndarray, list, str, bytes, bytearray, memoryview)) or not isinstance(
-        keys, Iterable
-    ):
-        yield coerce(keys)
+    whole = (np.ndarray, list, str, bytes, bytearray, memoryview)
+    if isinstance(keys, whole) or _arrow.is_arrow(keys) or not isinstance(keys, Iterable):
+        yield coerce(keys, nulls)
         return
     rest, done = iter(keys), 0
     while piece := list(islice(rest, _SLICE)):
-        yield _from_list(piece, done)
+        yield _from_list(piece, done, nulls)
         done += len(piece)
 
 
-def _from_array(keys: npt.NDArray[Any]) -> KeyBatch:
-    if keys.ndim != 1:
-        raise ValueError(f"an array of keys has one dimension, this one has {keys.ndim}")
-    if keys.size == 0:
-        return ByteKeys([])
+def _from_array(keys: npt.NDArray[Any], nulls: Nulls) -> Batch:
+    rows = keys.ndim == 2 and keys.dtype == np.uint8
+    if keys.ndim != 1 and not rows:
+        raise ValueError(
+            f"an array of keys has one dimension, or two of uint8 (a key a row); this one has "
+            f"{keys.ndim} of {keys.dtype}"
+        )
     # numpy.ma takes 7 ms to import: only a subclass can be one.
     if type(keys) is not np.ndarray and isinstance(keys, np.ma.MaskedArray):
-        raise KeyTypeError("a masked array; pass keys.compressed()", 0)
-    if keys.dtype.kind == "i":  # sign-extended, so that 5 and -5 are the same key in any width
-        return IntegerKeys(keys.astype("<i8", copy=False).view("<u8"))
-    if keys.dtype.kind == "u":
-        return IntegerKeys(keys.astype("<u8", copy=False))
-    if keys.dtype.kind in "SU":
-        if keys.dtype.kind == "U":
-            _check_encodable(keys, 0)
-        return ByteKeys(keys)
+        return _from_masked(keys, nulls)
+    if keys.size == 0 and not rows:
+        return Batch([])
+    if rows:
+        return Batch([RowKeys(keys, padded=False)])
+    if keys.dtype.kind in "iu":
+        return Batch([IntegerKeys(keys)])
+    if keys.dtype.kind == "S":
+        return Batch([RowKeys(keys[:, np.newaxis].view(np.uint8), padded=True)])
+    if keys.dtype.kind == "U":
+        # Before anything is added: a batch with a wrong key adds nothing.
+        if (wrong := _engine.first_unencodable(keys)) >= 0:
+            raise KeyEncodingError(wrong)
+        return Batch([TextKeys(keys)])
     raise KeyTypeError(f"an array of dtype {keys.dtype}", 0)
 
 
-def _from_list(keys: list[Any], offset: int) -> KeyBatch:
+def _from_masked(keys: Any, nulls: Nulls) -> Batch:
+    mask = np.ma.getmaskarray(keys)
+    masked = np.asarray(mask if mask.ndim == 1 else mask.any(axis=1))
+    if not masked.any():
+        return _from_array(keys.data, nulls)
+    if nulls == "error":
+        raise KeyTypeError("masked, a null (nulls='skip' leaves them out)", int(masked.argmax()))
+    try:
+        return Batch(_from_array(keys.data[~masked], nulls).parts, ~masked)
+    except KeyEncodingError as error:  # its position in what the caller gave
+        raise KeyEncodingError(int(np.flatnonzero(~masked)[error.position or 0])) from None
+
+
+def _from_column(keys: Any, nulls: Nulls) -> Batch:
+    parts: list[KeyBatch] = []
+    presents: list[npt.NDArray[np.bool_]] = []
+    done = 0
+    try:
+        column = _arrow.read(keys)
+    except ImportError:  # of pyarrow, by a Series of pandas: its items are there all the same
+        return _from_list(list(keys), 0, nulls)
+    for part, valid in column:
+        if valid is not None and nulls == "error":
+            position = done + int(valid.argmin())
+            raise KeyTypeError("a null (nulls='skip' leaves them out)", position)
+        parts.append(part if valid is None else part[valid])
+        presents.append(np.ones(len(part), dtype=np.bool_) if valid is None else valid)
+        done += len(part)
+    whole = sum(map(len, parts)) == done
+    return Batch(parts, None if whole else np.concatenate(presents))
+
+
+def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
+    if _engine.plain(keys):
+        return Batch([ByteKeys(keys)])
     kinds = set(map(type, keys))
+    if type(None) in kinds and nulls == "skip":
+        present = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
+        left = [key for key in keys if key is not None]
+        try:
+            return Batch(_from_list(left, 0, nulls).parts, present)
+        except (KeyTypeError, KeyEncodingError) as error:
+            # Its position in what the caller gave.
+            place = offset + int(np.flatnonzero(present)[error.position or 0])
+            raise _at(error, place) from None
     if kinds == {int}:
         try:
-            return IntegerKeys(np.array(keys, dtype="<i8").view("<u8"))
+            return Batch([IntegerKeys(np.array(keys, dtype="<i8"))])
         except OverflowError:  # some key is of uint64, or of no 64-bit type at all
             pass
-    elif kinds <= {bytes, str}:
-        if str in kinds:
-            _check_encodable(keys, offset)
-        return ByteKeys(keys)
-    return ByteKeys([_to_bytes(key, offset + i) for i, key in enumerate(keys)])
+    return Batch([ByteKeys([_to_bytes(key, offset + i) for i, key in enumerate(keys)])])
 
 
-def _check_encodable(keys: list[bytes | str] | npt.NDArray[Any], offset: int) -> None:
-    # Before anything is added: a batch with a wrong key adds nothing.
-    for start in range(0, len(keys), _SLICE):
-        piece = list(keys[start : start + _SLICE])
-        try:
-            "".join([key for key in piece if isinstance(key, str)]).encode()
-        except UnicodeEncodeError:
-            for i, key in enumerate(piece):
-                _to_bytes(key, offset + start + i)
+def _at(error: KeyTypeError | KeyEncodingError, position: int) -> KeyTypeError | KeyEncodingError:
+    if isinstance(error, KeyTypeError):
+        return KeyTypeError(error.found, position)
+    return KeyEncodingError(position)
 
 
 def _to_bytes(key: Any, position: int | None) -> bytes:
@@ -173,6 +196,8 @@ def _to_bytes(key: Any, position: int | None) -> bytes:
     if isinstance(key, (bytes, bytearray, memoryview)):
         return bytes(key)
     # bool is an int, and timedelta64 a numpy integer, by descent only.
+    if key is None:
+        raise KeyTypeError("None, a null (nulls='skip' leaves them out)", position)
     if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.timedelta64)):
         if -(2**63) <= key < 2**64:
             return (int(key) % 2**64).to_bytes(8, "little")

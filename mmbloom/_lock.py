@@ -112,7 +112,7 @@ class WriteLock:
         """Start afresh, as after a fork: not held, nothing open."""
         self._pid = os.getpid()
         self._threads = threading.RLock()
-        self._depth = 0
+        self._depth, self._owner = 0, 0
         self._held: DescriptorLock | SidecarLock | None = None
 
     def after_fork(self) -> None:
@@ -125,14 +125,18 @@ class WriteLock:
     @contextmanager
     def held(self, timeout: float | None) -> Iterator[None]:
         """Hold the lock for a block; raises `LockTimeout` if that takes too long to get."""
-        self._acquire(timeout)
+        self.acquire(timeout)
         owner = os.getpid()
         try:
             yield
         finally:
             # A child forked within the block leaves it without the lock: it is the parent's.
             if os.getpid() == owner:
-                self._release()
+                self.release()
+
+    def mine(self) -> bool:
+        """Tell whether the calling thread of this very process holds the lock."""
+        return self._owner == threading.get_ident() and self._pid == os.getpid()
 
     @contextmanager
     def own_threads(self) -> Iterator[None]:
@@ -150,40 +154,50 @@ class WriteLock:
                 self._held.close()
                 self._held = None
 
-    def _acquire(self, timeout: float | None) -> None:
+    def acquire(self, timeout: float | None) -> None:
+        """Take the lock, for `release` to give back; `held` is this as a block."""
         if self._pid != os.getpid():  # a fork that ran no Python handlers
             self.after_fork()
         deadline = None if timeout is None else time.monotonic() + timeout
-        patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
-        if not self._threads.acquire(timeout=patience):
-            raise LockTimeout(self._path, timeout or 0.0)
+        if not self._threads.acquire(blocking=False):
+            patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
+            if not self._threads.acquire(timeout=patience):
+                raise LockTimeout(self._path, timeout or 0.0)
         try:
             if self._depth == 0:
-                self._wait(deadline, timeout)
+                self._take(deadline, timeout)
             self._depth += 1
+            self._owner = threading.get_ident()
         except BaseException:
             self._threads.release()
             raise
 
-    def _wait(self, deadline: float | None, timeout: float | None) -> None:
+    def _take(self, deadline: float | None, timeout: float | None) -> None:
         if self._closed:
             raise ClosedFilterError(self._path)
         if self._held is None:
             with _forks:
                 self._held = self._backend(self._path, self._identity)
+        if self._held.try_acquire():
+            return
         pause = _FIRST_PAUSE
-        while not self._held.try_acquire():
+        while True:
             left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise LockTimeout(self._path, timeout or 0.0)
             time.sleep(min(pause, left))
+            if self._held.try_acquire():
+                return
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Give back what `acquire` took."""
         self._depth -= 1
         try:
-            if self._depth == 0 and self._held is not None:
-                self._held.release()
+            if self._depth == 0:
+                self._owner = 0
+                if self._held is not None:
+                    self._held.release()
         finally:
             self._threads.release()
 

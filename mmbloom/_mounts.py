@@ -17,6 +17,7 @@ NETWORK = frozenset(
     )
 )
 COPY_ON_WRITE = frozenset(("btrfs", "zfs", "bcachefs"))
+IN_MEMORY = frozenset(("tmpfs", "ramfs", "hugetlbfs"))
 
 
 def file_system_type(path: str) -> str:

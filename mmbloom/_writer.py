@@ -9,14 +9,16 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from time import monotonic
 
 import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
-from mmbloom._engine import HashHalves, Words
+from mmbloom._engine import HashHalves
+from mmbloom._keys import Key
 from mmbloom._lock import WriteLock
 from mmbloom._rates import expected_positions_set
 from mmbloom._storage import Storage
@@ -25,6 +27,12 @@ from mmbloom.info import approx_count
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
+
+# Within `locked` the file is looked at (law 16) once in so many seconds, not for every key: a
+# look takes 2 us, adding a key 0.3. Who truncates it in between does so as in between a look
+# and a touch.
+_CHECK_SECONDS = 0.001
+_KEYS_A_CHECK = 16  # as many as are added in that time where each waits for the disk
 
 
 class Writer:
@@ -40,22 +48,23 @@ class Writer:
             limit, params.num_bits, params.num_hashes, layout=params.layout
         )
         self._past_capacity = self._warned = False
+        self._check_at = 0.0  # when a section that goes on is to be checked again
 
     @contextmanager
     def section(self, timeout: float | None) -> Iterator[None]:
         """Hold the write lock on a file that is known to be there, whole and writable."""
         self._storage.check_writable()  # before waiting for a lock that would be of no use
         with self._lock.held(timeout):
-            self._storage.check_writable()
-            self._storage.check_unchanged()
+            self._check()
             yield
 
-    def claim(self, hashes: HashHalves, pending: Words | None = None) -> _engine.Claimed:
-        """Find the new keys of one chunk; call within `section`."""
+    def claim(self, hashes: HashHalves) -> _engine.Claimed:
+        """Find which keys are new; call within `section`."""
         params = self._storage.header.params
-        return _engine.claim(self._storage.views.words, *hashes, params, pending)
+        self._storage.expect(len(hashes[0]))
+        return _engine.claim(self._storage.views.words, *hashes, params)
 
-    def mark(self, claims: Sequence[_engine.Claimed]) -> None:
+    def mark(self, claimed: _engine.Claimed) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim.
 
         Checked anew: the caller's work may have taken long, and the file may have changed or
@@ -63,30 +72,53 @@ class Writer:
         """
         self._storage.check_writable()
         self._storage.check_unchanged()
-        words = self._storage.views.words
-        new_keys = sum(int(claim.new.sum()) for claim in claims)
+        new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys:
             return
         self._count("batches_begun", 1)
-        positions_set = sum(_engine.commit(words, claim.updates) for claim in claims)
-        self._finish(new_keys, positions_set)
+        self._finish(new_keys, _engine.commit(self._storage.views.words, claimed))
 
     def add_chunk(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
-        """Claim and mark one chunk in a section of its own; bool array of shape (n,)."""
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self._lock.timeout):
-            claim = self.claim(hashes)
-            self.mark([claim])
-        return claim.new
-
-    def add_one(self, h1: int, h2: int) -> bool:
-        """Add one key in a section of its own; True if it was new."""
-        with self.section(self._lock.timeout):
-            octets, params = self._storage.views.octets, self._storage.header.params
-            if _engine.contains_one(octets, h1, h2, params):
-                return False
             self._count("batches_begun", 1)
-            self._finish(1, _engine.set_one(octets, h1, h2, params))
-            return True
+            params = self._storage.header.params
+            self._storage.expect(len(hashes[0]))
+            new, positions_set = _engine.add(self._storage.views.words, *hashes, params)
+            if positions_set:
+                self._finish(int(np.count_nonzero(new)), positions_set)
+            else:
+                self._count("batches_begun", -1)  # as one by one: what is there is no batch
+        return new
+
+    def add_one(self, key: Key) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+        lock = self._lock
+        if lock.mine():
+            # Within `locked`: one section for many keys, looked after now and then.
+            if monotonic() > self._check_at:
+                self._check()
+                self._storage.expect(_KEYS_A_CHECK)
+            one = self._storage.views.one
+            new = one.add(key)
+        else:
+            self._storage.check_writable()  # before waiting for a lock that would be of no use
+            lock.acquire(lock.timeout)
+            try:
+                self._check()
+                self._storage.expect(1)
+                one = self._storage.views.one
+                new = one.add(key)
+            finally:
+                lock.release()
+        if new and one.positions_set() > self._full_at:
+            self._past_capacity = True
+        return new
+
+    def _check(self) -> None:
+        self._storage.check_writable()
+        self._storage.check_unchanged()
+        self._check_at = monotonic() + _CHECK_SECONDS
 
     def flush(self) -> None:
         """Force everything to the disk; other processes go on writing meanwhile."""
@@ -94,6 +126,7 @@ class Writer:
             self._storage.check_writable()
             self._storage.check_unchanged()
             flushed_ns = time.time_ns()
+            self._check_at = 0.0  # should this fail, the next key within `locked` is told so
             self._storage.flush()
             with suppress(LockTimeout), self.section(_STAMP_SECONDS):
                 self._storage.set_counter("flushed_ns", flushed_ns)

@@ -7,10 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
-from mmbloom._engine import Words
-from mmbloom._keys import KeyBatch
+from mmbloom._batch import Batch
+from mmbloom._engine import HashHalves
 from mmbloom._writer import Writer
-from mmbloom.sizing import FilterParams
 
 
 class Claim:
@@ -38,18 +37,11 @@ class Claim:
     True
     """
 
-    def __init__(
-        self, writer: Writer, keys: KeyBatch, params: FilterParams, timeout: float | None
-    ) -> None:
-        step = _engine.CHUNK_KEYS
-        self._writer, self._params = writer, params
-        # Hashed here, outside the lock.
-        self._hashes = [
-            _engine.hash_keys(keys[start : start + step], params.seed)
-            for start in range(0, len(keys), step)
-        ]
+    def __init__(self, writer: Writer, batch: Batch, hashes: HashHalves, timeout: float | None):
+        self._writer, self._batch = writer, batch
+        self._hashes = hashes
         self._section = writer.section(timeout)
-        self._claims: list[_engine.Claimed] = []
+        self._claimed: _engine.Claimed | None = None
         self._pid: int | None = None  # of the process that entered
 
     def __enter__(self) -> npt.NDArray[np.bool_]:
@@ -59,11 +51,11 @@ class Claim:
         self._section.__enter__()
         self._pid = os.getpid()
         try:
-            self._find_new()
+            self._claimed = self._writer.claim(self._hashes)
         except BaseException as error:
             self._section.__exit__(type(error), error, error.__traceback__)
             raise
-        return np.concatenate([np.zeros(0, np.bool_), *(claim.new for claim in self._claims)])
+        return self._batch.answers(self._claimed.new)
 
     def __exit__(
         self,
@@ -73,19 +65,9 @@ class Claim:
     ) -> None:
         """Mark the keys unless the block raised, and release the lock."""
         try:
-            if kind is None and self._pid == os.getpid():
-                self._writer.mark(self._claims)
+            if kind is None and self._claimed is not None and self._pid == os.getpid():
+                self._writer.mark(self._claimed)
         finally:
             self._section.__exit__(kind, error, traceback)
         if kind is None:
             self._writer.warn_when_full()
-
-    def _find_new(self) -> None:
-        pending: Words | None = None
-        for hashes in self._hashes:
-            claim = self._writer.claim(hashes, pending)
-            self._claims.append(claim)
-            if len(self._hashes) > 1:
-                # What earlier chunks will set counts as set for later ones (law 4).
-                h1, h2 = (half[claim.new] for half in hashes)
-                pending = _engine.pending_positions(pending, h1, h2, self._params)

@@ -6,26 +6,33 @@ is kept from the claim to the mark, so of all processes one writes each line (la
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._parallel import read_ahead
+from mmbloom.claim import Claim
 from mmbloom.filter import BloomFilter
 from mmbloom.line_keys import LineKeys
 from mmbloom.lines import Chunk
+
+Octets = npt.NDArray[np.uint8]
 
 
 class Sink(Protocol):
     """Where lines go; see `mmbloom.lines.LineWriter`."""
 
-    def write(self, lines: list[bytes], *, terminated: bool) -> None:
-        """Write lines; when it returns they are out of this process."""
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        """Write lines with their terminators; when it returns they are out of this process."""
 
 
 class Discard:
     """A sink for those who only want lines marked."""
 
-    def write(self, lines: list[bytes], *, terminated: bool) -> None:
+    def write(self, lines: Octets, *, terminated: bool) -> None:
         """Do nothing."""
 
 
@@ -90,19 +97,24 @@ def dedup(
     >>> from mmbloom.lines import read_chunks
     >>> class Print:
     ...     def write(self, lines, *, terminated):
-    ...         print(lines)
+    ...         print(lines.tobytes())
     >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
     >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
     ...     dedup(seen, read_chunks(io.BytesIO(b"a\nb\na\n")), Print())
-    [b'a', b'b']
+    b'a\nb\n'
     Tally(lines=3, unique=2, repeated=1, bytes=6)
     """
     hold = hold or seen.locked
+    select = keys or LineKeys()
     tally = Tally()
-    for chunk in chunks:
-        claim = seen.claim(keys(chunk.lines) if keys else chunk.lines)  # hashes, unlocked
-        with hold(), claim as new:
-            sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
-        unique = int(new.sum())
-        tally.add(Tally(len(chunk.lines), unique, len(chunk.lines) - unique, chunk.num_bytes))
+
+    def prepare(chunk: Chunk) -> tuple[Chunk, Claim]:
+        return chunk, seen.claim(select(chunk))  # hashes, unlocked
+
+    with closing(read_ahead(map(prepare, chunks))) as prepared:
+        for chunk, claim in prepared:
+            with hold(), claim as new:
+                sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
+            unique = int(np.count_nonzero(new))
+            tally.add(Tally(len(chunk), unique, len(chunk) - unique, chunk.num_bytes))
     return tally

@@ -4,32 +4,40 @@ This file says what each call means; it never touches a bit, a byte or a lock it
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal, Self
 
-import numpy as np
-import numpy.typing as npt
-
-from mmbloom import _engine
 from mmbloom._choose import choose_params, require_equal
-from mmbloom._create import create_file
-from mmbloom._header import KIND_BITS
-from mmbloom._keys import Key, KeyBatch, Keys, batches, coerce, coerce_one
+from mmbloom._create import Reserve, create_file
 from mmbloom._lock import WriteLock
+from mmbloom._parallel import usable_cores
 from mmbloom._storage import Storage
-from mmbloom._writer import Writer
-from mmbloom.claim import Claim
-from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
-from mmbloom.reader import FilterReader, chunks
+from mmbloom.adder import FilterAdder
+from mmbloom.errors import FileChangedError, ParameterMismatch
 from mmbloom.sizing import Layout
 
 Path = str | os.PathLike[str]
 Mode = Literal["r", "r+"]
-Bools = npt.NDArray[np.bool_]
 
 
-class BloomFilter(FilterReader):
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a filter is opened: the options of `BloomFilter.open`, which pickle with it."""
+
+    mode: Mode = "r+"
+    lock_timeout: float | None = 60.0
+    allow_network: bool = False
+    threads: int | None = None
+    preload: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("r", "r+"):
+            raise ValueError(f"mode is {self.mode!r}, expected 'r' or 'r+'")
+        if self.threads is not None and self.threads < 1:
+            raise ValueError(f"threads is {self.threads}, expected 1 or more")
+
+
+class BloomFilter(FilterAdder):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
 
     Made by `create` or `open`; a context manager, which closes it.
@@ -59,19 +67,15 @@ class BloomFilter(FilterReader):
     [ True False] 2
     """
 
-    def __init__(
-        self, path: str, mode: Mode, lock_timeout: float | None, allow_network: bool
-    ) -> None:
-        if mode not in ("r", "r+"):
-            raise ValueError(f"mode is {mode!r}, expected 'r' or 'r+'")
-        self._mode, self._allow_network = mode, allow_network
-        storage = Storage(path, writable=mode == "r+", allow_network=allow_network)
-        if storage.header.kind != KIND_BITS:
-            storage.close()
-            raise FormatError(path, "kind", "2 (counters)", "1 (bits), a Bloom filter")
-        super().__init__(storage)
-        self._lock = WriteLock(path, storage.identity, lock_timeout)
-        self._writer = Writer(storage, self._lock)
+    def __init__(self, path: str, settings: Settings) -> None:
+        self._settings = settings
+        storage = Storage(
+            path, writable=settings.mode == "r+", allow_network=settings.allow_network
+        )
+        lock = WriteLock(path, storage.identity, settings.lock_timeout)
+        super().__init__(storage, lock, settings.threads or usable_cores())
+        if settings.preload:
+            storage.preload()
 
     @classmethod
     def create(
@@ -85,8 +89,11 @@ class BloomFilter(FilterReader):
         like: "BloomFilter | None" = None,
         permissions: int = 0o600,
         exist_ok: bool = False,
+        reserve: Reserve = "zeros",
         lock_timeout: float | None = 60.0,
         allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
     ) -> "BloomFilter":
         """Make a new filter file, with its disk space reserved, and open it.
 
@@ -109,7 +116,12 @@ class BloomFilter(FilterReader):
             Mode bits of the file.
         exist_ok : bool, default False
             Open the file if it exists already with these parameters (any seed, by default).
-        lock_timeout, allow_network
+        reserve : {"zeros", "fallocate"}, default "zeros"
+            How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
+            and no later key waits for its page; "fallocate" takes milliseconds, and the
+            first key on each page of 4 KiB some 7 microseconds: for filters that will hold
+            far fewer keys than planned, or on slow disks.
+        lock_timeout, allow_network, threads, preload
             As in `open`.
 
         Raises
@@ -123,14 +135,23 @@ class BloomFilter(FilterReader):
         ValueError, TypeError
             If a parameter is out of range, or missing.
         """
+        if reserve not in ("zeros", "fallocate"):
+            raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
+        settings = Settings("r+", lock_timeout, allow_network, threads, preload)
         params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
         absolute = os.path.abspath(os.fspath(path))
         try:
-            create_file(absolute, params, permissions=permissions, allow_network=allow_network)
+            create_file(
+                absolute,
+                params,
+                permissions=permissions,
+                allow_network=allow_network,
+                reserve=reserve,
+            )
         except FileExistsError:
             if not exist_ok:
                 raise
-        made = cls(absolute, "r+", lock_timeout, allow_network)
+        made = cls(absolute, settings)
         try:
             same = {"copied": like is not None, "any_seed": seed is None}
             require_equal(made.params, params, absolute, **same)
@@ -147,6 +168,8 @@ class BloomFilter(FilterReader):
         *,
         lock_timeout: float | None = 60.0,
         allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
     ) -> "BloomFilter":
         """Open an existing filter file; its header says all about it.
 
@@ -161,6 +184,11 @@ class BloomFilter(FilterReader):
             Seconds that a write waits for others before `LockTimeout`; None waits for ever.
         allow_network : bool, default False
             Allow writing on a network file system, which is safe from one host only.
+        threads : int, optional
+            How many threads hash and test a batch of 65,536 keys or more; by default one for
+            each core that the process may use. No answer depends on it.
+        preload : bool, default False
+            Read the whole file into memory first, so that no key waits for the disk.
 
         Raises
         ------
@@ -169,96 +197,8 @@ class BloomFilter(FilterReader):
         OSError
             If it cannot be opened.
         """
-        return cls(os.path.abspath(os.fspath(path)), mode, lock_timeout, allow_network)
-
-    def add(self, key: Key) -> bool:
-        """Add one key; True if it was new. Raises what `add_many` raises."""
-        new = self._writer.add_one(*_engine.hash_one(coerce_one(key), self.params.seed))
-        self._writer.warn_when_full()
-        return new
-
-    def add_many(self, keys: Keys) -> Bools:
-        """Add a batch of keys; answers what adding them one by one would.
-
-        Parameters
-        ----------
-        keys : iterable of bytes, str or int; or ndarray of integers, S or U, shape (n,)
-            Types may be mixed. All are checked before any is added.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-            True where the key was not there before; of equal keys only the first is.
-
-        Raises
-        ------
-        KeyTypeError, KeyEncodingError
-            If a key cannot be one; names its position, and nothing is added.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
-            those before the error stay added.
-        """
-        self._storage.check_writable()
-        new = self._add_batch(coerce(keys))
-        self._writer.warn_when_full()
-        return new
-
-    def update(self, keys: Keys) -> int:
-        """Add keys from an iterable of any length in bounded memory.
-
-        Parameters
-        ----------
-        keys : iterable of bytes, str or int; or ndarray of integers, S or U, shape (n,)
-            A wrong key raises when it is reached; keys of earlier chunks stay added.
-
-        Returns
-        -------
-        int
-            How many were new.
-        """
-        self._storage.check_writable()
-        new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys))
-        self._writer.warn_when_full()
-        return new_keys
-
-    def claim(self, keys: Keys) -> Claim:
-        """Learn which keys are new, and mark them only if the block that follows succeeds.
-
-        The write lock is kept for the whole block; a block that raises, or a process that
-        dies in it, leaves the keys unmarked. Memory is in proportion to the keys given.
-
-        Parameters
-        ----------
-        keys : iterable of bytes, str or int; or ndarray of integers, S or U, shape (n,)
-            As for `add_many`; entering the claim gives the bool array that it would.
-        """
-        return Claim(self._writer, coerce(keys), self.params, self._lock.timeout)
-
-    @contextmanager
-    def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
-        """Keep the write lock over several calls of this thread.
-
-        Parameters
-        ----------
-        timeout : float or None, optional
-            Seconds to wait for it, None for ever; by default the `lock_timeout` of `open`.
-        """
-        with self._writer.section(self._lock.timeout if timeout == "default" else timeout):
-            yield
-
-    def flush(self) -> None:
-        """Force all keys added so far to the disk; does nothing on a read-only filter.
-
-        Waits for this object's other threads. A failure raises `DurabilityError` and is final
-        for this object: open the file again, and add again what came after the last success.
-        """
-        self._storage.check_open()
-        if not self._storage.read_only_reason:
-            self._writer.flush()
-
-    def recount(self) -> int:
-        """Count the set bits anew, to mend the counters after killed writers; O(m)."""
-        return self._writer.recount()
+        settings = Settings(mode, lock_timeout, allow_network, threads, preload)
+        return cls(os.path.abspath(os.fspath(path)), settings)
 
     def close(self) -> None:
         """Unmap the file and release everything; twice is fine. Does not flush."""
@@ -272,28 +212,18 @@ class BloomFilter(FilterReader):
         self.close()
 
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"mode={self._mode!r}"
+        state = "closed" if self.closed else f"mode={self._settings.mode!r}"
         planned = f"capacity={self.params.capacity}, error_rate={self.params.error_rate:g}"
         return f"<BloomFilter {self.path!r} {planned} {state}>"
 
     def __reduce__(self) -> tuple[object, ...]:
         # Path and identity only: pickling the array would make a copy that is never shared.
         self._storage.check_unchanged()
-        settings = (self._mode, self._lock.timeout, self._allow_network)
-        return _reopen, (self.path, *settings, self._storage.header.uuid)
-
-    def _add_batch(self, batch: KeyBatch) -> Bools:
-        new = np.empty(len(batch), dtype=np.bool_)
-        for part in chunks(len(batch)):
-            hashes = _engine.hash_keys(batch[part], self.params.seed)
-            new[part] = self._writer.add_chunk(hashes)
-        return new
+        return _reopen, (self.path, self._settings, self._storage.header.uuid)
 
 
-def _reopen(
-    path: str, mode: Mode, lock_timeout: float | None, allow_network: bool, uuid: bytes
-) -> BloomFilter:
-    reopened = BloomFilter(path, mode, lock_timeout, allow_network)
+def _reopen(path: str, settings: Settings, uuid: bytes) -> BloomFilter:
+    reopened = BloomFilter(path, settings)
     if reopened._storage.header.uuid != uuid:  # noqa: SLF001  of the class above
         reopened.close()
         raise FileChangedError(path, "replaced by another filter")

@@ -6,17 +6,15 @@ line: lines that cannot be told apart by it are not lost.
 """
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
-Extract = Callable[[bytes], bytes]
+from mmbloom import _engine
+from mmbloom._batch import ByteKeys, KeyBatch
+from mmbloom.lines import Chunk
 
-_MANY = 2**31  # more fields than any line has, and as many as split can count
-
-# No text in UTF-8 has the byte 0xFF, no field has both newline and NUL: what starts so can
-# be no string and no field.
+# No text in UTF-8 has the byte 0xFF, no member of JSON has newline and NUL as they are: what
+# starts so can be no string and no other value.
 _NOT_TEXT = b"\xff"
 _WHOLE_LINE = b"\xff\n\0"
 
@@ -45,8 +43,12 @@ class LineKeys:
 
     Examples
     --------
-    >>> LineKeys(field=2, separator=b",")([b"1,a", b"2,b", b"c"])
-    [b'a', b'b', b'\xff\n\x00c']
+    >>> import io
+    >>> from mmbloom.lines import read_chunks
+    >>> (chunk,) = read_chunks(io.BytesIO(b"1,a\n2,b\n"))
+    >>> keys = LineKeys(field=2, separator=b",")(chunk)
+    >>> len(keys)
+    2
     """
 
     field: int | None = None
@@ -57,64 +59,33 @@ class LineKeys:
     compare_at_most: int | None = None
     ignore_case: bool = False
 
-    def __call__(self, lines: list[bytes]) -> list[bytes]:
-        """Extract the key of each line."""
-        select, steps = self._selection(), self._steps()
-        if select is None:
-            for step in steps:
-                lines = list(map(step, lines))
-            return lines
-        return [_key(line, select, steps) for line in lines]
+    def __call__(self, chunk: Chunk) -> KeyBatch:
+        """Find the key of each line."""
+        if self.json_key is not None:
+            return self._members(chunk.lines, _member_taker(self.json_key))
+        return _engine.select_keys(
+            chunk.octets,
+            chunk.starts,
+            chunk.ends,
+            field=self.field,
+            separator=self.separator,
+            skip_fields=self.skip_fields,
+            skip_chars=self.skip_chars,
+            compare_at_most=self.compare_at_most,
+            ignore_case=self.ignore_case,
+        )
 
-    def _selection(self) -> Callable[[bytes], bytes | None] | None:
-        if self.field is not None:
-            return _field_taker(self.field, self.separator)
-        return None if self.json_key is None else _member_taker(self.json_key)
-
-    def _steps(self) -> list[Extract]:
-        steps: list[Extract] = []
-        if self.skip_fields:
-            steps.append(_field_skipper(self.skip_fields))
-        if self.skip_chars or self.compare_at_most is not None:
-            steps.append(_slicer(self.skip_chars, self.compare_at_most))
-        if self.ignore_case:
-            steps.append(bytes.lower)
-        return steps
-
-
-def _key(line: bytes, select: Callable[[bytes], bytes | None], steps: list[Extract]) -> bytes:
-    part = select(line)
-    if part is None:
-        return _WHOLE_LINE + line
-    for step in steps:
-        part = step(part)
-    return part
-
-
-def _field_taker(field: int, separator: bytes | None) -> Callable[[bytes], bytes | None]:
-    def take(line: bytes) -> bytes | None:
-        parts = line.split(separator, min(field, _MANY))
-        return parts[field - 1] if len(parts) >= field else None
-
-    return take
-
-
-def _field_skipper(count: int) -> Extract:
-    # Newline is a blank too: it can stand within a line that NUL terminates.
-    field = re.compile(rb"[ \t\n]*[^ \t\n]+")
-
-    def skip(line: bytes) -> bytes:
-        number, end = 0, 0
-        for found in islice(field.finditer(line), min(count, _MANY)):
-            number, end = number + 1, found.end()
-        return line[end:] if number == count else b""
-
-    return skip
-
-
-def _slicer(skip: int, at_most: int | None) -> Extract:
-    part = slice(skip, None if at_most is None else skip + at_most)
-    return lambda line: line[part]
+    def _members(self, lines: list[bytes], take: Callable[[bytes], bytes | None]) -> ByteKeys:
+        narrow = _engine.narrower(
+            self.skip_fields, self.skip_chars, self.compare_at_most, ignore_case=self.ignore_case
+        )
+        parts = [take(line) for line in lines]
+        return ByteKeys(
+            [
+                _WHOLE_LINE + line if part is None else narrow(part)
+                for line, part in zip(lines, parts, strict=True)
+            ]
+        )
 
 
 def _member_taker(path: str) -> Callable[[bytes], bytes | None]:

@@ -8,49 +8,69 @@ import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import FileIO
-from itertools import compress
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from mmbloom import _engine
+from mmbloom._batch import PackedKeys
+
 # One chunk fills the engine's best batch with log lines of common length, and stays far
 # below the 64 Ki lines and 8 MiB that may be lost to a rerun (law 6) or kept in memory.
-BLOCK_BYTES = 2 << 20
+BLOCK_BYTES = 1 << 20
 CHUNK_LINES = 1 << 14
 
 
 class Source(Protocol):
-    """Anything that reads like a raw file: up to `size` bytes, b"" at the end."""
+    """Anything that reads like a raw file: some bytes into a buffer, 0 at the end."""
 
-    def read(self, size: int, /) -> bytes | None:
-        """Read some bytes."""
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read some bytes; returns how many."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive lines, without their terminators.
+    """Consecutive lines of a block that was read, at most 16,384.
 
     Attributes
     ----------
-    lines : list of bytes
-        At most 16,384.
+    octets : ndarray of uint8
+        The block.
+    starts, ends : ndarray of int64, shape (n,)
+        Line i is octets[starts[i]:ends[i]], without its terminator.
     terminated : bool
         False for the last line of an input that does not end in a terminator; such a line
         is a chunk of its own.
     """
 
-    lines: list[bytes]
+    octets: npt.NDArray[np.uint8]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
     terminated: bool
+
+    def __len__(self) -> int:
+        return len(self.starts)
 
     @property
     def num_bytes(self) -> int:
         """Size in the input, terminators included."""
-        return sum(map(len, self.lines)) + len(self.lines) * self.terminated
+        return int(self.ends[-1] - self.starts[0]) + self.terminated
 
-    def where(self, wanted: npt.NDArray[np.bool_]) -> list[bytes]:
-        """Select lines by a bool array of shape (len(lines),)."""
-        return self.lines if wanted.all() else list(compress(self.lines, wanted.tolist()))
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines as objects."""
+        spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return [self.octets[start:end].tobytes() for start, end in spans]
+
+    @property
+    def keys(self) -> PackedKeys:
+        """The lines as a batch of keys."""
+        return PackedKeys(self.octets, self.starts, self.ends)
+
+    def where(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+        """Copy the lines chosen by a bool array of shape (n,), with their terminators."""
+        return _engine.gather(self.octets, self.starts, self.ends, wanted, int(self.terminated))
 
 
 def read_chunks(source: Source, terminator: bytes = b"\n") -> Iterator[Chunk]:
@@ -59,21 +79,34 @@ def read_chunks(source: Source, terminator: bytes = b"\n") -> Iterator[Chunk]:
     Examples
     --------
     >>> import io
-    >>> list(read_chunks(io.BytesIO(b"a\r\n\nb")))
-    [Chunk(lines=[b'a\r', b''], terminated=True), Chunk(lines=[b'b'], terminated=False)]
+    >>> [(c.lines, c.terminated) for c in read_chunks(io.BytesIO(b"a\r\n\nb"))]
+    [([b'a\r', b''], True), ([b'b'], False)]
     """
-    unfinished: list[bytes] = []
-    while block := source.read(BLOCK_BYTES):
-        cut = block.rfind(terminator)
-        if cut < 0:
-            unfinished.append(block)
-            continue
-        lines = b"".join([*unfinished, block[:cut]]).split(terminator)
-        unfinished = [block[cut + 1 :]]
-        for start in range(0, len(lines), CHUNK_LINES):
-            yield Chunk(lines[start : start + CHUNK_LINES], terminated=True)
-    if rest := b"".join(unfinished):
-        yield Chunk([rest], terminated=False)
+    block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
+    while count := _read(source, block[filled : filled + BLOCK_BYTES]):
+        start, searched, filled = 0, filled, filled + count
+        # What was there before has no terminator: a long line is looked through once.
+        while True:
+            starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
+            if not len(starts):
+                break
+            starts[0] = start
+            start = searched = int(ends[-1]) + 1
+            yield Chunk(block, starts, ends, terminated=True)
+        if start or filled == len(block):
+            # Chunks keep the block that they were found in: what is left of it moves on, to
+            # twice as much room, so that a long line is copied a few times only.
+            left = block[start:filled]
+            block, filled = np.empty(max(BLOCK_BYTES, 2 * len(left)), dtype=np.uint8), len(left)
+            block[:filled] = left
+    if filled:
+        one = np.array([[0], [filled]], dtype=np.int64)
+        yield Chunk(block, one[0], one[1], terminated=False)
+
+
+def _read(source: Source, room: npt.NDArray[np.uint8]) -> int:
+    # A raw file that would block says None; whoever reads those waits (`cli._inputs`).
+    return source.readinto(room.data) or 0
 
 
 class LineWriter:
@@ -105,13 +138,17 @@ class LineWriter:
         self._terminator, self._mid_line = terminator, False
         self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
 
-    def write(self, lines: list[bytes], *, terminated: bool) -> None:
-        """Write lines in one go; an error can leave the last ones cut off."""
-        if not lines:
+    def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+        """Write lines, which bring their terminators; an error can leave the last ones cut off."""
+        if not len(lines):
             return
-        start = [b""] if self._ends_mid_line() else []
-        end = [b""] if terminated else []
-        rest = memoryview(self._terminator.join([*start, *lines, *end]))
+        if self._ends_mid_line():
+            self._write(self._terminator)
+        self._write(lines)
+        self._mid_line = not terminated
+
+    def _write(self, data: Any) -> None:
+        rest = memoryview(data)
         while rest:
             try:
                 written = self._file.write(rest)
@@ -121,4 +158,3 @@ class LineWriter:
                 select.select([], [self._file], [])
             else:
                 rest = rest[written:]
-        self._mid_line = not terminated

@@ -4,15 +4,24 @@ Bits only go from 0 to 1, so a reader beside a writer can at worst miss a key wh
 not returned.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine, info
-from mmbloom._keys import Key, Keys, coerce, coerce_one
+from mmbloom._batch import Batch, KeyBatch
+from mmbloom._engine import HashHalves
+from mmbloom._keys import Key, Keys, Nulls, coerce
+from mmbloom._parallel import in_order
 from mmbloom._storage import Storage
 from mmbloom.sizing import FilterParams
+
+R = TypeVar("R")
+
+# Fewer keys are done before a thread has started.
+_WORTH_THREADS = 4 * _engine.CHUNK_KEYS
 
 
 class FilterReader:
@@ -24,23 +33,25 @@ class FilterReader:
         Sizes, layout and seed, as the file's header has them.
     """
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+    def __init__(self, storage: Storage, threads: int) -> None:
+        self._storage, self._threads = storage, threads
         self.params: FilterParams = storage.header.params
 
     def __contains__(self, key: Key) -> bool:
         """Tell whether one key was added (or is a false positive)."""
-        h1, h2 = _engine.hash_one(coerce_one(key), self.params.seed)
         self._storage.check_unchanged()
-        return _engine.contains_one(self._storage.views.octets, h1, h2, self.params)
+        self._storage.expect(1)
+        return self._storage.views.one.contains(key)
 
-    def contains_many(self, keys: Keys) -> npt.NDArray[np.bool_]:
+    def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> npt.NDArray[np.bool_]:
         """Tell for each key whether it was added (or is a false positive).
 
         Parameters
         ----------
-        keys : iterable of bytes, str or int; or ndarray of integers, S or U, shape (n,)
-            Types may be mixed.
+        keys : iterable, ndarray or Arrow column
+            As for `BloomFilter.add_many`.
+        nulls : {"error", "skip"}, default "error"
+            What None, a masked item or a null is: an error, or False.
 
         Returns
         -------
@@ -54,13 +65,30 @@ class FilterReader:
             If the file cannot be read any more.
         """
         self._storage.check_open()
-        batch = coerce(keys)
-        found = np.empty(len(batch), dtype=np.bool_)
-        for part in chunks(len(batch)):
-            hashes = _engine.hash_keys(batch[part], self.params.seed)
-            self._storage.check_unchanged()
-            found[part] = _engine.contains(self._storage.views.words, *hashes, self.params)
-        return found
+        batch = coerce(keys, nulls)
+        found = [np.zeros(0, np.bool_), *self._map_pieces(self._find, batch)]
+        return batch.answers(np.concatenate(found))
+
+    def _find(self, piece: KeyBatch) -> npt.NDArray[np.bool_]:
+        hashes = self._hash(piece)
+        self._storage.check_unchanged()
+        self._storage.expect(len(piece))
+        return _engine.contains(self._storage.views.words, *hashes, self.params)
+
+    def _hash(self, piece: KeyBatch) -> HashHalves:
+        return _engine.hash_keys(piece, self.params.seed)
+
+    def _map_pieces(
+        self, work: Callable[[KeyBatch], R], batch: Batch, *, busy: bool = False
+    ) -> Iterator[R]:
+        """Work on the pieces that the engine is fastest at; on a large batch, with threads.
+
+        A `busy` caller does as much with each result as was done to get it, and counts.
+        """
+        helpers = self._threads - busy
+        if self._threads == 1 or batch.num_keys < _WORTH_THREADS:
+            helpers = 0
+        return in_order(work, batch.pieces(_engine.CHUNK_KEYS), helpers)
 
     @property
     def path(self) -> str:
@@ -94,9 +122,3 @@ class FilterReader:
         """Everything that the file says of itself."""
         self._storage.check_unchanged()
         return info.read_info(self._storage)
-
-
-def chunks(length: int) -> Iterator[slice]:
-    """Cut a batch into the pieces that the engine is fastest at."""
-    step = _engine.CHUNK_KEYS
-    return (slice(start, start + step) for start in range(0, length, step))

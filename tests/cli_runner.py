@@ -17,7 +17,8 @@ from mmbloom import BloomFilter
 from mmbloom.cli import main
 from mmbloom.dedup import Tally
 
-COMMAND = [sys.executable, "-m", "mmbloom"]
+# -P: the package that is installed, not the folder of that name where the tests are run.
+COMMAND = [sys.executable, "-P", "-m", "mmbloom"]
 PATIENCE = 30.0  # seconds until a wait counts as a hang
 # Far fewer false positives than tests have lines, and the same ones in every run.
 EXACT = ("-n", "100000", "-p", "1e-9", "--seed", "7")

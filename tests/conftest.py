@@ -14,7 +14,12 @@ from typing import Any
 import hypothesis
 import pytest
 
+import mmbloom
 from mmbloom import BloomFilter
+
+# Children test the installed package too, not the folder that they are started in, where
+# nothing is compiled.
+os.environ["PYTHONSAFEPATH"] = "1"
 
 # No example database: a test run writes nothing outside its own folder.
 # New examples at every run, and the same ones on CI, where a failure must be the change's.
@@ -26,6 +31,11 @@ hypothesis.settings.register_profile(
     derandomize=bool(os.environ.get("CI")),
 )
 hypothesis.settings.load_profile("mmbloom")
+
+
+def pytest_report_header() -> str:
+    """Say what is tested."""
+    return f"mmbloom: {mmbloom.engine} engine, {os.path.dirname(mmbloom.__file__)}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -104,8 +114,8 @@ def no_leaks() -> Iterator[None]:
     """Fail a test that leaves a file descriptor, a child process or a thread behind."""
     descriptors, children, threads = _descriptors(), _children(), set(threading.enumerate())
     yield
-    if len(_descriptors()) > len(descriptors):
-        gc.collect()  # a map lives until its last view is gone
+    if _descriptors().keys() - descriptors.keys():
+        gc.collect()  # a map lives until its last view is gone, of a raised error's frames too
     after = _descriptors()
     leaked = {number: after[number] for number in after.keys() - descriptors.keys()}
     assert not leaked, f"open descriptors left: {leaked}"

@@ -1,7 +1,9 @@
 """Injected faults, for children of a test: os calls that fail or kill, and a small disk."""
 
 import ctypes
+import faulthandler
 import itertools
+import mmap
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -89,3 +91,16 @@ def remount_read_only(folder: Path) -> bool:
     """Make the disk of `mount_tmpfs` a read-only file system; False if not allowed."""
     libc, read_only_remount = ctypes.CDLL(None, use_errno=True), 1 | 32
     return not libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", read_only_remount, None)
+
+
+def die_when_written(start: int, size: int) -> None:
+    """In a child: the first write to these pages of memory is the end of the process, SIGSEGV.
+
+    A kill at one instruction of compiled code, where no hook can be.
+    """
+    faulthandler.disable()
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert start % mmap.PAGESIZE == 0
+    if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ):
+        raise OSError(ctypes.get_errno(), "mprotect failed")

@@ -99,7 +99,8 @@ def test_claim_in_small_chunks_is_add_many(
         BloomFilter.create(folder / "two", **options) as two,
         pytest.MonkeyPatch.context() as patch,
     ):
-        patch.setattr("mmbloom._engine.CHUNK_KEYS", step)
+        for place in ("mmbloom._engine.CHUNK_KEYS", "mmbloom._engine._numpy.CHUNK_KEYS"):
+            patch.setattr(place, step)
         for batch in batches:
             with one.claim(batch) as new:
                 answer = new.tolist()

@@ -209,6 +209,20 @@ def test_signals_end_all_workers(tmp_path: Path, sent: signal.Signals, code: int
 
 
 @LINUX
+def test_no_worker_is_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C at a terminal reaches the whole group; no worker answers it, the first one neither."""
+    with two_workers_at_work(tmp_path) as (_, found):
+        workers = [
+            pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        assert len(workers) == 2
+        for pid in workers:
+            status = Path(f"/proc/{pid}/status").read_text()
+            blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+            assert blocked >> (signal.SIGINT - 1) & 1
+
+
+@LINUX
 def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
     """kill -9 of the command: its workers end by themselves, though their inputs never do."""
     with two_workers_at_work(tmp_path) as (process, workers):

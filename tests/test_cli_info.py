@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, engine
 
 Capture = pytest.CaptureFixture[bytes]
 BATCHES_BEGUN, POSITIONS_SET = 2048 + 16, 2048 + 8
@@ -50,7 +50,8 @@ def test_json(used: Path, capfdbinary: Capture) -> None:
     assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
     figures = json.loads(done.out)
     with BloomFilter.open(used, "r") as seen:
-        assert figures == json.loads(json.dumps(seen.info().as_dict()))
+        info = seen.info().as_dict()
+        assert figures == json.loads(json.dumps({**info, "engine": engine}))
     assert (figures["keys_added"], figures["unfinished_batches"]) == (1000, 0)
     assert figures["file_bytes"] == used.stat().st_size
     assert figures["positions_set"] == int.from_bytes(used.read_bytes()[4096:]).bit_count()

@@ -101,6 +101,7 @@ def without(library: str) -> list[str]:
     """Run the command in an interpreter that does not have a library."""
     return [
         sys.executable,
+        "-P",
         "-c",
         f"import sys; sys.modules[{library!r}] = None; import mmbloom.cli as m; sys.exit(m.main())",
     ]

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from forms import octets_of
 
 from mmbloom import BloomFilter, CapacityWarning
 from mmbloom.cli._outputs import open_output
@@ -13,10 +14,10 @@ def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:
     """Law 6: a line that another, killed run leaves cut off does not swallow the next one."""
     path = tmp_path / "out"
     with open_output(str(path), b"\n") as writer:
-        writer.write([b"a"], terminated=True)
+        writer.write(octets_of(b"a\n"), terminated=True)
         with path.open("ab") as other:
             other.write(b"cut o")
-        writer.write([b"precious"], terminated=True)
+        writer.write(octets_of(b"precious\n"), terminated=True)
     assert path.read_bytes() == b"a\ncut o\nprecious\n"
 
 

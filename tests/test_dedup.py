@@ -7,7 +7,9 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
+from forms import chunk_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +21,15 @@ from mmbloom.lines import Chunk, read_chunks
 
 Create = Callable[..., BloomFilter]
 Lines = list[bytes]
+Octets = npt.NDArray[np.uint8]
 LINES = st.lists(st.sampled_from([b"", b"a", b"b", b"A", b"\r", b"\xff", b"long" * 9]), max_size=30)
+
+
+def cut(octets: Octets, terminated: bool) -> Lines:
+    """The lines that a sink got."""
+    lines = octets.tobytes().split(b"\n")
+    assert not terminated or not lines[-1], "the last line has its newline too"
+    return lines[:-1] if terminated else [line for line in lines if line]
 
 
 class Collect:
@@ -29,8 +39,8 @@ class Collect:
         self.lines: Lines = []
         self.terminated: list[bool] = []
 
-    def write(self, lines: Lines, *, terminated: bool) -> None:
-        self.lines += lines
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        self.lines += cut(lines, terminated)
         self.terminated.append(terminated)
 
 
@@ -41,7 +51,7 @@ class Breaks(Collect):
         super().__init__()
         self._left, self._error = good_writes, error
 
-    def write(self, lines: Lines, *, terminated: bool) -> None:
+    def write(self, lines: Octets, *, terminated: bool) -> None:
         if self._left == 0:
             raise self._error("the output broke")
         self._left -= 1
@@ -51,7 +61,7 @@ class Breaks(Collect):
 def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
     left = iter(lines)
     while part := list(islice(left, size)):
-        yield Chunk(part, terminated=True)
+        yield chunk_of(part)
 
 
 @contextmanager
@@ -141,8 +151,8 @@ def test_marked_after_written(create: Create) -> None:
     seen = create(1000, 1e-9, seed=1)
 
     class Look(Collect):
-        def write(self, lines: Lines, *, terminated: bool) -> None:
-            assert not seen.contains_many(lines).any()
+        def write(self, lines: Octets, *, terminated: bool) -> None:
+            assert not seen.contains_many(cut(lines, terminated)).any()
             assert seen.contains_many(self.lines).all()
             super().write(lines, terminated=terminated)
 
@@ -158,9 +168,9 @@ def test_the_lock_is_held_while_writing(create: Create) -> None:
     with BloomFilter.open(seen.path, lock_timeout=0.01) as other:
 
         class Intrude(Collect):
-            def write(self, lines: Lines, *, terminated: bool) -> None:
+            def write(self, lines: Octets, *, terminated: bool) -> None:
                 with pytest.raises(LockTimeout):
-                    other.add(lines[0])
+                    other.add(cut(lines, terminated)[0])
                 super().write(lines, terminated=terminated)
 
         sink = Intrude()
@@ -182,7 +192,7 @@ def test_the_lock_is_free_while_reading(create: Create) -> None:
         with BloomFilter.open(seen.path, lock_timeout=0.01) as other:
             for line in (b"a", b"b"):
                 other.add(b"theirs " + line)
-                yield Chunk([line], terminated=True)
+                yield chunk_of([line])
 
     assert dedup(seen, slowly(), Discard()).unique == 2
 
@@ -200,7 +210,7 @@ def test_hold_wraps_each_write(create: Create) -> None:
         events.append("release")
 
     class Note(Collect):
-        def write(self, lines: Lines, *, terminated: bool) -> None:
+        def write(self, lines: Octets, *, terminated: bool) -> None:
             events.append("write")
             super().write(lines, terminated=terminated)
 
@@ -213,11 +223,11 @@ def test_chunks_larger_than_the_engine_takes_at_once(create: Create, seed: int) 
     seen, sink = create(100_000, 1e-9, seed=1), Collect()
     numbers = np.random.default_rng(seed).integers(0, 30_000, 50_000)
     lines = [b"line %d" % number for number in numbers]
-    tally = dedup(seen, [Chunk(lines, terminated=True)], sink)
+    tally = dedup(seen, [chunk_of(lines)], sink)
     assert sink.lines == list(dict.fromkeys(lines))
     assert tally.unique == len(sink.lines)
     again = Collect()
-    assert dedup(seen, [Chunk(lines, terminated=True)], again).unique == 0
+    assert dedup(seen, [chunk_of(lines)], again).unique == 0
     assert again.lines == []
 
 

@@ -56,8 +56,11 @@ def test_version() -> None:
 
 
 def test_typed() -> None:
-    """The package carries the marker that makes type checkers read its annotations."""
+    """The package carries the marker that type checkers look for, and stubs of what is compiled."""
     assert (ROOT / "py.typed").is_file()
+    stubs = {file.stem for file in (ROOT / "_engine").glob("*.pyi")}
+    assert stubs == {file.stem for file in (ROOT / "_engine").glob("*.pyx")}
+    assert len(stubs) == 5
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

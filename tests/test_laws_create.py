@@ -54,7 +54,7 @@ def test_create_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, when: s
     (tmp_path / "counted").mkdir()
     calls = calls_of_create(tmp_path / "counted")
     # Without these the file is not made as law 8 has it, and this test would show little.
-    assert {"open", "posix_fallocate", "write", "fsync", "link", "unlink"} <= set(calls)
+    assert {"open", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= set(calls)
     outcomes = []
     for number, name in enumerate(calls):
         folder = tmp_path / f"{number:03}-{name}"

@@ -42,7 +42,8 @@ def switch_lock_off() -> None:
 def key_of_bit() -> Positions:
     """For each bit of a standard filter with k = 1, m = 65,536, seed 0: a key of that bit."""
     candidates = np.arange(1_200_000, dtype=np.int64)
-    h1, _ = _engine.hash_keys(coerce(candidates), 0)
+    (batch,) = coerce(candidates).parts
+    h1, _ = _engine.hash_keys(batch, 0)
     bits, first = np.unique((h1 & np.uint64(2**63 - 1)) % np.uint64(BITS), return_index=True)
     assert len(bits) == BITS
     return candidates[first]

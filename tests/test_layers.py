@@ -1,6 +1,6 @@
 """The map in the package's docstring is the truth: imports only point down it.
 
-All is read from the sources with `ast`; nothing is imported.
+All is read from the sources, Python with `ast` and Cython line by line; nothing is imported.
 """
 
 import ast
@@ -12,17 +12,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "mmbloom"
+COMPILED = ("_compiled", "_compiled_claim", "_compiled_hash", "_compiled_lines", "_compiled_text")
 FILES = sorted(ROOT.rglob("*.py"))
+CYTHON = sorted(file for ending in ("pyx", "pxd") for file in ROOT.rglob(f"*.{ending}"))
 TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: above all levels
 
 
 def name_of(file: Path) -> str:
-    """Dotted name of a module below mmbloom: "filter", "_engine._hash", "cli"."""
+    """Dotted name of a module below mmbloom: "filter", "_engine._numpy", "cli"."""
     parts = file.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
 
 
 MODULES = {name_of(file): file for file in FILES}
+CYTHON_MODULES = {name_of(file) for file in CYTHON}
 
 
 def level_table() -> dict[str, int]:
@@ -46,13 +49,30 @@ def imports_of(file: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def cython_imports_of(file: Path) -> Iterator[str]:
+    """The same of a Cython file, which `ast` cannot read: what it imports and cimports."""
+    text = re.sub(  # names in parentheses, over several lines
+        r"import \(([^)]*)\)",
+        lambda found: f"import {' '.join(found[1].split())}",
+        file.read_text(),
+    )
+    for line in text.splitlines():
+        if found := re.match(r"\s*from\s+([\w.]+)\s+c?import\s+(.*)", line):
+            assert not found[1].startswith("."), f"{file}: relative import"
+            names = found[2].rstrip(",").split(",")
+            yield from (f"{found[1]}.{name.split()[0]}" for name in names)
+        elif found := re.match(r"\s*c?import\s+(.*)", line):
+            yield from (name.split()[0] for name in found[1].split(","))
+
+
 def own_imports_of(file: Path) -> set[str]:
     """Modules of the package that a file imports, by their dotted name below it."""
     found = set()
-    for name in imports_of(file):
+    cython = file.suffix in (".pyx", ".pxd")
+    for name in cython_imports_of(file) if cython else imports_of(file):
         if name == "mmbloom" or name.startswith("mmbloom."):
             own = name.removeprefix("mmbloom").removeprefix(".")
-            while own and own not in MODULES:  # a name within a module
+            while own and own not in MODULES.keys() | CYTHON_MODULES:  # a name within a module
                 own = own.rpartition(".")[0]
             found.add(own or "__init__")
     return found
@@ -64,9 +84,16 @@ def level_of(module: str) -> int:
 
 def test_something_is_read() -> None:
     """The tests below look at the whole package: these files and rows are among them."""
-    assert {"errors", "_engine", "_engine._hash", "filter", "cli", "__init__"} <= MODULES.keys()
+    assert {"errors", "_engine", "_engine._numpy", "filter", "cli", "__init__"} <= MODULES.keys()
     assert "mmbloom._storage.Storage" in set(imports_of(MODULES["filter"]))
     assert own_imports_of(MODULES["_writer"]) >= {"_engine", "_lock", "_storage", "errors"}
+    compiled = {file.name: file for file in CYTHON}
+    assert sorted(file.stem for file in CYTHON if file.suffix == ".pyx") == sorted(COMPILED)
+    assert "mmbloom._engine._bits.shape_of" in {*cython_imports_of(compiled["_compiled.pyx"])}
+    assert "mmbloom._engine._compiled.contains_standard" in {
+        *cython_imports_of(compiled["_compiled_claim.pyx"])
+    }
+    assert own_imports_of(compiled["_compiled_hash.pyx"]) >= {"_batch", "_engine._murmur"}
 
 
 def test_every_module_is_on_the_map() -> None:
@@ -92,14 +119,14 @@ def test_imports_point_down(module: str) -> None:
 
 def test_no_cycles() -> None:
     """Within a level too, no module imports itself by way of others."""
-    graph = {
-        module: {name for name in own_imports_of(file) if name != module}
-        for module, file in MODULES.items()
-    }
-    assert {*TopologicalSorter(graph).static_order()} == MODULES.keys()
+    graph: dict[str, set[str]] = {}
+    for file in [*FILES, *CYTHON]:  # a .pxd and its .pyx are one module
+        module = name_of(file)
+        graph.setdefault(module, set()).update(own_imports_of(file) - {module})
+    assert {*TopologicalSorter(graph).static_order()} == MODULES.keys() | CYTHON_MODULES
 
 
-@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap"])
+@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap", "ctypes"])
 def test_one_importer(library: str) -> None:
     """Each of these is imported in exactly one module, which hides it from the others."""
     importers = {
@@ -107,9 +134,13 @@ def test_one_importer(library: str) -> None:
         for module, file in MODULES.items()
         if library in {name.split(".")[0] for name in imports_of(file)}
     }
-    assert importers == {
-        {"mmh3": "_engine._hash", "filelock": "_lock", "mmap": "_storage"}[library]
+    home = {
+        "mmh3": "_engine._numpy_hash",
+        "filelock": "_lock",
+        "mmap": "_storage",
+        "ctypes": "_arrow_c",
     }
+    assert importers == {home[library]}
 
 
 @pytest.mark.parametrize("library", ["tqdm", "xopen"])
@@ -120,10 +151,26 @@ def test_extras_stay_in_the_command_line(library: str) -> None:
             assert module.startswith("cli.")
 
 
-@pytest.mark.parametrize("module", sorted(MODULES))
-def test_short_files(module: str) -> None:
+@pytest.mark.parametrize("file", [*FILES, *CYTHON], ids=lambda file: file.name)
+def test_short_files(file: Path) -> None:
     """No file is longer than 300 lines."""
-    assert len(MODULES[module].read_text().splitlines()) <= 300
+    assert len(file.read_text().splitlines()) <= 300
+
+
+@pytest.mark.parametrize("file", CYTHON, ids=lambda file: file.name)
+def test_cython_imports_point_down(file: Path) -> None:
+    """Compiled modules import down the map too, and of the engine's only compiled ones."""
+    for imported in own_imports_of(file):
+        assert level_of(imported) <= LEVELS["_engine"], f"{file.name} imports {imported}"
+        if imported.startswith("_engine"):
+            assert imported in CYTHON_MODULES, f"{file.name} imports {imported}"
+
+
+@pytest.mark.parametrize("file", CYTHON, ids=lambda file: file.name)
+def test_cython_stays_within_the_package(file: Path) -> None:
+    """Compiled modules use numpy, and of Python and C what needs no include of their own."""
+    tops = {name.split(".")[0] for name in cython_imports_of(file)}
+    assert tops <= {"mmbloom", "numpy", "libc", "cpython"}
 
 
 @pytest.mark.parametrize("module", sorted(MODULES))

@@ -6,8 +6,10 @@ import os
 import random
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 import pytest
+from forms import bytes_of, chunk_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -16,6 +18,13 @@ from mmbloom.line_keys import LineKeys
 UNIQ = shutil.which("uniq") or ""
 GNU = UNIQ and b"GNU" in subprocess.run([UNIQ, "--version"], capture_output=True).stdout  # noqa: PLW1510
 TOKENS = [b"a", b"A", b"b", b"B1", b" ", b"  ", b"\t", b" \t ", b"\xff", "É".encode(), b"\r", b"\v"]
+
+
+def keys_of(keys: LineKeys, lines: Sequence[bytes]) -> list[bytes]:
+    """The keys of some lines, as bytes; they lie somewhere within a block."""
+    batch = keys(chunk_of(lines, before=b"other\n"))
+    assert len(batch) == len(lines)
+    return bytes_of(batch)
 
 
 def lines_like(rng: random.Random, other: bytes) -> list[bytes]:
@@ -49,9 +58,10 @@ def test_same_as_uniq(terminator: bytes, ignore_case: bool, seed: int) -> None:
         expected = subprocess.run(
             argv, input=data, capture_output=True, env=environment, check=True
         ).stdout
-        keys = LineKeys(
+        options = LineKeys(
             skip_fields=fields, skip_chars=chars, compare_at_most=width, ignore_case=ignore_case
-        )(lines)
+        )
+        keys = bytes_of(options(chunk_of(lines, terminator=terminator)))
         groups = itertools.groupby(zip(keys, lines, strict=True), lambda pair: pair[0])
         firsts = [next(group)[1] for _, group in groups]
         assert b"".join(line + terminator for line in firsts) == expected, argv
@@ -92,7 +102,7 @@ def test_one_field(parts: list[bytes], number: int, separator: bytes | None) -> 
     """-k takes one field: of runs of blanks, or between separators; without it, the line."""
     line = b"".join(parts)
     expected = field_of(line, number, separator)
-    assert LineKeys(field=number, separator=separator)([line]) == [expected]
+    assert keys_of(LineKeys(field=number, separator=separator), [line]) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +132,7 @@ def test_one_field(parts: list[bytes], number: int, separator: bytes | None) -> 
 )
 def test_json_member(path: str, line: bytes, key: bytes) -> None:
     """--json-key takes strings as UTF-8 and all else as compact JSON, order of members aside."""
-    assert LineKeys(json_key=path)([line]) == [key]
+    assert keys_of(LineKeys(json_key=path), [line]) == [key]
 
 
 @pytest.mark.parametrize(
@@ -154,20 +164,20 @@ def test_json_member(path: str, line: bytes, key: bytes) -> None:
 )
 def test_json_lines_without_the_member(line: bytes) -> None:
     """A line without the member, no JSON, or too much for Python's parser is its own key."""
-    assert LineKeys(json_key="a.b")([line]) == [WHOLE_LINE + line]
+    assert keys_of(LineKeys(json_key="a.b"), [line]) == [WHOLE_LINE + line]
 
 
 def test_json_lone_surrogates_are_told_apart() -> None:
     """Strings that UTF-8 cannot carry have keys of their own."""
     lines = [rb'{"a": "\ud800"}', rb'{"a": "\udfff"}', rb'{"a": "?"}', rb'{"a": ["\ud800"]}']
-    assert len(set(LineKeys(json_key="a")(lines))) == len(lines)
+    assert len(set(keys_of(LineKeys(json_key="a"), lines))) == len(lines)
 
 
 def test_json_nesting_near_the_limit_of_recursion() -> None:
     """At no depth does a nested value raise: it is parsed and printed, or the line is its key."""
     for depth in range(900, 1020):
         line = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
-        assert LineKeys(json_key="a")([line])[0] in (
+        assert keys_of(LineKeys(json_key="a"), [line])[0] in (
             WHOLE_LINE + line,
             NOT_TEXT + line[len(b'{"a":') : -1],
         )
@@ -186,7 +196,7 @@ def test_json_key_ignores_how_it_is_written(value: object, indent: int) -> None:
     compact = json.dumps({"x": 0, "a": value}, separators=(",", ":"))
     spaced = json.dumps({"a": value, "x": 0}, indent=indent, ensure_ascii=False)
     lines = [compact.encode(), spaced.encode("utf-8", "surrogatepass")]
-    first, second = LineKeys(json_key="a")(lines)
+    first, second = keys_of(LineKeys(json_key="a"), lines)
     assert first == second
     if not isinstance(value, str):
         assert repr(json.loads(first.removeprefix(NOT_TEXT))) == repr(
@@ -210,29 +220,30 @@ OPTIONS = st.builds(
 @given(OPTIONS, st.lists(st.binary(max_size=20), max_size=5))
 def test_any_option_takes_any_line(keys: LineKeys, lines: list[bytes]) -> None:
     """No line and no number that the command line accepts raises; each line gets its key."""
-    found = keys(lines)
-    assert len(found) == len(lines)
-    assert found == [key for line in lines for key in keys([line])]
+    found = keys_of(keys, lines)
+    assert found == [key for line in lines for key in keys_of(keys, [line])]
 
 
 def test_a_field_beyond_any_line_is_missing() -> None:
     """-k takes any number that the command line does; no line has so many fields."""
     for field in (1000, 2**31, 2**63, BIG):
-        assert LineKeys(field=field)([b"a b c"]) == [WHOLE_LINE + b"a b c"]
-        assert LineKeys(field=field, separator=b",")([b"a,b"]) == [WHOLE_LINE + b"a,b"]
+        assert keys_of(LineKeys(field=field), [b"a b c"]) == [WHOLE_LINE + b"a b c"]
+        by_comma = LineKeys(field=field, separator=b",")
+        assert keys_of(by_comma, [b"a,b"]) == [WHOLE_LINE + b"a,b"]
 
 
 def test_order_of_the_steps() -> None:
     """Field first, then fields, characters and width to skip within it, then case."""
     keys = LineKeys(field=2, separator=b",", skip_fields=1, skip_chars=1, compare_at_most=3)
-    assert keys([b"x,one TwoThree,y"]) == [b"Two"]
-    assert LineKeys(json_key="a", ignore_case=True)(['{"a": "XÉ"}'.encode()]) == ["xÉ".encode()]
-    assert LineKeys()([b" A "]) == [b" A "]
+    assert keys_of(keys, [b"x,one TwoThree,y"]) == [b"Two"]
+    folded = LineKeys(json_key="a", ignore_case=True)
+    assert keys_of(folded, ['{"a": "XÉ"}'.encode()]) == ["xÉ".encode()]
+    assert keys_of(LineKeys(), [b" A "]) == [b" A "]
 
 
 def test_lines_without_the_part_share_no_key() -> None:
     """A line that lacks the field or member is never taken for another's field or member."""
-    assert len(set(LineKeys(field=2, separator=b",")([b"1,foo", b"foo"]))) == 2
+    assert len(set(keys_of(LineKeys(field=2, separator=b","), [b"1,foo", b"foo"]))) == 2
     lines = [
         b'{"a":"null"}',
         b'{"a":null}',
@@ -242,5 +253,6 @@ def test_lines_without_the_part_share_no_key() -> None:
         b"5",
         b'{"a":"[1]"}',
     ]
-    assert len(set(LineKeys(json_key="a")([*lines, b'{"a":[1]}']))) == len(lines) + 1
-    assert len(set(LineKeys(json_key="a", skip_chars=3)([b'{"a":"123x"}', b"x", b"123x"]))) == 3
+    assert len(set(keys_of(LineKeys(json_key="a"), [*lines, b'{"a":[1]}']))) == len(lines) + 1
+    skipping = LineKeys(json_key="a", skip_chars=3)
+    assert len(set(keys_of(skipping, [b'{"a":"123x"}', b"x", b"123x"]))) == 3

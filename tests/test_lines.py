@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forms import chunk_of, octets_of, octets_of_lines
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -27,9 +28,9 @@ class Dripping:
         self._file, self._sizes = io.BytesIO(data), cycle(sizes)
         self.largest = 0
 
-    def read(self, size: int, /) -> bytes:
-        self.largest = max(self.largest, size)
-        return self._file.read(min(size, next(self._sizes)))
+    def readinto(self, buffer: Any, /) -> int:
+        self.largest = max(self.largest, len(buffer))
+        return self._file.readinto(memoryview(buffer)[: next(self._sizes)])
 
 
 def joined(chunks: list[Chunk], terminator: bytes) -> bytes:
@@ -60,7 +61,8 @@ def test_lines_are_what_stands_between(data: bytes, terminator: bytes, sizes: li
     assert [line for chunk in finished for line in chunk.lines] == expected
     assert all(chunk.lines for chunk in chunks)
     if rest:
-        assert chunks[-1] == Chunk([rest], terminated=False)
+        assert (chunks[-1].lines, chunks[-1].terminated) == ([rest], False)
+    assert all(chunk.terminated for chunk in chunks[:-1])
     assert len(chunks) == len(finished) + bool(rest)
 
 
@@ -100,9 +102,9 @@ def test_the_first_lines_come_before_the_end() -> None:
     source = iter([b"a\nb\nc", b"d\n", b""])
 
     class Pipe:
-        def read(self, size: int, /) -> bytes:
-            assert size > 0
-            return next(source)
+        def readinto(self, buffer: Any, /) -> int:
+            assert len(buffer) > 0
+            return io.BytesIO(next(source)).readinto(buffer)
 
     chunks = read_chunks(Pipe())
     assert next(chunks).lines == [b"a", b"b"]
@@ -110,11 +112,13 @@ def test_the_first_lines_come_before_the_end() -> None:
 
 
 def test_where_selects_lines_in_order() -> None:
-    """`where` gives the lines whose flag is set."""
-    chunk = Chunk([b"a", b"b", b"a"], terminated=True)
-    assert chunk.where(np.array([True, False, True])) == [b"a", b"a"]
-    assert chunk.where(np.array([True, True, True])) == [b"a", b"b", b"a"]
-    assert chunk.where(np.array([False, False, False])) == []
+    """`where` gives the lines whose flag is set, each with the terminator that it had."""
+    chunk = chunk_of([b"a", b"b", b"a"], before=b"z\n")
+    assert chunk.where(np.array([True, False, True])).tobytes() == b"a\na\n"
+    assert chunk.where(np.array([True, True, True])).tobytes() == b"a\nb\na\n"
+    assert chunk.where(np.array([False, False, False])).tobytes() == b""
+    unfinished = chunk_of([b"a"], terminated=False, before=b"z\n")
+    assert unfinished.where(np.array([True])).tobytes() == b"a"
 
 
 class Stingy(FileIO):
@@ -124,10 +128,14 @@ class Stingy(FileIO):
         return super().write(bytes(data[:3]))
 
 
-@given(
-    st.lists(st.tuples(st.lists(st.binary(max_size=8)), st.booleans()), max_size=6),
-    TERMINATORS,
+# What a chunk is: any finished lines, or one unfinished line, which is not empty.
+FINISHED = st.tuples(st.lists(st.binary(max_size=8)), st.just(value=True))
+UNFINISHED = st.tuples(
+    st.lists(st.binary(min_size=1, max_size=8), max_size=1), st.just(value=False)
 )
+
+
+@given(st.lists(FINISHED | UNFINISHED, max_size=6), TERMINATORS)
 def test_writer_keeps_lines_apart(
     tmp_path_factory: pytest.TempPathFactory,
     writes: list[tuple[list[bytes], bool]],
@@ -138,7 +146,8 @@ def test_writer_keeps_lines_apart(
     with Stingy(path, "wb") as file:
         writer = LineWriter(file, terminator)
         for lines, terminated in writes:
-            writer.write(lines, terminated=terminated)
+            octets = octets_of_lines(lines, terminator, terminated=terminated and bool(lines))
+            writer.write(octets, terminated=terminated)
     written = [(lines, terminated) for lines, terminated in writes if lines]
     expected = [line for lines, _ in written for line in lines]
     end = terminator if written and written[-1][1] else b""
@@ -148,7 +157,7 @@ def test_writer_keeps_lines_apart(
 def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
     """An empty selection does not even finish a line that was cut off."""
     with FileIO(tmp_path / "out", "wb") as file:
-        LineWriter(file, ends_mid_line=lambda: True).write([], terminated=True)
+        LineWriter(file, ends_mid_line=lambda: True).write(octets_of(b""), terminated=True)
     assert (tmp_path / "out").read_bytes() == b""
 
 
@@ -168,7 +177,8 @@ def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
         while file.write(b"filled to the brim\n" * 100) is not None:
             pass
         thread.start()
-        LineWriter(file).write([b"", *lines], terminated=True)
+        octets = octets_of_lines([b"", *lines], b"\n", terminated=True)
+        LineWriter(file).write(octets, terminated=True)
     thread.join()
     assert received[0].endswith(b"\n" + b"\n".join(lines) + b"\n")
 
@@ -176,7 +186,7 @@ def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
 def test_an_error_of_the_file_gets_through(tmp_path: Path) -> None:
     """A file that cannot be written raises; the line is not taken for written."""
     with FileIO("/dev/full", "wb") as file, pytest.raises(OSError, match="No space"):
-        LineWriter(file).write([b"a"], terminated=True)
+        LineWriter(file).write(octets_of(b"a\n"), terminated=True)
 
 
 def test_writer_looks_before_each_write(tmp_path: Path) -> None:
@@ -184,6 +194,6 @@ def test_writer_looks_before_each_write(tmp_path: Path) -> None:
     answers = iter([True, False, True])
     with FileIO(tmp_path / "out", "wb") as file:
         writer = LineWriter(file, ends_mid_line=lambda: next(answers))
-        for line in (b"a", b"b", b"c"):
-            writer.write([line], terminated=True)
+        for line in (b"a\n", b"b\n", b"c\n"):
+            writer.write(octets_of(line), terminated=True)
     assert (tmp_path / "out").read_bytes() == b"\na\nb\n\nc\n"

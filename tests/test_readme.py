@@ -27,10 +27,11 @@ def _run(code: str, folder: Path) -> str:
 
 
 def test_python_examples_run_in_order(tmp_path: Path) -> None:
-    """Both Python blocks work, the second on the file that the first made."""
-    assert len(PYTHON) == 2
+    """All Python blocks work, the second on the file that the first made."""
+    assert len(PYTHON) == 3
     assert _run(PYTHON[0], tmp_path) == "['/a', '/b', '/c']\n"
     assert _run(PYTHON[1], tmp_path) == "True 3\n[ True  True]\n"
+    assert _run(PYTHON[2], tmp_path) == "[ True  True False]\n[ True False False]\n"
 
 
 def test_dedup_of_a_days_logs_runs(tmp_path: Path) -> None:
@@ -47,7 +48,7 @@ def test_dedup_of_a_days_logs_runs(tmp_path: Path) -> None:
     options = found.group(1).replace("1e8", "1e5")
     distinct = len(set(sample.read_bytes().splitlines()))
     for _ in range(2):
-        command = f"'{sys.executable}' -m mmbloom dedup {options}"
+        command = f"'{sys.executable}' -P -m mmbloom dedup {options}"
         subprocess.run(command, shell=True, cwd=tmp_path, check=True, timeout=60)
         written = [(tmp_path / "unique" / f"{name}.log").read_bytes() for name in ("a", "b")]
         assert b"".join(written).count(b"\n") == distinct

@@ -56,19 +56,22 @@ def test_counters_count(create: Create, path: str) -> None:
 def test_batch_is_begun_before_its_first_bit(
     create: Create, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While bits are being set the batch is begun and not done: a kill there can be told."""
+    """While bits are being set the batch is begun and not done: a kill there can be told.
+
+    Of a single key `test_kill_while_one_key_is_added` tells the same.
+    """
     seen, during = create(1000), []
-    from_engine = "mmbloom._engine.commit", "mmbloom._engine.set_one"
 
     def watch(*_: object) -> int:
         during.append(counters_of(path))
         raise MemoryError  # as good as a kill
 
-    for name in from_engine:
+    for name in ("mmbloom._engine.add", "mmbloom._engine.commit"):
         monkeypatch.setattr(name, watch)
-    for add in (lambda: seen.add_many(["a"]), lambda: seen.add("b")):
-        with pytest.raises(MemoryError):
-            add()
+    with pytest.raises(MemoryError):
+        seen.add_many(["a"])
+    with pytest.raises(MemoryError), seen.claim(["b"]):
+        pass
     assert [(one["batches_begun"], one["batches_done"]) for one in during] == [(1, 0), (2, 0)]
     assert seen.info().unfinished_batches == 2
     assert flock_is_free(path)

@@ -1,38 +1,47 @@
-"""Hash, test, claim, commit: the kernels, behind one set of names.
+"""Hash, test, claim, commit; lines and their keys: the kernels, behind one set of names.
 
-``_hash``  keys to (h1, h2)
-``_numpy`` (h1, h2) to answers, on one array of little-endian uint64 words
+``_numpy``, ``_numpy_hash``, ``_numpy_lines``           the reference, which always works
+``_compiled``, ``_compiled_claim``, ``_compiled_hash``,
+``_compiled_lines``, ``_compiled_text``                 the same in Cython, where it was built
+``_choice``                                             which of the two serves
 
 Kernels take and return arrays. They never open a file, take a lock or check a type: who
-calls `claim` and `commit` holds the write lock around both (laws 1 and 7).
+calls `add`, or `claim` and `commit`, holds the write lock around it (laws 1 and 7).
 """
 
-from mmbloom._engine._hash import HashHalves, hash_keys, hash_one
-from mmbloom._engine._numpy import (
-    CHUNK_KEYS,
-    Claimed,
-    Words,
-    claim,
-    commit,
-    contains,
-    contains_one,
-    count_set,
-    pending_positions,
-    set_one,
-)
+from mmbloom._engine._choice import ENGINE
+from mmbloom._engine._numpy import CHUNK_KEYS, Words
+from mmbloom._engine._numpy_hash import HashHalves
+from mmbloom._engine._numpy_lines import narrower
+
+if ENGINE == "compiled":
+    from mmbloom._engine._compiled import OneKey, add, contains, count_set
+    from mmbloom._engine._compiled_claim import Claimed, claim, commit
+    from mmbloom._engine._compiled_hash import hash_keys
+    from mmbloom._engine._compiled_lines import find_lines, gather, select_keys
+    from mmbloom._engine._compiled_text import first_unencodable, plain
+else:
+    from mmbloom._engine._numpy import Claimed, OneKey, add, claim, commit, contains, count_set
+    from mmbloom._engine._numpy_hash import first_unencodable, hash_keys, plain
+    from mmbloom._engine._numpy_lines import find_lines, gather, select_keys
 
 __all__ = [
     "CHUNK_KEYS",
+    "ENGINE",
     "Claimed",
     "HashHalves",
+    "OneKey",
     "Words",
+    "add",
     "claim",
     "commit",
     "contains",
-    "contains_one",
     "count_set",
+    "find_lines",
+    "first_unencodable",
+    "gather",
     "hash_keys",
-    "hash_one",
-    "pending_positions",
-    "set_one",
+    "narrower",
+    "plain",
+    "select_keys",
 ]

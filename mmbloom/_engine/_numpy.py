@@ -8,12 +8,14 @@ No function here reads and writes one word twice in one assignment: duplicate in
 ``a[i] |= mask`` lose bits (0.36 % in one process, law 1).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from mmbloom._engine._numpy_hash import hash_one
 from mmbloom._positions import positions
 from mmbloom._rates import BLOCK_BITS
 from mmbloom.sizing import FilterParams
@@ -56,27 +58,54 @@ def contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
     return found
 
 
-def claim(
-    words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words | None = None
-) -> Claimed:
+def add(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
+    """Test and set n keys as one by one.
+
+    Returns
+    -------
+    new : ndarray of bool, shape (n,)
+        True for each key of which a bit was clear when its turn came.
+    newly_set : int
+        How many bits were clear before.
+    """
+    claimed = claim(words, h1, h2, params)
+    return claimed.new, commit(words, claimed)
+
+
+def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
     """Find which of n keys are new, duplicates within the batch included; set nothing.
 
     Parameters
     ----------
     words : ndarray of uint64
         The bit array.
-    h1, h2 : ndarray of uint64, shape (n,), n at most 2**20
+    h1, h2 : ndarray of uint64, shape (n,)
         Hash halves of the keys.
     params : FilterParams
         Layout and number of hashes.
-    pending : ndarray of uint64, sorted, optional
-        Positions to take as set although they are not yet: those of earlier parts of the
-        same claim.
 
     Returns
     -------
     Claimed
     """
+    claimed = Claimed(np.zeros(len(h1), dtype=np.bool_), [])
+    pending: Words | None = None
+    for start in range(0, len(h1), CHUNK_KEYS):
+        part = slice(start, start + CHUNK_KEYS)
+        new, updates = _claim_part(words, h1[part], h2[part], params, pending)
+        claimed.new[part] = new
+        claimed.updates.extend(updates)
+        if len(h1) > CHUNK_KEYS:
+            # What earlier parts will set counts as set for later ones (law 4).
+            columns = positions(h1[part][new], h2[part][new], params)
+            pending = np.unique(np.concatenate([*([] if pending is None else [pending]), *columns]))
+    return claimed
+
+
+def _claim_part(
+    words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words | None
+) -> tuple[Bools, list[tuple[Indices, Words]]]:
+    """Claim at most 2**20 keys; the sorted positions `pending` are taken as set."""
     columns = np.stack(list(positions(h1, h2, params)))  # (k, n)
     clear = np.empty(columns.shape, dtype=np.bool_)
     for i, column in enumerate(columns):
@@ -95,39 +124,72 @@ def claim(
         updates += [(_word_of(column[alone]), _mask_of(column[alone])) for column in columns]
     if len(candidates):
         updates.append(_first_to_hold(columns, clear, candidates, new))
-    return Claimed(new, updates)
+    return new, updates
 
 
-def commit(words: Words, updates: Sequence[tuple[Indices, Words]]) -> int:
+def commit(words: Words, claimed: Claimed) -> int:
     """Set the bits that `claim` found; returns how many were clear before."""
     newly_set = 0
-    for index, mask in updates:
+    for index, mask in claimed.updates:
         before = words[index]
         words[index] = before | mask
         newly_set += int(np.bitwise_count(mask & ~before).sum())
     return newly_set
 
 
-def pending_positions(pending: Words | None, h1: Words, h2: Words, params: FilterParams) -> Words:
-    """Merge the positions of n keys into a sorted array of positions, for `claim`."""
-    added = [] if pending is None else [pending]
-    return np.unique(np.concatenate([*added, *positions(h1, h2, params)]))
+class OneKey:
+    """One key at a time on one bit array; prepared once, so that a call costs little.
 
+    Parameters
+    ----------
+    words : ndarray of uint64
+        The bit array.
+    counters : ndarray of uint64, shape (4,) or more
+        Keys added, bits set, batches begun, batches done: a key that is new is a batch.
+    params : FilterParams
+        Layout, number of hashes and seed.
+    to_bytes : callable
+        Turns a key of any type into its bytes, or raises.
+    """
 
-def contains_one(octets: memoryview, h1: int, h2: int, params: FilterParams) -> bool:
-    """Test one key in the bit array seen as bytes; faster than a batch of one."""
-    return all(octets[p >> 3] >> (p & 7) & 1 for p in positions(h1, h2, params))
+    def __init__(
+        self,
+        words: Words,
+        counters: Words,
+        params: FilterParams,
+        to_bytes: Callable[[Any], bytes],
+    ) -> None:
+        self._octets, self._counters = words.view(np.uint8).data, counters
+        self._params, self._to_bytes = params, to_bytes
 
+    def contains(self, key: Any) -> bool:
+        """Test a key."""
+        h1, h2 = hash_one(self._to_bytes(key), self._params.seed)
+        return all(self._octets[p >> 3] >> (p & 7) & 1 for p in positions(h1, h2, self._params))
 
-def set_one(octets: memoryview, h1: int, h2: int, params: FilterParams) -> int:
-    """Set the positions of one key; returns how many were clear, 0 for a key not new."""
-    newly_set = 0
-    for p in positions(h1, h2, params):
-        octet, bit = octets[p >> 3], 1 << (p & 7)
-        if not octet & bit:
-            octets[p >> 3] = octet | bit
-            newly_set += 1
-    return newly_set
+    def add(self, key: Any) -> bool:
+        """Set a key's bits and count them; True if one was clear. The write lock is held."""
+        h1, h2 = hash_one(self._to_bytes(key), self._params.seed)
+        clear = {
+            p for p in positions(h1, h2, self._params) if not self._octets[p >> 3] >> (p & 7) & 1
+        }
+        if not clear:
+            return False
+        self._count(2, 1)
+        for p in clear:
+            self._octets[p >> 3] |= 1 << (p & 7)
+        self._count(0, 1)
+        self._count(1, len(clear))
+        self._count(3, 1)
+        return True
+
+    def positions_set(self) -> int:
+        """Read the counter of bits set."""
+        return int(self._counters[1])
+
+    def _count(self, place: int, more: int) -> None:
+        # Modulo 2**64: a damaged counter stays harmless.
+        self._counters[place] = (int(self._counters[place]) + more) % 2**64
 
 
 def count_set(words: Words) -> int:

@@ -55,26 +55,24 @@ class _Raw(FileIO):
         self._progress = progress
         self._pipe = not os.path.isfile(self.fileno())
 
-    def read(self, size: int | None = -1, /) -> bytes:
+    def readinto(self, buffer: Any, /) -> int:
         try:
-            block = self._fill(-1 if size is None else size)
+            count = self._fill(memoryview(buffer).cast("B"))
         except OSError as error:
             raise InputError(f"{self._name}: cannot be read: {error.strerror}") from error
-        self._progress.update(len(block))
-        return block
+        self._progress.update(count)
+        return count
 
-    def _fill(self, size: int) -> bytes:
-        while (block := super().read(size)) is None:  # a pipe that does not block is empty
+    def _fill(self, buffer: memoryview) -> int:
+        while (count := super().readinto(buffer)) is None:  # a pipe that does not block is empty
             select.select([self], [], [])
-        if not self._pipe or size < 0:
-            return block
         # A pipe gives 64 KiB at a time: take what else is there, but wait for nothing, so
         # that a line is out as soon as it is in (tail -f).
-        pieces, left = [block], size - len(block)
-        while pieces[-1] and left > 0 and select.select([self], [], [], 0)[0]:
-            pieces.append(super().read(left) or b"")
-            left -= len(pieces[-1])
-        return b"".join(pieces)
+        more = count if self._pipe else 0
+        while more and count < len(buffer) and select.select([self], [], [], 0)[0]:
+            more = super().readinto(buffer[count:]) or 0
+            count += more
+        return count
 
 
 class _Decompressed:
@@ -83,12 +81,14 @@ class _Decompressed:
     def __init__(self, name: str, stream: Any) -> None:
         self._name, self._stream = name, stream
 
-    def read(self, size: int, /) -> bytes:
+    def readinto(self, buffer: Any, /) -> int:
         try:
-            block: bytes = self._stream.read(size)
+            # Not readinto: every decompressor has read, and it is they that take the time.
+            block: bytes = self._stream.read(len(buffer))
         except Exception as error:
             raise InputError(f"{self._name}: damaged or cut off: {error}") from error
-        return block
+        buffer[: len(block)] = block
+        return len(block)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
@@ -48,6 +49,7 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
     context = multiprocessing.get_context("spawn")
     total, waiting = Tally(), list(enumerate(jobs))[::-1]
     workers: dict[Connection, tuple[BaseProcess, int]] = {}
+    resource_tracker.ensure_running()  # which lets SIGINT through, in whoever starts it
     asked_to_end = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         for _ in range(min(processes, len(jobs))):

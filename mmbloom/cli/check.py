@@ -1,13 +1,18 @@
 """``mmbloom check``: print the lines that are in a filter, or that are not; changes nothing."""
 
 import argparse
+from contextlib import closing
 
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._parallel import read_ahead
 from mmbloom.cli._arguments import add_line_options, line_keys, terminator
 from mmbloom.cli._errors import NOTHING_FOUND, OK
 from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli._outputs import open_output, refuse_overlap
 from mmbloom.filter import BloomFilter
-from mmbloom.lines import read_chunks
+from mmbloom.lines import Chunk, read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -32,15 +37,21 @@ def run(args: argparse.Namespace) -> int:
         progress_bar(names, args.progress) as bar,
         open_output(None, end) as writer,
     ):
+
+        def look(chunk: Chunk) -> tuple[Chunk, npt.NDArray[np.bool_]]:
+            return chunk, seen.contains_many(keys(chunk)) != args.invert_match
+
         for name in names:
-            with open_input(name, bar) as source:
-                for chunk in read_chunks(source, end):
-                    wanted = seen.contains_many(keys(chunk.lines)) != args.invert_match
-                    found += int(wanted.sum())
+            with (
+                open_input(name, bar) as source,
+                closing(read_ahead(map(look, read_chunks(source, end)))) as looked_at,
+            ):
+                for chunk, wanted in looked_at:
+                    found += int(np.count_nonzero(wanted))
                     if args.quiet and found:
                         return OK
                     if not (args.quiet or args.count):
                         writer.write(chunk.where(wanted), terminated=chunk.terminated)
         if args.count:
-            writer.write([str(found).encode()], terminated=True)
+            writer.write(np.frombuffer(b"%d%b" % (found, end), np.uint8), terminated=True)
     return OK if found else NOTHING_FOUND

@@ -15,6 +15,12 @@ def register(parser: argparse.ArgumentParser) -> None:
         "--like", metavar="OTHER", help="copy sizes and seed from this filter, instead of -n -p"
     )
     parser.add_argument("--allow-network", action="store_true", help="on a network file system")
+    parser.add_argument(
+        "--reserve",
+        choices=("zeros", "fallocate"),
+        default="zeros",
+        help="write zeros (default), or be done at once and slower at first touch",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -26,11 +32,13 @@ def run(args: argparse.Namespace) -> int:
         options = dict(
             zip(("capacity", "error_rate", "layout", "seed"), sizing, strict=True),
             allow_network=args.allow_network,
+            reserve=args.reserve,
         )
         BloomFilter.create(args.file, **options).close()
         return OK
     if sizing != (None, None, None, None):
         raise UsageError("--like copies all sizes: give it without -n, -p, --layout and --seed")
     with BloomFilter.open(args.like, "r") as other:
-        BloomFilter.create(args.file, like=other, allow_network=args.allow_network).close()
+        options = {"allow_network": args.allow_network, "reserve": args.reserve}
+        BloomFilter.create(args.file, like=other, **options).close()
     return OK

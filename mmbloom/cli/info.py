@@ -4,6 +4,7 @@ import argparse
 import json
 from datetime import UTC, datetime
 
+from mmbloom._engine import ENGINE
 from mmbloom.cli._errors import OK
 from mmbloom.filter import BloomFilter
 from mmbloom.info import FilterInfo
@@ -26,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
         if args.recount:
             seen.recount()
         info = seen.info()
-    print(json.dumps(info.as_dict()) if args.json else _for_people(info))
+    print(json.dumps({**info.as_dict(), "engine": ENGINE}) if args.json else _for_people(info))
     return OK
 
 
@@ -42,6 +43,7 @@ def _for_people(info: FilterInfo) -> str:
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
         ("uuid", info.uuid),
+        ("engine", f"{ENGINE} (of this installation, not of the file)"),
     ]
     if info.unfinished_batches:
         note = (

@@ -1,0 +1,85 @@
+"""Code points to UTF-8; inline, for the compiled modules only."""
+
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+
+
+cdef extern from *:
+    """
+    /* Before Python 3.12 a str could be without the layout that is read here. */
+    #if PY_VERSION_HEX < 0x030C0000
+    #define MMBLOOM_HAS_LAYOUT(text) PyUnicode_IS_READY(text)
+    #else
+    #define MMBLOOM_HAS_LAYOUT(text) 1
+    #endif
+    """
+    bint has_layout "MMBLOOM_HAS_LAYOUT"(PyObject *text)
+
+
+cdef inline uint32_t code_point(const uint8_t *text, int width, size_t i) noexcept nogil:
+    """The i-th code point of a text of 1, 2 or 4 bytes each (CPython's kinds, aligned)."""
+    if width == 1:
+        return text[i]
+    if width == 2:
+        return (<const uint16_t *>text)[i]
+    return (<const uint32_t *>text)[i]
+
+
+cdef inline uint32_t all_bits(const uint8_t *text, int width, size_t length) noexcept nogil:
+    """All code points or-ed together: no code point is larger. The compiler makes it SIMD."""
+    cdef size_t i
+    cdef uint32_t bits = 0
+    if width == 4:
+        for i in range(length):
+            bits |= (<const uint32_t *>text)[i]
+    else:
+        for i in range(length):
+            bits |= code_point(text, width, i)
+    return bits
+
+
+cdef inline bint encodable(const uint8_t *text, int width, size_t length) noexcept nogil:
+    """Whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
+    cdef size_t i
+    cdef uint32_t c
+    if width == 1 or all_bits(text, width, length) < 0xD800:
+        return True
+    for i in range(length):
+        c = code_point(text, width, i)
+        if 0xD800 <= c <= 0xDFFF or c > 0x10FFFF:
+            return False
+    return True
+
+
+cdef inline size_t encode(
+    const uint8_t *text, int width, size_t length, uint8_t *out
+) noexcept nogil:
+    """Write the UTF-8 of an encodable text, at most 4 bytes a code point; returns its size."""
+    cdef size_t i
+    cdef uint32_t c
+    cdef uint8_t *at = out
+    if all_bits(text, width, length) < 0x80:
+        for i in range(length):
+            out[i] = <uint8_t>code_point(text, width, i)
+        return length
+    for i in range(length):
+        c = code_point(text, width, i)
+        if c < 0x80:
+            at[0] = <uint8_t>c
+            at += 1
+        elif c < 0x800:
+            at[0] = <uint8_t>(0xC0 | c >> 6)
+            at[1] = <uint8_t>(0x80 | c & 0x3F)
+            at += 2
+        elif c < 0x10000:
+            at[0] = <uint8_t>(0xE0 | c >> 12)
+            at[1] = <uint8_t>(0x80 | c >> 6 & 0x3F)
+            at[2] = <uint8_t>(0x80 | c & 0x3F)
+            at += 3
+        else:
+            at[0] = <uint8_t>(0xF0 | c >> 18 & 0x07)
+            at[1] = <uint8_t>(0x80 | c >> 12 & 0x3F)
+            at[2] = <uint8_t>(0x80 | c >> 6 & 0x3F)
+            at[3] = <uint8_t>(0x80 | c & 0x3F)
+            at += 4
+    return at - out

@@ -1,0 +1,137 @@
+"""The writing half of a filter: keys in, answers out, a lock around every change (law 1)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._batch import Batch
+from mmbloom._keys import Key, Keys, Nulls, batches, coerce
+from mmbloom._lock import WriteLock
+from mmbloom._storage import Storage
+from mmbloom._writer import Writer
+from mmbloom.claim import Claim
+from mmbloom.reader import FilterReader
+
+Bools = npt.NDArray[np.bool_]
+
+
+class FilterAdder(FilterReader):
+    """What every open filter can be told; the base of `BloomFilter`."""
+
+    def __init__(self, storage: Storage, lock: WriteLock, threads: int) -> None:
+        super().__init__(storage, threads)
+        self._lock = lock
+        self._writer = Writer(storage, lock)
+
+    def add(self, key: Key) -> bool:
+        """Add one key; True if it was new. Raises what `add_many` raises."""
+        new = self._writer.add_one(key)
+        if new:
+            self._writer.warn_when_full()
+        return new
+
+    def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
+        """Add a batch of keys; answers what adding them one by one would.
+
+        Parameters
+        ----------
+        keys : iterable of bytes, str or int; ndarray; or Arrow column
+            Types may be mixed in an iterable. An array has shape (n,) and dtype integer (of
+            any width), S or U, or shape (n, w) and dtype uint8: a key of w bytes a row. A
+            column is anything with the Arrow PyCapsule interface (of pyarrow, polars, pandas)
+            that holds strings, binaries, integers or a dictionary of them. None of these is
+            copied as a whole, but for an iterable, which becomes a list.
+        nulls : {"error", "skip"}, default "error"
+            What None, a masked item of an array or a null of a column is: an error; or no key,
+            which adds nothing and is answered False.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            True where the key was not there before; of equal keys only for the first.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError
+            If a key cannot be one, or a column is damaged; names the position, and nothing
+            is added.
+        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
+            those before the error stay added.
+        """
+        self._storage.check_writable()
+        new = self._add_batch(coerce(keys, nulls))
+        self._writer.warn_when_full()
+        return new
+
+    def update(self, keys: Keys, *, nulls: Nulls = "error") -> int:
+        """Add keys from an iterable of any length in bounded memory.
+
+        Parameters
+        ----------
+        keys, nulls
+            As for `add_many`. A wrong key of an iterator raises when it is reached; keys of
+            earlier chunks stay added.
+
+        Returns
+        -------
+        int
+            How many were new.
+        """
+        self._storage.check_writable()
+        new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
+        self._writer.warn_when_full()
+        return new_keys
+
+    def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
+        """Learn which keys are new, and mark them only if the block that follows succeeds.
+
+        The write lock is kept for the whole block; a block that raises, or a process that
+        dies in it, leaves the keys unmarked. Memory is in proportion to the keys given.
+
+        Parameters
+        ----------
+        keys, nulls
+            As for `add_many`; entering the claim gives the bool array that it would.
+        """
+        batch = coerce(keys, nulls)
+        # Hashed here, outside the lock.
+        halves = [(np.zeros(0, np.uint64),) * 2, *self._map_pieces(self._hash, batch)]
+        h1, h2 = map(np.concatenate, zip(*halves, strict=True))
+        return Claim(self._writer, batch, (h1, h2), self._lock.timeout)
+
+    @contextmanager
+    def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
+        """Keep the write lock over several calls of this thread.
+
+        Parameters
+        ----------
+        timeout : float or None, optional
+            Seconds to wait for it, None for ever; by default the `lock_timeout` of `open`.
+        """
+        with self._writer.section(self._lock.timeout if timeout == "default" else timeout):
+            yield
+
+    def flush(self) -> None:
+        """Force all keys added so far to the disk; does nothing on a read-only filter.
+
+        Waits for this object's other threads. A failure raises `DurabilityError` and is final
+        for this object: open the file again, and add again what came after the last success.
+        """
+        self._storage.check_open()
+        if not self._storage.read_only_reason:
+            self._writer.flush()
+
+    def recount(self) -> int:
+        """Count the set bits anew, to mend the counters after killed writers; O(m)."""
+        return self._writer.recount()
+
+    def _add_batch(self, batch: Batch) -> Bools:
+        # Hashing runs ahead of the lock, on other threads when the batch is large.
+        new = [np.zeros(0, np.bool_)]
+        hashes = self._map_pieces(self._hash, batch, busy=True)
+        new.extend(map(self._writer.add_chunk, hashes))
+        return batch.answers(np.concatenate(new))
