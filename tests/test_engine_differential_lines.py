@@ -1,0 +1,179 @@
+"""The compiled kernels of lines against the reference, and against Python's own split."""
+
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from batches import misaligned
+from forms import bytes_of, chunk_of, octets_of
+from hypothesis import strategies as st
+from kernels import COMPILED, ENGINES, NUMPY, Engine, each_engine, needs_compiled
+
+PIECES = [b"a", b"B", b"xyz", b" ", b"  ", b"\t", b"\n", b"\r", b"\v", b"\f", b"\0", b"\xff"]
+PIECES += [
+    b",",
+    b"::",
+    b":",
+    b"::",
+    "É".encode(),
+    b"\x1c",
+    b"\x85",
+    b"\xa0",
+    b"[",
+    b"@",
+    b"`",
+    b"{",
+]
+LINE = st.lists(st.sampled_from(PIECES), max_size=9).map(b"".join) | st.binary(max_size=12)
+LINES = st.lists(LINE, max_size=12)
+HUGE = st.sampled_from([2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64])
+COUNT = st.integers(0, 5) | HUGE
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "field": st.none() | st.integers(1, 5) | HUGE,
+        "separator": st.sampled_from([None, b",", b"::", b":", b" ", b"\0", b"\t", b"aa", b"aB"]),
+        "skip_fields": COUNT,
+        "skip_chars": COUNT,
+        "compare_at_most": st.none() | COUNT,
+        "ignore_case": st.booleans(),
+    },
+)
+
+
+@needs_compiled
+@hypothesis.given(LINES, OPTIONS, st.binary(max_size=5))
+def test_keys_of_lines(lines: list[bytes], options: dict[str, Any], before: bytes) -> None:
+    """Any options find the same keys in any lines, wherever in the block these are."""
+    chunk = chunk_of(lines, before=before)
+    arguments = (chunk.octets, chunk.starts, chunk.ends)
+    ours = COMPILED.select_keys(*arguments, **options)
+    theirs = NUMPY.select_keys(*arguments, **options)
+    assert len(ours) == len(theirs) == len(lines)
+    assert bytes_of(ours) == bytes_of(theirs)
+    assert chunk.lines == lines
+
+
+@needs_compiled
+@hypothesis.given(LINES, OPTIONS, st.data())
+def test_keys_of_some_lines(
+    lines: list[bytes], options: dict[str, Any], data: st.DataObject
+) -> None:
+    """Lines need not follow each other: some of a block, in an order of their own, twice too."""
+    chunk = chunk_of(lines)
+    places = data.draw(st.lists(st.integers(0, len(lines) - 1), max_size=12)) if lines else []
+    starts, ends = chunk.starts[places], chunk.ends[places]
+    ours = COMPILED.select_keys(chunk.octets, starts, ends, **options)
+    wanted = chunk_of([lines[place] for place in places])
+    theirs = NUMPY.select_keys(wanted.octets, wanted.starts, wanted.ends, **options)
+    assert bytes_of(ours) == bytes_of(theirs)
+
+
+@each_engine
+def test_lines_are_their_own_keys_without_options(engine: Engine) -> None:
+    """With no option, or options that choose nothing, a line is its key."""
+    lines = [b" A b ", b"", b"\0", b"\xff\n\0"]
+    chunk = chunk_of(lines)
+    for options in ({}, {"field": None, "skip_fields": 0, "compare_at_most": None}):
+        keys = engine.select_keys(chunk.octets, chunk.starts, chunk.ends, **options)
+        assert bytes_of(keys) == lines
+
+
+def naive_lines(data: bytes, start: int, stop: int, terminator: bytes) -> list[tuple[int, int]]:
+    """Where finished lines are, by `bytes.find`."""
+    found = []
+    while (end := data.find(terminator, start, stop)) >= 0:
+        found.append((start, end))
+        start = end + 1
+    return found
+
+
+@hypothesis.given(LINES.map(b"\n".join), st.sampled_from([b"\n", b"\0", b"a", b"\xff"]), st.data())
+def test_finding_lines(data: bytes, terminator: bytes, drawn: st.DataObject) -> None:
+    """The first lines that end within a part of a buffer, and not one more than the limit."""
+    start, stop = sorted(drawn.draw(st.tuples(*[st.integers(0, len(data))] * 2)))
+    limit = drawn.draw(st.integers(1, 5) | st.just(16_384))
+    expected = naive_lines(data, start, stop, terminator)[:limit]
+    for engine in ENGINES:
+        octets = misaligned(octets_of(data), drawn.draw(st.integers(0, 15)))
+        starts, ends = engine.find_lines(octets, start, stop, terminator[0], limit)
+        assert starts.dtype == ends.dtype == np.int64
+        assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == expected, engine
+        starts[:1] = 0  # the caller's own arrays: `read_chunks` changes the first
+
+
+@each_engine
+def test_finding_nothing(engine: Engine) -> None:
+    """No terminator, no bytes, or no room: no lines."""
+    for data, start, stop, limit in ((b"abc", 0, 3, 9), (b"", 0, 0, 9), (b"a\n", 1, 1, 9)):
+        starts, ends = engine.find_lines(octets_of(data), start, stop, 10, limit)
+        assert (starts.tolist(), ends.tolist()) == ([], [])
+    assert len(engine.find_lines(octets_of(b"a\nb\n"), 0, 4, 10, 0)[0]) == 0
+
+
+@hypothesis.given(LINES, st.data(), st.binary(max_size=5))
+def test_gathering_lines(lines: list[bytes], data: st.DataObject, before: bytes) -> None:
+    """The wanted lines come out in order, each with the bytes that end it."""
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(lines), max_size=len(lines)))
+    wanted = np.array(chosen, dtype=np.bool_)
+    chunk = chunk_of(lines, before=before)
+    for extra in (0, 1):
+        expected = b"".join(
+            line + b"\n" * extra for line, on in zip(lines, chosen, strict=True) if on
+        )
+        for engine in ENGINES:
+            found = engine.gather(chunk.octets, chunk.starts, chunk.ends, wanted, extra)
+            assert found.dtype == np.uint8
+            assert found.tobytes() == expected, engine
+
+
+@each_engine
+@pytest.mark.parametrize("size", [1, 4096, 3_000_000])
+def test_many_lines_and_long_ones(engine: Engine, size: int, seed: int) -> None:
+    """Every second of many lines, and one line of megabytes, is copied whole."""
+    chance = np.random.default_rng(seed)
+    lines = [b"%d" % number for number in chance.integers(0, 99, 20_000)] + [b"x" * size, b""]
+    chunk, wanted = chunk_of(lines), chance.random(len(lines)) < 0.5
+    wanted[-2:] = True
+    found = engine.gather(chunk.octets, chunk.starts, chunk.ends, wanted, 1).tobytes()
+    assert found == b"".join(line + b"\n" for line, on in zip(lines, wanted, strict=True) if on)
+    starts, ends = engine.find_lines(chunk.octets, 0, len(chunk.octets), 10, len(lines) + 5)
+    assert (starts == chunk.starts).all()
+    assert (ends == chunk.ends).all()
+    folded = engine.select_keys(chunk.octets, starts, ends, ignore_case=True)
+    assert bytes_of(folded) == lines
+
+
+@each_engine
+@pytest.mark.parametrize("line", [b"a" + b"\0" * 9, b"::" * 9, b"a::b", b":::", b"::", b":", b""])
+def test_separators_of_several_bytes(engine: Engine, line: bytes) -> None:
+    """Separators are found from the left and do not overlap, as `bytes.split` has it."""
+    chunk = chunk_of([line])
+    for separator in (b"::", b":::", b"a::", b"\0\0"):
+        parts = line.split(separator)
+        for field in range(1, 12):
+            found = engine.select_keys(
+                chunk.octets, chunk.starts, chunk.ends, field=field, separator=separator
+            )
+            expected = parts[field - 1] if field <= len(parts) else b"\xff\n\0" + line
+            assert bytes_of(found) == [expected]
+
+
+@each_engine
+def test_blanks_and_case_byte_by_byte(engine: Engine) -> None:
+    """Which bytes part fields, which part the fields to skip, and which are folded: in C's way."""
+    lines = [b"x" + bytes([byte]) + b"Y" for byte in range(256)]
+    chunk = chunk_of(lines, terminator=b"\0")
+
+    def keys(**options: Any) -> list[bytes]:
+        return bytes_of(engine.select_keys(chunk.octets, chunk.starts, chunk.ends, **options))
+
+    parts = [line.split() for line in lines]
+    assert keys(field=1) == [part[0] for part in parts]
+    assert keys(field=2) == [
+        part[1] if len(part) > 1 else b"\xff\n\0" + line
+        for line, part in zip(lines, parts, strict=True)
+    ]
+    assert keys(skip_fields=1) == [line[1:] if line[1] in b" \t\n" else b"" for line in lines]
+    assert keys(ignore_case=True) == [line.lower() for line in lines]
