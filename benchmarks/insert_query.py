@@ -1,184 +1,222 @@
-"""How long does a key take? The numpy engine against the filters that users would pick.
+"""How long does a key take? mmbloom against the filters that users would pick instead.
 
-Question: nanoseconds per key to add and to query a list of `bytes` of about 40 characters,
-in a filter that fits in the cache and in one planned for 10^9 keys.
+Question: nanoseconds per key to add and to query keys of about 40 characters, in a filter
+that fits in the cache and in one planned for 10^9 keys, at an error rate of 1 %.
 
-Method: rounds of fresh keys, the same objects for every contender, each peer by its fastest
-documented call. The first round touches the filter's pages and is given as "cold"; medians
-are of the other rounds, which follow at once. False positives are counted on absent keys.
+Method: equal keys for every contender, made afresh for each step, each peer by its fastest
+documented call. Each contender runs in a process of its own. In the cache they take turns,
+each round in a new filter, planned for the keys of a round and touched by 1 % of other keys
+first. The filter for 10^9 is made once a contender: a round of keys touches its pages and
+is given as "cold"; the other rounds follow at once. "Present" asks for the keys just added,
+as other objects; "absent" keys were never added, and those found are the false positives.
 
 Limits: pages of a mapped file that the kernel has written back (after some 30 s) cost a
-fault again at their next change; the rounds are too quick to show it. rbloom uses Python's
-own hash, whose filters cannot be saved; a set keeps the keys.
-Peers that are not installed are left out: pip install 'mmbloom[bench]'.
+fault again at their next change; the rounds are too quick to show it. After some rounds the
+filter for 10^9 is still nearly empty. A set keeps the keys. The C limit gets hashes instead
+of keys, and answers in one thread.
 """
 
 import argparse
 import os
-import tempfile
-from collections.abc import Callable, Iterable
+import subprocess
 from typing import Any, NamedTuple
 
-from _measure import environment, ratio, seconds, spread, table
+from _keys import FORMS
+from _measure import (
+    Report,
+    Rows,
+    apart,
+    benchmark,
+    compile_c,
+    ratio,
+    seconds,
+    spread,
+    table,
+)
+from _ours import Mmbloom, takes, understands
+from _peers import PACKAGES, PEERS, Peer, installed, missing
 
-from mmbloom import BloomFilter
+from mmbloom.sizing import plan
 
-OURS = "mmbloom (numpy engine)"
-
-
-class Contender(NamedTuple):
-    """One way to keep keys: add a list, count the hits in a list."""
-
-    add: Callable[[list[bytes]], object]
-    hits: Callable[[list[bytes]], int]
-    close: Callable[[], object]
-
-
-def _mmbloom(folder: str, capacity: int, layout: Any = "blocked") -> Contender:
-    path = os.path.join(folder, f"mmbloom-{layout}")
-    seen = BloomFilter.create(path, capacity, 0.01, layout=layout)
-
-    def close() -> None:
-        seen.close()
-        os.unlink(path)
-
-    return Contender(seen.add_many, lambda keys: int(seen.contains_many(keys).sum()), close)
-
-
-def _standard(folder: str, capacity: int) -> Contender:
-    return _mmbloom(folder, capacity, "standard")
+OURS = "mmbloom"
+LIMIT = "the C limit"
+NUMPY = "mmbloom, numpy engine"
+COLUMNS = {"cold": "add, cold", "add": "add", "hit": "query, present", "miss": "query, absent"}
+FALSE = "false"
+_OTHERS = 10**11  # keys from here on touch pages, and are not asked for
 
 
-def _pybloomfilter(folder: str, capacity: int) -> Contender:
-    import pybloomfilter  # noqa: PLC0415  a peer that need not be installed
+class Way(NamedTuple):
+    """A way to use mmbloom: the form of its keys, options of `create`, and the engine."""
 
-    path = os.path.join(folder, "pybloomfilter")
-    bloom = pybloomfilter.BloomFilter(capacity, 0.01, path)
-
-    def close() -> None:
-        bloom.close()
-        os.unlink(path)
-
-    return Contender(bloom.update, lambda keys: _count(bloom, keys), close)
+    form: str = "list of bytes"
+    options: dict[str, Any] = {}  # noqa: RUF012  never changed
+    engine: str | None = None
 
 
-def _rbloom(_folder: str, capacity: int) -> Contender:
-    import rbloom  # noqa: PLC0415  a peer that need not be installed
-
-    bloom = rbloom.Bloom(capacity, 0.01)
-    return Contender(bloom.update, lambda keys: _count(bloom, keys), bloom.clear)
-
-
-def _set(_folder: str, _capacity: int) -> Contender:
-    seen: set[bytes] = set()
-    return Contender(seen.update, lambda keys: _count(seen, keys), seen.clear)
-
-
-def _count(container: Any, keys: Iterable[bytes]) -> int:
-    # map keeps the loop in C: the fastest query these offer.
-    return sum(map(container.__contains__, keys))
-
-
-CONTENDERS: dict[str, Callable[[str, int], Contender]] = {
-    OURS: _mmbloom,
-    "mmbloom, layout=standard": _standard,
-    "pybloomfiltermmap3": _pybloomfilter,
-    "rbloom": _rbloom,
-    "set": _set,
+WAYS: dict[str, Way] = {
+    OURS: Way(),
+    "mmbloom, threads=1": Way(options={"threads": 1}),
+    "mmbloom, layout=standard": Way(options={"layout": "standard"}),
+    NUMPY: Way(engine="numpy"),
+    "mmbloom, int64 array": Way("int64 array"),
+    "mmbloom, S array": Way("S array"),
+    "mmbloom, Arrow strings": Way("Arrow strings"),
 }
 
 
-def make_keys(count: int, prefix: str) -> list[bytes]:
-    """Make distinct keys of about 40 characters."""
+def ways() -> list[str]:
+    """Name the ways that this version of mmbloom has."""
     return [
-        b"%s 192.168.%d.%d GET /item/%d" % (prefix.encode(), i % 255, i % 77, i * 7919)
-        for i in range(count)
+        name for name, way in WAYS.items() if takes(**way.options) and understands(FORMS[way.form])
     ]
 
 
-class Times(NamedTuple):
-    """Nanoseconds per key, one figure a round; false positives and absent keys tried."""
+class Rounds:
+    """The rounds of one contender; made and run in a process of its own.
 
-    cold: list[float]
-    add: list[float]
-    hit: list[float]
-    miss: list[float]
-    false: list[float]
+    Parameters
+    ----------
+    name : str
+        Which contender.
+    folder : str
+        Where its file goes.
+    capacity : int
+        What filters are planned for; by default what goes into one: a round of keys.
+    keys : int
+        Keys a round.
+    """
+
+    def __init__(self, name: str, folder: str, keys: int, capacity: int | None = None) -> None:
+        self.name, self.folder = name, folder
+        self.keys = max(1, keys // PEERS[name].share) if name in PEERS else keys
+        self.capacity = capacity or self.keys + self.few
+        self.form = FORMS[WAYS[name].form if name in WAYS else "list of bytes"]
+        self.times: dict[str, list[float]] = {column: [] for column in (*COLUMNS, FALSE)}
+
+    @property
+    def few(self) -> int:
+        """So many keys touch every page of a small filter."""
+        return max(1, self.keys // 100)
+
+    def make(self) -> Mmbloom | Peer:
+        """Make a new filter."""
+        if self.name in WAYS:
+            return Mmbloom(self.folder, self.capacity, **WAYS[self.name].options)
+        return PEERS[self.name](self.folder, self.capacity)
+
+    def cold(self, number: int) -> Mmbloom | Peer:
+        """Make a filter and time its first keys."""
+        made, batch = self.make(), self.form(_OTHERS + number * self.keys, self.keys)
+        self.note("cold", seconds(lambda: made.add(batch)))
+        return made
+
+    def warm(self, made: Mmbloom | Peer, number: int) -> None:
+        """Time one round in a filter whose pages are touched."""
+        first = 2 * number * self.keys
+        batch = self.form(first, self.keys)
+        self.note("add", seconds(lambda: made.add(batch)))
+        batch = self.form(first, self.keys)
+        self.note("hit", seconds(lambda: made.hits(batch)))
+        batch = self.form(first + self.keys, self.keys)
+        found: list[int] = []
+        self.note("miss", seconds(lambda: found.append(made.hits(batch))))
+        self.times[FALSE].append(100 * found[0] / self.keys)
+
+    def note(self, column: str, elapsed: float) -> None:
+        """Keep a time as nanoseconds per key."""
+        self.times[column].append(1e9 * elapsed / self.keys)
 
 
-def measure(
-    folder: str, capacity: int, batches: list[tuple[list[bytes], list[bytes]]], *, fresh: bool
-) -> dict[str, Times]:
-    """Run all contenders; with `fresh`, each round in a new filter."""
-    times: dict[str, Times] = {}
-    for name, make in CONTENDERS.items():
-        try:
-            contender = make(folder, capacity)
-        except ImportError:
-            continue
-        times[name] = Times([], [], [], [], [])
-        for number, (keys, absent) in enumerate(batches):
-            if fresh and number:
-                contender.close()
-                contender = make(folder, capacity)
-            one_round(contender, keys, absent, times[name], cold=number == 0)
-        contender.close()
-    return times
+def one_small(name: str, folder: str, keys: int, number: int) -> dict[str, list[float]]:
+    """Run one round of a contender, in a new filter planned for it."""
+    rounds = Rounds(name, folder, keys)
+    rounds.cold(number).close()
+    made = rounds.make()
+    made.add(rounds.form(_OTHERS, rounds.few))
+    rounds.warm(made, number)
+    made.close()
+    return rounds.times
 
 
-def one_round(
-    contender: Contender, keys: list[bytes], absent: list[bytes], times: Times, *, cold: bool
-) -> None:
-    """Time one contender on one round's keys."""
-    scale = 1e9 / len(keys)
-    add = seconds(lambda: contender.add(keys)) * scale
-    if cold:
-        times.cold.append(add)
-        return
-    times.add.append(add)
-    times.hit.append(seconds(lambda: contender.hits(keys)) * scale)
-    found: list[int] = []
-    times.miss.append(seconds(lambda: found.append(contender.hits(absent))) * scale)
-    times.false.append(100 * found[0] / len(absent))
+def all_large(
+    name: str, folder: str, keys: int, capacity: int, count: int
+) -> dict[str, list[float]]:
+    """Run all rounds of a contender in one large filter."""
+    rounds = Rounds(name, folder, keys, capacity)
+    made = rounds.cold(0)
+    for number in range(count):
+        rounds.warm(made, number)
+    made.close()
+    return rounds.times
 
 
-def report(title: str, times: dict[str, Times]) -> str:
+def limit(
+    program: str, folder: str, keys: int, capacity: int, rounds: int
+) -> dict[str, list[float]]:
+    """Run the C program."""
+    params = plan(capacity)
+    given = [params.num_bytes, params.num_hashes, keys, rounds]
+    command = [program, os.path.join(folder, "limit"), *map(str, given)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    lines = [map(float, line.split()) for line in done.stdout.splitlines()]
+    return {
+        column: list(values)
+        for column, values in zip((*COLUMNS, FALSE), zip(*lines, strict=True), strict=True)
+    }
+
+
+def lay_out(title: str, rows: Rows) -> str:
     """Lay out one table."""
-    ours = times[OURS]
-    rows = [
-        [
-            name,
-            spread(t.cold),
-            spread(t.add),
-            spread(t.hit),
-            spread(t.miss),
-            ratio(t.add, ours.add),
-            spread(t.false, 4),
-        ]
-        for name, t in times.items()
+    cells = []
+    for name, times in rows.items():
+        share = PEERS[name].share if name in PEERS else 1
+        cells.append(
+            [
+                name if share == 1 else f"{name} (one key in {share})",
+                *(spread(times[column]) for column in COLUMNS),
+                ratio(times["add"], rows[OURS]["add"]),
+                ratio(times["hit"], rows[OURS]["hit"]),
+                spread(times[FALSE], 3),
+            ]
+        )
+    header = ["ns per key", *COLUMNS.values(), "add: mmbloom is", "query: mmbloom is"]
+    return f"### {title}\n\n" + table([*header, "% false positives"], cells)
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:
+    """Measure in the cache, then at large."""
+    names = [*ways(), *filter(installed, PEERS)]
+    engines = {name: way.engine for name, way in WAYS.items()}
+    small: Rows = {name: {} for name in names}
+    for number in range(args.rounds):
+        for name in names:
+            some = apart(one_small, name, folder, args.keys, number, engine=engines.get(name))
+            for column, values in some.items():
+                small[name].setdefault(column, []).extend(values)
+    given = (folder, args.keys, args.large, args.rounds)
+    large: Rows = {name: apart(all_large, name, *given, engine=engines.get(name)) for name in names}
+    program = compile_c("insert_limit.c", folder)
+    if program:
+        small[LIMIT] = limit(program, folder, args.keys, args.keys, args.rounds)
+        large[LIMIT] = limit(program, *given)
+    tables = [
+        lay_out(f"{args.keys:,} keys in a filter planned for them", small),
+        lay_out(f"{args.keys:,} keys a round in a filter planned for {args.large:,}", large),
     ]
-    header = ["ns per key", "first add, cold", "add", "query, present", "query, absent"]
-    return f"### {title}\n\n" + table([*header, "add: mmbloom is", "% false positives"], rows)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keys", type=int, default=2_000_000)
-    parser.add_argument("--large", type=int, default=1_000_000_000, help="capacity")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", help="where filters are made (default: a temporary one)")
-    args = parser.parse_args()
-    print(environment("mmbloom", "numpy", "mmh3", "pybloomfiltermmap3", "rbloom"), end="\n\n")
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        batches = [
-            (make_keys(args.keys, f"round{number}"), make_keys(args.keys, f"absent{number}"))
-            for number in range(args.rounds + 1)
-        ]
-        small = measure(folder, args.keys, batches, fresh=True)
-        print(report(f"{args.keys:,} keys in a filter planned for them", small), end="\n\n")
-        large = measure(folder, args.large, batches, fresh=False)
-        print(report(f"{args.keys:,} keys a round in a filter for {args.large:,}", large))
+    absent = [name for name in WAYS if name not in names]
+    notes = missing(PEERS) + (f"\n\nNot in this version: {', '.join(absent)}" if absent else "")
+    return Report("\n\n".join(tables) + notes, {"cache": small, "large": large})
 
 
 if __name__ == "__main__":
-    main()
+    benchmark(
+        __doc__,
+        run,
+        {
+            "keys": (2_000_000, "keys a round"),
+            "large": (1_000_000_000, "what the large filter is planned for"),
+            "rounds": (5, "rounds after the cold one"),
+        },
+        ("numpy", "mmh3", "pyarrow", *PACKAGES),
+    )

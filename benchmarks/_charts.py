@@ -1,0 +1,138 @@
+"""Charts of the figures: horizontal bars, values at their ends, mmbloom's in colour."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from _measure import Figures
+
+_OURS, _OTHERS, _LIMIT, _INK, _FAINT = "#c2410c", "#b8bec8", "#ffffff", "#1f2933", "#6b7480"
+_CUT = 5  # bars longer than so many times the median bar are cut
+_BAR = 0.62
+
+
+class Panel(NamedTuple):
+    """One set of bars: names in order, each with its figures."""
+
+    title: str
+    values: dict[str, list[float]]
+    digits: int = 0
+
+
+Sizes = dict[str, int]
+"""A script's arguments."""
+
+Drawing = tuple[str, str, list[Panel]]
+"""Title, subtitle, panels."""
+
+Chart = Callable[[Figures, Sizes], Drawing]
+
+
+def draw(path: Path, title: str, subtitle: str, panels: Sequence[Panel]) -> None:
+    """Draw panels with common names side by side."""
+    import matplotlib as mpl  # noqa: PLC0415  need not be installed
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    names = list(panels[0].values)
+    height = 0.34 * len(names) + 1.25  # inches
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(10, height), sharey=True, squeeze=False, facecolor="white"
+    )
+    for axis, panel in zip(axes[0], panels, strict=True):
+        _bars(axis, names, panel)
+    left, inch = 0.012, 1 / height
+    figure.text(left, 1 - 0.16 * inch, title, va="top", fontsize=13, color=_INK, weight="bold")
+    figure.text(left, 1 - 0.46 * inch, subtitle, va="top", fontsize=9.5, color=_FAINT)
+    figure.tight_layout(rect=(0, 0, 1, 1 - 0.7 * inch), w_pad=2.5)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _bars(axis: Any, names: Sequence[str], panel: Panel) -> None:
+    middles = [statistics.median(panel.values[name]) for name in names]
+    end = min(max(middles), _CUT * statistics.median(middles)) or 1
+    for place, (name, middle) in enumerate(zip(names, middles, strict=True)):
+        ours, limit = name.startswith("mmbloom"), name.startswith("the C limit")
+        colour = _OURS if ours else _LIMIT if limit else _OTHERS
+        edge = {"edgecolor": _FAINT, "linewidth": 0.8} if limit else {}
+        axis.barh(place, min(middle, end), _BAR, color=colour, **edge)
+        text = f"{middle:,.{panel.digits}f}" + (" \u25b8" if middle > end else "")
+        low, high = min(panel.values[name]), max(panel.values[name])
+        if middle <= end and high > low:
+            axis.plot([low, min(high, end)], [place] * 2, color=_INK, linewidth=0.9, alpha=0.6)
+        axis.text(
+            min(max(middle, high), end) + end / 60,
+            place,
+            text,
+            va="center",
+            fontsize=9,
+            color=_OURS if ours else _INK,
+        )
+    axis.set_title(panel.title, loc="left", fontsize=10, color=_INK)
+    axis.set_xlim(0, end * 1.18)
+    axis.set_ylim(len(names) - 0.4, -0.6)
+    axis.set_yticks(range(len(names)), names, fontsize=9.5, color=_INK)
+    axis.set_xticks([])
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+
+
+def _insert_query(place: str, where: str) -> Chart:
+    def chart(figures: Figures, sizes: Sizes) -> Drawing:
+        rows = figures[place]
+        columns = {"add": "add", "hit": "query, present", "miss": "query, absent"}
+        names = sorted(rows, key=lambda name: statistics.median(rows[name]["add"]))
+        panels = [
+            Panel(title, {name: rows[name][column] for name in names})
+            for column, title in columns.items()
+        ]
+        title = f"Nanoseconds per key, {where.format(**sizes)}"
+        note = "Medians, from minimum to maximum; shorter is better; \u25b8 longer than drawn"
+        return title, note, panels
+
+    return chart
+
+
+def _dedup(figures: Figures, sizes: Sizes) -> Drawing:
+    rows = figures["dedup"]
+    panels = [
+        Panel("wall seconds", {name: row["wall"] for name, row in rows.items()}, 2),
+        Panel("CPU seconds", {name: row["cpu"] for name, row in rows.items()}, 2),
+        Panel("peak MiB", {name: row["peak"] for name, row in rows.items()}),
+    ]
+    title = f"Deduplicating an access log of {sizes['lines']:,} lines"
+    return title, "Medians, from minimum to maximum; shorter is better", panels
+
+
+def _contention(figures: Figures, sizes: Sizes) -> Drawing:
+    rows = figures["writers"]
+    names = {name: f"mmbloom, {name} writer{'' if name == '1' else 's'}" for name in rows}
+    values = {names[name]: values for name, row in rows.items() for values in row.values()}
+    panel = Panel("million keys per second, all together", values, 2)
+    title = f"Writers that share one filter, batches of {sizes['batch']:,} keys"
+    return title, "Medians, from minimum to maximum; longer is better", [panel]
+
+
+CHARTS: dict[str, dict[str, Chart]] = {
+    "insert_query": {
+        "insert_query_cache": _insert_query("cache", "filter planned for {keys:,} keys"),
+        "insert_query_large": _insert_query("large", "filter planned for {large:,} keys"),
+    },
+    "dedup_log": {"dedup": _dedup},
+    "contention": {"contention": _contention},
+}
+"""Script to file name to chart."""
+
+
+def draw_all(script: str, figures: Figures, sizes: Sizes, folder: Path) -> list[Path]:
+    """Draw the charts of a script; none without matplotlib, which raises ImportError."""
+    drawn = []
+    for name, chart in CHARTS.get(script, {}).items():
+        path = folder / f"{name}.png"
+        folder.mkdir(exist_ok=True)
+        draw(path, *chart(figures, sizes))
+        drawn.append(path)
+    return drawn

@@ -1,0 +1,160 @@
+"""The ratios to reach: what was asked of mmbloom, and what a run measured."""
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import contention
+import dedup_log
+import insert_query
+import memory
+import open_filter
+from _measure import Figures, table
+from _peers import IN_MEMORY, MAPPED
+
+
+class Goal(NamedTuple):
+    """A figure to reach; `measured` takes it from a script's figures, None if it is not there."""
+
+    what: str
+    against: str
+    script: str
+    asked: float
+    measured: Callable[[Figures], float | None]
+    at_most: bool = False
+    unit: str = "x"
+
+    def met(self, value: float) -> bool:
+        """Say whether a value reaches it."""
+        return value <= self.asked if self.at_most else value >= self.asked
+
+
+def _median(figures: Figures, place: str, row: str, column: str) -> float | None:
+    values = figures.get(place, {}).get(row, {}).get(column, [])
+    return statistics.median(values) if values else None
+
+
+def _over(
+    place: str, column: str, theirs: Iterable[str], ours: str
+) -> Callable[[Figures], float | None]:
+    """Divide the least of their medians by ours."""
+    names = list(theirs)
+
+    def measured(figures: Figures) -> float | None:
+        found = [_median(figures, place, name, column) for name in names]
+        there = [value for value in found if value is not None]
+        own = _median(figures, place, ours, column)
+        return min(there) / own if there and own else None
+
+    return measured
+
+
+_QUERY, _DEDUP, _OPEN = "insert_query", "dedup_log", "open_filter"
+_OURS = insert_query.OURS
+_ADD, _ASK = "add_many, list of bytes, 10^9-key file", "contains_many, list of bytes, 10^9-key file"
+_RBLOOM_LOAD = "rbloom, saveable hash: load, query one key"
+
+
+def _large(ours: str, theirs: Iterable[str], column: str) -> Callable[[Figures], float | None]:
+    return _over("large", column, theirs, ours)
+
+
+def _limit(form: str) -> Callable[[Figures], float | None]:
+    return _over("large", "add", [f"{_OURS}, {form}"], insert_query.LIMIT)
+
+
+def _dedup(theirs: str) -> Callable[[Figures], float | None]:
+    return _over("dedup", "wall", [theirs], dedup_log.OURS)
+
+
+GOALS = [
+    Goal(
+        "add_many, list of bytes, filter in cache",
+        "abloom, serializable",
+        _QUERY,
+        1.0,
+        _over("cache", "add", ["abloom, serializable"], _OURS),
+    ),
+    Goal(_ADD, "fastest in memory", _QUERY, 3, _large(_OURS, IN_MEMORY, "add")),
+    Goal(_ASK, "fastest in memory", _QUERY, 3, _large(_OURS, IN_MEMORY, "hit")),
+    Goal(_ADD, "fastest mapped", _QUERY, 15, _large(_OURS, MAPPED, "add")),
+    Goal(_ASK, "fastest mapped", _QUERY, 15, _large(_OURS, MAPPED, "hit")),
+    Goal(
+        "add_many, int64 array, 10^9-key file: time",
+        "the C limit",
+        _QUERY,
+        1.6,
+        _limit("int64 array"),
+        at_most=True,
+    ),
+    Goal(
+        "add_many, Arrow strings, 10^9-key file: time",
+        "the C limit",
+        _QUERY,
+        1.6,
+        _limit("Arrow strings"),
+        at_most=True,
+    ),
+    Goal("dedup", "awk", _DEDUP, 10, _dedup(dedup_log.AWK)),
+    Goal("dedup", "sort -u", _DEDUP, 6, _dedup(dedup_log.SORT)),
+    Goal("dedup", "loop over rbloom", _DEDUP, 7, _dedup(dedup_log.RBLOOM)),
+    Goal(
+        "dedup: time",
+        "the C limit",
+        _DEDUP,
+        1.5,
+        _over("dedup", "wall", [dedup_log.OURS], dedup_log.LIMIT),
+        at_most=True,
+    ),
+    Goal(
+        "open, query one key, close",
+        "rbloom.load, query one key",
+        _OPEN,
+        300,
+        _over("open", "milliseconds", [_RBLOOM_LOAD], open_filter.OPEN),
+    ),
+    Goal(
+        "open, query one key, close",
+        "",
+        _OPEN,
+        2,
+        lambda figures: _median(figures, "open", open_filter.OPEN, "milliseconds"),
+        at_most=True,
+        unit=" ms",
+    ),
+    Goal(
+        "memory of 8 workers that share a filter",
+        "8 times rbloom",
+        "memory",
+        6,
+        _over("memory", "all", [memory.PEER], memory.OURS),
+    ),
+    Goal(
+        "numpy engine, add_many, 10^9-key file",
+        "pybloomfiltermmap3",
+        _QUERY,
+        1.5,
+        _large(insert_query.NUMPY, ["pybloomfiltermmap3"], "add"),
+    ),
+    Goal(
+        "4 writers, batches of 64 Ki, in total",
+        "one writer",
+        "contention",
+        1.0,
+        _over("writers", contention.RATE, ["4"], "1"),
+    ),
+]
+
+
+def ratios(scripts: Mapping[str, Figures]) -> str:
+    """Lay out all goals with what the scripts' figures say, medians against medians."""
+    cells = []
+    for goal in GOALS:
+        value = goal.measured(scripts.get(goal.script, {}))
+        asked = f"{'at most' if goal.at_most else 'at least'} {goal.asked:g}{goal.unit}"
+        measured, met = "-", "not measured"
+        if value is not None:
+            measured = f"{value:,.{1 if value >= 10 else 2}f}{goal.unit}"
+            met = "yes" if goal.met(value) else "**no**"
+        cells.append([goal.what, goal.against, asked, measured, met])
+    return table(["", "against", "asked", "measured", "met"], cells)

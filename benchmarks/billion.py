@@ -1,0 +1,99 @@
+"""Does it hold a billion keys? One filter, filled to what it was planned for.
+
+Question: how long 10^9 distinct int64 keys take to add, how much memory that takes, how many
+absent keys are found then, and how soon a new process would have its first answer.
+
+Method: one run. Keys are made batch by batch, distinct because each is an odd multiple of
+its number; making them is timed apart. Absent keys are those with the next numbers.
+
+Limits: one run, no spread but that of its batches. The file is not flushed until the end,
+and the kernel writes it back meanwhile. The resident set has the mapped file in it, all of
+it: the memory of its own is what is not shared with the page cache.
+"""
+
+import argparse
+import os
+import resource
+import time
+
+import numpy as np
+from _keys import numbers
+from _measure import Report, Rows, apart, benchmark, memory, seconds, table
+
+from mmbloom import BloomFilter
+
+
+def fill(path: str, args: argparse.Namespace) -> Rows:
+    """Make and fill the filter, and ask it for absent keys."""
+    adding: list[float] = []
+    start = time.perf_counter()
+    new = 0
+    with BloomFilter.create(path, args.keys, 0.01) as seen:
+        for first in range(0, args.keys, args.batch):
+            keys = numbers(first, min(args.batch, args.keys - first))
+            begin = time.perf_counter()
+            new += int(np.count_nonzero(seen.add_many(keys)))
+            adding.append(time.perf_counter() - begin)
+        total = time.perf_counter() - start
+        flush = seconds(seen.flush)
+        size = memory()
+        asking, found = 0.0, 0
+        for first in range(args.keys, args.keys + args.absent, args.batch):
+            keys = numbers(first, min(args.batch, args.keys + args.absent - first))
+            begin = time.perf_counter()
+            found += int(np.count_nonzero(seen.contains_many(keys)))
+            asking += time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    per_batch = np.array(adding) / np.minimum(args.batch, args.keys) * 1e9
+    whole = per_batch[: max(1, args.keys // args.batch)]  # the last batch may be a short one
+    return {
+        "create, make keys, add": {"seconds": [total]},
+        "add": {"seconds": [sum(adding)]},
+        "add, of a batch": {"ns per key": whole.tolist()},
+        "flush": {"seconds": [flush]},
+        "query, absent": {"ns per key": [1e9 * asking / args.absent]},
+        'told "new" when added': {"%": [100 * new / args.keys]},
+        "false positives when full": {"%": [100 * found / args.absent]},
+        "file": {"MiB": [os.path.getsize(path) / 2**20]},
+        "peak resident set": {"MiB": [peak]},
+        "PSS when full": {"MiB": [size["Pss"]]},
+        "memory of its own when full": {"MiB": [size["Pss_Anon"]]},
+    }
+
+
+def ask(path: str) -> float:
+    """Give the seconds to open the filter and query one key."""
+
+    def work() -> None:
+        with BloomFilter.open(path, "r") as seen:
+            assert int(numbers(0, 1)[0]) in seen
+
+    return seconds(work)
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:
+    """Fill, then ask from a new process."""
+    path = os.path.join(folder, "billion.bloom")
+    rows = apart(fill, path, args)
+    rows["open and query one key, new process"] = {"ms": [1000 * apart(ask, path)]}
+    cells = []
+    for name, row in rows.items():
+        for unit, values in row.items():
+            figure = f"{np.median(values):,.{0 if unit == 'MiB' else 3}f} {unit}"
+            if len(values) > 1:
+                figure += f" ({min(values):,.0f}-{max(values):,.0f})"
+            cells.append([name, figure])
+    title = f"### {args.keys:,} keys, {args.absent:,} absent ones, batches of {args.batch:,}\n\n"
+    return Report(title + table(["", "figure"], cells), {"billion": rows})
+
+
+if __name__ == "__main__":
+    benchmark(
+        __doc__,
+        run,
+        {
+            "keys": (1_000_000_000, "keys to add"),
+            "absent": (100_000_000, "absent keys to ask for"),
+            "batch": (4_000_000, "keys a batch"),
+        },
+    )

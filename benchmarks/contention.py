@@ -1,0 +1,133 @@
+"""What do writers cost each other? One file, one lock, several processes.
+
+Question: keys per second of 1, 2 and 4 processes that add batches of 64 Ki keys to one filter
+planned for 10^9; and nanoseconds of the calls for a single key.
+
+Method: the processes are started, touch the filter's pages, meet, and add their batches of
+fresh keys at once; the time is from the first start to the last end. Rounds take turns.
+
+Limits: mmbloom uses all cores for one batch where it can, so that one writer may leave
+nothing to gain; what counts is that several lose nothing.
+"""
+
+import argparse
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier
+from typing import NamedTuple
+
+from _keys import byte_strings, numbers
+from _measure import Report, Rows, apart, benchmark, layout, ratio, spread, table
+
+from mmbloom import BloomFilter
+
+WRITERS = (1, 2, 4)
+RATE = "million keys per second"
+_PATIENCE = 600  # seconds
+_meeting: list[Barrier] = []
+
+
+def meet_at(meeting: Barrier) -> None:
+    """Tell a new process where the writers meet."""
+    _meeting.append(meeting)
+
+
+class Load(NamedTuple):
+    """What each writer adds: batches of so many keys, after some that touch the pages."""
+
+    batches: int
+    batch: int
+    touch: int
+
+
+def writer(path: str, first: int, load: Load) -> tuple[float, float]:
+    """Add batches; tell when it began and ended."""
+    keys = [byte_strings(first + i * load.batch, load.batch) for i in range(load.batches)]
+    with BloomFilter.open(path) as seen:
+        seen.add_many(numbers(0, load.touch))
+        _meeting[0].wait(_PATIENCE)
+        start = time.monotonic()  # one clock for all processes
+        for some in keys:
+            seen.add_many(some)
+        return start, time.monotonic()
+
+
+def together(path: str, writers: int, first: int, load: Load) -> float:
+    """Let some writers add at once; give millions of keys per second, of all."""
+    context = multiprocessing.get_context("spawn")
+    each = load.batches * load.batch
+    with ProcessPoolExecutor(writers, context, meet_at, (context.Barrier(writers),)) as pool:
+        tasks = [pool.submit(writer, path, first + i * each, load) for i in range(writers)]
+        times = [task.result() for task in tasks]
+    elapsed = max(end for _, end in times) - min(start for start, _ in times)
+    return writers * each / elapsed / 1e6
+
+
+def one_by_one(path: str, calls: int, rounds: int) -> Rows:
+    """Time the calls for a single key."""
+    times: dict[str, list[float]] = {"add": [], "add, in locked()": [], "in": []}
+
+    def note(name: str, start: int) -> None:
+        times[name].append((time.perf_counter_ns() - start) / calls)
+
+    with BloomFilter.open(path) as seen:
+        for number in range(rounds):
+            outside, inside = (
+                byte_strings(10**11 + (2 * number + i) * calls, calls) for i in range(2)
+            )
+            start = time.perf_counter_ns()
+            for key in outside:
+                seen.add(key)
+            note("add", start)
+            with seen.locked():
+                start = time.perf_counter_ns()
+                for key in inside:
+                    seen.add(key)
+                note("add, in locked()", start)
+            start = time.perf_counter_ns()
+            for key in inside:
+                key in seen  # noqa: B015  only the time matters
+            note("in", start)
+    return {name: {"ns per call": values} for name, values in times.items()}
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:
+    """Measure batches, then single keys."""
+    path = os.path.join(folder, "seen.bloom")
+    BloomFilter.create(path, args.capacity).close()
+    load = Load(args.batches, args.batch, args.touch)
+    rates: dict[int, list[float]] = {writers: [] for writers in WRITERS}
+    first = 0
+    for _ in range(args.rounds):
+        for writers, some in rates.items():
+            some.append(together(path, writers, first, load))
+            first += writers * load.batches * load.batch
+    cells = [
+        [str(writers), spread(some, 2), ratio(some, rates[WRITERS[0]])]
+        for writers, some in rates.items()
+    ]
+    single = apart(one_by_one, path, args.calls, args.rounds)
+    title = f"### Batches of {args.batch:,} keys, lists of bytes, a filter for {args.capacity:,}"
+    header = ["writers", "million keys per second, all together", "of one writer's"]
+    rows: Rows = {str(writers): {RATE: some} for writers, some in rates.items()}
+    return Report(
+        f"{title}\n\n{table(header, cells)}\n\n### A key at a time\n\n{layout('', single)}",
+        {"writers": rows, "single": single},
+    )
+
+
+if __name__ == "__main__":
+    benchmark(
+        __doc__,
+        run,
+        {
+            "capacity": (1_000_000_000, "what the filter is planned for"),
+            "batch": (1 << 16, "keys a batch"),
+            "batches": (32, "batches of each writer a round"),
+            "touch": (2_000_000, "keys that touch the pages first"),
+            "calls": (20_000, "calls for a single key a round"),
+            "rounds": (5, "rounds"),
+        },
+    )
