@@ -102,7 +102,7 @@ def engine() -> str:
     """Name the engine that mmbloom chose at its import: "compiled" or "numpy"."""
     import mmbloom  # noqa: PLC0415  a child that measures a peer need not have it in memory
 
-    return str(getattr(mmbloom, "engine", "numpy"))
+    return mmbloom.engine
 
 
 def engine_is_built(name: str) -> bool:

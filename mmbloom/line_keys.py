@@ -13,10 +13,9 @@ from mmbloom import _engine
 from mmbloom._batch import ByteKeys, KeyBatch
 from mmbloom.lines import Chunk
 
-# No text in UTF-8 has the byte 0xFF, no member of JSON has newline and NUL as they are: what
-# starts so can be no string and no other value.
+# No text in UTF-8 has the byte 0xFF: what starts so can be no string. Nor can it be a whole
+# line (`_engine.WHOLE_LINE`), for no value of JSON starts with a newline.
 _NOT_TEXT = b"\xff"
-_WHOLE_LINE = b"\xff\n\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class LineKeys:
         parts = [take(line) for line in lines]
         return ByteKeys(
             [
-                _WHOLE_LINE + line if part is None else narrow(part)
+                _engine.WHOLE_LINE + line if part is None else narrow(part)
                 for line, part in zip(lines, parts, strict=True)
             ]
         )

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
-from mmbloom._batch import PackedKeys
 
 # One chunk fills the engine's best batch with log lines of common length, and stays far
 # below the 64 Ki lines and 8 MiB that may be lost to a rerun (law 6) or kept in memory.
@@ -60,13 +59,7 @@ class Chunk:
     @property
     def lines(self) -> list[bytes]:
         """The lines as objects."""
-        spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
-        return [self.octets[start:end].tobytes() for start, end in spans]
-
-    @property
-    def keys(self) -> PackedKeys:
-        """The lines as a batch of keys."""
-        return PackedKeys(self.octets, self.starts, self.ends)
+        return _engine.lines_of(self.octets, self.starts, self.ends)
 
     def where(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
         """Copy the lines chosen by a bool array of shape (n,), with their terminators."""

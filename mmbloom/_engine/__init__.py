@@ -12,7 +12,7 @@ calls `add`, or `claim` and `commit`, holds the write lock around it (laws 1 and
 from mmbloom._engine._choice import ENGINE
 from mmbloom._engine._numpy import CHUNK_KEYS, Words
 from mmbloom._engine._numpy_hash import HashHalves
-from mmbloom._engine._numpy_lines import narrower
+from mmbloom._engine._numpy_lines import WHOLE_LINE, lines_of, narrower
 
 if ENGINE == "compiled":
     from mmbloom._engine._compiled import OneKey, add, contains, count_set
@@ -28,6 +28,7 @@ else:
 __all__ = [
     "CHUNK_KEYS",
     "ENGINE",
+    "WHOLE_LINE",
     "Claimed",
     "HashHalves",
     "OneKey",
@@ -41,6 +42,7 @@ __all__ = [
     "first_unencodable",
     "gather",
     "hash_keys",
+    "lines_of",
     "narrower",
     "plain",
     "select_keys",

@@ -21,13 +21,12 @@ from mmbloom._engine._bits cimport (
     standard_position,
 )
 from mmbloom._engine._murmur cimport hash_octets, prefetch, prefetch_write
-from mmbloom._engine._utf8 cimport has_layout
+from mmbloom._engine._objects cimport (
+    PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, has_layout,
+)
 
 
 cdef extern from "Python.h":
-    bint PyUnicode_IS_ASCII(object)
-    void *PyUnicode_DATA(object)
-    Py_ssize_t PyUnicode_GET_LENGTH(object)
     long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
 
 
@@ -191,9 +190,11 @@ cdef class OneKey:
     cdef int hash(self, key, uint64_t *h1, uint64_t *h2) except -1:
         cdef int64_t number
         cdef int overflow = 0
-        if type(key) is str and has_layout(<PyObject *>key) and PyUnicode_IS_ASCII(key):
+        cdef PyObject *text = <PyObject *>key
+        if type(key) is str and has_layout(text) and PyUnicode_IS_ASCII(text):
             hash_octets(
-                <const uint8_t *>PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key), self.seed, h1, h2
+                <const uint8_t *>PyUnicode_DATA(text), PyUnicode_GET_LENGTH(text), self.seed, h1,
+                h2,
             )
             return 0
         if type(key) is int:

@@ -14,23 +14,23 @@ from mmbloom._batch import (
 
 from mmbloom._engine._compiled_text import code_points
 
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from mmbloom._engine._murmur cimport hash_octets, load_4, load_8, prefetch
-from mmbloom._engine._utf8 cimport encodable, encode, has_layout
+from mmbloom._engine._objects cimport (
+    OBJECTS_AHEAD, PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND,
+    has_layout, item_of,
+)
+from mmbloom._engine._utf8 cimport encodable, encode
 
 
 cdef extern from "Python.h":
     void Py_INCREF(PyObject *)
     void Py_DECREF(PyObject *)
     bint PyUnicode_Check(PyObject *)
-    bint PyUnicode_IS_ASCII(PyObject *)
-    int PyUnicode_KIND(PyObject *)
-    void *PyUnicode_DATA(PyObject *)
-    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *)
     char *AS_STRING "PyBytes_AS_STRING"(PyObject *)
     Py_ssize_t GET_SIZE "PyBytes_GET_SIZE"(PyObject *)
     bint BYTES_CHECK "PyBytes_Check"(PyObject *)
@@ -39,18 +39,11 @@ ctypedef fused Offset:
     int32_t
     int64_t
 
-cdef enum:
-    OBJECTS_AHEAD = 12  # objects between asking for one and looking at it
-
 
 cdef struct Text:
     const uint8_t *at
     size_t length
     int width  # bytes a code point; 0 where the bytes are the key
-
-
-cdef inline PyObject *item_of(list items, Py_ssize_t i) noexcept:
-    return <PyObject *>PyList_GET_ITEM(items, i)
 
 
 def hash_keys(keys, seed):

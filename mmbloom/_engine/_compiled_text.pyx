@@ -7,29 +7,24 @@ Every key is looked at before the first is added: a batch with a wrong key adds 
 
 import numpy as np
 
-from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
+from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint32_t
 
 from mmbloom._engine._murmur cimport prefetch
-from mmbloom._engine._utf8 cimport encodable, has_layout
+from mmbloom._engine._objects cimport (
+    OBJECTS_AHEAD, PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND,
+    has_layout, item_of,
+)
+from mmbloom._engine._utf8 cimport encodable
 
 
 cdef extern from "Python.h":
     bint PyBytes_CheckExact(PyObject *)
     bint PyUnicode_CheckExact(PyObject *)
-    bint PyUnicode_IS_ASCII(PyObject *)
-    int PyUnicode_KIND(PyObject *)
-    void *PyUnicode_DATA(PyObject *)
-    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *)
 
 cdef enum:
-    OBJECTS_AHEAD = 12  # objects between asking for one and looking at it
     SLICE = 1 << 14  # texts checked at a time (law 17)
-
-
-cdef inline PyObject *item_of(list items, Py_ssize_t i) noexcept:
-    return <PyObject *>PyList_GET_ITEM(items, i)
 
 
 def plain(list items):

@@ -1,19 +1,6 @@
 """Code points to UTF-8; inline, for the compiled modules only."""
 
-from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
-
-
-cdef extern from *:
-    """
-    /* Before Python 3.12 a str could be without the layout that is read here. */
-    #if PY_VERSION_HEX < 0x030C0000
-    #define MMBLOOM_HAS_LAYOUT(text) PyUnicode_IS_READY(text)
-    #else
-    #define MMBLOOM_HAS_LAYOUT(text) 1
-    #endif
-    """
-    bint has_layout "MMBLOOM_HAS_LAYOUT"(PyObject *text)
 
 
 cdef inline uint32_t code_point(const uint8_t *text, int width, size_t i) noexcept nogil:
