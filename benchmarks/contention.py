@@ -125,7 +125,7 @@ if __name__ == "__main__":
         {
             "capacity": (1_000_000_000, "what the filter is planned for"),
             "batch": (1 << 16, "keys a batch"),
-            "batches": (32, "batches of each writer a round"),
+            "batches": (128, "batches of each writer a round"),
             "touch": (2_000_000, "keys that touch the pages first"),
             "calls": (20_000, "calls for a single key a round"),
             "rounds": (5, "rounds"),
