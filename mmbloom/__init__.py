@@ -6,6 +6,7 @@ The map, lowest layer first; imports only point down it.
 level   module          one idea
 ======  ==============  ==============================================================
 0       errors          the exception tree
+1       _warn           warnings that point at the caller
 1       _rates          false positives and counts: the formulas
 1       sizing          keys and error rate to bits and hashes, and back
 1       _batch          the forms of a batch of keys
@@ -18,6 +19,9 @@ level   module          one idea
 1       _header         the file format, its specification and codec
 2       _mounts         what file system a path is on
 2       _create         make a file, whole or not at all
+2       _opening        a regular file, its header proved before its use
+2       _unmapped       filter files read with pread, from end to end
+2       _build          a whole filter file, written from front to back
 2       _storage        open, map, flush, close
 2       _lock           one writer among all threads and processes
 2       info            what a filter says of itself

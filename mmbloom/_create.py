@@ -9,18 +9,20 @@ import errno
 import os
 import time
 import uuid
-import warnings
-from contextlib import suppress
-from typing import Literal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal, NamedTuple
 
 from mmbloom import _mounts
 from mmbloom._header import HEADER_BYTES, Header, encode
+from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
 from mmbloom.sizing import FilterParams
 
 Reserve = Literal["zeros", "fallocate"]
 
-_ZEROS_AT_A_TIME = 8 << 20
+WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `_write_zeros`
+_THERE_ALREADY = "a file is there already; open it instead"
 
 
 def create_file(
@@ -58,12 +60,36 @@ def create_file(
         If the folder is on a network file system.
     """
     header = Header(params, time.time_ns(), uuid.uuid4().bytes)
+    with new_file(
+        path, header.file_bytes, permissions=permissions, allow_network=allow_network
+    ) as made:
+        os.pwrite(made.fd, encode(header), 0)
+        os.fsync(made.fd)
+        if made.reserved and reserve == "zeros" and made.file_system not in _mounts.IN_MEMORY:
+            _write_zeros(made.fd, HEADER_BYTES, header.file_bytes)
+
+
+class NewFile(NamedTuple):
+    """A file that has no path yet."""
+
+    fd: int
+    reserved: bool  # as zeros that no write has made
+    file_system: str
+
+
+@contextmanager
+def new_file(path: str, size: int, *, permissions: int, allow_network: bool) -> Iterator[NewFile]:
+    """Make a file, reserved and private, that gets its path only when the block has succeeded.
+
+    The block writes the file and forces it to the disk. Parameters and errors are those of
+    `create_file`; `size` is that of the whole file in bytes.
+    """
     folder = os.path.dirname(path)
     file_system = _mounts.file_system_type(folder)
     if file_system in _mounts.NETWORK and not allow_network:
         raise NetworkFileSystemError(path, file_system)
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
-        raise FileExistsError(errno.EEXIST, "a file is there already; open it instead", path)
+        raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
     temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
@@ -73,11 +99,7 @@ def create_file(
     try:
         try:
             os.chmod(temporary, permissions)
-            reserved = _reserve(fd, header.file_bytes, path)
-            os.pwrite(fd, encode(header), 0)
-            os.fsync(fd)
-            if reserved and reserve == "zeros" and file_system not in _mounts.IN_MEMORY:
-                _write_zeros(fd, HEADER_BYTES, header.file_bytes)
+            yield NewFile(fd, _reserve(fd, size, path), file_system)
         finally:
             os.close(fd)
         _link(temporary, path)
@@ -86,11 +108,10 @@ def create_file(
             os.unlink(temporary)
     _sync_folder(folder)
     if file_system in _mounts.COPY_ON_WRITE:
-        warnings.warn(
+        warn(
             f"{path}: {file_system} copies on write and cannot promise the disk space of this "
             "filter; keep free space, a full disk would end the process",
             ReservationWarning,
-            stacklevel=3,
         )
 
 
@@ -120,7 +141,7 @@ def _write_zeros(fd: int, start: int, stop: int) -> None:
     Pieces of 2 MiB are mapped as huge pages as well: adding takes 30 ns a key, on pages of
     4 KiB 45 ns. These zeros need no fsync: the reserved space reads as zeros in any case.
     """
-    zeros = memoryview(bytes(_ZEROS_AT_A_TIME))
+    zeros = memoryview(bytes(WRITE_BYTES))
     while start < stop:
         # To the next multiple: the kernel aligns the pieces that it keeps.
         end = min(stop, start - start % len(zeros) + len(zeros))
@@ -131,9 +152,7 @@ def _link(temporary: str, path: str) -> None:
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise FileExistsError(
-            errno.EEXIST, "a file is there already; open it instead", path
-        ) from None
+        raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path) from None
     except OSError as error:
         reason = f"cannot link the new file into place ({error.strerror}); choose a file system \
 with hard links"

@@ -49,6 +49,7 @@ package; a change of any rule above needs a new version or a new flag.
 
 import math
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -167,8 +168,21 @@ def encode(header: Header) -> bytes:
     return record.tobytes().ljust(HEADER_BYTES, b"\0")
 
 
+def with_counters(block: bytes, counters: Mapping[str, int]) -> bytes:
+    """Write `MUTABLE_FIELDS` into the 4096 bytes of `encode`; those not named are 0."""
+    values = [counters.get(name, 0) for name in MUTABLE_FIELDS]
+    mutable = np.array(values, "<u8").tobytes()
+    return block[:MUTABLE_OFFSET] + mutable + block[MUTABLE_OFFSET + len(mutable) :]
+
+
+def read_counters(raw: bytes) -> dict[str, int]:
+    """Read `MUTABLE_FIELDS` from the first 4096 bytes of a file: any values, for none is proved."""
+    values = np.frombuffer(raw, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
+    return dict(zip(MUTABLE_FIELDS, values.tolist(), strict=True))
+
+
 def decode(raw: bytes, file_bytes: int, path: str) -> Header:
-    """Decode and validate the first 4096 bytes of a file.
+    """Decode and validate the first 4096 bytes of a file, and its size.
 
     Parameters
     ----------
@@ -189,6 +203,14 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
         At the first rule that does not hold (law 13); `NewerFormatError` if a later mmbloom
         made the file.
     """
+    header = decode_block(raw, file_bytes, path)
+    if file_bytes != header.file_bytes:
+        raise FormatError(path, "file size", f"{file_bytes} bytes", f"{header.file_bytes}")
+    return header
+
+
+def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
+    """Do as `decode`, whatever the size of the file is: for mending, not for opening."""
 
     def require(ok: bool, field: str, found: object, expected: str) -> None:
         if not ok:
@@ -234,7 +256,7 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
     require(capacity >= 1, "planned capacity", capacity, "at least 1")
     require(0 < error_rate < 1, "planned error rate", error_rate, "between 0 and 1")
     assert layout is not None  # noqa: S101  for the type checker: required above
-    header = Header(
+    return Header(
         FilterParams(capacity, error_rate, layout, num_positions, num_hashes, int(record["seed"])),
         int(record["created_ns"]),
         record["uuid"].tobytes(),
@@ -242,10 +264,3 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
         int(record["compatible"]),
         int(record["read_only_compatible"]),
     )
-    require(
-        file_bytes == header.file_bytes,
-        "file size",
-        f"{file_bytes} bytes",
-        f"{header.file_bytes}",
-    )
-    return header

@@ -7,10 +7,8 @@
 This file takes no lock; who writes through `views` holds it.
 """
 
-import errno
 import mmap
 import os
-import stat
 import weakref
 from contextlib import suppress
 from typing import NamedTuple
@@ -20,26 +18,16 @@ import numpy.typing as npt
 
 from mmbloom import _mounts
 from mmbloom._engine import OneKey
-from mmbloom._header import (
-    HEADER_BYTES,
-    KIND_BITS,
-    MUTABLE_FIELDS,
-    MUTABLE_OFFSET,
-    SEALED,
-    Header,
-    decode,
-)
+from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
 from mmbloom._keys import coerce_one
+from mmbloom._opening import identity_of, open_regular, read_header
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,
     FileChangedError,
-    FormatError,
     NetworkFileSystemError,
     ReadOnlyError,
 )
-
-_O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 _MADV_POPULATE_READ = 22  # of Linux 5.14; the mmap module has no name for it
 _READ_AT_A_TIME = 8 << 20
@@ -90,12 +78,10 @@ class Storage:
     def __init__(self, path: str, *, writable: bool, allow_network: bool) -> None:
         self.path = path
         self._failure = ""
-        self._fd = _open_regular(path, os.O_RDONLY)
+        self._fd = open_regular(path, os.O_RDONLY)
         try:
-            self.header, self._size = _read_header(self._fd, path)
-            if self.header.kind != KIND_BITS:
-                raise FormatError(path, "kind", "2 (counters)", "1 (bits), a Bloom filter")
-            self.identity = _identity(os.fstat(self._fd))
+            self.header, self._size = read_header(self._fd, path)
+            self.identity = identity_of(os.fstat(self._fd))
             self.read_only_reason = _read_only_reason(self.header, writable)
             if not self.read_only_reason:
                 self._reopen_for_writing(allow_network)
@@ -119,9 +105,9 @@ class Storage:
         file_system = _mounts.file_system_type(self.path)
         if file_system in _mounts.NETWORK and not allow_network:
             raise NetworkFileSystemError(self.path, file_system)
-        read_only, self._fd = self._fd, _open_regular(self.path, os.O_RDWR)
+        read_only, self._fd = self._fd, open_regular(self.path, os.O_RDWR)
         os.close(read_only)
-        if _identity(os.fstat(self._fd)) != self.identity:
+        if identity_of(os.fstat(self._fd)) != self.identity:
             raise FileChangedError(self.path, "replaced by another file")
 
     @property
@@ -239,31 +225,6 @@ class Storage:
         self._close_fd()
 
 
-def _open_regular(path: str, mode: int) -> int:
-    # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
-    _require_regular(os.stat(path), path)
-    try:
-        fd = os.open(path, mode | _O_EXTRA)
-    except OSError as error:
-        if error.errno == errno.EACCES and mode == os.O_RDWR:
-            raise PermissionError(
-                error.errno, "no permission to write; use mode 'r'", path
-            ) from None
-        raise
-    try:
-        _require_regular(os.fstat(fd), path)
-    except BaseException:
-        os.close(fd)
-        raise
-    return fd
-
-
-def _require_regular(status: os.stat_result, path: str) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise FormatError(path, "file", kind, "a regular file")
-
-
 def _map(fd: int, size: int, access: int, path: str) -> mmap.mmap:
     try:
         return mmap.mmap(fd, size, access=access)
@@ -271,12 +232,6 @@ def _map(fd: int, size: int, access: int, path: str) -> mmap.mmap:
         raise FileChangedError(path, "truncated") from None
     except OSError as error:
         raise OSError(error.errno, f"cannot map {size} bytes: {error.strerror}", path) from error
-
-
-def _read_header(fd: int, path: str) -> tuple[Header, int]:
-    size = os.fstat(fd).st_size
-    raw = os.read(fd, HEADER_BYTES)
-    return decode(raw, size, path), size
 
 
 def _read_only_reason(header: Header, writable: bool) -> str:
@@ -287,7 +242,3 @@ def _read_only_reason(header: Header, writable: bool) -> str:
     if header.read_only_compatible & ~SEALED:
         return "it was made by a newer mmbloom: use that one to add"
     return ""
-
-
-def _identity(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino

@@ -6,9 +6,7 @@ filter; the batch counters tell that it happened (law 5).
 """
 
 import math
-import sys
 import time
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
@@ -22,6 +20,7 @@ from mmbloom._keys import Key
 from mmbloom._lock import WriteLock
 from mmbloom._rates import expected_positions_set
 from mmbloom._storage import Storage
+from mmbloom._warn import warn
 from mmbloom.errors import CapacityWarning, LockTimeout
 from mmbloom.info import approx_count
 
@@ -158,18 +157,9 @@ class Writer:
         self._warned = True
         params = self._storage.header.params
         count = approx_count(self._storage)
-        warnings.warn(
+        warn(
             f"{self._storage.path}: holds about {count} keys and was planned for "
             f"{params.capacity}; false positives rise above {params.error_rate:g}: "
             "make a larger filter",
             CapacityWarning,
-            stacklevel=_callers_level(),
         )
-
-
-def _callers_level() -> int:
-    """Count the frames of this package, so that a warning points at the caller's line."""
-    level, frame = 1, sys._getframe(1)  # noqa: SLF001  inspect costs 10 ms of import time
-    while frame.f_back and frame.f_globals["__name__"].startswith("mmbloom."):
-        level, frame = level + 1, frame.f_back
-    return level

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from mmbloom._storage import Storage
-from mmbloom.sizing import Layout, estimate_count, false_positive_rate
+from mmbloom.sizing import Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +68,14 @@ def positions_set(storage: Storage) -> int:
     return min(storage.counter("positions_set"), storage.header.params.num_bits)
 
 
-def _estimate(storage: Storage) -> float:
-    params = storage.header.params
-    found = positions_set(storage)
-    return estimate_count(found, params.num_bits, params.num_hashes, layout=params.layout)
-
-
 def approx_count(storage: Storage) -> int:
     """Estimate the number of distinct keys, in O(1)."""
-    return round(_estimate(storage))
+    return round(storage.header.params.estimated_count(positions_set(storage)))
 
 
 def current_error_rate(storage: Storage) -> float:
     """Compute the false-positive rate to expect at the present fill."""
-    params = storage.header.params
-    if params.layout == "standard":
-        return float((positions_set(storage) / params.num_bits) ** params.num_hashes)
-    count = _estimate(storage)
-    return false_positive_rate(count, params.num_bits, params.num_hashes, layout="blocked")
+    return storage.header.params.expected_error_rate(positions_set(storage))
 
 
 def read_info(storage: Storage) -> FilterInfo:

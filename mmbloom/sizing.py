@@ -96,6 +96,17 @@ num_hashes=7, seed=0)
         """Bits of the array per planned key."""
         return self.num_bits / self.capacity
 
+    def estimated_count(self, positions_set: int) -> float:
+        """Estimate the number of distinct keys from the set bits; see `estimate_count`."""
+        return estimate_count(positions_set, self.num_bits, self.num_hashes, layout=self.layout)
+
+    def expected_error_rate(self, positions_set: int) -> float:
+        """Compute the false-positive rate to expect with so many bits set."""
+        if self.layout == "standard":
+            return float((positions_set / self.num_bits) ** self.num_hashes)
+        count = self.estimated_count(positions_set)
+        return false_positive_rate(count, self.num_bits, self.num_hashes, layout="blocked")
+
 
 def plan(
     capacity: int, error_rate: float = 0.01, *, layout: Layout = "blocked", seed: int = 0

@@ -166,7 +166,7 @@ def test_zeros_where_space_cannot_be_reserved(
 ) -> None:
     """Without posix_fallocate the zeros are written, all of them, in several pieces."""
     monkeypatch.setattr(_create, "os", NoFallocate(refusal))
-    monkeypatch.setattr(_create, "_ZEROS_AT_A_TIME", 1000)
+    monkeypatch.setattr(_create, "WRITE_BYTES", 1000)
     make(path)
     assert len(array_of(path)) == PARAMS.num_bytes
     assert not any(array_of(path))
@@ -178,7 +178,7 @@ def test_zeros_where_space_cannot_be_reserved(
 def test_disk_full_while_zeros_are_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fills up under the zeros is ENOSPC with the size, and leaves nothing."""
     monkeypatch.setattr(_create, "os", NoFallocate(REFUSALS[0], fail_at=3))
-    monkeypatch.setattr(_create, "_ZEROS_AT_A_TIME", 1000)
+    monkeypatch.setattr(_create, "WRITE_BYTES", 1000)
     with pytest.raises(OSError, match=f"cannot reserve {SIZE} bytes") as caught:
         make(path)
     assert caught.value.errno == errno.ENOSPC

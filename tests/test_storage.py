@@ -188,21 +188,21 @@ def test_forged_size_is_refused(path: str) -> None:
 
 def test_truncated_between_header_and_map(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file cut after its header was read is FileChangedError, not a map that kills."""
-    real = storage_module._read_header
+    real = storage_module.read_header
 
     def read_and_cut(fd: int, path: str) -> tuple[Header, int]:
         found = real(fd, path)
         os.truncate(path, 4096)
         return found
 
-    monkeypatch.setattr(storage_module, "_read_header", read_and_cut)
+    monkeypatch.setattr(storage_module, "read_header", read_and_cut)
     with pytest.raises(FileChangedError, match="truncated"):
         open_storage(made, writable=False)
 
 
 def test_replaced_between_reading_and_writing(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file replaced between the two opens of mode r+ is FileChangedError."""
-    real = storage_module._read_header
+    real = storage_module.read_header
 
     def read_and_replace(fd: int, path: str) -> tuple[Header, int]:
         found = real(fd, path)
@@ -210,6 +210,6 @@ def test_replaced_between_reading_and_writing(made: str, monkeypatch: pytest.Mon
         os.replace(path + ".new", path)
         return found
 
-    monkeypatch.setattr(storage_module, "_read_header", read_and_replace)
+    monkeypatch.setattr(storage_module, "read_header", read_and_replace)
     with pytest.raises(FileChangedError, match="replaced by another file"):
         open_storage(made)

@@ -1,0 +1,102 @@
+"""Writing a whole filter file from front to back: for copies, unions and mended filters.
+
+The array comes in pieces, whose set bits are counted on the way, so that the counters of the
+new file are right whatever those of its source were. The file gets its path when all of it
+is on the disk (law 8).
+"""
+
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mmbloom._create import WRITE_BYTES, new_file
+from mmbloom._engine import Words, count_set
+from mmbloom._header import HEADER_BYTES, SEALED, Header, encode, with_counters
+from mmbloom.sizing import FilterParams
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a new filter file goes, and how: the options that all ways to make one share."""
+
+    path: str
+    permissions: int
+    allow_network: bool
+
+
+class Builder:
+    """A filter file that is being written; made by `new_filter`."""
+
+    def __init__(self, fd: int, path: str, header: Header) -> None:
+        self._fd, self._path, self._header = fd, path, header
+        self._at, self._waiting = HEADER_BYTES, bytearray()
+        self._checksums: list[int] = []
+        self.positions_set = 0
+
+    def write(self, piece: Words) -> None:
+        """Append a piece of the array, as `UnmappedFilter.pieces` cuts it."""
+        octets = piece.tobytes()
+        self.positions_set += count_set(piece)
+        if self._header.sealed:
+            self._checksums.append(zlib.crc32(octets))
+        self._waiting += octets
+        if len(self._waiting) >= WRITE_BYTES:
+            # To the next multiple: so the file is mapped as huge pages (see _create.py).
+            self._write_out(WRITE_BYTES - self._at % WRITE_BYTES)
+
+    def _write_out(self, size: int) -> None:
+        rest = memoryview(bytes(self._waiting[:size]))
+        del self._waiting[:size]
+        with self._named():
+            while rest:
+                written = os.pwrite(self._fd, rest, self._at)
+                self._at, rest = self._at + written, rest[written:]
+
+    def finish(self, keys_added: int, batches: int) -> None:
+        """Write what is not the array, and force everything to the disk."""
+        if self._header.sealed:
+            table = np.array(self._checksums, "<u4").tobytes()
+            self._waiting += table + zlib.crc32(table).to_bytes(4, "little")
+        self._write_out(len(self._waiting))
+        assert self._at == self._header.file_bytes  # noqa: S101  all of it, and nothing else
+        counters = {
+            "keys_added": keys_added,
+            "positions_set": self.positions_set,
+            "batches_begun": batches,
+            "batches_done": batches,
+            "flushed_ns": time.time_ns(),
+        }
+        with self._named():
+            os.pwrite(self._fd, with_counters(encode(self._header), counters), 0)
+            os.fsync(self._fd)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Name the file that is asked for in errors: the system knows a descriptor only."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot be written: {error.strerror}", self._path
+            ) from error
+
+
+@contextmanager
+def new_filter(target: Target, params: FilterParams, *, sealed: bool = False) -> Iterator[Builder]:
+    """Make a filter file of the pieces that the block writes; it is there when that succeeds."""
+    header = Header(params, time.time_ns(), uuid.uuid4().bytes)
+    if sealed:
+        header = replace(header, read_only_compatible=SEALED)
+    with new_file(
+        target.path,
+        header.file_bytes,
+        permissions=target.permissions,
+        allow_network=target.allow_network,
+    ) as made:
+        yield Builder(made.fd, target.path, header)

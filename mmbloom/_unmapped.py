@@ -1,0 +1,158 @@
+"""Filter files read with `pread`: whatever happens to them meanwhile is an error, no signal.
+
+For files that nobody vouches for, and for all that reads a filter from end to end: a map of a
+file that is truncated kills its process (law 16), a `pread` comes back short. No lock is taken:
+bits only go from 0 to 1, so that what is read holds at least every key whose add had returned
+when the reading began (law 4).
+"""
+
+import os
+import zlib
+from collections.abc import Iterator
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._engine import HashHalves, Words
+from mmbloom._header import HEADER_BYTES, read_counters
+from mmbloom._opening import open_regular, read_header
+from mmbloom._positions import positions
+from mmbloom.errors import FileChangedError, FormatError
+
+PIECE_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
+_FEW_BYTES = 1 << 16  # read around a single position
+
+
+class UnmappedFile:
+    """A regular file, open for reading; a context manager, which closes it.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    size : int
+        Its size when it was opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = open_regular(path, os.O_RDONLY)
+        self.size = os.fstat(self._fd).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._fd)
+
+    def read(self, start: int, size: int) -> bytes:
+        """Read a part of the file; raises `FileChangedError` if it is no longer there."""
+        parts = []
+        while size:
+            try:
+                part = os.pread(self._fd, size, start)
+            except OSError as error:  # the system knows a descriptor only
+                reason = f"cannot be read: {error.strerror}"
+                raise OSError(error.errno, reason, self.path) from error
+            if not part:
+                raise FileChangedError(self.path, "truncated")
+            parts.append(part)
+            start, size = start + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def bytes_not_reserved(self) -> int:
+        """How many bytes of the file have no place on the disk: holes (law 9); 0 if unknown."""
+        blocks = getattr(os.fstat(self._fd), "st_blocks", None)
+        return 0 if blocks is None else max(0, self.size - 512 * blocks)
+
+
+class UnmappedFilter(UnmappedFile):
+    """A filter file whose header is proved.
+
+    Attributes
+    ----------
+    header : Header
+        The immutable block.
+
+    Raises
+    ------
+    FormatError
+        If the file is no valid filter of bits.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        try:
+            self.header, self.size = read_header(self._fd, path)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def counters(self) -> dict[str, int]:
+        """Read the counters: any values, for nothing proves them."""
+        return read_counters(self.read(0, HEADER_BYTES))
+
+    def check_same(self) -> None:
+        """Raise `FileChangedError` if the file was overwritten or resized since it was opened."""
+        size = os.fstat(self._fd).st_size
+        if size != self.size:
+            raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
+        if read_header(self._fd, self.path)[0] != self.header:
+            raise FileChangedError(self.path, "overwritten by another filter")
+
+    def pieces(self) -> Iterator[Words]:
+        """Read the array from front to back, in arrays of at most `PIECE_BYTES`."""
+        end = HEADER_BYTES + self.header.array_bytes
+        for start in range(HEADER_BYTES, end, PIECE_BYTES):
+            yield np.frombuffer(self.read(start, min(PIECE_BYTES, end - start)), "<u8")
+
+    def checksums(self) -> npt.NDArray[np.uint32]:
+        """Read the checksums of a sealed filter's pieces; none if it is not sealed.
+
+        Raises
+        ------
+        FormatError
+            If the table of checksums is damaged itself.
+        """
+        start = HEADER_BYTES + self.header.array_bytes
+        if start == self.size:
+            return np.zeros(0, np.uint32)
+        table = np.frombuffer(self.read(start, self.size - start), "<u4")
+        found, expected = int(table[-1]), zlib.crc32(table[:-1].tobytes())
+        if found != expected:
+            raise FormatError(self.path, "checksum of the seal", hex(found), hex(expected))
+        return table[:-1]
+
+    def whole_pieces(self) -> Iterator[Words]:
+        """Do as `pieces`, and prove each of a sealed filter.
+
+        Raises
+        ------
+        FormatError
+            At the first piece that is not what was sealed.
+        """
+        checksums = self.checksums().tolist()
+        for number, piece in enumerate(self.pieces()):
+            if checksums and (found := zlib.crc32(piece.tobytes())) != checksums[number]:
+                field = f"checksum of MiB {number} of the array"
+                raise FormatError(self.path, field, hex(found), hex(checksums[number]))
+            yield piece
+
+    def contains(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
+        """Tell for each key of a batch whether it was added; bool array of shape (n,)."""
+        params = self.header.params
+        wanted = np.array(list(positions(*hashes, params)), np.uint64)
+        flat = wanted.ravel()
+        order = np.argsort(flat)
+        in_order, found = flat[order], np.zeros(len(flat), np.bool_)
+        start = 0
+        while start < len(flat):  # each part of the file is read once
+            first = int(in_order[start]) // (8 * _FEW_BYTES) * _FEW_BYTES
+            stop = int(np.searchsorted(in_order, np.uint64(8 * (first + _FEW_BYTES))))
+            size = min(_FEW_BYTES, self.header.array_bytes - first)
+            octets = np.frombuffer(self.read(HEADER_BYTES + first, size), np.uint8)
+            bits = in_order[start:stop] - np.uint64(8 * first)
+            found[order[start:stop]] = octets[bits >> np.uint64(3)] >> (bits & np.uint64(7)) & 1
+            start = stop
+        return np.asarray(found.reshape(wanted.shape).all(axis=0))
