@@ -28,6 +28,10 @@ level   module          one idea
 2       _writer         what happens between lock and unlock
 3       reader          questions that take no lock
 3       _choose         which parameters a new filter gets
+3       union           filters with equal parameters, united
+3       snapshot        a consistent copy, sealed or not
+3       verification    is this file a sound filter?
+3       salvage         a sound filter of a damaged file
 3       claim           answer now, mark later
 3       adder           keys in, a lock around every change
 3       filter          BloomFilter, the public face
@@ -46,9 +50,11 @@ from mmbloom.errors import (
     DurabilityError,
     FileChangedError,
     FormatError,
+    IncompatibleFilters,
     KeyEncodingError,
     KeyTypeError,
     LockTimeout,
+    LostBitsError,
     MmbloomError,
     MmbloomWarning,
     NetworkFileSystemError,
@@ -59,7 +65,11 @@ from mmbloom.errors import (
 )
 from mmbloom.filter import BloomFilter
 from mmbloom.info import FilterInfo
+from mmbloom.salvage import Repair, repair
 from mmbloom.sizing import FilterParams
+from mmbloom.snapshot import copy
+from mmbloom.union import merge
+from mmbloom.verification import Verification, verify
 
 __all__ = [
     "BloomFilter",
@@ -71,19 +81,27 @@ __all__ = [
     "FilterInfo",
     "FilterParams",
     "FormatError",
+    "IncompatibleFilters",
     "KeyEncodingError",
     "KeyTypeError",
     "LockTimeout",
+    "LostBitsError",
     "MmbloomError",
     "MmbloomWarning",
     "NetworkFileSystemError",
     "NewerFormatError",
     "ParameterMismatch",
     "ReadOnlyError",
+    "Repair",
     "ReservationWarning",
+    "Verification",
+    "copy",
     "engine",
     "errors",
+    "merge",
+    "repair",
     "sizing",
+    "verify",
 ]
 
 engine: str = _engine.ENGINE  # "compiled" or "numpy"

@@ -21,7 +21,7 @@ from mmbloom._lock import WriteLock
 from mmbloom._rates import expected_positions_set
 from mmbloom._storage import Storage
 from mmbloom._warn import warn
-from mmbloom.errors import CapacityWarning, LockTimeout
+from mmbloom.errors import CapacityWarning, LockTimeout, LostBitsError
 from mmbloom.info import approx_count
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
@@ -35,10 +35,20 @@ _KEYS_A_CHECK = 16  # as many as are added in that time where each waits for the
 
 
 class Writer:
-    """Locked, checked and counted writes to one `Storage`."""
+    """Locked, checked and counted writes to one `Storage`.
 
-    def __init__(self, storage: Storage, lock: WriteLock) -> None:
-        self._storage, self._lock = storage, lock
+    Parameters
+    ----------
+    storage : Storage
+        The file.
+    lock : WriteLock
+        Its lock.
+    verify : bool
+        Whether to test all keys again before they are acknowledged.
+    """
+
+    def __init__(self, storage: Storage, lock: WriteLock, *, verify: bool) -> None:
+        self._storage, self._lock, self._verify = storage, lock, verify
         params = storage.header.params
         # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: who adds just
         # what was planned for is not warned.
@@ -63,7 +73,7 @@ class Writer:
         self._storage.expect(len(hashes[0]))
         return _engine.claim(self._storage.views.words, *hashes, params)
 
-    def mark(self, claimed: _engine.Claimed) -> None:
+    def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim.
 
         Checked anew: the caller's work may have taken long, and the file may have changed or
@@ -75,7 +85,9 @@ class Writer:
         if not new_keys:
             return
         self._count("batches_begun", 1)
-        self._finish(new_keys, _engine.commit(self._storage.views.words, claimed))
+        positions_set = _engine.commit(self._storage.views.words, claimed)
+        self._test(hashes)
+        self._finish(new_keys, positions_set)
 
     def add_chunk(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
@@ -84,6 +96,7 @@ class Writer:
             params = self._storage.header.params
             self._storage.expect(len(hashes[0]))
             new, positions_set = _engine.add(self._storage.views.words, *hashes, params)
+            self._test(hashes)
             if positions_set:
                 self._finish(int(np.count_nonzero(new)), positions_set)
             else:
@@ -99,7 +112,7 @@ class Writer:
                 self._check()
                 self._storage.expect(_KEYS_A_CHECK)
             one = self._storage.views.one
-            new = one.add(key)
+            new = self._add_to(one, key)
         else:
             self._storage.check_writable()  # before waiting for a lock that would be of no use
             lock.acquire(lock.timeout)
@@ -107,12 +120,42 @@ class Writer:
                 self._check()
                 self._storage.expect(1)
                 one = self._storage.views.one
-                new = one.add(key)
+                new = self._add_to(one, key)
             finally:
                 lock.release()
         if new and one.positions_set() > self._full_at:
             self._past_capacity = True
         return new
+
+    def _add_to(self, one: _engine.OneKey, key: Key) -> bool:
+        new = one.add(key)
+        if self._verify and not one.contains(key):
+            raise LostBitsError(self._storage.path)
+        return new
+
+    def _test(self, hashes: HashHalves) -> None:
+        """Make sure that keys just added are found, where that was asked for."""
+        if self._verify:
+            params = self._storage.header.params
+            if not _engine.contains(self._storage.views.words, *hashes, params).all():
+                raise LostBitsError(self._storage.path)
+
+    def unite(self, start: int, more: _engine.Words) -> int:
+        """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
+        with self.section(self._lock.timeout):
+            words = self._storage.views.words
+            self._count("batches_begun", 1)
+            positions_set = _engine.union(words, start, more)
+            if self._verify and (more & ~words[start : start + len(more)]).any():
+                raise LostBitsError(self._storage.path)
+            self._finish(0, positions_set)
+        return positions_set
+
+    def count_united(self, keys_added: int) -> None:
+        """Raise the number of keys added to the estimate of `union.united_count`."""
+        with self.section(self._lock.timeout):
+            more = keys_added - self._storage.counter("keys_added")
+            self._count("keys_added", max(0, more))
 
     def _check(self) -> None:
         self._storage.check_writable()

@@ -1,5 +1,6 @@
 """The writing half of a filter: keys in, answers out, a lock around every change (law 1)."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -7,13 +8,16 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from mmbloom import info
 from mmbloom._batch import Batch
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
 from mmbloom._lock import WriteLock
 from mmbloom._storage import Storage
+from mmbloom._unmapped import UnmappedFilter
 from mmbloom._writer import Writer
 from mmbloom.claim import Claim
 from mmbloom.reader import FilterReader
+from mmbloom.union import require_united, united_count
 
 Bools = npt.NDArray[np.bool_]
 
@@ -21,10 +25,10 @@ Bools = npt.NDArray[np.bool_]
 class FilterAdder(FilterReader):
     """What every open filter can be told; the base of `BloomFilter`."""
 
-    def __init__(self, storage: Storage, lock: WriteLock, threads: int) -> None:
+    def __init__(self, storage: Storage, lock: WriteLock, threads: int, *, verify: bool) -> None:
         super().__init__(storage, threads)
         self._lock = lock
-        self._writer = Writer(storage, lock)
+        self._writer = Writer(storage, lock, verify=verify)
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new. Raises what `add_many` raises."""
@@ -85,6 +89,43 @@ class FilterAdder(FilterReader):
         new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
         self._writer.warn_when_full()
         return new_keys
+
+    def union_update(self, other: "FilterReader | str | os.PathLike[str]") -> None:
+        """Add all keys of another filter.
+
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
+            It is read as a file, without a lock and without a map, and not changed.
+
+        Raises
+        ------
+        IncompatibleFilters
+            If a parameter differs; names every one that does.
+        FormatError
+            If the other is no filter, or a sealed one that is damaged.
+        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If a file cannot be read or written. Of the pieces of 1 MiB, each under the lock,
+            those before the error stay added.
+        """
+        self._storage.check_writable()
+        if isinstance(other, FilterReader):
+            other._storage.check_unchanged()  # noqa: SLF001  the one meant is at its path
+            other = other.path
+        path = os.path.abspath(os.fspath(other))
+        with UnmappedFilter(path) as source:
+            require_united(self.path, self.params, path, source.header.params)
+            parts = [self._storage.counter("keys_added"), source.counters()["keys_added"]]
+            start = positions_set = 0
+            for piece in source.whole_pieces():
+                positions_set += self._writer.unite(start, piece)
+                start += len(piece)
+            source.check_same()
+        if positions_set:
+            total = info.positions_set(self._storage)
+            self._writer.count_united(united_count(parts, total, self.params))
+            self._writer.warn_when_full()
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.

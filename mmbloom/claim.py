@@ -66,7 +66,7 @@ class Claim:
         """Mark the keys unless the block raised, and release the lock."""
         try:
             if kind is None and self._claimed is not None and self._pid == os.getpid():
-                self._writer.mark(self._claimed)
+                self._writer.mark(self._claimed, self._hashes)
         finally:
             self._section.__exit__(kind, error, traceback)
         if kind is None:

@@ -6,11 +6,13 @@
     |-- FormatError (ValueError)              these bytes are not a filter
     |   `-- NewerFormatError                  a filter, but of a later mmbloom
     |-- ParameterMismatch (ValueError)        the filter there is not the one asked for
+    |-- IncompatibleFilters (ValueError)      filters that cannot be united
     |-- FileChangedError (RuntimeError)       the file was replaced, resized or removed
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
     |-- LockTimeout (TimeoutError)            another writer kept the lock
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
+    |-- LostBitsError (RuntimeError)          keys just added are not there
     |-- NetworkFileSystemError (OSError)      refused for writing, law 18
     |-- KeyTypeError (TypeError)              not a kind of key, with its position
     `-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
@@ -93,6 +95,29 @@ class ParameterMismatch(MmbloomError, ValueError):
             expected,
         )
         self.path, self.field, self.found, self.expected = path, field, found, expected
+
+
+class IncompatibleFilters(MmbloomError, ValueError):
+    """Two filters cannot be united: what sets their bits, or what they were planned for, differs.
+
+    Attributes
+    ----------
+    path, other : str
+        The two files.
+    differences : tuple of (str, str, str)
+        Each parameter that differs: its name, its value in `path` and its value in `other`.
+    """
+
+    def __init__(self, path: str, other: str, differences: tuple[tuple[str, str, str], ...]):
+        said = ", ".join(f"{field} {here} and {there}" for field, here, there in differences)
+        super().__init__(
+            f"{path} and {other}: cannot be united, they differ in {said}; make filters that "
+            "are to be united with like= (--like) of one of them",
+            path,
+            other,
+            differences,
+        )
+        self.path, self.other, self.differences = path, other, differences
 
 
 class FileChangedError(MmbloomError, RuntimeError):
@@ -181,6 +206,24 @@ class DurabilityError(MmbloomError, OSError):
             reason,
         )
         self.path, self.reason = path, reason
+
+
+class LostBitsError(MmbloomError, RuntimeError):
+    """Keys that were just added are not found: `verify_after_add` looked.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"{path}: keys that were just added are not found, so something else writes to the "
+            "file or its memory; find out what does, then add the batch again",
+            path,
+        )
+        self.path = path
 
 
 class NetworkFileSystemError(MmbloomError, OSError):

@@ -29,6 +29,7 @@ class Settings:
     allow_network: bool = False
     threads: int | None = None
     preload: bool = False
+    verify_after_add: bool = False
 
     def __post_init__(self) -> None:
         if self.mode not in ("r", "r+"):
@@ -73,7 +74,8 @@ class BloomFilter(FilterAdder):
             path, writable=settings.mode == "r+", allow_network=settings.allow_network
         )
         lock = WriteLock(path, storage.identity, settings.lock_timeout)
-        super().__init__(storage, lock, settings.threads or usable_cores())
+        threads = settings.threads or usable_cores()
+        super().__init__(storage, lock, threads, verify=settings.verify_after_add)
         if settings.preload:
             storage.preload()
 
@@ -94,6 +96,7 @@ class BloomFilter(FilterAdder):
         allow_network: bool = False,
         threads: int | None = None,
         preload: bool = False,
+        verify_after_add: bool = False,
     ) -> "BloomFilter":
         """Make a new filter file, with its disk space reserved, and open it.
 
@@ -121,7 +124,7 @@ class BloomFilter(FilterAdder):
             and no later key waits for its page; "fallocate" takes milliseconds, and the
             first key on each page of 4 KiB some 7 microseconds: for filters that will hold
             far fewer keys than planned, or on slow disks.
-        lock_timeout, allow_network, threads, preload
+        lock_timeout, allow_network, threads, preload, verify_after_add
             As in `open`.
 
         Raises
@@ -137,7 +140,7 @@ class BloomFilter(FilterAdder):
         """
         if reserve not in ("zeros", "fallocate"):
             raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
-        settings = Settings("r+", lock_timeout, allow_network, threads, preload)
+        settings = Settings("r+", lock_timeout, allow_network, threads, preload, verify_after_add)
         params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
         absolute = os.path.abspath(os.fspath(path))
         try:
@@ -170,6 +173,7 @@ class BloomFilter(FilterAdder):
         allow_network: bool = False,
         threads: int | None = None,
         preload: bool = False,
+        verify_after_add: bool = False,
     ) -> "BloomFilter":
         """Open an existing filter file; its header says all about it.
 
@@ -189,6 +193,10 @@ class BloomFilter(FilterAdder):
             each core that the process may use. No answer depends on it.
         preload : bool, default False
             Read the whole file into memory first, so that no key waits for the disk.
+        verify_after_add : bool, default False
+            Test every key again before its add is acknowledged; keys that are not found are a
+            `LostBitsError`. It tells of others who write to the file without the lock, and of
+            failing memory, at the price of a query for each key added.
 
         Raises
         ------
@@ -197,7 +205,7 @@ class BloomFilter(FilterAdder):
         OSError
             If it cannot be opened.
         """
-        settings = Settings(mode, lock_timeout, allow_network, threads, preload)
+        settings = Settings(mode, lock_timeout, allow_network, threads, preload, verify_after_add)
         return cls(os.path.abspath(os.fspath(path)), settings)
 
     def close(self) -> None:

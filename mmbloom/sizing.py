@@ -15,6 +15,7 @@ __all__ = [
     "Layout",
     "best_practice",
     "best_practice_table",
+    "capacity_of",
     "estimate_count",
     "false_positive_rate",
     "plan",
@@ -154,6 +155,24 @@ def plan(
     else:
         num_bits, num_hashes = _plan_standard(capacity, error_rate)
     return FilterParams(capacity, float(error_rate), layout, num_bits, num_hashes, seed)
+
+
+def capacity_of(
+    num_bits: int, num_hashes: int, error_rate: float = 0.01, *, layout: Layout = "blocked"
+) -> int:
+    """Find the most keys, at least 1, that bring a filter to an error rate; inverts `plan`.
+
+    Examples
+    --------
+    >>> capacity_of(9_585_088, 7, 0.01, layout="standard")
+    998910
+    """
+    low, high = 1, 64 * num_bits  # low is good enough (or the least), high is not
+    while high - low > 1:
+        middle = (low + high) // 2
+        rate = false_positive_rate(middle, num_bits, num_hashes, layout=layout)
+        low, high = (middle, high) if rate <= error_rate else (low, middle)
+    return low
 
 
 def _plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:

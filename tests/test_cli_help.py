@@ -12,7 +12,10 @@ from cli_runner import COMMAND, EXACT, inside, mmbloom
 from mmbloom.cli._main import COMMANDS
 
 Capture = pytest.CaptureFixture[bytes]
-CODES = "0 ok, 1 nothing found, 2 usage, 3 not a usable filter, 4 lock timeout, 5 I/O error"
+CODES = (
+    "0 ok, 1 nothing found or not sound, 2 usage, 3 not a usable filter, 4 lock timeout, "
+    "5 I/O error"
+)
 EXPECTED = {
     "create": "-n -p --layout --seed --like",
     "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j --stats "
@@ -20,6 +23,10 @@ EXPECTED = {
     "add": "-n -p -i -f -s -w -z -t -k --json-key --stats --progress --lock-timeout",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "info": "--json --recount",
+    "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
+    "copy": "--seal --permissions --allow-network",
+    "merge": "--permissions --allow-network",
+    "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
     "plan": "-n -p --json",
 }
 

@@ -36,7 +36,7 @@ def test_same_interface() -> None:
             same = there[parameter.name]
             assert (same.default, same.kind) == (parameter.default, parameter.kind), name
     types = {"Claimed", "HashHalves", "Words"}
-    named = {"CHUNK_KEYS", "ENGINE", "WHOLE_LINE", "lines_of", "narrower", *types}
+    named = {"CHUNK_KEYS", "ENGINE", "WHOLE_LINE", "lines_of", "narrower", "union", *types}
     assert set(_engine.__all__) - named == set(NUMPY._fields[1:])
 
 

@@ -10,7 +10,7 @@ calls `add`, or `claim` and `commit`, holds the write lock around it (laws 1 and
 """
 
 from mmbloom._engine._choice import ENGINE
-from mmbloom._engine._numpy import CHUNK_KEYS, Words
+from mmbloom._engine._numpy import CHUNK_KEYS, Words, union
 from mmbloom._engine._numpy_hash import HashHalves
 from mmbloom._engine._numpy_lines import WHOLE_LINE, lines_of, narrower
 
@@ -46,4 +46,5 @@ __all__ = [
     "narrower",
     "plain",
     "select_keys",
+    "union",
 ]

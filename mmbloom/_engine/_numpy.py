@@ -192,6 +192,18 @@ class OneKey:
         self._counters[place] = (int(self._counters[place]) + more) % 2**64
 
 
+def union(words: Words, start: int, more: Words) -> int:
+    """Set the bits of `more` in the words from `start` on; the number newly set. O(len(more)).
+
+    Words that have all of them are not written, so that their pages stay clean.
+    """
+    part = words[start : start + len(more)]
+    missing = more & ~part
+    lacking = np.flatnonzero(missing)  # no index twice (law 1)
+    part[lacking] |= missing[lacking]
+    return count_set(missing)
+
+
 def count_set(words: Words) -> int:
     """Count the set bits, 1 MiB at a time so that no large temporary is made."""
     step = 1 << 17

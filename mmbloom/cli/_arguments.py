@@ -61,6 +61,13 @@ def seconds(text: str) -> float:
     return value
 
 
+def mode_bits(text: str) -> int:
+    """Read the mode bits of a file, in octal as for chmod."""
+    if not re.fullmatch("[0-7]{3,4}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a mode such as 640")
+    return int(text, 8)
+
+
 def separator(text: str) -> bytes:
     r"""Read a field separator; ``\t``, ``\0`` and other escapes stand for their bytes."""
     raw = text.encode("utf-8", "surrogateescape")
@@ -71,7 +78,9 @@ def separator(text: str) -> bytes:
     return value
 
 
-def add_sizing_options(parser: argparse.ArgumentParser, *, required: bool) -> None:
+def add_sizing_options(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
+) -> None:
     """Add the options that say how large a new filter is to be."""
     parser.add_argument(
         "-n",
@@ -86,6 +95,18 @@ def add_sizing_options(parser: argparse.ArgumentParser, *, required: bool) -> No
     )
     parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
     parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
+
+
+def add_making_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that make a filter file out of others."""
+    parser.add_argument(
+        "--permissions",
+        type=mode_bits,
+        default=0o600,
+        metavar="MODE",
+        help="mode bits of the new file, in octal (default 600)",
+    )
+    parser.add_argument("--allow-network", action="store_true", help="on a network file system")
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
@@ -117,6 +138,11 @@ def add_line_options(parser: argparse.ArgumentParser) -> None:
         metavar="INPUT",
         help="files, .gz .bz2 .xz .zst too; - or none: stdin",
     )
+    add_key_options(parser)
+
+
+def add_key_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which part of a line is its key, and --progress."""
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
@@ -135,7 +161,7 @@ def add_line_options(parser: argparse.ArgumentParser) -> None:
 
 
 def line_keys(args: argparse.Namespace) -> LineKeys:
-    """Gather the options of `add_line_options`."""
+    """Gather the options of `add_key_options`."""
     if args.separator is not None and args.field is None:
         raise UsageError("-t SEP says how fields are separated: say which one with -k FIELD")
     if args.field is not None and args.json_key is not None:

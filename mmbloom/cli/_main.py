@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import mmbloom
-from mmbloom.cli import add, check, create, dedup, info, plan
+from mmbloom.cli import add, check, copy, create, dedup, info, merge, plan, repair, verify
 from mmbloom.cli._errors import (
     EXIT_CODES,
     INTERRUPTED,
@@ -23,6 +23,7 @@ from mmbloom.cli._streams import abandon_stdout, flush_stdout, prepare, said_war
 from mmbloom.errors import (
     DurabilityError,
     LockTimeout,
+    LostBitsError,
     MmbloomError,
     NetworkFileSystemError,
 )
@@ -46,6 +47,10 @@ COMMANDS = {
     "add": Command("mark lines as seen", add.register, add.run),
     "check": Command("print the lines that are in a filter", check.register, check.run),
     "info": Command("say what a filter is and holds", info.register, info.run),
+    "verify": Command("check all of a filter that can be checked", verify.register, verify.run),
+    "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),
+    "merge": Command("make one filter of several", merge.register, merge.run),
+    "repair": Command("make a sound filter of a damaged one", repair.register, repair.run),
     "plan": Command("say what a filter will cost", plan.register, plan.run),
 }
 
@@ -102,11 +107,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             say("not enough memory: a line, or the filter, is larger than what is left")
             return IO_ERROR
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
-            filters = [getattr(args, name, None) for name in ("file", "like")]
-            code, message = _explain(error, [path for path in filters if path])
+            code, message = _explain(error, _filters(args))
             say(message)
             abandon_stdout()
     return code
+
+
+def _filters(args: argparse.Namespace) -> list[str]:
+    """List the filters that a command was to read."""
+    named = [getattr(args, name, None) or [] for name in ("file", "like")]
+    return [path for one in named for path in (one if isinstance(one, list) else [one])]
 
 
 # The first line that fits decides.
@@ -115,6 +125,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (InputError, IO_ERROR),
     (LockTimeout, LOCK_TIMEOUT),
     (DurabilityError, IO_ERROR),
+    (LostBitsError, IO_ERROR),
     (NetworkFileSystemError, IO_ERROR),
     (MmbloomError, NOT_A_FILTER),
     (OSError, IO_ERROR),

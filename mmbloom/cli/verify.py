@@ -1,0 +1,68 @@
+"""``mmbloom verify``: check all of a filter that can be checked, without lock, map or change."""
+
+import argparse
+import json
+from collections.abc import Iterator
+
+from mmbloom._batch import Batch
+from mmbloom._keys import coerce
+from mmbloom.cli._arguments import add_key_options, line_keys, terminator
+from mmbloom.cli._errors import NOT_SOUND, OK
+from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli._outputs import refuse_overlap
+from mmbloom.lines import read_chunks
+from mmbloom.verification import Verification, verify_batches
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    add = parser.add_argument
+    add("file", metavar="FILE", help="the filter; read only, whoever writes to it")
+    add(
+        "--keys",
+        action="append",
+        default=[],
+        metavar="INPUT",
+        help="check that each line's key is found; may be repeated, - is stdin",
+    )
+    add("--json", action="store_true", help="print one JSON object")
+    add_key_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it: 0 if all is well, 1 if something is wrong."""
+    found = verify_batches(args.file, _batches(args))
+    print(json.dumps(found.as_dict()) if args.json else _for_people(found))
+    return OK if found.ok else NOT_SOUND
+
+
+def _batches(args: argparse.Namespace) -> Iterator[Batch]:
+    if not args.keys:
+        return
+    keys, names = line_keys(args), input_names(args.keys)
+    check_inputs(names)
+    refuse_overlap(None, names, args.file)
+    with progress_bar(names, args.progress) as bar:
+        for name in names:
+            with open_input(name, bar) as source:
+                for chunk in read_chunks(source, terminator(args)):
+                    yield coerce(keys(chunk))
+
+
+def _for_people(found: Verification) -> str:
+    sealed = f"{found.sealed_pieces} MiB as sealed" if found.sealed_pieces else "no"
+    rows = [
+        ("path", found.path),
+        ("size", f"{found.file_bytes:,} bytes, as the header asks for"),
+        ("holes", f"{found.bytes_not_reserved:,} bytes"),
+        ("sealed", sealed),
+        ("bits set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
+        ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
+        ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
+    ]
+    if found.keys_checked:
+        rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
+    rows += [("note", note) for note in found.notes]
+    rows += [("PROBLEM", problem) for problem in found.problems]
+    rows.append(("verdict", "sound" if found.ok else "not sound"))
+    return "\n".join(f"{name:<15} {value}" for name, value in rows)

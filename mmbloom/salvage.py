@@ -1,0 +1,191 @@
+"""A new, sound filter file from a damaged one: what is there is kept, nothing is made up.
+
+No bit is invented and none is dropped. Where bits may be missing, so that keys which were added
+may not be found, the report says so plainly: such a filter has no guarantee left, and whether
+it is still of use only its owner knows. The damaged file is read, never mapped, never changed.
+"""
+
+import math
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmbloom._build import Target, new_filter
+from mmbloom._engine import Words
+from mmbloom._header import HEADER_BYTES, KIND_BITS, Header, decode_block, read_counters
+from mmbloom._unmapped import PIECE_BYTES, UnmappedFile
+from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
+from mmbloom.sizing import FilterParams
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What `repair` found and did.
+
+    Attributes
+    ----------
+    header_damage : str
+        The part of the header that was wrong, so that it was made anew from the parameters
+        given; "" if none.
+    positions_set : int
+        Bits that are 1, counted.
+    keys_added : int
+        Keys that were new when added: as the file said if that is possible, else estimated.
+    losses : tuple of str
+        Why bits may be missing, so that keys may not be found; empty if every key is there.
+    notes : tuple of str
+        What else was found.
+    """
+
+    header_damage: str
+    positions_set: int
+    keys_added: int
+    losses: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def repair(
+    source: Path,
+    destination: Path,
+    *,
+    params: FilterParams | None = None,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> Repair:
+    """Make a sound filter of what a damaged file holds.
+
+    Parameters
+    ----------
+    source : str or path-like
+        The damaged file, which nobody should be writing to; it is not changed.
+    destination : str or path-like
+        Where the new file is made; it appears complete and forced to the disk, or not at all.
+    params : FilterParams, optional
+        What the filter was made with; needed only if the header is damaged. Wrong ones make a
+        filter that finds nothing.
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Returns
+    -------
+    Repair
+        `losses` says whether keys may be missing.
+
+    Raises
+    ------
+    FormatError
+        If the header is damaged and no `params` are given, or there is no array at all.
+    ParameterMismatch
+        If the header is sound and says otherwise than `params`.
+    FileExistsError, OSError
+        If the new file cannot be made.
+    """
+    target = Target(os.path.abspath(os.fspath(destination)), permissions, allow_network)
+    with UnmappedFile(os.path.abspath(os.fspath(source))) as damaged:
+        if damaged.size <= HEADER_BYTES:
+            found = f"{damaged.size} bytes"
+            raise FormatError(damaged.path, "length", found, "a header of 4096 and an array")
+        raw = damaged.read(0, HEADER_BYTES)
+        header, wrong = _header_of(damaged, raw, params)
+        salvage = _Salvage(damaged, header)
+        with new_filter(target, header.params) as mended:
+            for piece in salvage.pieces():
+                mended.write(piece)
+            positions_set = mended.positions_set
+            said = read_counters(raw)
+            salvage.compare(said, positions_set)
+            keys_added = said["keys_added"]
+            if keys_added > positions_set:  # each set a bit
+                keys_added = round(header.params.estimated_count(positions_set))
+            mended.finish(keys_added, batches=0)
+    losses, notes = tuple(salvage.losses), tuple(salvage.notes)
+    return Repair(wrong, positions_set, keys_added, losses, notes)
+
+
+def _header_of(
+    damaged: UnmappedFile, raw: bytes, params: FilterParams | None
+) -> tuple[Header, str]:
+    """Read the header, or make one; and what was wrong with it, "" if nothing."""
+    try:
+        header = decode_block(raw, damaged.size, damaged.path)
+    except NewerFormatError:
+        raise
+    except FormatError as error:
+        if params is None:
+            expected = f"{error.expected}; to rebuild it give the parameters that it was made with"
+            raise FormatError(error.path, error.field, error.found, expected) from None
+        return Header(params, 0, bytes(16)), error.field
+    if header.kind != KIND_BITS:
+        raise FormatError(damaged.path, "kind", "2 (counters)", "1 (bits), a Bloom filter")
+    for field in ("num_bits", "num_hashes", "layout", "seed") if params else ():
+        there, given = getattr(header.params, field), getattr(params, field)
+        if there != given:
+            raise ParameterMismatch(damaged.path, field, str(there), str(given))
+    return header, ""
+
+
+class _Salvage:
+    """Reading what there is of an array, noting what there is not."""
+
+    def __init__(self, damaged: UnmappedFile, header: Header) -> None:
+        self._damaged, self._header = damaged, header
+        self.losses: list[str] = []
+        self.notes: list[str] = []
+        missing = HEADER_BYTES + header.array_bytes - damaged.size
+        if missing > 0:
+            self.losses.append(f"the last {missing} bytes of the array are not there; zeros now")
+        if header.sealed:
+            self.notes.append("the file was sealed; the new one is not")
+        elif missing < 0:
+            self.notes.append(f"{-missing} bytes after the array are left out")
+
+    def pieces(self) -> Iterator[Words]:
+        """Read the array from front to back; what is not there is zeros."""
+        checksums = self._checksums()
+        wrong = []
+        for number, start in enumerate(range(0, self._header.array_bytes, PIECE_BYTES)):
+            size = min(PIECE_BYTES, self._header.array_bytes - start)
+            there = min(size, max(0, self._damaged.size - HEADER_BYTES - start))
+            octets = self._damaged.read(HEADER_BYTES + start, there).ljust(size, b"\0")
+            if checksums and zlib.crc32(octets) != checksums[number]:
+                wrong.append(number)
+            yield np.frombuffer(octets, "<u8")
+        if wrong:
+            first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
+            self.losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
+
+    def _checksums(self) -> list[int]:
+        """Read the seal's checksums; none if there is no seal, or it cannot be relied on."""
+        if not self._header.sealed:
+            return []
+        start, size = HEADER_BYTES + self._header.array_bytes, self._damaged.size
+        table = self._damaged.read(start, size - start) if size > start else b""
+        pieces = math.ceil(self._header.array_bytes / PIECE_BYTES)
+        values = np.frombuffer(table[: 4 * (pieces + 1)].ljust(4 * (pieces + 1), b"\0"), "<u4")
+        if zlib.crc32(values[:-1].tobytes()) != int(values[-1]):
+            self.losses.append("the seal is damaged itself, so the array could not be checked")
+            return []
+        return [int(value) for value in values[:-1]]
+
+    def compare(self, said: dict[str, int], positions_set: int) -> None:
+        """Compare what the counters say with the bits that are there."""
+        counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
+        if counted > self._header.params.num_bits:
+            self.notes.append("the counters were damaged: recounted")
+        elif counted > positions_set:
+            self.losses.append(
+                f"{counted} bits were set when last counted, {positions_set} are now"
+            )
+        elif unfinished:
+            self.notes.append(
+                f"{unfinished} batches were interrupted; no key whose add returned is missing"
+            )
+        elif counted < positions_set:
+            self.notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")

@@ -1,0 +1,73 @@
+"""A consistent copy of a filter that others go on writing to; sealed, if it is to be an archive.
+
+No lock is taken: the copy has at least every key whose add had returned when it began. It is
+on the disk, complete and checked, before it gets its path (law 8).
+"""
+
+import os
+
+from mmbloom._build import Target, new_filter
+from mmbloom._unmapped import UnmappedFilter
+
+Path = str | os.PathLike[str]
+
+
+def copy(
+    source: Path,
+    destination: Path,
+    *,
+    seal: bool = False,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> None:
+    """Copy a filter, whoever writes to it meanwhile.
+
+    Parameters
+    ----------
+    source : str or path-like
+        The filter; read without a lock and never mapped. A sealed one is checked on the way.
+    destination : str or path-like
+        Where the copy is made. It appears complete and forced to the disk, or not at all; it
+        is a filter of its own, with its own uuid.
+    seal : bool, default False
+        Freeze the copy: a CRC-32 of each MiB is kept with it, for `verify` to check, and it
+        opens for reading only, always.
+    permissions : int, default 0o600
+        Mode bits of the copy.
+    allow_network : bool, default False
+        Allow a copy on a network file system.
+
+    Raises
+    ------
+    FormatError
+        If the source is no filter, or a sealed one that is damaged.
+    FileExistsError
+        If the destination exists.
+    FileChangedError
+        If the source is truncated or overwritten meanwhile.
+    OSError
+        If there is no space for the copy (ENOSPC), or as the system says.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, copy
+    >>> folder = tempfile.mkdtemp()
+    >>> live, kept = os.path.join(folder, "live.bloom"), os.path.join(folder, "kept.bloom")
+    >>> with BloomFilter.create(live, capacity=1000) as seen:
+    ...     seen.add("a")
+    ...     copy(live, kept, seal=True)
+    True
+    >>> with BloomFilter.open(kept) as seen:
+    ...     "a" in seen
+    True
+    """
+    target = Target(os.path.abspath(os.fspath(destination)), permissions, allow_network)
+    with UnmappedFilter(os.path.abspath(os.fspath(source))) as original:
+        # Before the array: what is counted later may be of keys that the copy has not.
+        counters = original.counters()
+        with new_filter(target, original.header.params, sealed=seal) as copied:
+            for piece in original.whole_pieces():
+                copied.write(piece)
+            original.check_same()
+            copied.finish(counters["keys_added"], counters["batches_begun"])

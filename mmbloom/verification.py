@@ -1,0 +1,267 @@
+"""Is this file a sound filter? All that can be known from the file, read with `pread` only.
+
+Nothing is locked, mapped or changed, so a live filter can be verified, and so can a file that
+nobody vouches for. A filter's array has no checksum while it lives (law 19): a flipped bit is
+seen only if it makes the counters differ, if the copy is sealed, or if its keys are given.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from mmbloom import _engine, _mounts
+from mmbloom._batch import Batch
+from mmbloom._engine import HashHalves
+from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
+from mmbloom._keys import Keys, batches
+from mmbloom._unmapped import UnmappedFilter
+from mmbloom.errors import FormatError
+
+Path = str | os.PathLike[str]
+
+_IMMUTABLE_BYTES = 512
+_POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over the file
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    problems : tuple of str
+        What is wrong, and what to do; empty if nothing is.
+    notes : tuple of str
+        What is worth knowing, and no problem.
+    file_bytes : int
+        Size of the file, exactly what its header asks for.
+    bytes_not_reserved : int
+        Bytes of the file that have no place on the disk yet: holes.
+    sealed_pieces : int
+        Pieces of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
+    positions_set : int
+        Bits that are 1, counted.
+    fill_ratio : float
+        positions_set over all bits.
+    approx_count : int
+        Estimated number of distinct keys.
+    capacity, error_rate
+        What it was planned for.
+    current_error_rate : float
+        False-positive rate to expect now.
+    unfinished_batches : int
+        Batches begun and not done: writers at work, or killed.
+    keys_checked, keys_missing : int
+        Keys that were given, and those of them that are not found.
+    """
+
+    path: str
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    file_bytes: int
+    bytes_not_reserved: int
+    sealed_pieces: int
+    positions_set: int
+    fill_ratio: float
+    approx_count: int
+    capacity: int
+    error_rate: float
+    current_error_rate: float
+    unfinished_batches: int
+    keys_checked: int
+    keys_missing: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same as a dict of JSON-ready values."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def verify(path: Path, *, keys: Keys | None = None) -> Verification:
+    """Check all of a filter file that can be checked; O(m).
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; read only, whoever writes to it meanwhile.
+    keys : optional
+        Keys that must be found, as for `BloomFilter.update`.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    FormatError
+        If it is no filter at all: a wrong header, or not exactly the size that it asks for.
+    FileChangedError
+        If it is truncated or overwritten meanwhile.
+    KeyTypeError, KeyEncodingError
+        If a key cannot be one.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, verify
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1000) as seen:
+    ...     seen.update(["a", "b"])
+    2
+    >>> verify(path).ok, verify(path, keys=["b", "c"]).problems
+    (True, ('1 of 2 keys are not found',))
+    """
+    return verify_batches(path, () if keys is None else batches(keys))
+
+
+def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
+    """Do as `verify`, with keys that come in batches."""
+    with UnmappedFilter(os.path.abspath(os.fspath(path))) as looked_at:
+        return _Check(looked_at).run(keys)
+
+
+class _Check:
+    def __init__(self, looked_at: UnmappedFilter) -> None:
+        self._file, self._params = looked_at, looked_at.header.params
+        self._problems: list[str] = []
+        self._notes: list[str] = []
+
+    def run(self, keys: Iterable[Batch]) -> Verification:
+        header_bytes = self._file.read(0, HEADER_BYTES)
+        sealed_pieces, positions_set = self._array()
+        before, after = read_counters(header_bytes), self._file.counters()
+        self._file.check_same()
+        self._header(header_bytes)
+        unfinished = self._counters(before, after, positions_set)
+        not_reserved = self._reservation()
+        checked, missing = self._keys(keys)
+        return Verification(
+            path=self._file.path,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+            file_bytes=self._file.size,
+            bytes_not_reserved=not_reserved,
+            sealed_pieces=sealed_pieces,
+            positions_set=positions_set,
+            fill_ratio=positions_set / self._params.num_bits,
+            approx_count=round(self._params.estimated_count(positions_set)),
+            capacity=self._params.capacity,
+            error_rate=self._params.error_rate,
+            current_error_rate=self._params.expected_error_rate(positions_set),
+            unfinished_batches=unfinished,
+            keys_checked=checked,
+            keys_missing=missing,
+        )
+
+    def _array(self) -> tuple[int, int]:
+        """Count the set bits, and compare the seal; how many pieces were compared, and the bits."""
+        try:
+            checksums = self._file.checksums().tolist()
+        except FormatError as error:
+            checksums = []
+            self._problems.append(
+                f"the {error.field} is {error.found}, expected {error.expected}: it is damaged"
+            )
+        positions_set = 0
+        for number, piece in enumerate(self._file.pieces()):
+            positions_set += _engine.count_set(piece)
+            if checksums and (found := zlib.crc32(piece.tobytes())) != checksums[number]:
+                self._problems.append(
+                    f"MiB {number} of the array has the checksum {found:#x}, sealed was "
+                    f"{checksums[number]:#x}: go back to another copy"
+                )
+        return len(checksums), positions_set
+
+    def _header(self, raw: bytes) -> None:
+        counters_end = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
+        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[counters_end:]):
+            self._problems.append(
+                "bytes of the header that must be zero are not: something else wrote to the file"
+            )
+
+    def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
+        """Compare the counters with the bits; gives the number of unfinished batches."""
+        quiet = before == after  # counters that move are read at different moments
+        if not quiet:
+            self._notes.append("the filter is being written to: its counters moved meanwhile")
+        unfinished = after["batches_begun"] - after["batches_done"]
+        if quiet and unfinished < 0:
+            self._problems.append(
+                f"batches done are {-unfinished} more than were begun: info --recount mends it"
+            )
+        elif unfinished > 0:
+            self._notes.append(
+                f"{unfinished} batches begun and not done: writers are at work, or were killed; "
+                "every key whose add returned is there, info --recount mends the figures"
+            )
+        # Bits are set first and counted then, and never cleared.
+        if positions_set < before["positions_set"]:
+            self._problems.append(
+                f"{positions_set} bits are set, and {before['positions_set']} were counted: "
+                "bits are lost, or the counters are damaged; if you have the keys, add them again"
+            )
+        elif quiet and not unfinished and positions_set > after["positions_set"]:
+            self._problems.append(
+                f"{positions_set} bits are set, and {after['positions_set']} were counted: "
+                "something else set bits, or the counters are damaged; info --recount mends them"
+            )
+        if after["keys_added"] > max(positions_set, after["positions_set"]):
+            self._problems.append(
+                f"{after['keys_added']} keys added cannot be, with {positions_set} bits set: "
+                "the counters are damaged"
+            )
+        return max(0, unfinished)
+
+    def _reservation(self) -> int:
+        missing = self._file.bytes_not_reserved()
+        if not missing:
+            return 0
+        said = f"{missing} bytes of the file are holes, without a place on the disk"
+        if self._file.header.sealed or (
+            _mounts.file_system_type(self._file.path) in _mounts.COPY_ON_WRITE
+        ):
+            self._notes.append(said)
+        else:
+            self._problems.append(
+                f"{said}: a full disk would end every process that writes to it; "
+                "mmbloom copy makes one without holes"
+            )
+        return missing
+
+    def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
+        """Look the keys up; how many, and how many are not there."""
+        checked = missing = 0
+        for hashes in _gathered(keys, self._params.seed, self._params.num_hashes):
+            checked += len(hashes[0])
+            missing += int(np.count_nonzero(~self._file.contains(hashes)))
+        if missing:
+            self._problems.append(f"{missing} of {checked} keys are not found")
+        return checked, missing
+
+
+def _gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
+    """Hash batches, and join them to as many keys as are looked up in one pass."""
+    most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
+    ready: list[HashHalves] = []
+    for batch in keys:
+        for piece in batch.pieces(min(most, _engine.CHUNK_KEYS)):
+            ready.append(_engine.hash_keys(piece, seed))
+            if sum(len(h1) for h1, _ in ready) >= most:
+                yield _joined(ready)
+                ready = []
+    if ready:
+        yield _joined(ready)
+
+
+def _joined(parts: list[HashHalves]) -> HashHalves:
+    h1, h2 = map(np.concatenate, zip(*parts, strict=True))
+    return h1, h2
