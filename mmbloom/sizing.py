@@ -165,7 +165,7 @@ def capacity_of(
     Examples
     --------
     >>> capacity_of(9_585_088, 7, 0.01, layout="standard")
-    998910
+    999179
     """
     low, high = 1, 64 * num_bits  # low is good enough (or the least), high is not
     while high - low > 1:

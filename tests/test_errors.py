@@ -26,12 +26,16 @@ EXAMPLES: list[MmbloomError] = [
     errors.KeyTypeError("float is not a kind of key"),
     errors.KeyEncodingError(5),
     errors.KeyEncodingError(),
+    errors.IncompatibleFilters("/f/a", "/f/b", (("seed", "1", "2"), ("num_bits", "64", "128"))),
+    errors.LostBitsError("/f/seen"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
     "NewerFormatError": ValueError,
     "ParameterMismatch": ValueError,
     "FileChangedError": RuntimeError,
+    "IncompatibleFilters": ValueError,
+    "LostBitsError": RuntimeError,
     "ReadOnlyError": io.UnsupportedOperation,
     "ClosedFilterError": ValueError,
     "LockTimeout": TimeoutError,
@@ -69,7 +73,7 @@ def real_classes() -> dict[str, type[BaseException]]:
 def test_drawn_tree_has_every_class() -> None:
     """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
-    assert len(drawn_tree()) == 15
+    assert len(drawn_tree()) == 17
 
 
 @pytest.mark.parametrize("name", drawn_tree())
@@ -107,7 +111,8 @@ def test_message_names_what_the_error_knows(error: MmbloomError) -> None:
     """Path, field, found, expected and the other attributes are all in the message."""
     public = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     assert set(public) == set(documented_attributes(type(error)))
-    for value in public.values():
+    differences = [word for found in public.pop("differences", ()) for word in found]
+    for value in [*public.values(), *differences]:
         assert value is None or f"{value}" in str(error)
 
 
@@ -136,6 +141,9 @@ def documented_attributes(cls: type) -> list[str]:
         (EXAMPLES[11], {"found": "float is not a kind of key", "position": None}),
         (EXAMPLES[12], {"position": 5}),
         (EXAMPLES[13], {"position": None}),
+        (EXAMPLES[14], {"path": "/f/a", "other": "/f/b"}),
+        (EXAMPLES[14], {"differences": (("seed", "1", "2"), ("num_bits", "64", "128"))}),
+        (EXAMPLES[15], {"path": "/f/seen"}),
     ],
 )
 def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mmbloom.cli._main import COMMANDS
+
 README = Path(__file__).parent.parent / "README.md"
 PYTHON = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
 
@@ -54,7 +56,30 @@ def test_dedup_of_a_days_logs_runs(tmp_path: Path) -> None:
         assert b"".join(written).count(b"\n") == distinct
 
 
-@pytest.mark.parametrize("command", ["create", "dedup", "add", "check", "info", "plan"])
+def test_merge_and_archive_run(tmp_path: Path) -> None:
+    """The shell example of writers with a filter each ends in an archive that has all keys."""
+    found = re.search(r"```sh\n(mmbloom create north.*?)```", README.read_text("utf-8"), re.DOTALL)
+    assert found
+    (tmp_path / "examples").symlink_to(README.parent / "examples")
+    prefix = f"mmbloom() {{ '{sys.executable}' -P -m mmbloom \"$@\"; }}\nset -e\n"
+    also = "\nseq 1000 | mmbloom verify archive.bloom --keys -"
+    done = subprocess.run(
+        ["bash", "-c", prefix + found.group(1) + also],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    lines = (README.parent / "examples" / "access.log").read_bytes().count(b"\n")
+    assert re.findall(r"(\S+) looked up, (\d+) missing", done.stdout) == [
+        (f"{lines:,}", "0"),
+        ("1,000", "0"),
+    ]
+    assert done.stdout.count("MiB as sealed") == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_in_the_readme(command: str) -> None:
     """No command goes undocumented."""
     assert f"| `mmbloom {command} " in README.read_text(encoding="utf-8")
