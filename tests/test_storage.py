@@ -13,6 +13,7 @@ from checks import array_of, counters_of, run_forked
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError, ReadOnlyError
 from mmbloom import _storage as storage_module
 from mmbloom._header import Header, encode
+from mmbloom._opening import read_header
 from mmbloom._storage import Storage
 from mmbloom.sizing import FilterParams
 
@@ -188,7 +189,7 @@ def test_forged_size_is_refused(path: str) -> None:
 
 def test_truncated_between_header_and_map(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file cut after its header was read is FileChangedError, not a map that kills."""
-    real = storage_module.read_header
+    real = read_header
 
     def read_and_cut(fd: int, path: str) -> tuple[Header, int]:
         found = real(fd, path)
@@ -202,7 +203,7 @@ def test_truncated_between_header_and_map(made: str, monkeypatch: pytest.MonkeyP
 
 def test_replaced_between_reading_and_writing(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file replaced between the two opens of mode r+ is FileChangedError."""
-    real = storage_module.read_header
+    real = read_header
 
     def read_and_replace(fd: int, path: str) -> tuple[Header, int]:
         found = real(fd, path)
