@@ -3,6 +3,7 @@
 Files are read here with `struct` and Python ints, never with the code under test.
 """
 
+import faulthandler
 import fcntl
 import os
 import pickle
@@ -161,7 +162,8 @@ def run_forked(action: Callable[[], object], seconds: int = 20) -> object:
         code = 1
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(seconds)  # a child that hangs is ended by the system
+            faulthandler.register(signal.SIGALRM, file=2, chain=True)
+            signal.alarm(seconds)  # a child that hangs shows where, and is ended by the system
             try:
                 outcome = (True, action())
             except BaseException as error:  # noqa: BLE001  all of it goes to the parent

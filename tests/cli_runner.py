@@ -46,16 +46,24 @@ def mmbloom(
 ) -> Ended:
     """Run a command in a process of its own; further options are those of Popen."""
     options.setdefault("stdout", subprocess.PIPE)
-    done = subprocess.run(
+    with subprocess.Popen(
         [*command, *map(str, argv)],
-        input=stdin,
+        stdin=None if stdin is None else subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**os.environ, **(env or {})},
-        timeout=PATIENCE,
-        check=False,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **(env or {})},
         **options,
-    )
-    return Ended(done.returncode, done.stdout or b"", done.stderr.decode())
+    ) as process:
+        try:
+            out, err = process.communicate(stdin, PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # shows the stacks
+            time.sleep(0.5)
+            process.kill()
+            raise AssertionError(f"hung: {process.communicate()[1].decode()}") from None
+        except BaseException:
+            process.kill()
+            raise
+    return Ended(process.returncode, out or b"", err.decode())
 
 
 def inside(capture: pytest.CaptureFixture[bytes], *argv: str | Path) -> Ended:

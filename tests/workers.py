@@ -1,15 +1,18 @@
 """Child processes for tests: started, waited for, and always gone when the test ends.
 
 A child is a plain fork that runs one function and reports its value, its exception, or the
-signal that killed it. A child that takes too long is killed, so that nothing can hang.
+signal that killed it. A child that takes too long shows its stacks and is killed, so that
+nothing can hang.
 """
 
 import contextlib
+import faulthandler
 import os
 import pickle
 import resource
 import select
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +64,7 @@ class Child(Generic[T]):
         try:
             os.close(self._output)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            faulthandler.register(signal.SIGUSR1, file=2)
             try:
                 report: tuple[str, Any] = ("value", function())
             except BaseException:  # noqa: BLE001  reported to the parent, whatever it is
@@ -76,10 +80,18 @@ class Child(Generic[T]):
         if self.exit_status is None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def show_stacks(self) -> None:
+        """Have a child that hangs print where, on stderr."""
+        print(f"child {self.pid} hangs; its threads:", file=sys.stderr, flush=True)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+            time.sleep(0.5)
+
     def result(self, timeout: float = 60.0) -> T:
         """Wait for the child and return its value, or raise `ChildFailed` or `ChildDied`."""
         report, in_time = self._read(timeout)
         if not in_time:
+            self.show_stacks()
             self.kill()
         status = self.wait()
         if status < 0:
