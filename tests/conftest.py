@@ -1,5 +1,6 @@
 """What every test gets: no leaked descriptor, child or thread; printed seeds; --stress."""
 
+import argparse
 import gc
 import multiprocessing
 import os
@@ -16,6 +17,12 @@ import pytest
 
 import mmbloom
 from mmbloom import BloomFilter
+
+pytest_plugins = ["tally"]
+
+# T1 for 30 minutes: what --stress without a number stands for.
+LONG = 360
+STACKS_AFTER = 120.0  # seconds until the stacks of a test that hangs are shown, times --stress
 
 # Children test the installed package too, not the folder that they are started in, where
 # nothing is compiled.
@@ -40,8 +47,29 @@ def pytest_report_header() -> str:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of this suite."""
-    parser.addoption("--stress", type=int, default=1, help="multiply the length of stress tests")
+    parser.addoption(
+        "--stress",
+        type=_multiplier,
+        nargs="?",
+        const=LONG,
+        default=1,
+        metavar="N",
+        help=f"multiply the length of stress tests; {LONG} if no number is given",
+    )
     parser.addoption("--seed", type=int, default=None, help="repeat a run with the seed it printed")
+
+
+def _multiplier(text: str) -> int:
+    if int(text) < 1:  # which would run nothing, and pass
+        raise argparse.ArgumentTypeError(f"{text} is not 1 or more")
+    return int(text)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give longer tests more time until their stacks are shown."""
+    patience = STACKS_AFTER * config.getoption("--stress")
+    config._inicache["faulthandler_timeout"] = patience  # what -o does, which comes too early
+    assert config.getini("faulthandler_timeout") == patience
 
 
 @pytest.fixture
