@@ -1,6 +1,7 @@
 """What is no regular filter file is refused at once: nothing hangs, nothing is opened (law 13)."""
 
 import os
+import random
 import socket
 import stat
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Literal
 
 import pytest
 from faults import Hook, at_call, os_calls
+from tally import Count
 from workers import in_child
 
 from mmbloom import BloomFilter, FormatError
@@ -45,7 +47,7 @@ SPECIAL: dict[str, Callable[[Path], object]] = {
     "empty": Path.touch,
     "text": lambda path: path.write_text("once upon a time\n" * 1000),
     "zeros": lambda path: path.write_bytes(bytes(8192)),
-    "random": lambda path: path.write_bytes(os.urandom(8192)),
+    "random": lambda path: path.write_bytes(random.Random(8192).randbytes(8192)),
     "numpy": lambda path: path.write_bytes(b"\x93NUMPY\x01\0v\0" + bytes(8192)),
 }
 MISSING: dict[str, Callable[[Path], object]] = {
@@ -72,10 +74,13 @@ def snapshot(folder: Path) -> list[tuple[str, int, int]]:
     return found
 
 
+@pytest.mark.laws("T4")
 @both_modes
 @pytest.mark.parametrize("kind", SPECIAL)
-def test_special_file_is_refused_at_once(special: Path, mode: Literal["r", "r+"]) -> None:
-    """Law 13, T4: whatever is at the path and is no filter is a FormatError, without a hang."""
+def test_special_file_is_refused_at_once(
+    special: Path, mode: Literal["r", "r+"], tally: Count
+) -> None:
+    """Law 13: whatever is at the path and is no filter is a FormatError, without a hang."""
     before = snapshot(special.parent)
 
     def open_it() -> str:
@@ -84,14 +89,16 @@ def test_special_file_is_refused_at_once(special: Path, mode: Literal["r", "r+"]
         return caught.value.path
 
     assert in_child(open_it, TIMEOUT) == str(special)
+    tally(special_files=1)
     assert snapshot(special.parent) == before
 
 
+@pytest.mark.laws("T4")
 @both_modes
 def test_file_that_becomes_a_fifo_is_refused_at_once(
-    tmp_path: Path, mode: Literal["r", "r+"]
+    tmp_path: Path, mode: Literal["r", "r+"], tally: Count
 ) -> None:
-    """Law 13, T4: a FIFO that takes the place of a filter while it is being opened: no hang."""
+    """Law 13: a FIFO that takes the place of a filter while it is being opened: no hang."""
     path = tmp_path / "seen.bloom"
 
     def swap(name: str) -> None:
@@ -106,6 +113,7 @@ def test_file_that_becomes_a_fifo_is_refused_at_once(
             BloomFilter.open(path, mode)
 
     in_child(open_it, TIMEOUT)
+    tally(special_files=1)
 
 
 @both_modes
