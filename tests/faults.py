@@ -1,4 +1,4 @@
-"""Injected faults, for children of a test: os calls that fail or kill, and a small disk."""
+"""Injected faults, for children of a test: calls that fail or kill, a small disk, no lock."""
 
 import ctypes
 import faulthandler
@@ -13,11 +13,11 @@ from typing import Any
 
 from mmbloom import _lock
 
-# Every call of the os module that creating a file could make.
+# Every call of the os module that making or using a file could make.
 OS_CALLS = [
     *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
     *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
-    *("stat", "lstat", "fstat", "remove"),
+    *("stat", "lstat", "fstat", "remove", "pread"),
 ]
 
 
@@ -30,31 +30,46 @@ def ignore(name: str) -> None:
 
 @contextmanager
 def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
-    """In a child: run something before and after every call of the os module."""
-    originals = {name: getattr(os, name) for name in OS_CALLS}
+    """In a child: run something before and after every call of the system.
 
-    def wrap(name: str) -> Callable[..., Any]:
+    Those of the os module, of a map ("mmap", "madvise", "msync") and of the lock ("flock",
+    "unlock").
+    """
+
+    def wrap(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             try:
                 before(name)
             except OSError:
                 if name == "close":  # whose error comes when the descriptor is gone
-                    originals[name](*args)
+                    original(*args)
                 raise
             try:
-                return originals[name](*args, **options)
+                return original(*args, **options)
             finally:
                 after(name)
 
         return call
 
-    for name in OS_CALLS:
-        setattr(os, name, wrap(name))
+    class Map(mmap.mmap):
+        madvise = wrap("madvise", mmap.mmap.madvise)
+        flush = wrap("msync", mmap.mmap.flush)
+
+    replaced: list[tuple[Any, str, str]] = [
+        *((os, name, name) for name in OS_CALLS),
+        (_lock, "lock_descriptor", "flock"),
+        (_lock, "unlock_descriptor", "unlock"),
+    ]
+    originals: list[tuple[Any, str, Any]] = [(mmap, "mmap", mmap.mmap)]
+    originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
+    mmap.mmap = wrap("mmap", Map)  # type: ignore[assignment, misc]
+    for module, place, name in replaced:
+        setattr(module, place, wrap(name, getattr(module, place)))
     try:
         yield
     finally:
-        for name, original in originals.items():
-            setattr(os, name, original)
+        for module, place, original in originals:
+            setattr(module, place, original)
 
 
 def at_call(number: int, action: Hook) -> Hook:

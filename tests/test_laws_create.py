@@ -1,4 +1,4 @@
-"""create makes a whole file or none (laws 8, 9): races, kills, failing calls, full disks."""
+"""create makes a whole file or none (laws 8, 9): races, faults, full disks (T6-T8)."""
 
 import errno
 import multiprocessing
@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
 from reference import NaiveFilter
+from tally import Count
 from workers import ChildDied, ChildFailed, in_child, together
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, verify
 
 CAPACITY = 2000
 
@@ -48,9 +49,12 @@ def assert_absent_or_valid(path: Path) -> bool:
     return True
 
 
+@pytest.mark.laws("T7")
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_create_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, when: str) -> None:
-    """Law 8, T7: kill -9 before or after each os call of create: path absent or valid."""
+def test_create_killed_at_any_call_leaves_all_or_nothing(
+    tmp_path: Path, when: str, tally: Count
+) -> None:
+    """Law 8: kill -9 before or after each call of the system in create: path absent or valid."""
     (tmp_path / "counted").mkdir()
     calls = calls_of_create(tmp_path / "counted")
     # Without these the file is not made as law 8 has it, and this test would show little.
@@ -63,6 +67,7 @@ def test_create_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, when: s
         with pytest.raises(ChildDied) as caught:
             in_child(partial(create_in, folder, **hook))
         assert caught.value.signal == signal.SIGKILL
+        tally(kills=1)
         outcomes.append(assert_absent_or_valid(folder / "seen.bloom"))
         if not outcomes[-1]:  # what a killed create left behind is in nobody's way
             create_in(folder)
@@ -70,9 +75,10 @@ def test_create_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, when: s
     assert set(outcomes) == {False, True}
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_create_leaves_no_half_file_whatever_fails(tmp_path: Path, code: int) -> None:
-    """Law 8, T7: each os call of create fails in turn: OSError, no half file, no temp file."""
+@pytest.mark.laws("T7")
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EINTR])
+def test_create_leaves_no_half_file_whatever_fails(tmp_path: Path, code: int, tally: Count) -> None:
+    """Law 8: each call of the system fails in turn: OSError, no half file, no temp file."""
     (tmp_path / "counted").mkdir()
     calls = calls_of_create(tmp_path / "counted")
     for number, name in enumerate(calls):
@@ -83,7 +89,8 @@ def test_create_leaves_no_half_file_whatever_fails(tmp_path: Path, code: int) ->
             in_child(partial(create_in, folder, at_call(number, fail_with(code))))
         except ChildFailed as failed:
             failure = str(failed)
-        assert failure == "" or f"OSError: [Errno {code}]" in failure
+        tally(faults=1)
+        assert failure == "" or f"Error: [Errno {code}]" in failure
         assert assert_absent_or_valid(folder / "seen.bloom") or failure
         left = sorted(set(os.listdir(folder)) - {"seen.bloom"})
         # A failing unlink is the one that has to leave the temporary file.
@@ -109,9 +116,12 @@ def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_o
 
 
 @pytest.mark.stress
+@pytest.mark.laws("T6")
 @pytest.mark.parametrize("exist_ok", [False, True])
-def test_create_race_has_one_winner(tmp_path: Path, exist_ok: bool, stress: int) -> None:
-    """Law 8, T6: 4 processes create one path, 100 rounds: one winner, no key lost, no temp file."""
+def test_create_race_has_one_winner(
+    tmp_path: Path, exist_ok: bool, stress: int, tally: Count
+) -> None:
+    """Law 8: 4 processes create one path, 100 rounds: one winner, no key lost, no temp file."""
     rounds = 100 * stress
 
     def run_race() -> list[str]:
@@ -123,8 +133,12 @@ def test_create_race_has_one_winner(tmp_path: Path, exist_ok: bool, stress: int)
     for number in range(rounds):
         wins = sum(outcome[number] == "w" for outcome in outcomes)
         assert wins == (4 if exist_ok else 1)
-        naive = NaiveFilter((tmp_path / f"{number}.bloom").read_bytes())
-        assert all(f"{me}-{i}" in naive for me in range(4) for i in range(9))
+        file = tmp_path / f"{number}.bloom"
+        naive = NaiveFilter(file.read_bytes())
+        lost = sum(f"{me}-{i}" not in naive for me in range(4) for i in range(9))
+        tally(rounds=1, keys=36, lost=lost)
+        assert lost == 0
+        assert verify(file).ok
     assert len(os.listdir(tmp_path)) == rounds
 
 
@@ -150,10 +164,13 @@ def test_space_is_reserved_at_creation(tmp_path: Path) -> None:
         assert in_child(partial(create, code)) == code
 
 
+@pytest.mark.laws("T8")
 @pytest.mark.parametrize("limit", [0, 100, 4096, 60_000])
 @pytest.mark.parametrize("fallocate", [True, False])
-def test_file_size_limit_is_an_error(tmp_path: Path, limit: int, fallocate: bool) -> None:
-    """Laws 8, 9, T8: a file larger than RLIMIT_FSIZE: OSError, no signal, nothing left."""
+def test_file_size_limit_is_an_error(
+    tmp_path: Path, limit: int, fallocate: bool, tally: Count
+) -> None:
+    """Laws 8, 9: a file larger than RLIMIT_FSIZE: OSError, no signal, nothing left."""
 
     def create() -> int | None:
         hook = ignore if fallocate else refuse_to_reserve(errno.EOPNOTSUPP)
@@ -164,6 +181,26 @@ def test_file_size_limit_is_an_error(tmp_path: Path, limit: int, fallocate: bool
 
     assert in_child(create) == errno.EFBIG
     assert os.listdir(tmp_path) == []
+    tally(refusals=1)
+
+
+@pytest.mark.laws("T8")
+def test_filter_within_a_file_size_limit_is_used_all_the_same(tmp_path: Path, tally: Count) -> None:
+    """Law 9: a process that may write no file fills, flushes and reads a filter that is there."""
+    path, keys = tmp_path / "seen.bloom", list(range(1000))
+    BloomFilter.create(path, 2000).close()
+
+    def fill() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        with BloomFilter.open(path) as seen:
+            seen.add_many(keys)
+            seen.flush()
+            assert seen.contains_many(keys).all()
+
+    in_child(fill)
+    assert verify(path, keys=keys).ok
+    assert os.listdir(tmp_path) == ["seen.bloom"]
+    tally(filled=1)
 
 
 def fill_disk(folder: Path) -> None:
@@ -197,9 +234,11 @@ def on_small_disk(folder: Path) -> str:
     return "done"
 
 
-def test_full_disk_is_an_error_at_creation_and_never_later(tmp_path: Path) -> None:
-    """Laws 8, 9, T8: 1 MiB tmpfs: ENOSPC at creation; once made, a filter fills on a full disk."""
+@pytest.mark.laws("T8")
+def test_full_disk_is_an_error_at_creation_and_never_later(tmp_path: Path, tally: Count) -> None:
+    """Laws 8, 9: 1 MiB tmpfs: ENOSPC at creation; once made, a filter fills on a full disk."""
     outcome = in_child(partial(on_small_disk, tmp_path))
     if outcome == "not allowed":
         pytest.skip("this system allows no user namespaces")
     assert outcome == "done"
+    tally(refusals=2, filled=1)
