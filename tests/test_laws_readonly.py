@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from faults import mount_tmpfs, remount_read_only
 from reference import NaiveFilter
+from tally import Count
 from workers import in_child, running, wait_for
 
 from mmbloom import BloomFilter, ReadOnlyError
@@ -61,8 +63,9 @@ def make_filter(path: Path) -> None:
         seen.add_many(KEYS)
 
 
-def test_read_only_folder_and_other_user(tmp_path: Path) -> None:
-    """Law 14, T13: a file of mode 0444 in a folder of mode 0555, and another uid if we are root."""
+@pytest.mark.laws("T13")
+def test_read_only_folder_and_other_user(tmp_path: Path, tally: Count) -> None:
+    """Law 14: a file of mode 0444 in a folder of mode 0555, and another uid if we are root."""
     folder = tmp_path / "folder"
     folder.mkdir()
     make_filter(folder / "seen.bloom")
@@ -89,10 +92,12 @@ def test_read_only_folder_and_other_user(tmp_path: Path) -> None:
         assert (folder / "seen.bloom").read_bytes() == data
     finally:
         folder.chmod(0o755)
+    tally(folders=1)
 
 
-def test_private_file_is_closed_to_others(tmp_path: Path) -> None:
-    """Law 15, T13: another user cannot read a file made with the default permissions."""
+@pytest.mark.laws("T13")
+def test_private_file_is_closed_to_others(tmp_path: Path, tally: Count) -> None:
+    """Law 15: another user cannot read a file made with the default permissions."""
     if os.getuid() != 0:
         pytest.skip("only root can become another user")
     make_filter(tmp_path / "seen.bloom")
@@ -104,10 +109,12 @@ def test_private_file_is_closed_to_others(tmp_path: Path) -> None:
             BloomFilter.open("/proc/self/cwd/seen.bloom", mode="r")
 
     in_child(use)
+    tally(refusals=1)
 
 
-def test_read_only_file_system(tmp_path: Path) -> None:
-    """Law 14, T13: on a file system that is mounted read-only, mode r works and r+ is OSError."""
+@pytest.mark.laws("T13")
+def test_read_only_file_system(tmp_path: Path, tally: Count) -> None:
+    """Law 14: on a file system that is mounted read-only, mode r works and r+ is OSError."""
 
     def use() -> str:
         if not mount_tmpfs(tmp_path, 1 << 20):
@@ -128,10 +135,12 @@ def test_read_only_file_system(tmp_path: Path) -> None:
         pytest.skip("this system allows no user namespaces")
     assert outcome == "done"
     assert os.listdir(tmp_path) == []
+    tally(file_systems=1)
 
 
-def test_reading_neither_waits_for_nor_takes_the_lock(tmp_path: Path) -> None:
-    """Laws 4, 14, T13: while another process holds the lock readers answer, in both modes."""
+@pytest.mark.laws("T13")
+def test_reading_neither_waits_for_nor_takes_the_lock(tmp_path: Path, tally: Count) -> None:
+    """Laws 4, 14: while another process holds the lock readers answer, in both modes."""
     path, holds = tmp_path / "seen.bloom", tmp_path / "holds"
     make_filter(path)
 
@@ -156,6 +165,7 @@ def test_reading_neither_waits_for_nor_takes_the_lock(tmp_path: Path) -> None:
         ask_everything(reader)
         with BloomFilter.open(path, lock_timeout=10) as writer, writer.locked():
             ask_everything(reader)
+    tally(readers=3)
 
 
 def test_reader_sees_what_a_writer_adds(tmp_path: Path) -> None:
@@ -187,3 +197,20 @@ def test_map_of_mode_r_cannot_be_written(tmp_path: Path) -> None:
         assert not views.words.flags.writeable
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert all(key in NaiveFilter(path.read_bytes()) for key in KEYS)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_open_and_query_change_no_byte_and_no_time(tmp_path: Path, mode: str) -> None:
+    """Law 10: opening, asking and closing change no byte, no size and no time of the file."""
+    path = tmp_path / "seen.bloom"
+    BloomFilter.create(path, 1000).close()
+    before, status = path.read_bytes(), path.stat()
+    time.sleep(0.02)
+    with BloomFilter.open(path, mode) as seen:  # type: ignore[arg-type]
+        assert not seen.contains_many(np.arange(1000)).any()
+        assert "a" not in seen
+        assert seen.info().keys_added == 0
+    after = path.stat()
+    assert (after.st_mtime_ns, after.st_ctime_ns) == (status.st_mtime_ns, status.st_ctime_ns)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["seen.bloom"]
