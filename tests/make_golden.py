@@ -35,6 +35,7 @@ CASES: list[tuple[str, Fields, int]] = [
     ("blocked-compatible-flag", Fields(512 * 3, 4, 2, 3, 200, 0.1, compatible=1 << 63), 150),
     ("standard-newer-flag", Fields(640, 4, 1, 4, 100, 0.1, read_only_compatible=1 << 5), 60),
     ("standard-counters", Fields(64 * 9, 3, 1, 12, 60, 0.1, kind=2), -1),
+    ("blocked-counters", Fields(512 * 2, 4, 2, 13, 90, 0.1, kind=2), -1),
 ]
 
 
