@@ -105,6 +105,14 @@ def test_unknown_id_and_missing_marker_are_errors(pytester: pytest.Pytester) -> 
     assert rows == []
 
 
+def test_every_id_has_tests() -> None:
+    """Each of T1 to T15 is the marker of some test."""
+    marked = re.compile(r'mark\.laws\("(T\d+)"\)')
+    files = set(HERE.glob("test_*.py")) - {Path(__file__)}
+    found = {law for file in files for law in marked.findall(file.read_text())}
+    assert found == set(WHAT)
+
+
 def test_stress_is_a_number_or_a_long_run(pytester: pytest.Pytester) -> None:
     """--stress multiplies by N, by much without N, and gives a hanging test as much more time."""
     pytester.makeini(f"[pytest]\npythonpath = {HERE}\naddopts = --strict-markers\n")
