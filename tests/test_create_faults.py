@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from checks import array_of, check_folder
+from tally import Count
 
 from mmbloom import BloomFilter, _create
 from mmbloom._create import create_file
@@ -49,7 +50,7 @@ class FaultyOs:
 # The last write, of the array's zeros, is only for speed: what fsync promised is there without.
 BEFORE = ["open", "chmod", "posix_fallocate", "pwrite", "fsync", "pwrite", "close", "link"]
 AFTER = ["open", "fsync", "close"]
-FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO)]
+FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO, errno.EINTR)]
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,8 @@ def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mmbloom._mounts.IN_MEMORY", frozenset())
 
 
-def test_calls_of_creation(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.laws("T7")
+def test_calls_of_creation(path: str, monkeypatch: pytest.MonkeyPatch, tally: Count) -> None:
     """The file is filled and synced before it is linked, and its folder after (law 8)."""
     watched = FaultyOs()
     monkeypatch.setattr(_create, "os", watched)
@@ -70,12 +72,14 @@ def test_calls_of_creation(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert fewer.made == [*BEFORE[:5], *BEFORE[6:], *AFTER]
     assert array_of(path) == array_of(path + "2") == bytes(PARAMS.num_bytes)
     assert os.stat(path).st_blocks == os.stat(path + "2").st_blocks
+    tally(calls_in_order=len(watched.made))
 
 
+@pytest.mark.laws("T7")
 @pytest.mark.parametrize("fault", [*FAULTS, KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("at", range(len(BEFORE)), ids=BEFORE)
 def test_any_failing_call_leaves_nothing(
-    path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException
+    path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException, tally: Count
 ) -> None:
     """Whichever call fails, the error comes out and the folder is as it was."""
     monkeypatch.setattr(_create, "os", FaultyOs(at, fault))
@@ -85,12 +89,14 @@ def test_any_failing_call_leaves_nothing(
         assert isinstance(caught.value, OSError)
         assert caught.value.errno == fault.errno
     check_folder(os.path.dirname(path))
+    tally(faults=1)
 
 
+@pytest.mark.laws("T7")
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 @pytest.mark.parametrize("at", range(len(AFTER)), ids=AFTER)
 def test_failing_sync_of_the_folder_leaves_a_whole_filter(
-    path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: OSError
+    path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: OSError, tally: Count
 ) -> None:
     """Once linked the file stays, for others may have it open: whole, and without temp file."""
     monkeypatch.setattr(_create, "os", FaultyOs(len(BEFORE) + at, fault))
@@ -100,6 +106,7 @@ def test_failing_sync_of_the_folder_leaves_a_whole_filter(
     monkeypatch.undo()
     with BloomFilter.open(path) as seen:
         assert seen.add("a")
+    tally(faults=1)
 
 
 def test_folder_that_cannot_be_synced(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
