@@ -9,6 +9,7 @@ when the reading began (law 4).
 import os
 import zlib
 from collections.abc import Iterator
+from itertools import count, repeat
 from typing import Self
 
 import numpy as np
@@ -132,12 +133,16 @@ class UnmappedFilter(UnmappedFile):
         FormatError
             At the first piece that is not what was sealed.
         """
-        checksums = self.checksums().tolist()
-        for number, piece in enumerate(self.pieces()):
-            if checksums and (found := zlib.crc32(piece.tobytes())) != checksums[number]:
-                field = f"checksum of MiB {number} of the array"
-                raise FormatError(self.path, field, hex(found), hex(checksums[number]))
-            yield piece
+        checksums = self.checksums().tolist() or repeat(None)
+        # Not in a loop, whose variable would keep each piece alive until the next is wanted:
+        # a union of many filters waits with a piece of each.
+        yield from map(self._proved, self.pieces(), count(), checksums)
+
+    def _proved(self, piece: Words, number: int, expected: int | None) -> Words:
+        if expected is not None and (found := zlib.crc32(piece.tobytes())) != expected:
+            field = f"checksum of MiB {number} of the array"
+            raise FormatError(self.path, field, hex(found), hex(expected))
+        return piece
 
     def contains(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         """Tell for each key of a batch whether it was added; bool array of shape (n,)."""

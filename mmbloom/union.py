@@ -91,8 +91,12 @@ def merge(
 
 
 def _united(inputs: Sequence[UnmappedFilter]) -> Iterator[Words]:
-    for pieces in zip(*(each.whole_pieces() for each in inputs), strict=True):
-        yield np.bitwise_or.reduce(pieces)
+    first, *others = [each.whole_pieces() for each in inputs]
+    for piece in first:
+        united = piece.copy()
+        for other in others:  # one at a time, however many there are (law 17)
+            np.bitwise_or(united, next(other), out=united)
+        yield united
 
 
 def require_united(path: str, here: FilterParams, other: str, there: FilterParams) -> None:
