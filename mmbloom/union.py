@@ -4,8 +4,9 @@ The way to scale writers without a lock: each fills a file of its own, made like
 and the files are merged. Inputs are read without a lock, never mapped, and left as they are.
 """
 
+import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
 
@@ -22,7 +23,7 @@ Path = str | os.PathLike[str]
 
 def merge(
     destination: Path,
-    sources: Sequence[Path],
+    sources: Iterable[Path],
     *,
     permissions: int = 0o600,
     allow_network: bool = False,
@@ -33,9 +34,10 @@ def merge(
     ----------
     destination : str or path-like
         Where it is made; it appears complete and forced to the disk, or not at all.
-    sources : sequence of str or path-like
+    sources : iterable of str or path-like
         Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`), at
-        least one; sealed ones are checked on the way. Memory does not depend on their sizes.
+        least one; sealed ones are checked on the way. Memory depends neither on their sizes
+        nor on how many there are.
     permissions : int, default 0o600
         Mode bits of the new file.
     allow_network : bool, default False
@@ -69,13 +71,25 @@ def merge(
     ...     print("x" in seen, "y" in seen, "z" in seen)
     True True False
     """
-    if not sources:
+    if isinstance(sources, (str, bytes)):
+        raise TypeError(f"sources is {sources!r}, expected a list of paths")
+    paths = [os.path.abspath(os.fspath(source)) for source in sources]
+    if not paths:
         raise ValueError("sources is empty: name one filter or more")
     target = Target(os.path.abspath(os.fspath(destination)), permissions, allow_network)
+    try:
+        _merge(target, paths)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        reason = f"{error.strerror}; merge in steps, or allow more at once (ulimit -n)"
+        raise OSError(error.errno, reason, error.filename) from error
+
+
+def _merge(target: Target, paths: Sequence[str]) -> None:
     with ExitStack() as stack:
         inputs: list[UnmappedFilter] = []
-        for source in sources:
-            path = os.path.abspath(os.fspath(source))
+        for path in paths:
             inputs.append(stack.enter_context(UnmappedFilter(path)))
             require_united(inputs[0].path, inputs[0].header.params, path, inputs[-1].header.params)
         counters = [each.counters() for each in inputs]
