@@ -97,10 +97,7 @@ class Writer:
             self._storage.expect(len(hashes[0]))
             new, positions_set = _engine.add(self._storage.views.words, *hashes, params)
             self._test(hashes)
-            if positions_set:
-                self._finish(int(np.count_nonzero(new)), positions_set)
-            else:
-                self._count("batches_begun", -1)  # as one by one: what is there is no batch
+            self._finish(int(np.count_nonzero(new)), positions_set)
         return new
 
     def add_one(self, key: Key) -> bool:
@@ -182,6 +179,9 @@ class Writer:
         return positions_set
 
     def _finish(self, new_keys: int, positions_set: int) -> None:
+        if not positions_set:
+            self._count("batches_begun", -1)  # as one by one: what is there is no batch
+            return
         self._count("keys_added", new_keys)
         self._count("positions_set", positions_set)
         self._count("batches_done", 1)
