@@ -82,7 +82,7 @@ class Writer:
         self._storage.check_writable()
         self._storage.check_unchanged()
         new_keys = int(np.count_nonzero(claimed.new))
-        if not new_keys:
+        if not new_keys and not self._verify:
             return
         self._count("batches_begun", 1)
         positions_set = _engine.commit(self._storage.views.words, claimed)
@@ -127,6 +127,7 @@ class Writer:
     def _add_to(self, one: _engine.OneKey, key: Key) -> bool:
         new = one.add(key)
         if self._verify and not one.contains(key):
+            self._count("batches_begun", 1)  # and never done, as of a batch that lost bits
             raise LostBitsError(self._storage.path)
         return new
 
