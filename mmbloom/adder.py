@@ -16,6 +16,7 @@ from mmbloom._storage import Storage
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom._writer import Writer
 from mmbloom.claim import Claim
+from mmbloom.errors import FileChangedError
 from mmbloom.reader import FilterReader
 from mmbloom.union import require_united, united_count
 
@@ -110,21 +111,27 @@ class FilterAdder(FilterReader):
             those before the error stay added.
         """
         self._storage.check_writable()
+        expected: bytes | None = None
         if isinstance(other, FilterReader):
-            other._storage.check_unchanged()  # noqa: SLF001  the one meant is at its path
-            other = other.path
+            storage = other._storage  # noqa: SLF001  of the base class
+            storage.check_unchanged()  # the one meant is at its path
+            other, expected = storage.path, storage.header.uuid
         path = os.path.abspath(os.fspath(other))
         with UnmappedFilter(path) as source:
+            if expected not in (None, source.header.uuid):
+                raise FileChangedError(path, "replaced by another filter")
             require_united(self.path, self.params, path, source.header.params)
-            parts = [self._storage.counter("keys_added"), source.counters()["keys_added"]]
+            theirs = source.counters()["keys_added"]
             start = positions_set = 0
             for piece in source.whole_pieces():
                 positions_set += self._writer.unite(start, piece)
                 start += len(piece)
             source.check_same()
         if positions_set:
-            total = info.positions_set(self._storage)
-            self._writer.count_united(united_count(parts, total, self.params))
+            with self.locked():  # so that what others add meanwhile is counted as well
+                keys_added = [self._storage.counter("keys_added"), theirs]
+                total = info.positions_set(self._storage)
+                self._writer.count_united(united_count(keys_added, total, self.params))
             self._writer.warn_when_full()
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
