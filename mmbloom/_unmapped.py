@@ -99,8 +99,12 @@ class UnmappedFilter(UnmappedFile):
         size = os.fstat(self._fd).st_size
         if size != self.size:
             raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
-        if read_header(self._fd, self.path)[0] != self.header:
-            raise FileChangedError(self.path, "overwritten by another filter")
+        try:
+            same = read_header(self._fd, self.path)[0] == self.header
+        except FormatError:  # or truncated just now
+            same = False
+        if not same:
+            raise FileChangedError(self.path, "overwritten")
 
     def pieces(self) -> Iterator[Words]:
         """Read the array from front to back, in arrays of at most `PIECE_BYTES`."""
