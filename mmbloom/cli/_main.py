@@ -73,7 +73,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
             epilog=EXIT_CODES,
         )
         command.register(parser)
-        return command, parser.parse_intermixed_args(argv[1:])
+        return command, parser.parse_intermixed_args(_plain_names(argv[1:]))
     parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",
@@ -85,6 +85,16 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         commands.add_parser(name, help=command.summary)
     parser.parse_args(argv)  # --help, --version, or an error: all of them exit
     raise AssertionError("argparse accepted a command that is none")
+
+
+def _plain_names(argv: Sequence[str]) -> list[str]:
+    """Write the names that follow ``--`` so that none of them looks like an option."""
+    # parse_intermixed_args forgets a -- that no other name stands before (Python 3.11).
+    if "--" not in argv:
+        return list(argv)
+    end = argv.index("--")
+    hidden = [f"./{name}" if name[:1] == "-" != name else name for name in argv[end + 1 :]]
+    return [*argv[:end], *hidden]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
