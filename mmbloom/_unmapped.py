@@ -39,7 +39,11 @@ class UnmappedFile:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = open_regular(path, os.O_RDONLY)
-        self.size = os.fstat(self._fd).st_size
+        try:
+            self.size = os.fstat(self._fd).st_size
+        except BaseException:
+            os.close(self._fd)
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -100,11 +104,11 @@ class UnmappedFilter(UnmappedFile):
         if size != self.size:
             raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
         try:
-            same = read_header(self._fd, self.path)[0] == self.header
-        except FormatError:  # or truncated just now
-            same = False
-        if not same:
-            raise FileChangedError(self.path, "overwritten")
+            header = read_header(self._fd, self.path)[0]
+        except FormatError as error:
+            raise FileChangedError(self.path, f"overwritten: its {error.field} is wrong") from error
+        if header != self.header:
+            raise FileChangedError(self.path, "overwritten by another filter")
 
     def pieces(self) -> Iterator[Words]:
         """Read the array from front to back, in arrays of at most `PIECE_BYTES`."""
@@ -119,6 +123,8 @@ class UnmappedFilter(UnmappedFile):
         ------
         FormatError
             If the table of checksums is damaged itself.
+        FileChangedError
+            If that is because the file was overwritten meanwhile.
         """
         start = HEADER_BYTES + self.header.array_bytes
         if start == self.size:
@@ -126,6 +132,7 @@ class UnmappedFilter(UnmappedFile):
         table = np.frombuffer(self.read(start, self.size - start), "<u4")
         found, expected = int(table[-1]), zlib.crc32(table[:-1].tobytes())
         if found != expected:
+            self.check_same()
             raise FormatError(self.path, "checksum of the seal", hex(found), hex(expected))
         return table[:-1]
 
@@ -136,6 +143,8 @@ class UnmappedFilter(UnmappedFile):
         ------
         FormatError
             At the first piece that is not what was sealed.
+        FileChangedError
+            If that is because the file was overwritten meanwhile.
         """
         checksums = self.checksums().tolist() or repeat(None)
         # Not in a loop, whose variable would keep each piece alive until the next is wanted:
@@ -144,6 +153,7 @@ class UnmappedFilter(UnmappedFile):
 
     def _proved(self, piece: Words, number: int, expected: int | None) -> Words:
         if expected is not None and (found := zlib.crc32(piece.tobytes())) != expected:
+            self.check_same()
             field = f"checksum of MiB {number} of the array"
             raise FormatError(self.path, field, hex(found), hex(expected))
         return piece
