@@ -139,11 +139,11 @@ class _Check:
         header_bytes = self._file.read(0, HEADER_BYTES)
         sealed_pieces, positions_set = self._array()
         before, after = read_counters(header_bytes), self._file.counters()
-        self._file.check_same()
         self._header(header_bytes)
         unfinished = self._counters(before, after, positions_set)
         not_reserved = self._reservation()
         checked, missing = self._keys(keys)
+        self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
             problems=tuple(self._problems),
@@ -203,7 +203,7 @@ class _Check:
                 f"{unfinished} batches begun and not done: writers are at work, or were killed; "
                 "every key whose add returned is there, info --recount mends the figures"
             )
-        # Bits are set first and counted then, and never cleared.
+        # Bits are set first and counted then, and never cleared; and a new key set one at least.
         if positions_set < before["positions_set"]:
             self._problems.append(
                 f"{positions_set} bits are set, and {before['positions_set']} were counted: "
@@ -214,9 +214,9 @@ class _Check:
                 f"{positions_set} bits are set, and {after['positions_set']} were counted: "
                 "something else set bits, or the counters are damaged; info --recount mends them"
             )
-        if after["keys_added"] > max(positions_set, after["positions_set"]):
+        if before["keys_added"] > positions_set:
             self._problems.append(
-                f"{after['keys_added']} keys added cannot be, with {positions_set} bits set: "
+                f"{before['keys_added']} keys added cannot be, with {positions_set} bits set: "
                 "the counters are damaged"
             )
         return max(0, unfinished)
@@ -252,12 +252,14 @@ def _gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[Has
     """Hash batches, and join them to as many keys as are looked up in one pass."""
     most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
     ready: list[HashHalves] = []
+    waiting = 0
     for batch in keys:
         for piece in batch.pieces(min(most, _engine.CHUNK_KEYS)):
             ready.append(_engine.hash_keys(piece, seed))
-            if sum(len(h1) for h1, _ in ready) >= most:
+            waiting += len(ready[-1][0])
+            if waiting >= most:
                 yield _joined(ready)
-                ready = []
+                ready, waiting = [], 0
     if ready:
         yield _joined(ready)
 
