@@ -58,8 +58,13 @@ class Builder:
                 written = os.pwrite(self._fd, rest, self._at)
                 self._at, rest = self._at + written, rest[written:]
 
-    def finish(self, keys_added: int, batches: int) -> None:
-        """Write what is not the array, and force everything to the disk."""
+    def finish(self, keys_added: int, batches: int) -> int:
+        """Write what is not the array, and force everything to the disk.
+
+        Gives the number of keys added that the file says: the one given, if the bits can be
+        those of so many keys, else an estimate; for the counters of a source are not proved.
+        """
+        keys_added = self._possible(keys_added)
         if self._header.sealed:
             table = np.array(self._checksums, "<u4").tobytes()
             self._waiting += table + zlib.crc32(table).to_bytes(4, "little")
@@ -75,6 +80,14 @@ class Builder:
         with self._named():
             os.pwrite(self._fd, with_counters(encode(self._header), counters), 0)
             os.fsync(self._fd)
+        return keys_added
+
+    def _possible(self, keys_added: int) -> int:
+        params, most = self._header.params, self.positions_set  # a new key sets 1 to k bits
+        fewest = -(-most // params.num_hashes)
+        if fewest <= keys_added <= most:
+            return keys_added
+        return min(max(fewest, round(params.estimated_count(most))), most)
 
     @contextmanager
     def _named(self) -> Iterator[None]:

@@ -15,7 +15,14 @@ import numpy as np
 
 from mmbloom._build import Target, new_filter
 from mmbloom._engine import Words
-from mmbloom._header import HEADER_BYTES, KIND_BITS, Header, decode_block, read_counters
+from mmbloom._header import (
+    HEADER_BYTES,
+    KIND_BITS,
+    VERSION,
+    Header,
+    decode_block,
+    read_counters,
+)
 from mmbloom._unmapped import PIECE_BYTES, UnmappedFile
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
 from mmbloom.sizing import FilterParams
@@ -94,17 +101,14 @@ def repair(
             raise FormatError(damaged.path, "length", found, "a header of 4096 and an array")
         raw = damaged.read(0, HEADER_BYTES)
         header, wrong = _header_of(damaged, raw, params)
-        salvage = _Salvage(damaged, header)
+        salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
         with new_filter(target, header.params) as mended:
             for piece in salvage.pieces():
                 mended.write(piece)
             positions_set = mended.positions_set
             said = read_counters(raw)
             salvage.compare(said, positions_set)
-            keys_added = said["keys_added"]
-            if keys_added > positions_set:  # each set a bit
-                keys_added = round(header.params.estimated_count(positions_set))
-            mended.finish(keys_added, batches=0)
+            keys_added = mended.finish(said["keys_added"], batches=0)
     losses, notes = tuple(salvage.losses), tuple(salvage.notes)
     return Repair(wrong, positions_set, keys_added, losses, notes)
 
@@ -113,10 +117,11 @@ def _header_of(
     damaged: UnmappedFile, raw: bytes, params: FilterParams | None
 ) -> tuple[Header, str]:
     """Read the header, or make one; and what was wrong with it, "" if nothing."""
+    wrong = ""
     try:
         header = decode_block(raw, damaged.size, damaged.path)
-    except NewerFormatError:
-        raise
+    except NewerFormatError as error:
+        header, wrong = _of_this_version(damaged, raw, error), error.field
     except FormatError as error:
         if params is None:
             expected = f"{error.expected}; to rebuild it give the parameters that it was made with"
@@ -128,27 +133,40 @@ def _header_of(
         there, given = getattr(header.params, field), getattr(params, field)
         if there != given:
             raise ParameterMismatch(damaged.path, field, str(there), str(given))
-    return header, ""
+    return header, wrong
+
+
+def _of_this_version(damaged: UnmappedFile, raw: bytes, error: NewerFormatError) -> Header:
+    """Read a header whose version number alone is damaged: the checksum proves that it was 1."""
+    try:
+        mended = raw[:8] + VERSION.to_bytes(4, "little") + raw[12:]
+        return decode_block(mended, damaged.size, damaged.path)
+    except FormatError:
+        raise error from None
 
 
 class _Salvage:
     """Reading what there is of an array, noting what there is not."""
 
-    def __init__(self, damaged: UnmappedFile, header: Header) -> None:
+    def __init__(self, damaged: UnmappedFile, header: Header, *, maybe_sealed: bool) -> None:
         self._damaged, self._header = damaged, header
         self.losses: list[str] = []
         self.notes: list[str] = []
-        missing = HEADER_BYTES + header.array_bytes - damaged.size
-        if missing > 0:
-            self.losses.append(f"the last {missing} bytes of the array are not there; zeros now")
-        if header.sealed:
+        end = HEADER_BYTES + header.array_bytes
+        if damaged.size < end:
+            self.losses.append(
+                f"the last {end - damaged.size} bytes of the array are not there; zeros now"
+            )
+        self._checksums = self._sealed_checksums(end) if maybe_sealed else []
+        if header.sealed or self._checksums:
             self.notes.append("the file was sealed; the new one is not")
-        elif missing < 0:
-            self.notes.append(f"{-missing} bytes after the array are left out")
+            end += self._seal_bytes
+        if damaged.size > end:
+            self.notes.append(f"{damaged.size - end} bytes after the end are left out")
 
     def pieces(self) -> Iterator[Words]:
         """Read the array from front to back; what is not there is zeros."""
-        checksums = self._checksums()
+        checksums = self._checksums
         wrong = []
         for number, start in enumerate(range(0, self._header.array_bytes, PIECE_BYTES)):
             size = min(PIECE_BYTES, self._header.array_bytes - start)
@@ -161,18 +179,21 @@ class _Salvage:
             first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
             self.losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
 
-    def _checksums(self) -> list[int]:
+    @property
+    def _seal_bytes(self) -> int:
+        return 4 * (math.ceil(self._header.array_bytes / PIECE_BYTES) + 1)
+
+    def _sealed_checksums(self, start: int) -> list[int]:
         """Read the seal's checksums; none if there is no seal, or it cannot be relied on."""
-        if not self._header.sealed:
-            return []
-        start, size = HEADER_BYTES + self._header.array_bytes, self._damaged.size
-        table = self._damaged.read(start, size - start) if size > start else b""
-        pieces = math.ceil(self._header.array_bytes / PIECE_BYTES)
-        values = np.frombuffer(table[: 4 * (pieces + 1)].ljust(4 * (pieces + 1), b"\0"), "<u4")
-        if zlib.crc32(values[:-1].tobytes()) != int(values[-1]):
+        there = min(self._seal_bytes, max(0, self._damaged.size - start))
+        values = np.frombuffer(
+            self._damaged.read(start, there).ljust(self._seal_bytes, b"\0"), "<u4"
+        )
+        if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
+            return [int(value) for value in values[:-1]]
+        if self._header.sealed:  # of a header made anew nobody knows whether it was
             self.losses.append("the seal is damaged itself, so the array could not be checked")
-            return []
-        return [int(value) for value in values[:-1]]
+        return []
 
     def compare(self, said: dict[str, int], positions_set: int) -> None:
         """Compare what the counters say with the bits that are there."""
@@ -183,6 +204,8 @@ class _Salvage:
             self.losses.append(
                 f"{counted} bits were set when last counted, {positions_set} are now"
             )
+        elif unfinished < 0:
+            self.notes.append("the counters were damaged: recounted")
         elif unfinished:
             self.notes.append(
                 f"{unfinished} batches were interrupted; no key whose add returned is missing"
