@@ -10,6 +10,7 @@ from mmbloom.cli._arguments import add_key_options, line_keys, terminator
 from mmbloom.cli._errors import NOT_SOUND, OK
 from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli._outputs import refuse_overlap
+from mmbloom.line_keys import LineKeys
 from mmbloom.lines import read_chunks
 from mmbloom.verification import Verification, verify_batches
 
@@ -31,17 +32,17 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it: 0 if all is well, 1 if something is wrong."""
-    found = verify_batches(args.file, _batches(args))
+    names = input_names(args.keys) if args.keys else []
+    check_inputs(names)  # before all of a large filter is read
+    refuse_overlap(None, names, args.file)
+    found = verify_batches(args.file, _batches(args, line_keys(args), names))
     print(json.dumps(found.as_dict()) if args.json else _for_people(found))
     return OK if found.ok else NOT_SOUND
 
 
-def _batches(args: argparse.Namespace) -> Iterator[Batch]:
-    if not args.keys:
+def _batches(args: argparse.Namespace, keys: LineKeys, names: list[str]) -> Iterator[Batch]:
+    if not names:
         return
-    keys, names = line_keys(args), input_names(args.keys)
-    check_inputs(names)
-    refuse_overlap(None, names, args.file)
     with progress_bar(names, args.progress) as bar:
         for name in names:
             with open_input(name, bar) as source:
@@ -50,12 +51,12 @@ def _batches(args: argparse.Namespace) -> Iterator[Batch]:
 
 
 def _for_people(found: Verification) -> str:
-    sealed = f"{found.sealed_pieces} MiB as sealed" if found.sealed_pieces else "no"
+    seal = f"{found.sealed_pieces:,} MiB compared" if found.sealed_pieces else "none to compare"
     rows = [
         ("path", found.path),
         ("size", f"{found.file_bytes:,} bytes, as the header asks for"),
         ("holes", f"{found.bytes_not_reserved:,} bytes"),
-        ("sealed", sealed),
+        ("seal", seal),
         ("bits set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
         ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
         ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
