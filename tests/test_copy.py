@@ -1,0 +1,267 @@
+"""mmbloom.copy: a consistent copy of a live filter, sealed or not, that is a filter of its own."""
+
+import os
+import stat
+import struct
+import time
+import zlib
+from pathlib import Path
+
+import pytest
+from checks import WRITES, array_of, check_folder, check_raises, check_settled, counters_of
+from checks import set_counters as damage_counters
+from damages import KEYS, MIB, at_pread, filter_of, flip, sealed_of, untouched
+from reference import IMMUTABLE, NaiveFilter
+from workers import Child, end
+
+from mmbloom import BloomFilter, FormatError, ReadOnlyError, copy, verify
+from mmbloom.sizing import Layout
+
+SIZES = [8, 64, 4096, MIB - 64, MIB, MIB + 64, 2 * MIB, 8 * MIB - 4096]
+LAYOUTS: list[Layout] = ["standard", "blocked"]
+
+
+def sizes_and_layouts() -> list[tuple[int, Layout]]:
+    """All sizes in both layouts, but those that a layout does not have."""
+    return [(s, layout) for layout in LAYOUTS for s in SIZES if layout == "standard" or s >= 64]
+
+
+def parts_of(path: str) -> tuple[tuple[object, ...], bytes, bytes]:
+    """The fields of the header, the array and what follows it, read by the specification."""
+    raw = Path(path).read_bytes()
+    fields = IMMUTABLE.unpack_from(raw)
+    end_of_array = 4096 + fields[7] // 8
+    return fields, raw[4096:end_of_array], raw[end_of_array:]
+
+
+@pytest.mark.parametrize(("array_bytes", "layout"), sizes_and_layouts())
+def test_plain_copy(tmp_path: Path, array_bytes: int, layout: Layout) -> None:
+    """A copy has the same bits and parameters, exact counters, a uuid of its own and no holes."""
+    source, target = filter_of(tmp_path / "a", array_bytes, layout=layout), str(tmp_path / "b")
+    with untouched(source):
+        copy(source, target)
+    here, there = parts_of(source), parts_of(target)
+    assert here[1:] == there[1:]
+    assert here[0][:12] == there[0][:12]  # magic to planned error rate
+    assert here[0][13] != there[0][13], "the uuid"
+    assert here[0][14:18] == there[0][14:18] == (0, 0, 0, bytes(396))
+    check_settled(target)
+    for name in ("keys_added", "positions_set", "batches_begun", "batches_done"):
+        assert counters_of(source)[name] == counters_of(target)[name]
+    assert abs(counters_of(target)["flushed_ns"] - time.time_ns()) < 600 * 10**9
+    assert os.stat(target).st_blocks * 512 >= os.path.getsize(target)
+    assert verify(target, keys=list(KEYS)).problems == ()
+    with BloomFilter.open(target) as seen:
+        assert not seen.add_many(list(KEYS)).any()
+        seen.add("more")
+    check_folder(tmp_path, "a", "b")
+
+
+@pytest.mark.parametrize(("array_bytes", "layout"), sizes_and_layouts())
+def test_sealed_copy(tmp_path: Path, array_bytes: int, layout: Layout) -> None:
+    """Law 19: the trailer of a sealed copy is byte for byte that of the specification."""
+    source, target = filter_of(tmp_path / "a", array_bytes, layout=layout), str(tmp_path / "b")
+    copy(source, target, seal=True)
+    fields, array, trailer = parts_of(target)
+    assert array == parts_of(source)[1]
+    assert fields[14:17] == (0, 1, 0), "the flag sealed, and no other"
+    table = b"".join(
+        struct.pack("<I", zlib.crc32(array[start : start + MIB]))
+        for start in range(0, len(array), MIB)
+    )
+    assert trailer == table + struct.pack("<I", zlib.crc32(table))
+    assert len(table) == 4 * -(-array_bytes // MIB)
+    assert NaiveFilter(Path(target).read_bytes()).popcount() == counters_of(target)["positions_set"]
+    found = verify(target)
+    assert (found.problems, found.sealed_pieces) == ((), -(-array_bytes // MIB))
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_sealed_copy_takes_no_key(tmp_path: Path, mode: str) -> None:
+    """Law 19: a sealed copy finds its keys in both modes, and whatever adds is ReadOnlyError."""
+    path = sealed_of(tmp_path / "a", 4096)
+    with untouched(path), BloomFilter.open(path, mode) as seen:  # type: ignore[arg-type]
+        assert seen.contains_many(list(KEYS)).all()
+        check_raises(WRITES, seen, ReadOnlyError)
+
+
+@pytest.mark.parametrize("seal", [False, True])
+def test_copy_of_a_sealed_filter(tmp_path: Path, seal: bool) -> None:
+    """A sealed filter is copied to one that takes keys again, or to another sealed one."""
+    source = sealed_of(tmp_path / "a", 2 * MIB + 64)
+    copy(source, tmp_path / "b", seal=seal)
+    assert parts_of(str(tmp_path / "b"))[1] == parts_of(source)[1]
+    with BloomFilter.open(tmp_path / "b") as seen:
+        assert seen.contains_many(list(KEYS)).all()
+        if seal:
+            assert array_of(source) == array_of(str(tmp_path / "b"))
+            return
+        assert seen.add("more")
+    check_settled(str(tmp_path / "b"))
+
+
+@pytest.mark.parametrize("at", [0, MIB - 1, MIB, 2 * MIB + 63, 2 * MIB + 64, 2 * MIB + 79])
+def test_damaged_sealed_filter_is_not_copied(tmp_path: Path, at: int) -> None:
+    """Law 19: one flipped bit in array or trailer of a sealed source: refused, nothing is made."""
+    source = sealed_of(tmp_path / "a", 2 * MIB + 64)
+    flip(source, 4096 + at, 5)
+    with untouched(source), pytest.raises(FormatError, match="checksum of ") as caught:
+        copy(source, tmp_path / "b")
+    assert caught.value.path == source
+    check_folder(tmp_path, "a")
+
+
+def test_copies_of_one_filter_are_filters_of_their_own(tmp_path: Path) -> None:
+    """No two copies have a uuid in common, and a pickle of one does not open another."""
+    source = filter_of(tmp_path / "a", 64)
+    for number in range(5):
+        copy(source, tmp_path / f"copy-{number}")
+    assert len({parts_of(str(file))[0][13] for file in tmp_path.iterdir()}) == 6
+
+
+@pytest.mark.parametrize("permissions", [None, 0o600, 0o644, 0o400])
+def test_permissions(tmp_path: Path, permissions: int | None) -> None:
+    """Law 15: a copy is private whatever its source is, or as asked for, whatever the umask."""
+    source = filter_of(tmp_path / "a", 64)
+    os.chmod(source, 0o666)
+    options = {} if permissions is None else {"permissions": permissions}
+    umask = os.umask(0o077)
+    try:
+        copy(source, tmp_path / "b", **options)  # type: ignore[arg-type]
+    finally:
+        os.umask(umask)
+    assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == (permissions or 0o600)
+
+
+@pytest.mark.parametrize("there", ["file", "folder", "dangling link", "link", "itself"])
+def test_what_is_at_the_destination_stays(tmp_path: Path, there: str) -> None:
+    """Laws 8, 10: an existing destination of any kind is FileExistsError, and untouched."""
+    source, target = filter_of(tmp_path / "a", 4096), tmp_path / "b"
+    if there == "file":
+        target.write_bytes(b"mine")
+    elif there == "folder":
+        target.mkdir()
+    elif there == "itself":
+        target = Path(source)
+    else:
+        target.symlink_to("nowhere" if there == "dangling link" else "a")
+    before = target.lstat()
+    with untouched(source), pytest.raises(FileExistsError) as caught:
+        copy(source, target)
+    assert caught.value.filename == str(target)
+    assert target.lstat() == before
+    assert not [name for name in os.listdir(tmp_path) if name not in "ab"]
+
+
+def test_damaged_counters_are_not_copied(tmp_path: Path) -> None:
+    """Counters that the bits cannot have had are made anew: the copy is sound."""
+    source = filter_of(tmp_path / "a", 4096)
+    right = counters_of(source)
+    for name, value in (("keys_added", 2**64 - 1), ("keys_added", 0), ("positions_set", 7)):
+        damage_counters(source, **{**right, name: value})
+        copy(source, tmp_path / "b")
+        check_settled(str(tmp_path / "b"))
+        assert verify(tmp_path / "b").ok
+        assert abs(counters_of(str(tmp_path / "b"))["keys_added"] - len(KEYS)) < 10
+        os.unlink(tmp_path / "b")
+    damage_counters(source, **{**right, "batches_begun": 2**64 - 1, "batches_done": 2**64 - 3})
+    copy(source, tmp_path / "b")
+    with BloomFilter.open(tmp_path / "b") as seen:
+        seen.add_many(list(range(10**6, 10**6 + 10)))
+    check_settled(str(tmp_path / "b"))
+
+
+def test_written_in_large_aligned_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All writes but the last end at multiples of 8 MiB, so the kernel keeps pieces whole."""
+    source, spans = filter_of(tmp_path / "a", 20 * MIB + 64), []
+    pwrite = os.pwrite
+
+    def counted(fd: int, data: bytes, start: int) -> int:
+        spans.append((start, start + len(data)))
+        return pwrite(fd, data, start)
+
+    monkeypatch.setattr(os, "pwrite", counted)
+    copy(source, tmp_path / "b", seal=True)
+    *array, header = spans
+    assert header == (0, 4096)
+    assert [start for start, _ in array] == [4096, *(stop for _, stop in array[:-1])]
+    assert [stop for _, stop in array] == [8 * MIB, 16 * MIB, os.path.getsize(tmp_path / "b")]
+
+
+def test_short_writes_and_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that reads and writes less than asked for makes the same copy."""
+    source = filter_of(tmp_path / "a", MIB + 64)
+    pread, pwrite = os.pread, os.pwrite
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 99_999), at))
+    monkeypatch.setattr(
+        os, "pwrite", lambda fd, data, at: pwrite(fd, data[: 99_999 if at else None], at)
+    )
+    copy(source, tmp_path / "b", seal=True)
+    monkeypatch.undo()
+    assert parts_of(source)[1] == parts_of(str(tmp_path / "b"))[1]
+    assert verify(tmp_path / "b").sealed_pieces == 2
+
+
+def test_keys_added_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 4: what is added meanwhile is there or not; what was there before is, and is counted."""
+    source = filter_of(tmp_path / "a", 3 * MIB)
+    more = list(range(10_000, 60_000))
+
+    def add() -> None:
+        with BloomFilter.open(source) as seen:
+            seen.add_many(more)
+
+    at_pread(monkeypatch, 3, add)  # after header, counters and the first piece
+    copy(source, tmp_path / "b")
+    check_settled(str(tmp_path / "b"))
+    found = verify(tmp_path / "b", keys=[*KEYS, *more])
+    assert 0 < found.keys_missing < len(more)
+    assert found.problems == (f"{found.keys_missing} of {found.keys_checked} keys are not found",)
+    assert verify(tmp_path / "b", keys=list(KEYS)).ok
+
+
+def add_for_ever(path: str, start: int, report: int) -> None:
+    """Add batches of 100 keys, and report the end of each once it is acknowledged."""
+    with BloomFilter.open(path) as seen:
+        while True:
+            seen.add_many(list(range(start, start + 100)))
+            start += 100
+            os.write(report, struct.pack("<q", start))
+            time.sleep(0.001)  # so many keys are enough
+
+
+def test_copies_while_others_write(tmp_path: Path, stress: int) -> None:
+    """Law 4: with 2 writers at work every key acknowledged before copy began is in the copy."""
+    source, starts = filter_of(tmp_path / "a", 4 * MIB), (0, 1 << 40)
+    pipes = [os.pipe() for _ in starts]
+    writers = [
+        Child(lambda start=start, pipe=pipe: add_for_ever(source, start, pipe[1]))  # type: ignore[misc]
+        for start, pipe in zip(starts, pipes, strict=True)
+    ]
+    for _, report in pipes:
+        os.close(report)
+    try:
+        ends = list(starts)
+        for number in range(8 * stress):
+            for each, (reports, _) in enumerate(pipes):
+                said = os.read(reports, 1 << 16)
+                (ends[each],) = struct.unpack_from("<q", said, len(said) - 8)
+            target = str(tmp_path / f"copy-{number}")
+            copy(source, target, seal=bool(number % 2))
+            keys = [
+                key for start, stop in zip(starts, ends, strict=True) for key in range(start, stop)
+            ]
+            found = verify(target, keys=keys)
+            assert found.problems == (), found
+            assert found.unfinished_batches == 0
+            naive = NaiveFilter(Path(target).read_bytes())
+            assert naive.counters[1] == naive.popcount()
+            assert len(KEYS) <= naive.counters[0] <= naive.popcount()
+            os.unlink(target)
+        assert min(stop - start for start, stop in zip(starts, ends, strict=True)) > 500
+    finally:
+        for writer in writers:
+            end(writer)
+        for reports, _ in pipes:
+            os.close(reports)
+    assert verify(source).ok
