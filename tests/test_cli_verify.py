@@ -1,0 +1,177 @@
+"""mmbloom verify: exit code, words and JSON; keys from files, pipes and fields."""
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+from checks import set_counters
+from cli_runner import Ended, inside, is_one_line, mmbloom
+from damages import MIB, clear_a_bit, filter_of, flip, sealed_of, untouched
+
+from mmbloom import BloomFilter, verify
+
+Capture = pytest.CaptureFixture[bytes]
+LINES = [b"line %d" % number for number in range(300)]
+
+
+@pytest.fixture
+def used(path: str) -> str:
+    """Make a filter that holds 300 lines."""
+    filter_of(path, 64 * 1024, keys=range(0))
+    with BloomFilter.open(path) as seen:
+        seen.add_many(LINES)
+    return path
+
+
+def test_sound(used: str) -> None:
+    """A sound filter is exit 0, and the last word is sound."""
+    with untouched(used):
+        done = mmbloom("verify", used)
+    assert (done.code, done.err) == (0, "")
+    said = done.out.decode()
+    assert used in said
+    assert f"{os.path.getsize(used):,} bytes, as the header asks for" in said
+    assert "none to compare" in said
+    assert "PROBLEM" not in said
+    assert said.splitlines()[-1].split() == ["verdict", "sound"]
+
+
+def test_not_sound(used: str, capfdbinary: Capture) -> None:
+    """Each problem is a line, and the exit code is 1; notes alone leave it 0."""
+    set_counters(used, batches_begun=7)
+    done = inside(capfdbinary, "verify", used)
+    assert (done.code, done.err) == (0, "")
+    assert b"note            6 batches begun" in done.out
+    clear_a_bit(used)
+    flip(used, 600)
+    done = inside(capfdbinary, "verify", used)
+    assert (done.code, done.err) == (1, "")
+    assert done.out.count(b"\nPROBLEM ") == 2
+    assert done.lines[-1].split() == [b"verdict", b"not", b"sound"]
+
+
+def test_sealed(tmp_path: Path, capfdbinary: Capture) -> None:
+    """The number of MiB whose seal was compared is told, and a damaged one named."""
+    path = sealed_of(tmp_path / "a", 2 * MIB)
+    done = inside(capfdbinary, "verify", path)
+    assert (done.code, b"2 MiB compared" in done.out) == (0, True)
+    flip(path, 4096 + MIB, 3)
+    done = inside(capfdbinary, "verify", path)
+    assert (done.code, b"PROBLEM         MiB 1 of the array" in done.out) == (1, True)
+
+
+def test_json(used: str, capfdbinary: Capture) -> None:
+    """--json prints one object, the same that the library gives."""
+    for code in (0, 1):
+        done = inside(capfdbinary, "verify", "--json", used)
+        assert (done.code, done.err, done.out.count(b"\n")) == (code, "", 1)
+        assert json.loads(done.out) == json.loads(json.dumps(verify(used).as_dict()))
+        assert json.loads(done.out)["ok"] is (code == 0)
+        clear_a_bit(used)
+
+
+def looked_up(done: Ended, checked: int, missing: int) -> bool:
+    """Check the JSON of a run."""
+    found = json.loads(done.out)
+    assert (found["keys_checked"], found["keys_missing"]) == (checked, missing)
+    problem = f"{missing} of {checked} keys are not found"
+    assert found["problems"] == ([problem] if missing else [])
+    return (done.code, done.err) == (1 if missing else 0, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "missing"),
+    [("plain", 0), ("plain", 7), ("gz", 7), ("stdin", 7), ("two", 7), ("no newline at the end", 7)],
+)
+def test_keys(used: str, tmp_path: Path, kind: str, missing: int) -> None:
+    """--keys looks up all lines of files, compressed ones and stdin, and counts what is missing."""
+    text = b"".join(line + b"\n" for line in [*LINES, *(b"no %d" % n for n in range(missing))])
+    text = text[:-1] if kind.startswith("no") else text
+    plain, packed = tmp_path / "keys", tmp_path / "keys.gz"
+    plain.write_bytes(text)
+    packed.write_bytes(gzip.compress(text))
+    inputs: dict[str, list[str | Path]] = {"gz": [packed], "stdin": ["-"], "two": [plain, packed]}
+    named = inputs.get(kind, [plain])
+    argv, times = [word for name in named for word in ("--keys", name)], len(named)
+    done = mmbloom("verify", "--json", used, *argv, stdin=text)
+    assert looked_up(done, times * (300 + missing), times * missing)
+
+
+def test_keys_in_words(used: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """How many keys were looked up, and how many are missing, is a line."""
+    (tmp_path / "keys").write_bytes(b"\n".join([*LINES, b"no"]))
+    done = inside(capfdbinary, "verify", used, "--keys", tmp_path / "keys")
+    assert (done.code, b"301 looked up, 1 missing" in done.out) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["-k", "2", "-t", ","], b"x,%s,y"),
+        (["-f", "1", "-s", "1"], b"x %s"),
+        (["-s", "2"], b"xx%s"),
+        (["-w", "10", "-s", "1"], b"x%s"),
+        (["--json-key", "a"], b'{"a": "%s"}'),
+        (["-i"], b"%s"),
+    ],
+)
+def test_which_part_of_a_line(
+    used: str, tmp_path: Path, capfdbinary: Capture, options: list[str], line: bytes
+) -> None:
+    """The options that say what is compared are those of dedup."""
+    keys = [key.upper() for key in LINES] if options == ["-i"] else LINES
+    (tmp_path / "keys").write_bytes(b"".join(line % key + b"\n" for key in keys))
+    argv = ("verify", "--json", used, "--keys", tmp_path / "keys")
+    assert looked_up(inside(capfdbinary, *argv, *options), 300, 0)
+    assert inside(capfdbinary, *argv).code == 1
+
+
+def test_nul_terminated(used: str, capfdbinary: Capture, tmp_path: Path) -> None:
+    """-z reads lines that end in NUL."""
+    (tmp_path / "keys").write_bytes(b"\0".join([*LINES, b"with\nnewline"]))
+    argv = ("verify", "-z", "--json", used, "--keys", tmp_path / "keys")
+    assert looked_up(inside(capfdbinary, *argv), 301, 1)
+
+
+def test_wrong_inputs_come_first(used: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """An input that cannot be one is said before the filter is read: nothing is printed."""
+    (tmp_path / "keys").touch()
+    os.unlink(used)  # whoever reads it first complains of that
+    for code, *argv in (
+        (5, "--keys", tmp_path / "nothing"),
+        (5, "--keys", tmp_path),
+        (2, "--keys", used),
+        (2, "--keys", "-", "--keys", "-"),
+        (2, "--keys", tmp_path / "keys", "-t", ","),
+    ):
+        Path(used).write_bytes(b"no filter") if argv[1] == used else None
+        done = inside(capfdbinary, "verify", used, *argv)
+        assert (done.code, done.out) == (code, b"")
+        assert is_one_line(done.err)
+
+
+def test_keys_that_cannot_be_read_to_their_end(used: str, tmp_path: Path) -> None:
+    """A cut-off input is exit 5, and no verdict."""
+    (tmp_path / "keys.gz").write_bytes(gzip.compress(b"\n".join(LINES))[:-9])
+    done = mmbloom("verify", used, "--keys", tmp_path / "keys.gz")
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, "keys.gz")
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "fifo", "folder", "truncated"])
+def test_no_filter(used: str, tmp_path: Path, kind: str) -> None:
+    """What is no usable filter is exit 3 and one line that names it; nothing hangs."""
+    path = tmp_path / "other"
+    if kind == "text":
+        path.write_text("hello")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "truncated":
+        path.write_bytes(Path(used).read_bytes()[:-1])
+    done = mmbloom("verify", path)
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, str(path))
