@@ -1,0 +1,90 @@
+"""mmbloom copy: a copy or nothing, and an exit code that says which."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from checks import array_of, check_folder
+from cli_runner import inside, is_one_line, mmbloom
+from damages import KEYS, MIB, filter_of, flip, sealed_of, untouched
+
+from mmbloom import BloomFilter, verify
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.mark.parametrize("seal", [False, True])
+def test_copy(path: str, tmp_path: Path, seal: bool) -> None:
+    """A copy is made without a word, sealed if asked for, and finds every key."""
+    filter_of(path, MIB + 64)
+    with untouched(path):
+        done = mmbloom("copy", path, tmp_path / "b", *(["--seal"] if seal else []))
+    assert done == (0, b"", "")
+    found = verify(tmp_path / "b", keys=list(KEYS))
+    assert (found.problems, found.sealed_pieces) == ((), 2 if seal else 0)
+    assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o600
+
+
+def test_copy_of_a_filter_in_use(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """A writer that holds the lock keeps nobody from copying."""
+    filter_of(path, 4096)
+    with BloomFilter.open(path) as seen, seen.locked():
+        seen.add("a")
+        assert inside(capfdbinary, "copy", path, tmp_path / "b").code == 0
+    with BloomFilter.open(tmp_path / "b", "r") as copied:
+        assert "a" in copied
+
+
+def test_permissions(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """--permissions are those of the copy, in octal."""
+    filter_of(path, 64)
+    assert inside(capfdbinary, "copy", path, tmp_path / "b", "--permissions", "640").code == 0
+    assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o640
+    assert inside(capfdbinary, "copy", path, tmp_path / "c", "--permissions", "9").code == 2
+    check_folder(tmp_path, "b", "seen.bloom")
+
+
+def test_existing_destination(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """What is at the destination stays: exit 5 and one line that names it."""
+    filter_of(path, 64)
+    (tmp_path / "b").write_bytes(b"mine")
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("b", "link", path):
+        done = inside(capfdbinary, "copy", path, tmp_path / name)
+        assert (done.code, done.out) == (5, b"")
+        assert is_one_line(done.err, str(tmp_path / name), "is there already")
+    assert (tmp_path / "b").read_bytes() == b"mine"
+    check_folder(tmp_path, "b", "link", "seen.bloom")
+
+
+@pytest.mark.parametrize("kind", ["missing", "text", "sealed and damaged"])
+def test_source_that_is_no_usable_filter(tmp_path: Path, capfdbinary: Capture, kind: str) -> None:
+    """A source that cannot be copied is exit 3, and nothing is made."""
+    if kind == "text":
+        (tmp_path / "a").write_text("hello")
+    elif kind != "missing":
+        flip(sealed_of(tmp_path / "a", MIB), 5000)
+    before = os.listdir(tmp_path)
+    done = inside(capfdbinary, "copy", tmp_path / "a", tmp_path / "b")
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, str(tmp_path / "a"))
+    assert os.listdir(tmp_path) == before
+
+
+def test_folder_that_is_not_there(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """A destination in no folder is exit 5, and one line that names the folder."""
+    filter_of(path, 64)
+    done = inside(capfdbinary, "copy", path, tmp_path / "no" / "b")
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / "no"))
+
+
+def test_unsealed_again(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A sealed filter takes no line, and a copy of it does."""
+    path = sealed_of(tmp_path / "a", 4096)
+    (tmp_path / "in").write_bytes(b"x\n")
+    assert inside(capfdbinary, "add", path, tmp_path / "in").code == 3
+    assert inside(capfdbinary, "copy", path, tmp_path / "b").code == 0
+    assert array_of(str(tmp_path / "b")) == array_of(path)[:4096]
+    assert inside(capfdbinary, "add", tmp_path / "b", tmp_path / "in").code == 0

@@ -1,0 +1,142 @@
+"""mmbloom repair: what was lost is said, and the exit code tells whether anything was."""
+
+import os
+from pathlib import Path
+
+import pytest
+from checks import change_header, check_folder
+from cli_runner import Ended, inside, is_one_line, mmbloom
+from damages import clear_a_bit, flip, untouched
+
+from mmbloom import BloomFilter, verify
+
+Capture = pytest.CaptureFixture[bytes]
+LINES = [f"line {number}" for number in range(300)]
+MADE = ("-n", "1000", "-p", "0.001", "--layout", "standard", "--seed", "7")
+SIZES = ("--num-bits", "14400", "--num-hashes", "10", "--layout", "standard", "--seed", "7")
+
+
+@pytest.fixture
+def used(path: str) -> str:
+    """Make a filter that holds 300 lines."""
+    with BloomFilter.create(path, 1000, 0.001, layout="standard", seed=7) as seen:
+        seen.add_many(LINES)
+        assert (seen.params.num_bits, seen.params.num_hashes) == (14400, 10)
+    return path
+
+
+def repaired(capture: Capture, used: str, *options: str) -> Ended:
+    """Repair to b; the damaged file is as ever, and all is said on stderr."""
+    with untouched(used):
+        done = inside(capture, "repair", used, Path(used).with_name("b"), *options)
+    assert done.out == b""
+    return done
+
+
+def test_nothing_wrong(used: str, tmp_path: Path) -> None:
+    """A sound filter is exit 0, with one line that says what is there."""
+    done = mmbloom("repair", used, tmp_path / "b")
+    assert (done.code, done.out) == (0, b"")
+    assert is_one_line(done.err, str(tmp_path / "b"), "bits set", "300 keys added")
+    assert verify(tmp_path / "b", keys=LINES).ok
+
+
+@pytest.mark.parametrize("options", [MADE, SIZES, (*SIZES, "-n", "1000", "-p", "0.001")])
+@pytest.mark.parametrize("at", [0, 9, 40, 510])
+def test_damaged_header(
+    used: str, tmp_path: Path, capfdbinary: Capture, options: tuple[str, ...], at: int
+) -> None:
+    """A header is made anew of the capacity and rate, or the sizes, that it was made with."""
+    flip(used, at)
+    done = repaired(capfdbinary, used, *options)
+    assert done.code == 0
+    assert "header rebuilt, its " in done.err
+    assert "MISSING" not in done.err
+    assert verify(tmp_path / "b", keys=LINES).ok
+    with BloomFilter.open(tmp_path / "b") as seen:
+        assert (seen.params.num_bits, seen.params.num_hashes, seen.params.seed) == (14400, 10, 7)
+        assert seen.params.capacity == (1000 if "-n" in options else seen.params.capacity)
+
+
+def test_damaged_header_and_no_parameters(used: str, capfdbinary: Capture) -> None:
+    """Without the parameters a damaged header is exit 3, and the line says what is needed."""
+    flip(used, 40)
+    done = repaired(capfdbinary, used)
+    assert done.code == 3
+    assert is_one_line(done.err, used, "header checksum", "give the parameters")
+    check_folder(Path(used).parent, "seen.bloom")
+
+
+@pytest.mark.parametrize("how", ["truncated", "bit cleared"])
+def test_losses(used: str, tmp_path: Path, capfdbinary: Capture, how: str) -> None:
+    """Where bits may be missing the exit code is 1, and each loss is a line."""
+    if how == "truncated":
+        os.truncate(used, 5000)
+    else:
+        clear_a_bit(used)
+    done = repaired(capfdbinary, used)
+    assert done.code == 1
+    assert done.err.count("BITS MAY BE MISSING: ") == (2 if how == "truncated" else 1)
+    assert "add them again if you can" in done.err
+    assert verify(tmp_path / "b").ok
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--seed", "7"),
+        ("--layout", "standard"),
+        ("-p", "0.01"),
+        ("-n", "1000", "--seed", "7"),
+        ("-n", "1000", "--layout", "standard"),
+        ("--num-bits", "14400", "--layout", "standard", "--seed", "7"),
+        ("--num-hashes", "10", "-n", "9", "--layout", "standard", "--seed", "7"),
+        (*SIZES[:1], "14401", *SIZES[2:]),
+        (*SIZES[:3], "65", *SIZES[4:]),
+        (*SIZES[:3], "1e18", *SIZES[4:]),
+        (*SIZES[:1], "1e18", *SIZES[2:]),
+        (*SIZES[:-1], "4294967296"),
+        (*SIZES[:3], "0", *SIZES[4:]),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage(used: str, capfdbinary: Capture, options: tuple[str, ...]) -> None:
+    """Parameters that are no whole set, or that no filter can have, are exit 2 and one line."""
+    flip(used, 40)
+    done = repaired(capfdbinary, used, *options)
+    assert done.code == 2
+    assert done.err.count("\n") == 1
+    check_folder(Path(used).parent, "seen.bloom")
+
+
+def test_parameters_that_a_sound_header_denies(used: str, capfdbinary: Capture) -> None:
+    """A header that is proved is not overruled: exit 3."""
+    done = repaired(capfdbinary, used, *MADE[:-1], "8")
+    assert done.code == 3
+    assert is_one_line(done.err, used, "seed 7", "8")
+    check_folder(Path(used).parent, "seen.bloom")
+
+
+def test_newer_format(used: str, capfdbinary: Capture) -> None:
+    """A file of a later mmbloom is exit 3, whatever is said of it."""
+    change_header(used, 8, "<I", 2)
+    for options in ((), MADE):
+        done = repaired(capfdbinary, used, *options)
+        assert done.code == 3
+        assert is_one_line(done.err, used, "newer mmbloom")
+    check_folder(Path(used).parent, "seen.bloom")
+
+
+def test_existing_destination(used: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """What is at the destination stays: exit 5."""
+    (tmp_path / "b").write_bytes(b"mine")
+    done = repaired(capfdbinary, used)
+    assert done.code == 5
+    assert is_one_line(done.err, str(tmp_path / "b"))
+    assert (tmp_path / "b").read_bytes() == b"mine"
+
+
+def test_missing_file(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A file that is not there is exit 3."""
+    assert inside(capfdbinary, "repair", tmp_path / "a", tmp_path / "b").code == 3
+    assert os.listdir(tmp_path) == []
