@@ -24,7 +24,7 @@ from mmbloom import BloomFilter, verify
 SECONDS = 5  # of a round; --stress says how many rounds, each with a filter of its own
 BETWEEN_KILLS = 0.05
 MOST_WRITERS = 3 + round(SECONDS / BETWEEN_KILLS)
-BATCH = 40
+BATCH = 120
 CAPACITY = 16_000_000
 Keys = npt.NDArray[np.int64]
 
