@@ -11,7 +11,14 @@ import stat
 from mmbloom._header import HEADER_BYTES, KIND_BITS, Header, decode
 from mmbloom.errors import FormatError
 
+Path = str | os.PathLike[str]
+
 _O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def absolute(path: Path) -> str:
+    """Name a file so that a change of the working folder does not change which one it is."""
+    return os.path.abspath(os.fspath(path))
 
 
 def open_regular(path: str, mode: int) -> int:

@@ -68,8 +68,9 @@ class UnmappedFile:
 
     def bytes_not_reserved(self) -> int:
         """How many bytes of the file have no place on the disk: holes (law 9); 0 if unknown."""
-        blocks = getattr(os.fstat(self._fd), "st_blocks", None)
-        return 0 if blocks is None else max(0, self.size - 512 * blocks)
+        blocks = getattr(os.fstat(self._fd), "st_blocks", 0)
+        # A filter has a header: a file system that reports no block at all does not tell.
+        return max(0, self.size - 512 * blocks) if blocks else 0
 
 
 class UnmappedFilter(UnmappedFile):

@@ -1,6 +1,5 @@
 """The writing half of a filter: keys in, answers out, a lock around every change (law 1)."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -12,6 +11,7 @@ from mmbloom import info
 from mmbloom._batch import Batch
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
 from mmbloom._lock import WriteLock
+from mmbloom._opening import Path, absolute
 from mmbloom._storage import Storage
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom._writer import Writer
@@ -91,7 +91,7 @@ class FilterAdder(FilterReader):
         self._writer.warn_when_full()
         return new_keys
 
-    def union_update(self, other: "FilterReader | str | os.PathLike[str]") -> None:
+    def union_update(self, other: "FilterReader | Path") -> None:
         """Add all keys of another filter.
 
         Parameters
@@ -116,7 +116,7 @@ class FilterAdder(FilterReader):
             storage = other._storage  # noqa: SLF001  of the base class
             storage.check_unchanged()  # the one meant is at its path
             other, expected = storage.path, storage.header.uuid
-        path = os.path.abspath(os.fspath(other))
+        path = absolute(other)
         with UnmappedFilter(path) as source:
             if expected not in (None, source.header.uuid):
                 raise FileChangedError(path, "replaced by another filter")

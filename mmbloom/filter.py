@@ -3,20 +3,19 @@
 This file says what each call means; it never touches a bit, a byte or a lock itself.
 """
 
-import os
 from dataclasses import dataclass
 from typing import Literal, Self
 
 from mmbloom._choose import choose_params, require_equal
 from mmbloom._create import Reserve, create_file
 from mmbloom._lock import WriteLock
+from mmbloom._opening import Path, absolute
 from mmbloom._parallel import usable_cores
 from mmbloom._storage import Storage
 from mmbloom.adder import FilterAdder
 from mmbloom.errors import FileChangedError, ParameterMismatch
 from mmbloom.sizing import Layout
 
-Path = str | os.PathLike[str]
 Mode = Literal["r", "r+"]
 
 
@@ -58,7 +57,7 @@ class BloomFilter(FilterAdder):
 
     Examples
     --------
-    >>> import tempfile
+    >>> import tempfile, os
     >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
     >>> with BloomFilter.create(path, capacity=1_000_000, error_rate=0.01) as seen:
     ...     print(seen.add_many(["a", "b", "a"]), seen.add("b"), "c" in seen)
@@ -142,10 +141,10 @@ class BloomFilter(FilterAdder):
             raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
         settings = Settings("r+", lock_timeout, allow_network, threads, preload, verify_after_add)
         params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
-        absolute = os.path.abspath(os.fspath(path))
+        where = absolute(path)
         try:
             create_file(
-                absolute,
+                where,
                 params,
                 permissions=permissions,
                 allow_network=allow_network,
@@ -154,10 +153,10 @@ class BloomFilter(FilterAdder):
         except FileExistsError:
             if not exist_ok:
                 raise
-        made = cls(absolute, settings)
+        made = cls(where, settings)
         try:
             same = {"copied": like is not None, "any_seed": seed is None}
-            require_equal(made.params, params, absolute, **same)
+            require_equal(made.params, params, where, **same)
         except ParameterMismatch:
             made.close()
             raise
@@ -206,7 +205,7 @@ class BloomFilter(FilterAdder):
             If it cannot be opened.
         """
         settings = Settings(mode, lock_timeout, allow_network, threads, preload, verify_after_add)
-        return cls(os.path.abspath(os.fspath(path)), settings)
+        return cls(absolute(path), settings)
 
     def close(self) -> None:
         """Unmap the file and release everything; twice is fine. Does not flush."""

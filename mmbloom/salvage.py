@@ -6,7 +6,6 @@ it is still of use only its owner knows. The damaged file is read, never mapped,
 """
 
 import math
-import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -23,11 +22,10 @@ from mmbloom._header import (
     decode_block,
     read_counters,
 )
+from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import PIECE_BYTES, UnmappedFile
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
 from mmbloom.sizing import FilterParams
-
-Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +92,8 @@ def repair(
     FileExistsError, OSError
         If the new file cannot be made.
     """
-    target = Target(os.path.abspath(os.fspath(destination)), permissions, allow_network)
-    with UnmappedFile(os.path.abspath(os.fspath(source))) as damaged:
+    target = Target(absolute(destination), permissions, allow_network)
+    with UnmappedFile(absolute(source)) as damaged:
         if damaged.size <= HEADER_BYTES:
             found = f"{damaged.size} bytes"
             raise FormatError(damaged.path, "length", found, "a header of 4096 and an array")

@@ -4,12 +4,9 @@ No lock is taken: the copy has at least every key whose add had returned when it
 on the disk, complete and checked, before it gets its path (law 8).
 """
 
-import os
-
 from mmbloom._build import Target, new_filter
+from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
-
-Path = str | os.PathLike[str]
 
 
 def copy(
@@ -62,8 +59,8 @@ def copy(
     ...     "a" in seen
     True
     """
-    target = Target(os.path.abspath(os.fspath(destination)), permissions, allow_network)
-    with UnmappedFilter(os.path.abspath(os.fspath(source))) as original:
+    target = Target(absolute(destination), permissions, allow_network)
+    with UnmappedFilter(absolute(source)) as original:
         # Before the array: what is counted later may be of keys that the copy has not.
         counters = original.counters()
         with new_filter(target, original.header.params, sealed=seal) as copied:

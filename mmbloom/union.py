@@ -5,7 +5,6 @@ and the files are merged. Inputs are read without a lock, never mapped, and left
 """
 
 import errno
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import fields
@@ -14,11 +13,10 @@ import numpy as np
 
 from mmbloom._build import Target, new_filter
 from mmbloom._engine import Words
+from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom.errors import IncompatibleFilters
 from mmbloom.sizing import FilterParams
-
-Path = str | os.PathLike[str]
 
 
 def merge(
@@ -73,10 +71,10 @@ def merge(
     """
     if isinstance(sources, (str, bytes)):
         raise TypeError(f"sources is {sources!r}, expected a list of paths")
-    paths = [os.path.abspath(os.fspath(source)) for source in sources]
+    paths = [absolute(source) for source in sources]
     if not paths:
         raise ValueError("sources is empty: name one filter or more")
-    target = Target(os.path.abspath(os.fspath(destination)), permissions, allow_network)
+    target = Target(absolute(destination), permissions, allow_network)
     try:
         _merge(target, paths)
     except OSError as error:

@@ -5,7 +5,6 @@ nobody vouches for. A filter's array has no checksum while it lives (law 19): a 
 seen only if it makes the counters differ, if the copy is sealed, or if its keys are given.
 """
 
-import os
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -17,10 +16,9 @@ from mmbloom._batch import Batch
 from mmbloom._engine import HashHalves
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
 from mmbloom._keys import Keys, batches
+from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom.errors import FormatError
-
-Path = str | os.PathLike[str]
 
 _IMMUTABLE_BYTES = 512
 _POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over the file
@@ -125,7 +123,7 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
     """Do as `verify`, with keys that come in batches."""
-    with UnmappedFilter(os.path.abspath(os.fspath(path))) as looked_at:
+    with UnmappedFilter(absolute(path)) as looked_at:
         return _Check(looked_at).run(keys)
 
 
@@ -190,18 +188,18 @@ class _Check:
 
     def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
         """Compare the counters with the bits; gives the number of unfinished batches."""
+        sealed = self._file.header.sealed
+        mend = "a mmbloom copy is counted anew" if sealed else "info --recount mends that"
         quiet = before == after  # counters that move are read at different moments
         if not quiet:
             self._notes.append("the filter is being written to: its counters moved meanwhile")
         unfinished = after["batches_begun"] - after["batches_done"]
         if quiet and unfinished < 0:
-            self._problems.append(
-                f"batches done are {-unfinished} more than were begun: info --recount mends it"
-            )
+            self._problems.append(f"batches done are {-unfinished} more than were begun: {mend}")
         elif unfinished > 0:
             self._notes.append(
                 f"{unfinished} batches begun and not done: writers are at work, or were killed; "
-                "every key whose add returned is there, info --recount mends the figures"
+                f"every key whose add returned is there, the figures may lag: {mend}"
             )
         # Bits are set first and counted then, and never cleared; and a new key set one at least.
         if positions_set < before["positions_set"]:
@@ -212,12 +210,12 @@ class _Check:
         elif quiet and not unfinished and positions_set > after["positions_set"]:
             self._problems.append(
                 f"{positions_set} bits are set, and {after['positions_set']} were counted: "
-                "something else set bits, or the counters are damaged; info --recount mends them"
+                f"something else set bits, or the counters are damaged: {mend}"
             )
         if before["keys_added"] > positions_set:
             self._problems.append(
                 f"{before['keys_added']} keys added cannot be, with {positions_set} bits set: "
-                "the counters are damaged"
+                "the counters are damaged; a mmbloom copy is counted anew"
             )
         return max(0, unfinished)
 
