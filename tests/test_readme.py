@@ -76,7 +76,7 @@ def test_merge_and_archive_run(tmp_path: Path) -> None:
         (f"{lines:,}", "0"),
         ("1,000", "0"),
     ]
-    assert done.stdout.count("MiB as sealed") == 2
+    assert len(re.findall(r"seal +\d+ MiB compared", done.stdout)) == 2
 
 
 @pytest.mark.parametrize("command", COMMANDS)
