@@ -27,6 +27,8 @@ from mmbloom._unmapped import PIECE_BYTES, UnmappedFile
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
 from mmbloom.sizing import FilterParams
 
+_DAMAGED_COUNTERS = "the counters were damaged, and cannot tell if bits are lost: recounted"
+
 
 @dataclass(frozen=True, slots=True)
 class Repair:
@@ -197,13 +199,17 @@ class _Salvage:
         """Compare what the counters say with the bits that are there."""
         counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
         if counted > self._header.params.num_bits:
-            self.notes.append("the counters were damaged: recounted")
+            self.notes.append(
+                "the counters were damaged, and cannot tell if bits are lost: recounted"
+            )
         elif counted > positions_set:
             self.losses.append(
                 f"{counted} bits were set when last counted, {positions_set} are now"
             )
         elif unfinished < 0:
-            self.notes.append("the counters were damaged: recounted")
+            self.notes.append(
+                "the counters were damaged, and cannot tell if bits are lost: recounted"
+            )
         elif unfinished:
             self.notes.append(
                 f"{unfinished} batches were interrupted; no key whose add returned is missing"

@@ -3,6 +3,7 @@
 ``_main``       the parser, and errors to exit codes
 ``_arguments``  options that several commands share
 ``_inputs``     bytes in: files, stdin, compressed files, progress
+``_signals``    ending when asked to
 ``_streams``    stdin, stdout, stderr
 ``_outputs``    lines out: stdout, appended files
 ``_waiting``    taking the lock, and saying so when it takes long

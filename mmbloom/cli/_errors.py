@@ -2,7 +2,7 @@
 
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR = range(6)
 NOT_SOUND = NOTHING_FOUND
-INTERRUPTED, TERMINATED = 130, 143  # 128 + SIGINT, SIGTERM, as shells report them
+HUNG_UP, INTERRUPTED, TERMINATED = 129, 130, 143  # 128 + SIGHUP, SIGINT, SIGTERM, as in shells
 
 EXIT_CODES = """\
 exit codes: 0 ok, 1 nothing found or not sound, 2 usage, 3 not a usable filter, 4 lock timeout, \

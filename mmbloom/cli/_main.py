@@ -19,6 +19,7 @@ from mmbloom.cli._errors import (
     InputError,
     UsageError,
 )
+from mmbloom.cli._signals import unwinding
 from mmbloom.cli._streams import abandon_stdout, flush_stdout, prepare, said_warnings, say
 from mmbloom.errors import (
     DurabilityError,
@@ -100,7 +101,7 @@ def _plain_names(argv: Sequence[str]) -> list[str]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
     args = argparse.Namespace()
-    with said_warnings():
+    with said_warnings(), unwinding():
         try:
             prepare()
             command, args = parse(sys.argv[1:] if argv is None else argv)

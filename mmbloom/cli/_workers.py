@@ -7,7 +7,6 @@ of its pipe and stops: none stays behind.
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -50,7 +49,6 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
     total, waiting = Tally(), list(enumerate(jobs))[::-1]
     workers: dict[Connection, tuple[BaseProcess, int]] = {}
     resource_tracker.ensure_running()  # which lets SIGINT through, in whoever starts it
-    asked_to_end = signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     try:
         for _ in range(min(processes, len(jobs))):
             ours, theirs = context.Pipe()
@@ -82,7 +80,6 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
             process.terminate()
             process.join()
             connection.close()
-        signal.signal(signal.SIGTERM, asked_to_end)
     return total
 
 

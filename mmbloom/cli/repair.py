@@ -58,6 +58,7 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
 def _say(done: Repair, destination: str) -> None:
     if done.header_damage:
         say(f"{destination}: header rebuilt, its {done.header_damage} was wrong")
+        say(f"{destination}: only keys can tell if it is rebuilt right: mmbloom verify --keys")
     for note in done.notes:
         say(f"{destination}: {note}")
     for loss in done.losses:
