@@ -172,7 +172,7 @@ def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
         except (KeyTypeError, KeyEncodingError) as error:
             # Its position in what the caller gave.
             place = offset + int(np.flatnonzero(present)[error.position or 0])
-            raise _at(error, place) from None
+            raise at_position(error, place) from None
     if kinds == {int}:
         try:
             return Batch([IntegerKeys(np.array(keys, dtype="<i8"))])
@@ -181,7 +181,10 @@ def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
     return Batch([ByteKeys([_to_bytes(key, offset + i) for i, key in enumerate(keys)])])
 
 
-def _at(error: KeyTypeError | KeyEncodingError, position: int) -> KeyTypeError | KeyEncodingError:
+def at_position(
+    error: KeyTypeError | KeyEncodingError, position: int
+) -> KeyTypeError | KeyEncodingError:
+    """Make the same error of another position, as of a piece in the whole."""
     if isinstance(error, KeyTypeError):
         return KeyTypeError(error.found, position)
     return KeyEncodingError(position)
