@@ -38,6 +38,7 @@ level   module          one idea
 4       lines           records of a byte stream, in bounded chunks
 4       line_keys       which part of a line is its key
 4       dedup           each line once, marked after it is written
+4       sieve           each URL enqueued once, marked after it is enqueued
 5       cli             the command line, a file per command
 ======  ==============  ==============================================================
 """
@@ -66,6 +67,7 @@ from mmbloom.errors import (
 from mmbloom.filter import BloomFilter
 from mmbloom.info import FilterInfo
 from mmbloom.salvage import Repair, repair
+from mmbloom.sieve import Sieve
 from mmbloom.sizing import FilterParams
 from mmbloom.snapshot import copy
 from mmbloom.union import merge
@@ -94,6 +96,7 @@ __all__ = [
     "ReadOnlyError",
     "Repair",
     "ReservationWarning",
+    "Sieve",
     "Verification",
     "copy",
     "engine",

@@ -96,7 +96,7 @@ def test_parameters_of_public_calls_are_documented() -> None:
 
 def test_threads_and_processes_are_spoken_of() -> None:
     """Each public class that holds a file says what threads and processes may do."""
-    for cls in (mmbloom.BloomFilter, mmbloom.Claim):
+    for cls in (mmbloom.BloomFilter, mmbloom.Claim, mmbloom.Sieve):
         notes = (inspect.getdoc(cls) or "").partition("Notes\n-----")[2]
         assert "thread" in notes
         assert "process" in notes

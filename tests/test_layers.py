@@ -151,6 +151,12 @@ def test_extras_stay_in_the_command_line(library: str) -> None:
             assert module.startswith("cli.")
 
 
+def test_persistent_queue_is_the_callers() -> None:
+    """The library of the extra `crawl` is imported by nothing of the package."""
+    for module, file in MODULES.items():
+        assert "diskcache" not in {name.split(".")[0] for name in imports_of(file)}, module
+
+
 @pytest.mark.parametrize("file", [*FILES, *CYTHON], ids=lambda file: file.name)
 def test_short_files(file: Path) -> None:
     """No file is longer than 300 lines."""
