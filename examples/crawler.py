@@ -1,0 +1,119 @@
+"""Fetch every page of one site once, with several processes; go on after a kill.
+
+python examples/crawler.py FOLDER URL [--workers N]
+
+The same command again, with as many workers, goes on where the last one was killed. Each
+worker prints the URLs that it has fetched. Needs the extra `crawl`.
+"""
+
+import argparse
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from contextlib import ExitStack
+from html.parser import HTMLParser
+from multiprocessing import Process, parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+
+from diskcache import Deque
+
+from mmbloom import BloomFilter, Sieve
+
+
+class Links(HTMLParser):
+    """Collects what a page links to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a link."""
+        self.found += [value for name, value in attrs if tag == "a" and name == "href" and value]
+
+
+def links_of(url: str, page: bytes) -> list[str]:
+    """Give the absolute URLs on the same host that a page links to."""
+    parser = Links()
+    parser.feed(page.decode(errors="replace"))
+    absolute = [
+        urllib.parse.urldefrag(urllib.parse.urljoin(url, link)).url for link in parser.found
+    ]
+    host = urllib.parse.urlsplit(url)[:2]
+    return [link for link in absolute if urllib.parse.urlsplit(link)[:2] == host]
+
+
+def fetch(url: str) -> bytes:
+    """Get a page; one that the server refuses is empty, and done with."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            return bytes(answer.read())
+    except urllib.error.HTTPError as refusal:
+        refusal.close()
+        return b""
+
+
+def open_sieves(folder: Path, workers: int, stack: ExitStack) -> list[Sieve[str]]:
+    """Open the filter, and the queue of every worker: each takes from its own, adds to all."""
+    seen = BloomFilter.create(folder / "seen.bloom", 1_000_000, 1e-6, exist_ok=True)
+    stack.enter_context(seen)
+    sieves: list[Sieve[str]] = []
+    for number in range(workers):
+        queue = Deque(directory=str(folder / f"queue-{number}"))
+        stack.callback(queue.cache.close)
+        sieves.append(Sieve(seen, queue))
+    return sieves
+
+
+def push_all(sieves: list[Sieve[str]], urls: list[str]) -> None:
+    """Enqueue each URL with the worker whose URL it is, the same one at every run."""
+    for number, sieve in enumerate(sieves):
+        sieve.push_many(url for url in urls if zlib.crc32(url.encode()) % len(sieves) == number)
+
+
+def finished(sieves: list[Sieve[str]]) -> bool:
+    """Tell whether no URL waits anywhere, and none is being visited: it would still wait."""
+    with sieves[0].filter.locked():  # nothing is enqueued between the first look and the last
+        return not any(sieves)
+
+
+def work(folder: Path, number: int, workers: int) -> None:
+    """Visit what waits in one queue until nothing waits in any."""
+    parent = parent_process()
+    with ExitStack() as stack:  # opened here: SQLite's connections do not survive a fork
+        sieves = open_sieves(folder, workers, stack)
+        while not finished(sieves) and parent and parent.is_alive():
+            if not sieves[number]:
+                time.sleep(0.01)
+                continue
+            with sieves[number].visit() as url:  # leaves the queue when its links are in one
+                push_all(sieves, links_of(url, fetch(url)))
+                print(f"{url}\n", end="", flush=True)  # one write: lines do not mix
+
+
+def main() -> None:
+    """Read the command line and crawl."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("url")
+    parser.add_argument("--workers", type=int, default=3)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        push_all(open_sieves(options.folder, options.workers, stack), [options.url])
+    each = range(options.workers)
+    processes = [Process(target=work, args=(options.folder, n, len(each))) for n in each]
+    for process in processes:
+        process.daemon = True  # ended with this one
+        process.start()
+    while None in (codes := [process.exitcode for process in processes]) and not any(codes):
+        wait([process.sentinel for process in processes if process.is_alive()], 1)
+    if any(codes):  # the others would wait for it
+        raise SystemExit("a worker died; run this again to go on")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,276 @@
+"""A crawl that is killed goes on where it was: nothing is lost, in the sieve or the example."""
+
+import contextlib
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import check_settled
+from diskcache import Deque
+from faults import kill_self
+from workers import Child, ChildDied, end, in_child, wait_for
+
+from mmbloom import BloomFilter, Sieve
+
+ROOT = Path(__file__).parents[1]
+CRAWLER = ROOT / "examples" / "crawler.py"
+DOCS = ROOT / "docs" / "sieve.md"
+ENVIRONMENT = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
+
+Graph = dict[str, list[str]]
+
+
+def random_graph(seed: int, pages: int, links: int) -> Graph:
+    """Pages that link to pages; the first to half of them, and some are linked to by none."""
+    dice = random.Random(seed)
+    graph = {
+        f"/{page}": [f"/{dice.randrange(pages)}" for _ in range(dice.randrange(2 * links))]
+        for page in range(pages)
+    }
+    graph["/0"] = [f"/{page}" for page in range(pages // 2)]
+    return graph
+
+
+def reachable(graph: Graph) -> set[str]:
+    """What a crawl from page 0 has to find, by a plain search."""
+    found, left = {"/0"}, ["/0"]
+    while left:
+        new = set(graph[left.pop()]) - found
+        found |= new
+        left += new
+    return found
+
+
+class Deadly(Deque):  # type: ignore[misc]
+    """A persistent queue that kills its process at one of its calls, before or after it."""
+
+    def __init__(self, directory: str, call: str, number: int, *, after: bool) -> None:
+        super().__init__(directory=directory)
+        self.call, self.left, self.after = call, number, after
+
+    def append(self, value: object) -> None:
+        self.act("append", partial(super().append, value))
+
+    def popleft(self) -> object:
+        return self.act("popleft", super().popleft)
+
+    def act(self, call: str, action: Callable[[], object]) -> object:
+        self.left -= self.call == call
+        deadly = self.call == call and self.left < 0
+        if deadly and not self.after:
+            kill_self(call)
+        result = action()
+        if deadly:
+            kill_self(call)
+        return result
+
+
+def crawl(folder: Path, graph: Graph, queue: Deque) -> None:
+    """Visit all that can be reached, and note each page in a file when it is done."""
+    with (
+        BloomFilter.create(folder / "seen.bloom", 10_000, 1e-9, exist_ok=True) as seen,
+        open(folder / "visited", "a", buffering=1, encoding="utf-8") as visited,
+    ):
+        urls: Sieve[str] = Sieve(seen, queue)
+        urls.push("/0")
+        (folder / "begun").touch()
+        while urls:
+            with urls.visit() as url:
+                urls.push_many(graph[url])
+                visited.write(f"{url}\n")
+    queue.cache.close()
+
+
+def go_on(folder: Path, graph: Graph) -> list[str]:
+    """Crawl to the end; give all that was visited, in this run and those before."""
+    in_child(lambda: crawl(folder, graph, Deque(directory=str(folder / "queue"))))
+    return (folder / "visited").read_text().splitlines()
+
+
+@pytest.mark.parametrize("number", [0, 1, 17])
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", ["append", "popleft"])
+def test_kill_at_a_call_of_the_queue(
+    tmp_path: Path, seed: int, call: str, number: int, *, after: bool
+) -> None:
+    """Killed before or after any append or removal, the crawl goes on; at most one repeats."""
+    graph = random_graph(seed, 60, 4)
+
+    def run() -> None:
+        crawl(tmp_path, graph, Deadly(str(tmp_path / "queue"), call, number, after=after))
+
+    with pytest.raises(ChildDied, match="SIGKILL"):
+        in_child(run)
+    visited = Counter(go_on(tmp_path, graph))
+    assert visited.keys() == reachable(graph)
+    # What waits twice: the chunk that was enqueued and not marked; or the visit not noted.
+    most = number + 1 if call == "append" else 1
+    assert visited.total() - len(visited) <= most
+    check_settled(str(tmp_path / "seen.bloom"))
+
+
+@pytest.mark.stress
+def test_kills_at_random_moments(tmp_path: Path, seed: int, stress: int) -> None:
+    """Killed at any moment, many times over, a crawl loses no page; seed printed."""
+    graph, dice = random_graph(seed, 600, 3), random.Random(seed)
+    kills = 0
+    for _ in range(15 * stress):
+        (tmp_path / "begun").unlink(missing_ok=True)
+        queue = partial(Deque, directory=str(tmp_path / "queue"))
+        child = Child(lambda queue=queue: crawl(tmp_path, graph, queue()))  # type: ignore[misc]
+        try:
+            wait_for(tmp_path / "begun")
+            time.sleep(dice.uniform(0, 0.04))
+        finally:
+            end(child)
+        kills += child.exit_status == -signal.SIGKILL
+    print(f"{kills} kills")
+    assert kills
+    assert set(go_on(tmp_path, graph)) == reachable(graph)
+
+
+class Site(HTTPServer):
+    """A web server on the loopback with a page for each node, which counts its answers."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(("127.0.0.1", 0), Page)
+        self.graph = graph
+        self.fetched: Counter[str] = Counter()
+        self.left = 0
+        self.stop: Callable[[], object] = lambda: None  # instead of an answer, when none is left
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A crawler that was killed hangs up."""
+
+
+class Page(BaseHTTPRequestHandler):
+    """One answer."""
+
+    server: Site
+
+    def do_GET(self) -> None:
+        self.server.left -= 1
+        if self.server.left == 0:
+            self.server.stop()
+            return
+        links = self.server.graph.get(self.path)
+        self.send_response(200 if links is not None else 404)
+        self.end_headers()
+        outside = ["http://elsewhere.invalid/", "mailto:nobody", "#top", "/missing"]
+        targets = [*(f"{self.server.url}{link}#part" for link in links or ()), *outside]
+        self.wfile.write("".join(f'<p><a href="{link}">x</a>' for link in targets).encode())
+        self.server.fetched[self.path] += 1
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def serving(graph: Graph) -> Iterator[Site]:
+    """Serve a site for a block."""
+    with Site(graph) as site:
+        thread = threading.Thread(target=partial(site.serve_forever, poll_interval=0.01))
+        thread.start()
+        try:
+            yield site
+        finally:
+            site.shutdown()
+            thread.join()
+
+
+@contextlib.contextmanager
+def crawling(folder: Path, site: Site, workers: int) -> Iterator[subprocess.Popen[str]]:
+    """Run the example in a process group of its own, which is gone after the block."""
+    command = [sys.executable, str(CRAWLER), str(folder), f"{site.url}/0"]
+    with subprocess.Popen(
+        [*command, f"--workers={workers}"],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as crawler:
+        try:
+            yield crawler
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(crawler.pid, signal.SIGKILL)
+
+
+def crawl_to_the_end(folder: Path, site: Site, workers: int) -> list[str]:
+    """Run the example; give the pages that it printed."""
+    with crawling(folder, site, workers) as crawler:
+        output, errors = crawler.communicate(timeout=60)
+        assert crawler.returncode == 0, errors
+    return [line.removeprefix(site.url) for line in output.splitlines()]
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_example_fetches_every_page_once(tmp_path: Path, seed: int, workers: int) -> None:
+    """Workers that share a filter fetch each page that can be reached, none twice, none else."""
+    graph = random_graph(seed, 150, 3)
+    expected = Counter(reachable(graph) | {"/missing"})
+    with serving(graph) as site:
+        assert Counter(crawl_to_the_end(tmp_path, site, workers)) == expected
+        assert crawl_to_the_end(tmp_path, site, workers) == []
+        assert site.fetched == expected
+
+
+def test_example_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
+    """All its processes killed while a page is on its way: the next run fetches the rest."""
+    graph, dice = random_graph(seed, 150, 3), random.Random(seed)
+    expected = reachable(graph) | {"/missing"}
+    with serving(graph) as site:
+        for _ in range(2):
+            with crawling(tmp_path, site, 3) as crawler:
+                site.stop = partial(os.killpg, crawler.pid, signal.SIGKILL)
+                site.left = dice.randrange(2, 20)
+                crawler.communicate(timeout=60)
+                assert crawler.returncode == -signal.SIGKILL
+        before = Counter(site.fetched)
+        crawl_to_the_end(tmp_path, site, 3)
+        assert before.keys() < expected
+        assert site.fetched.keys() == expected
+        assert (site.fetched - before).keys() != expected, "the crawl began anew"
+
+
+def test_example_says_that_a_worker_died(tmp_path: Path) -> None:
+    """A site that is not there ends the crawl with an error; the page waits for the next run."""
+    with serving({"/0": []}) as site:
+        pass
+    with crawling(tmp_path, site, 2) as crawler:
+        errors = crawler.communicate(timeout=60)[1]
+        assert crawler.returncode == 1
+    assert "a worker died" in errors
+    waiting = [Deque(directory=str(tmp_path / f"queue-{number}")) for number in range(2)]
+    assert [url for queue in waiting for url in queue] == [f"{site.url}/0"]
+    for queue in waiting:
+        queue.cache.close()
+
+
+def test_example_of_the_page_runs(tmp_path: Path) -> None:
+    """The code of docs/sieve.md works as it stands, and a second run has nothing to do."""
+    (code,) = re.findall(r"```python\n(.*?)```", DOCS.read_text("utf-8"), re.DOTALL)
+    for expected in ("/ [True, True]\n/a [False, False]\n/b [False, True]\n/c []\n", ""):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", code],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.stderr, done.stdout) == ("", expected)
