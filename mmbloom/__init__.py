@@ -21,6 +21,7 @@ level   module          one idea
 2       _create         make a file, whole or not at all
 2       _opening        a regular file, its header proved before its use
 2       _unmapped       filter files read with pread, from end to end
+2       _append         a new file, written from front to back
 2       _build          a whole filter file, written from front to back
 2       _storage        open, map, flush, close
 2       _lock           one writer among all threads and processes

@@ -5,7 +5,6 @@ new file are right whatever those of its source were. The file gets its path whe
 is on the disk (law 8).
 """
 
-import os
 import time
 import uuid
 import zlib
@@ -15,7 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmbloom._create import WRITE_BYTES, new_file
+from mmbloom._append import Appender
+from mmbloom._create import new_file
 from mmbloom._engine import Words, count_set
 from mmbloom._header import HEADER_BYTES, SEALED, Header, encode, with_counters
 from mmbloom.sizing import FilterParams
@@ -34,8 +34,8 @@ class Builder:
     """A filter file that is being written; made by `new_filter`."""
 
     def __init__(self, fd: int, path: str, header: Header) -> None:
-        self._fd, self._path, self._header = fd, path, header
-        self._at, self._waiting = HEADER_BYTES, bytearray()
+        self._header = header
+        self._file = Appender(fd, path, HEADER_BYTES)
         self._checksums: list[int] = []
         self.positions_set = 0
 
@@ -45,18 +45,7 @@ class Builder:
         self.positions_set += count_set(piece)
         if self._header.sealed:
             self._checksums.append(zlib.crc32(octets))
-        self._waiting += octets
-        if len(self._waiting) >= WRITE_BYTES:
-            # To the next multiple: so the file is mapped as huge pages (see _create.py).
-            self._write_out(WRITE_BYTES - self._at % WRITE_BYTES)
-
-    def _write_out(self, size: int) -> None:
-        rest = memoryview(bytes(self._waiting[:size]))
-        del self._waiting[:size]
-        with self._named():
-            while rest:
-                written = os.pwrite(self._fd, rest, self._at)
-                self._at, rest = self._at + written, rest[written:]
+        self._file.append(octets)
 
     def finish(self, keys_added: int, batches: int) -> int:
         """Write what is not the array, and force everything to the disk.
@@ -67,9 +56,8 @@ class Builder:
         keys_added = self._possible(keys_added)
         if self._header.sealed:
             table = np.array(self._checksums, "<u4").tobytes()
-            self._waiting += table + zlib.crc32(table).to_bytes(4, "little")
-        self._write_out(len(self._waiting))
-        assert self._at == self._header.file_bytes  # noqa: S101  all of it, and nothing else
+            self._file.append(table + zlib.crc32(table).to_bytes(4, "little"))
+        assert self._file.size == self._header.file_bytes  # noqa: S101  all of it, and nothing else
         counters = {
             "keys_added": keys_added,
             "positions_set": self.positions_set,
@@ -77,9 +65,7 @@ class Builder:
             "batches_done": batches,
             "flushed_ns": time.time_ns(),
         }
-        with self._named():
-            os.pwrite(self._fd, with_counters(encode(self._header), counters), 0)
-            os.fsync(self._fd)
+        self._file.finish(with_counters(encode(self._header), counters))
         return keys_added
 
     def _possible(self, keys_added: int) -> int:
@@ -88,16 +74,6 @@ class Builder:
         if fewest <= keys_added <= most:
             return keys_added
         return min(max(fewest, round(params.estimated_count(most))), most)
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        """Name the file that is asked for in errors: the system knows a descriptor only."""
-        try:
-            yield
-        except OSError as error:
-            raise OSError(
-                error.errno, f"cannot be written: {error.strerror}", self._path
-            ) from error
 
 
 @contextmanager

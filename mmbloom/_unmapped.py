@@ -66,6 +66,12 @@ class UnmappedFile:
             start, size = start + len(part), size - len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
+    def check_size(self) -> None:
+        """Raise `FileChangedError` if the file was resized since it was opened."""
+        size = os.fstat(self._fd).st_size
+        if size != self.size:
+            raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
+
     def bytes_not_reserved(self) -> int:
         """How many bytes of the file have no place on the disk: holes (law 9); 0 if unknown."""
         blocks = getattr(os.fstat(self._fd), "st_blocks", 0)
@@ -101,9 +107,7 @@ class UnmappedFilter(UnmappedFile):
 
     def check_same(self) -> None:
         """Raise `FileChangedError` if the file was overwritten or resized since it was opened."""
-        size = os.fstat(self._fd).st_size
-        if size != self.size:
-            raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
+        self.check_size()
         try:
             header = read_header(self._fd, self.path)[0]
         except FormatError as error:
