@@ -85,15 +85,13 @@ class ParameterMismatch(MmbloomError, ValueError):
         Its value in the file, and the value asked for.
     """
 
-    def __init__(self, path: str, field: str, found: str, expected: str) -> None:
-        super().__init__(
-            f"{path}: exists with {field} {found}, asked for {expected}; "
-            "open it as it is, or choose another path",
-            path,
-            field,
-            found,
-            expected,
-        )
+    _ADVICE = "open it as it is, or choose another path"
+
+    def __init__(
+        self, path: str, field: str, found: str, expected: str, advice: str = _ADVICE
+    ) -> None:
+        message = f"{path}: exists with {field} {found}, asked for {expected}; {advice}"
+        super().__init__(message, path, field, found, expected, advice)
         self.path, self.field, self.found, self.expected = path, field, found, expected
 
 

@@ -28,6 +28,7 @@ EXAMPLES: list[MmbloomError] = [
     errors.KeyEncodingError(),
     errors.IncompatibleFilters("/f/a", "/f/b", (("seed", "1", "2"), ("num_bits", "64", "128"))),
     errors.LostBitsError("/f/seen"),
+    errors.ParameterMismatch("/f/seen", "seed", "6", "0", "make another"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
