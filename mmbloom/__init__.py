@@ -31,6 +31,7 @@ level   module          one idea
 3       _choose         which parameters a new filter gets
 3       union           filters with equal parameters, united
 3       snapshot        a consistent copy, sealed or not
+3       guava           files of Guava's BloomFilter, out and in
 3       verification    is this file a sound filter?
 3       salvage         a sound filter of a damaged file
 3       claim           answer now, mark later
@@ -66,6 +67,7 @@ from mmbloom.errors import (
     ReservationWarning,
 )
 from mmbloom.filter import BloomFilter
+from mmbloom.guava import export_guava, import_guava
 from mmbloom.info import FilterInfo
 from mmbloom.salvage import Repair, repair
 from mmbloom.sieve import Sieve
@@ -102,6 +104,8 @@ __all__ = [
     "copy",
     "engine",
     "errors",
+    "export_guava",
+    "import_guava",
     "merge",
     "repair",
     "sizing",

@@ -78,11 +78,14 @@ class NewFile(NamedTuple):
 
 
 @contextmanager
-def new_file(path: str, size: int, *, permissions: int, allow_network: bool) -> Iterator[NewFile]:
+def new_file(
+    path: str, size: int, *, permissions: int, allow_network: bool, mapped: bool = True
+) -> Iterator[NewFile]:
     """Make a file, reserved and private, that gets its path only when the block has succeeded.
 
     The block writes the file and forces it to the disk. Parameters and errors are those of
-    `create_file`; `size` is that of the whole file in bytes.
+    `create_file`; `size` is that of the whole file in bytes, and `mapped` whether it is for
+    writing to through a map, where a full disk is a signal.
     """
     folder = os.path.dirname(path)
     file_system = _mounts.file_system_type(folder)
@@ -107,7 +110,7 @@ def new_file(path: str, size: int, *, permissions: int, allow_network: bool) -> 
         with suppress(OSError):
             os.unlink(temporary)
     _sync_folder(folder)
-    if file_system in _mounts.COPY_ON_WRITE:
+    if mapped and file_system in _mounts.COPY_ON_WRITE:
         warn(
             f"{path}: {file_system} copies on write and cannot promise the disk space of this "
             "filter; keep free space, a full disk would end the process",
