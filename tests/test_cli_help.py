@@ -27,6 +27,8 @@ EXPECTED = {
     "copy": "--seal --permissions --allow-network",
     "merge": "--permissions --allow-network",
     "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
+    "export": "--guava --permissions --allow-network",
+    "import": "--guava -n -p --permissions --allow-network",
     "plan": "-n -p --json",
 }
 

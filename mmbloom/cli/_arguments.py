@@ -82,6 +82,15 @@ def add_sizing_options(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
 ) -> None:
     """Add the options that say how large a new filter is to be."""
+    add_planning_options(parser, required=required)
+    parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
+    parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
+
+
+def add_planning_options(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
+) -> None:
+    """Add the options that say what a filter is planned for."""
     parser.add_argument(
         "-n",
         "--capacity",
@@ -93,8 +102,6 @@ def add_sizing_options(
     parser.add_argument(
         "-p", "--error-rate", type=rate, metavar="P", help="false-positive rate (default 0.01)"
     )
-    parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
-    parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
 
 
 def add_making_options(parser: argparse.ArgumentParser) -> None:

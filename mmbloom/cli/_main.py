@@ -7,7 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import mmbloom
-from mmbloom.cli import add, check, copy, create, dedup, info, merge, plan, repair, verify
+from mmbloom.cli import (
+    add,
+    check,
+    copy,
+    create,
+    dedup,
+    export,
+    import_,
+    info,
+    merge,
+    plan,
+    repair,
+    verify,
+)
 from mmbloom.cli._errors import (
     EXIT_CODES,
     INTERRUPTED,
@@ -52,6 +65,8 @@ COMMANDS = {
     "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),
     "merge": Command("make one filter of several", merge.register, merge.run),
     "repair": Command("make a sound filter of a damaged one", repair.register, repair.run),
+    "export": Command("write a filter as another program's", export.register, export.run),
+    "import": Command("make a filter of another program's", import_.register, import_.run),
     "plan": Command("say what a filter will cost", plan.register, plan.run),
 }
 
