@@ -29,6 +29,7 @@ level   module          one idea
 2       _writer         what happens between lock and unlock
 3       reader          questions that take no lock
 3       _choose         which parameters a new filter gets
+3       _combine        filters with equal parameters, read side by side
 3       union           filters with equal parameters, united
 3       snapshot        a consistent copy, sealed or not
 3       guava           files of Guava's BloomFilter, out and in

@@ -82,6 +82,13 @@ class UnmappedFile:
 class UnmappedFilter(UnmappedFile):
     """A filter file whose header is proved.
 
+    Parameters
+    ----------
+    path : str
+        The file.
+    uuid : bytes, optional
+        The filter that is meant; any by default.
+
     Attributes
     ----------
     header : Header
@@ -91,12 +98,16 @@ class UnmappedFilter(UnmappedFile):
     ------
     FormatError
         If the file is no valid filter of bits.
+    FileChangedError
+        If it is another filter than the one that is meant.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, uuid: bytes | None = None) -> None:
         super().__init__(path)
         try:
             self.header, self.size = read_header(self._fd, path)
+            if uuid not in (None, self.header.uuid):
+                raise FileChangedError(path, "replaced by another filter")
         except BaseException:
             os.close(self._fd)
             raise

@@ -9,16 +9,16 @@ import numpy.typing as npt
 
 from mmbloom import info
 from mmbloom._batch import Batch
+from mmbloom._combine import require_alike
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
 from mmbloom._lock import WriteLock
-from mmbloom._opening import Path, absolute
+from mmbloom._opening import Path
 from mmbloom._storage import Storage
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom._writer import Writer
 from mmbloom.claim import Claim
-from mmbloom.errors import FileChangedError
-from mmbloom.reader import FilterReader
-from mmbloom.union import require_united, united_count
+from mmbloom.reader import FilterReader, source_of
+from mmbloom.union import united_count
 
 Bools = npt.NDArray[np.bool_]
 
@@ -111,16 +111,8 @@ class FilterAdder(FilterReader):
             those before the error stay added.
         """
         self._storage.check_writable()
-        expected: bytes | None = None
-        if isinstance(other, FilterReader):
-            storage = other._storage  # noqa: SLF001  of the base class
-            storage.check_unchanged()  # the one meant is at its path
-            other, expected = storage.path, storage.header.uuid
-        path = absolute(other)
-        with UnmappedFilter(path) as source:
-            if expected not in (None, source.header.uuid):
-                raise FileChangedError(path, "replaced by another filter")
-            require_united(self.path, self.params, path, source.header.params)
+        with UnmappedFilter(*source_of(other)) as source:
+            require_alike(self.path, self.params, source.path, source.header.params)
             theirs = source.counters()["keys_added"]
             start = positions_set = 0
             for piece in source.whole_pieces():

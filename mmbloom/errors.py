@@ -6,7 +6,7 @@
     |-- FormatError (ValueError)              these bytes are not a filter
     |   `-- NewerFormatError                  a filter, but of a later mmbloom
     |-- ParameterMismatch (ValueError)        the filter there is not the one asked for
-    |-- IncompatibleFilters (ValueError)      filters that cannot be united
+    |-- IncompatibleFilters (ValueError)      filters that cannot be combined
     |-- FileChangedError (RuntimeError)       the file was replaced, resized or removed
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
@@ -96,7 +96,7 @@ class ParameterMismatch(MmbloomError, ValueError):
 
 
 class IncompatibleFilters(MmbloomError, ValueError):
-    """Two filters cannot be united: what sets their bits, or what they were planned for, differs.
+    """Two filters cannot be united, intersected or compared: they differ in a parameter.
 
     Attributes
     ----------
@@ -109,8 +109,8 @@ class IncompatibleFilters(MmbloomError, ValueError):
     def __init__(self, path: str, other: str, differences: tuple[tuple[str, str, str], ...]):
         said = ", ".join(f"{field} {here} and {there}" for field, here, there in differences)
         super().__init__(
-            f"{path} and {other}: cannot be united, they differ in {said}; make filters that "
-            "are to be united with like= (--like) of one of them",
+            f"{path} and {other}: cannot be combined, they differ in {said}; make filters that "
+            "are to be combined with like= (--like) of one of them",
             path,
             other,
             differences,

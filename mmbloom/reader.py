@@ -12,8 +12,10 @@ import numpy.typing as npt
 
 from mmbloom import _engine, info
 from mmbloom._batch import Batch, KeyBatch
+from mmbloom._combine import Source
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key, Keys, Nulls, coerce
+from mmbloom._opening import Path, absolute
 from mmbloom._parallel import in_order
 from mmbloom._storage import Storage
 from mmbloom.sizing import FilterParams
@@ -122,3 +124,12 @@ class FilterReader:
         """Everything that the file says of itself."""
         self._storage.check_unchanged()
         return info.read_info(self._storage)
+
+
+def source_of(other: FilterReader | Path) -> Source:
+    """Name the file of an open filter, and prove that the one meant is at its path."""
+    if not isinstance(other, FilterReader):
+        return Source(absolute(other))
+    storage = other._storage  # noqa: SLF001  of the class above
+    storage.check_unchanged()
+    return Source(storage.path, storage.header.uuid)

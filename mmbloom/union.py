@@ -4,18 +4,12 @@ The way to scale writers without a lock: each fills a file of its own, made like
 and the files are merged. Inputs are read without a lock, never mapped, and left as they are.
 """
 
-import errno
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import fields
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mmbloom._build import Target, new_filter
-from mmbloom._engine import Words
-from mmbloom._opening import Path, absolute
-from mmbloom._unmapped import UnmappedFilter
-from mmbloom.errors import IncompatibleFilters
+from mmbloom._combine import combine
+from mmbloom._opening import Path
 from mmbloom.sizing import FilterParams
 
 
@@ -69,58 +63,14 @@ def merge(
     ...     print("x" in seen, "y" in seen, "z" in seen)
     True True False
     """
-    if isinstance(sources, (str, bytes)):
-        raise TypeError(f"sources is {sources!r}, expected a list of paths")
-    paths = [absolute(source) for source in sources]
-    if not paths:
-        raise ValueError("sources is empty: name one filter or more")
-    target = Target(absolute(destination), permissions, allow_network)
-    try:
-        _merge(target, paths)
-    except OSError as error:
-        if error.errno != errno.EMFILE:
-            raise
-        reason = f"{error.strerror}; merge in steps, or allow more at once (ulimit -n)"
-        raise OSError(error.errno, reason, error.filename) from error
-
-
-def _merge(target: Target, paths: Sequence[str]) -> None:
-    with ExitStack() as stack:
-        inputs: list[UnmappedFilter] = []
-        for path in paths:
-            inputs.append(stack.enter_context(UnmappedFilter(path)))
-            require_united(inputs[0].path, inputs[0].header.params, path, inputs[-1].header.params)
-        counters = [each.counters() for each in inputs]
-        params = inputs[0].header.params
-        with new_filter(target, params) as united:
-            for piece in _united(inputs):
-                united.write(piece)
-            for each in inputs:
-                each.check_same()
-            added = [each["keys_added"] for each in counters]
-            keys = united_count(added, united.positions_set, params)
-            united.finish(keys, batches=len(inputs))
-
-
-def _united(inputs: Sequence[UnmappedFilter]) -> Iterator[Words]:
-    first, *others = [each.whole_pieces() for each in inputs]
-    for piece in first:
-        united = piece.copy()
-        for other in others:  # one at a time, however many there are (law 17)
-            np.bitwise_or(united, next(other), out=united)
-        yield united
-
-
-def require_united(path: str, here: FilterParams, other: str, there: FilterParams) -> None:
-    """Raise `IncompatibleFilters`, naming every parameter that differs."""
-    names = [field.name for field in fields(FilterParams)]
-    differences = tuple(
-        (name, str(getattr(here, name)), str(getattr(there, name)))
-        for name in names
-        if getattr(here, name) != getattr(there, name)
+    combine(
+        destination,
+        sources,
+        np.bitwise_or,
+        united_count,
+        permissions=permissions,
+        allow_network=allow_network,
     )
-    if differences:
-        raise IncompatibleFilters(path, other, differences)
 
 
 def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:

@@ -180,7 +180,7 @@ def test_too_many_inputs(tmp_path: Path, two: list[str]) -> None:
     keep = limited(resource.RLIMIT_NOFILE, 24)
     done = mmbloom("merge", tmp_path / "out", *two * 20, preexec_fn=keep)
     assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, "merge in steps", "ulimit -n")
+    assert is_one_line(done.err, "do it in steps", "ulimit -n")
     check_folder(tmp_path, "one", "two")
 
 

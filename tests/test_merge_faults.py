@@ -191,7 +191,7 @@ def test_too_many_inputs(tmp_path: Path, free: int) -> None:
 
     def run() -> str:
         allow_descriptors(free)
-        with pytest.raises(OSError, match="merge in steps") as caught:
+        with pytest.raises(OSError, match="do it in steps") as caught:
             merge(tmp_path / "out", 20 * sources)
         assert caught.value.errno == errno.EMFILE
         assert "ulimit -n" in str(caught.value)

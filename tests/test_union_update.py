@@ -158,9 +158,9 @@ def test_other_replaced_after_the_first_look(
     """An open filter is united and no other: not even one put in its place at the last moment."""
     array = array_of(two[0])
 
-    def replace_and_open(path: str) -> UnmappedFilter:
+    def replace_and_open(path: str, uuid: bytes | None) -> UnmappedFilter:
         replaced(path)
-        return UnmappedFilter(path)
+        return UnmappedFilter(path, uuid)
 
     monkeypatch.setattr("mmbloom.adder.UnmappedFilter", replace_and_open)
     with BloomFilter.open(two[1]) as other, pytest.raises(FileChangedError) as caught:

@@ -1,0 +1,107 @@
+"""Filters with equal parameters, read side by side: compared, or combined to a new one.
+
+Inputs are read without a lock, never mapped, and left as they are. Of each a piece of 1 MiB is
+in memory, whatever their sizes (law 17).
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+
+from mmbloom._build import Target, new_filter
+from mmbloom._engine import Words
+from mmbloom._opening import Path, absolute
+from mmbloom._unmapped import UnmappedFilter
+from mmbloom.errors import IncompatibleFilters
+from mmbloom.sizing import FilterParams
+
+# What the counters of all inputs, and the set bits of the result, say of its keys.
+CountKeys = Callable[[Sequence[int], int, FilterParams], int]
+
+
+class Source(NamedTuple):
+    """A filter to read: an absolute path, and the uuid that it must have, if that is known."""
+
+    path: str
+    uuid: bytes | None = None
+
+
+def require_alike(path: str, here: FilterParams, other: str, there: FilterParams) -> None:
+    """Raise `IncompatibleFilters`, naming every parameter that differs."""
+    names = [field.name for field in fields(FilterParams)]
+    differences = tuple(
+        (name, str(getattr(here, name)), str(getattr(there, name)))
+        for name in names
+        if getattr(here, name) != getattr(there, name)
+    )
+    if differences:
+        raise IncompatibleFilters(path, other, differences)
+
+
+@contextmanager
+def open_alike(sources: Iterable[Source]) -> Iterator[list[UnmappedFilter]]:
+    """Open filters that must have equal parameters."""
+    with ExitStack() as stack:
+        inputs: list[UnmappedFilter] = []
+        for source in sources:
+            inputs.append(stack.enter_context(UnmappedFilter(*source)))
+            first, last = inputs[0], inputs[-1]
+            require_alike(first.path, first.header.params, last.path, last.header.params)
+        yield inputs
+
+
+def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[Words]:
+    """Read all arrays at once, and give them combined by OR or AND, piece by piece.
+
+    At the end the files must be what they were (`FileChangedError`).
+    """
+    first, *others = [each.whole_pieces() for each in inputs]
+    for piece in first:
+        result = piece.copy()
+        for other in others:  # one at a time, however many there are (law 17)
+            operation(result, next(other), out=result)
+        yield result
+    for each in inputs:
+        each.check_same()
+
+
+def combine(
+    destination: Path,
+    sources: Iterable[Path],
+    operation: np.ufunc,
+    count_keys: CountKeys,
+    *,
+    permissions: int,
+    allow_network: bool,
+) -> None:
+    """Make a filter of the arrays of others: what `merge` and `intersect` have in common."""
+    if isinstance(sources, (str, bytes)):
+        raise TypeError(f"sources is {sources!r}, expected a list of paths")
+    paths = [absolute(source) for source in sources]
+    if not paths:
+        raise ValueError("sources is empty: name one filter or more")
+    target = Target(absolute(destination), permissions, allow_network)
+    try:
+        _combine(target, paths, operation, count_keys)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        reason = f"{error.strerror}; do it in steps, or allow more at once (ulimit -n)"
+        raise OSError(error.errno, reason, error.filename) from error
+
+
+def _combine(
+    target: Target, paths: Sequence[str], operation: np.ufunc, count_keys: CountKeys
+) -> None:
+    with open_alike(map(Source, paths)) as inputs:
+        added = [each.counters()["keys_added"] for each in inputs]
+        params = inputs[0].header.params
+        with new_filter(target, params) as made:
+            for piece in combined(inputs, operation):
+                made.write(piece)
+            keys = count_keys(added, made.positions_set, params)
+            made.finish(keys, batches=len(inputs))
