@@ -31,6 +31,7 @@ level   module          one idea
 3       _choose         which parameters a new filter gets
 3       _combine        filters with equal parameters, read side by side
 3       union           filters with equal parameters, united
+3       intersection    filters with equal parameters, intersected
 3       snapshot        a consistent copy, sealed or not
 3       guava           files of Guava's BloomFilter, out and in
 3       verification    is this file a sound filter?
@@ -70,6 +71,7 @@ from mmbloom.errors import (
 from mmbloom.filter import BloomFilter
 from mmbloom.guava import export_guava, import_guava
 from mmbloom.info import FilterInfo
+from mmbloom.intersection import intersect
 from mmbloom.salvage import Repair, repair
 from mmbloom.sieve import Sieve
 from mmbloom.sizing import FilterParams
@@ -107,6 +109,7 @@ __all__ = [
     "errors",
     "export_guava",
     "import_guava",
+    "intersect",
     "merge",
     "repair",
     "sizing",

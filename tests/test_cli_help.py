@@ -26,6 +26,7 @@ EXPECTED = {
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
     "copy": "--seal --permissions --allow-network",
     "merge": "--permissions --allow-network",
+    "intersect": "--permissions --allow-network",
     "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
     "export": "--guava --permissions --allow-network",
     "import": "--guava -n -p --permissions --allow-network",

@@ -16,6 +16,7 @@ from mmbloom.cli import (
     export,
     import_,
     info,
+    intersect,
     merge,
     plan,
     repair,
@@ -64,6 +65,9 @@ COMMANDS = {
     "verify": Command("check all of a filter that can be checked", verify.register, verify.run),
     "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),
     "merge": Command("make one filter of several", merge.register, merge.run),
+    "intersect": Command(
+        "make one filter of the keys that several have in common", intersect.register, intersect.run
+    ),
     "repair": Command("make a sound filter of a damaged one", repair.register, repair.run),
     "export": Command("write a filter as another program's", export.register, export.run),
     "import": Command("make a filter of another program's", import_.register, import_.run),

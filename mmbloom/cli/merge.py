@@ -2,21 +2,14 @@
 
 import argparse
 
-from mmbloom.cli._arguments import add_making_options
+from mmbloom.cli._arguments import add_combining_arguments
 from mmbloom.cli._errors import OK
 from mmbloom.union import merge
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
-    parser.add_argument("destination", metavar="OUT", help="where to make it; must not exist")
-    parser.add_argument(
-        "file",
-        nargs="+",
-        metavar="IN",
-        help="filters with equal parameters and seed (create --like); read only",
-    )
-    add_making_options(parser)
+    add_combining_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:

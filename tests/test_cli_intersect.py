@@ -1,0 +1,46 @@
+"""mmbloom intersect: OUT of what all IN have in common, and failures with their line and code."""
+
+from pathlib import Path
+
+import pytest
+from checks import check_folder
+from cli_runner import inside, is_one_line, mmbloom
+from unions import make
+
+from mmbloom import BloomFilter
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    """Two filters that share 100 keys."""
+    one = make(tmp_path / "one", range(300), error_rate=1e-9)
+    return [one, make(tmp_path / "two", range(200, 500), one)]
+
+
+def test_lines_of_both_logs(tmp_path: Path, two: list[str]) -> None:
+    """A process of its own does it without a word; relative paths and options do."""
+    argv = ("intersect", "out", "--permissions", "640", "one", "./two")
+    assert mmbloom(*argv, cwd=tmp_path) == (0, b"", "")
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
+    with BloomFilter.open(tmp_path / "out") as seen:
+        assert seen.contains_many(range(200, 300)).all()
+        assert not seen.contains_many([*range(200), *range(300, 500)]).any()
+    check_folder(tmp_path, "one", "two", "out")
+
+
+def test_failures(tmp_path: Path, two: list[str], capfdbinary: Capture) -> None:
+    """Unlike inputs and missing ones are exit 3, OUT that is there 5, no input 2; nothing made."""
+    make(tmp_path / "other", seed=6)
+    for code, words, argv in (
+        (3, ["seed 5 and 6", "--like"], ["out", "one", "other"]),
+        (3, ["no such filter"], ["out", "one", "missing"]),
+        (5, ["there already"], ["two", "one", "two"]),
+    ):
+        names = [tmp_path / name for name in argv]
+        done = inside(capfdbinary, "intersect", *names)
+        assert (done.code, done.out) == (code, b"")
+        assert is_one_line(done.err, *words)
+    assert inside(capfdbinary, "intersect", tmp_path / "out").code == 2
+    check_folder(tmp_path, "one", "other", "two")
