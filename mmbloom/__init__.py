@@ -32,6 +32,7 @@ level   module          one idea
 3       _combine        filters with equal parameters, read side by side
 3       union           filters with equal parameters, united
 3       intersection    filters with equal parameters, intersected
+3       similarity      how many keys two filters share
 3       snapshot        a consistent copy, sealed or not
 3       guava           files of Guava's BloomFilter, out and in
 3       verification    is this file a sound filter?
@@ -74,6 +75,7 @@ from mmbloom.info import FilterInfo
 from mmbloom.intersection import intersect
 from mmbloom.salvage import Repair, repair
 from mmbloom.sieve import Sieve
+from mmbloom.similarity import Similarity, compare
 from mmbloom.sizing import FilterParams
 from mmbloom.snapshot import copy
 from mmbloom.union import merge
@@ -103,7 +105,9 @@ __all__ = [
     "Repair",
     "ReservationWarning",
     "Sieve",
+    "Similarity",
     "Verification",
+    "compare",
     "copy",
     "engine",
     "errors",

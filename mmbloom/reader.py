@@ -18,6 +18,7 @@ from mmbloom._keys import Key, Keys, Nulls, coerce
 from mmbloom._opening import Path, absolute
 from mmbloom._parallel import in_order
 from mmbloom._storage import Storage
+from mmbloom.similarity import compare_sources, disjoint_sources
 from mmbloom.sizing import FilterParams
 
 R = TypeVar("R")
@@ -32,7 +33,8 @@ class FilterReader:
     Attributes
     ----------
     params : FilterParams
-        Sizes, layout and seed, as the file's header has them.
+        Sizes, layout and seed, as the file's header has them. Filters can be united,
+        intersected and compared exactly if theirs are equal: ``one.params == other.params``.
     """
 
     def __init__(self, storage: Storage, threads: int) -> None:
@@ -124,6 +126,46 @@ class FilterReader:
         """Everything that the file says of itself."""
         self._storage.check_unchanged()
         return info.read_info(self._storage)
+
+    def common_count(self, other: "FilterReader | Path") -> int:
+        """Estimate how many distinct keys this filter and another have in common.
+
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
+
+        Returns
+        -------
+        int
+            From 0 to the lesser of both counts; `mmbloom.compare` says how it is estimated,
+            how exact that is, and has all figures at once.
+
+        Raises
+        ------
+        IncompatibleFilters
+            If a parameter differs; names every one that does.
+        FormatError, FileChangedError, ClosedFilterError, OSError
+            If a file cannot be read: both are, from end to end, without a lock.
+        """
+        return compare_sources(source_of(self), source_of(other)).common_count
+
+    def jaccard(self, other: "FilterReader | Path") -> float:
+        """Estimate the share of common keys in the keys of this filter and another, 0 to 1.
+
+        Takes and raises what `common_count` does. Of two filters without a key it is 1.
+        """
+        return compare_sources(source_of(self), source_of(other)).jaccard
+
+    def isdisjoint(self, other: "FilterReader | Path") -> bool:
+        """Tell whether this filter and another certainly have no key in common.
+
+        True is certain: no bit is set in both. False is not: unless both filters are nearly
+        empty, bits coincide by chance as well; `common_count` has the estimate.
+
+        Takes and raises what `common_count` does; reads up to the first common bit.
+        """
+        return disjoint_sources(source_of(self), source_of(other))
 
 
 def source_of(other: FilterReader | Path) -> Source:

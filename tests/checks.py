@@ -30,6 +30,9 @@ READS: dict[str, Callable[[BloomFilter], object]] = {
     "fill_ratio": lambda seen: seen.fill_ratio,
     "current_error_rate": lambda seen: seen.current_error_rate,
     "info": lambda seen: seen.info(),
+    "common_count": lambda seen: seen.common_count(seen),
+    "jaccard": lambda seen: seen.jaccard(seen),
+    "isdisjoint": lambda seen: seen.isdisjoint(seen),
 }
 
 

@@ -13,8 +13,8 @@ from mmbloom.cli._main import COMMANDS
 
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
-    "0 ok, 1 nothing found or not sound, 2 usage, 3 not a usable filter, 4 lock timeout, "
-    "5 I/O error"
+    "0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, "
+    "4 lock timeout, 5 I/O error"
 )
 EXPECTED = {
     "create": "-n -p --layout --seed --like",
@@ -27,6 +27,7 @@ EXPECTED = {
     "copy": "--seal --permissions --allow-network",
     "merge": "--permissions --allow-network",
     "intersect": "--permissions --allow-network",
+    "compare": "--json",
     "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
     "export": "--guava --permissions --allow-network",
     "import": "--guava -n -p --permissions --allow-network",

@@ -10,6 +10,7 @@ import mmbloom
 from mmbloom.cli import (
     add,
     check,
+    compare,
     copy,
     create,
     dedup,
@@ -68,6 +69,7 @@ COMMANDS = {
     "intersect": Command(
         "make one filter of the keys that several have in common", intersect.register, intersect.run
     ),
+    "compare": Command("say how many keys two filters share", compare.register, compare.run),
     "repair": Command("make a sound filter of a damaged one", repair.register, repair.run),
     "export": Command("write a filter as another program's", export.register, export.run),
     "import": Command("make a filter of another program's", import_.register, import_.run),
@@ -145,7 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _filters(args: argparse.Namespace) -> list[str]:
     """List the filters that a command was to read."""
-    named = [getattr(args, name, None) or [] for name in ("file", "like")]
+    named = [getattr(args, name, None) or [] for name in ("file", "other", "like")]
     return [path for one in named for path in (one if isinstance(one, list) else [one])]
 
 

@@ -1,0 +1,70 @@
+"""mmbloom compare: what two filters share, for people and for programs."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from cli_runner import inside, is_one_line, mmbloom
+from unions import make
+
+from mmbloom import compare
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    """Two filters that share 1000 keys, of 3000 each."""
+    one = make(tmp_path / "one", range(3000), capacity=10_000, error_rate=1e-6)
+    return [one, make(tmp_path / "two", range(2000, 5000), one)]
+
+
+def test_for_people(two: list[str]) -> None:
+    """A row for each figure, in words."""
+    done = mmbloom("compare", *two)
+    assert (done.code, done.err) == (0, "")
+    found = compare(*two)
+    rows = {line[:15].strip(): line[16:] for line in done.out.decode().splitlines()}
+    assert rows == {
+        "first": two[0],
+        "second": two[1],
+        "keys of first": f"about {found.first_count:,}",
+        "keys of second": f"about {found.second_count:,}",
+        "common keys": f"about {found.common_count:,}",
+        "keys of either": f"about {found.union_count:,}",
+        "Jaccard": f"{found.jaccard:.4f}",
+    }
+
+
+def test_json(two: list[str], capfdbinary: Capture) -> None:
+    """--json is one object: what the library says, and no difference."""
+    done = inside(capfdbinary, "compare", two[0], "--json", two[1])
+    assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
+    assert json.loads(done.out) == {**asdict(compare(*two)), "differences": {}}
+
+
+def test_other_parameters(tmp_path: Path, two: list[str], capfdbinary: Capture) -> None:
+    """Parameters that differ are printed with both values, and the exit code is 1."""
+    other = make(tmp_path / "other", capacity=10_000, error_rate=1e-6, seed=6)
+    done = inside(capfdbinary, "compare", two[0], other)
+    assert (done.code, done.err) == (1, "")
+    assert "seed            5 and 6\n" in done.out.decode()
+    assert b"cannot be compared" in done.out
+    done = inside(capfdbinary, "compare", two[0], other, "--json")
+    assert (done.code, done.err) == (1, "")
+    figures = json.loads(done.out)
+    assert figures.pop("differences") == {"seed": ["5", "6"]}
+    assert figures == dict.fromkeys(asdict(compare(*two)))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_failures(tmp_path: Path, two: list[str], capfdbinary: Capture, place: int) -> None:
+    """A file that is no filter, or not there, is exit 3 and one line; a single name is exit 2."""
+    (tmp_path / "text").write_bytes(b"a line\n" * 1000)
+    for name, words in (("text", "magic is"), ("missing", "no such filter")):
+        names = [str(tmp_path / name), two[0]]
+        done = inside(capfdbinary, "compare", *(names if place == 0 else names[::-1]))
+        assert (done.code, done.out) == (3, b"")
+        assert is_one_line(done.err, str(tmp_path / name), words)
+    assert inside(capfdbinary, "compare", two[0]).code == 2
