@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -125,6 +125,13 @@ class FilterAdder(FilterReader):
                 total = info.positions_set(self._storage)
                 self._writer.count_united(united_count(keys_added, total, self.params))
             self._writer.warn_when_full()
+
+    def __ior__(self, other: object) -> Self:
+        """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""
+        if not isinstance(other, FilterReader):
+            return NotImplemented
+        self.union_update(other)
+        return self
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.

@@ -3,7 +3,7 @@
 This file says what each call means; it never touches a bit, a byte or a lock itself.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Literal, Self
 
 from mmbloom._choose import choose_params, require_equal
@@ -206,6 +206,48 @@ class BloomFilter(FilterAdder):
         """
         settings = Settings(mode, lock_timeout, allow_network, threads, preload, verify_after_add)
         return cls(absolute(path), settings)
+
+    def copy_empty(self, path: Path, *, permissions: int = 0o600) -> "BloomFilter":
+        """Make an empty filter with the parameters and seed of this one, and open it.
+
+        The two can be united, intersected and compared.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it.
+        permissions : int, default 0o600
+            Mode bits of the file.
+
+        Returns
+        -------
+        BloomFilter
+            Opened for writing, and otherwise with the options that this one was opened with.
+
+        Raises
+        ------
+        FileExistsError
+            If the path exists.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> folder = tempfile.mkdtemp()
+        >>> with (
+        ...     BloomFilter.create(os.path.join(folder, "a"), capacity=1000) as a,
+        ...     a.copy_empty(os.path.join(folder, "b")) as b,
+        ... ):
+        ...     print(a.params == b.params, a.add("x"), "x" in b)
+        ...     b |= a
+        ...     print("x" in b, a.common_count(b))
+        True True False
+        True 1
+        """
+        options = asdict(self._settings)
+        del options["mode"]  # what is made is to be filled
+        return self.create(path, like=self, permissions=permissions, **options)
 
     def close(self) -> None:
         """Unmap the file and release everything; twice is fine. Does not flush."""

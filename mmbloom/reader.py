@@ -133,7 +133,7 @@ class FilterReader:
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
+            A filter with equal parameters and seed (`copy_empty`), or the path of one.
 
         Returns
         -------
