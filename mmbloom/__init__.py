@@ -8,6 +8,7 @@ level   module          one idea
 0       errors          the exception tree
 1       _warn           warnings that point at the caller
 1       _rates          false positives and counts: the formulas
+1       _planning       how many bits and hashes a new filter gets
 1       sizing          keys and error rate to bits and hashes, and back
 1       _batch          the forms of a batch of keys
 1       _positions      hash halves to bit positions, a function per layout

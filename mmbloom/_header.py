@@ -54,9 +54,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mmbloom._planning import MAX_BITS, MAX_BLOCKS, MIN_BITS
 from mmbloom._rates import BLOCK_BITS, Layout
 from mmbloom.errors import FormatError, NewerFormatError
-from mmbloom.sizing import MAX_BITS, MAX_BLOCKS, MIN_BITS, FilterParams
+from mmbloom.sizing import FilterParams
 
 MAGIC = b"\x89MMBLM\r\n"  # no text starts with 0x89; CR LF is damaged by text-mode transfer
 VERSION = 1

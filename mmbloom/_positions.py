@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from mmbloom._planning import MAX_HASHES
 from mmbloom._rates import BLOCK_BITS, Layout
-from mmbloom.sizing import MAX_HASHES, FilterParams
+from mmbloom.sizing import FilterParams
 
 Hash = TypeVar("Hash", int, npt.NDArray[np.uint64])
 

@@ -25,9 +25,10 @@ from mmbloom._append import Appender
 from mmbloom._build import Target, new_filter
 from mmbloom._create import new_file
 from mmbloom._opening import Path, absolute
+from mmbloom._planning import MAX_HASHES
 from mmbloom._unmapped import PIECE_BYTES, UnmappedFile, UnmappedFilter
 from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
-from mmbloom.sizing import MAX_HASHES, FilterParams, capacity_of
+from mmbloom.sizing import FilterParams, capacity_of
 
 _PREFIX = struct.Struct(">BBi")  # strategy, number of hashes, number of longs
 _STRATEGIES = ("MURMUR128_MITZ_32", "MURMUR128_MITZ_64")  # by their numbers in the file

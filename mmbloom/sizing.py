@@ -1,12 +1,20 @@
 """From keys and error rate to bits and hashes: arithmetic only, no file, no key.
 
-The public page of sizes: `plan`, `best_practice`, and the formulas of ``_rates.py``.
+The public page of sizes: `plan`, `best_practice`, and the formulas of ``_rates.py``, which
+names their sources.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
+from mmbloom._planning import (
+    MAX_BITS,
+    MAX_BLOCKS,
+    MAX_HASHES,
+    MIN_BITS,
+    plan_blocked,
+    plan_standard,
+)
 from mmbloom._rates import BLOCK_BITS, Layout, estimate_count, false_positive_rate
 
 __all__ = [
@@ -20,10 +28,6 @@ __all__ = [
     "false_positive_rate",
     "plan",
 ]
-
-MAX_HASHES = 64
-MIN_BITS, MAX_BITS = 64, 2**43
-MAX_BLOCKS = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,11 @@ num_hashes=7, seed=0)
         return estimate_count(positions_set, self.num_bits, self.num_hashes, layout=self.layout)
 
     def expected_error_rate(self, positions_set: int) -> float:
-        """Compute the false-positive rate to expect with so many bits set."""
+        """Compute the false-positive rate to expect with so many bits set.
+
+        Standard layout: (X/m)^k for X set bits. Blocked: `false_positive_rate` of the number of
+        keys that `estimate_count` finds, for blocks are not equally full.
+        """
         if self.layout == "standard":
             return float((positions_set / self.num_bits) ** self.num_hashes)
         count = self.estimated_count(positions_set)
@@ -137,6 +145,14 @@ def plan(
     ValueError
         If a value is out of range, or no filter that this format allows is good enough.
 
+    Notes
+    -----
+    The standard layout's formulas are the textbook's for the best k (Broder and Mitzenmacher,
+    "Network Applications of Bloom Filters", 2004); where that k is below 1 or above 64,
+    m = -k n / ln(1 - p^(1/k)). The blocked layout has no closed form (Putze, Sanders and
+    Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007): for each k the
+    fewest blocks of 512 bits are found by bisection.
+
     Examples
     --------
     >>> plan(1_000_000_000, 0.01).num_bytes
@@ -151,9 +167,9 @@ def plan(
     if not 1 <= capacity < 2**64:
         raise ValueError(f"capacity is {capacity!r}, expected 1 to 2**64 - 1")
     if layout == "blocked":
-        num_bits, num_hashes = _plan_blocked(capacity, error_rate)
+        num_bits, num_hashes = plan_blocked(capacity, error_rate)
     else:
-        num_bits, num_hashes = _plan_standard(capacity, error_rate)
+        num_bits, num_hashes = plan_standard(capacity, error_rate)
     return FilterParams(capacity, float(error_rate), layout, num_bits, num_hashes, seed)
 
 
@@ -161,6 +177,20 @@ def capacity_of(
     num_bits: int, num_hashes: int, error_rate: float = 0.01, *, layout: Layout = "blocked"
 ) -> int:
     """Find the most keys, at least 1, that bring a filter to an error rate; inverts `plan`.
+
+    Parameters
+    ----------
+    num_bits, num_hashes : int
+        m and k of the filter.
+    error_rate : float, default 0.01
+        Highest `false_positive_rate` to accept, between 0 and 1.
+    layout : {"blocked", "standard"}, default "blocked"
+        How positions are spread.
+
+    Returns
+    -------
+    int
+        The largest n whose rate is at most that, found by bisection in both layouts.
 
     Examples
     --------
@@ -173,56 +203,6 @@ def capacity_of(
         rate = false_positive_rate(middle, num_bits, num_hashes, layout=layout)
         low, high = (middle, high) if rate <= error_rate else (low, middle)
     return low
-
-
-def _plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
-    ideal = math.ceil(-capacity * math.log(error_rate) / math.log(2) ** 2)
-    num_bits = max(MIN_BITS, -(-ideal // 64) * 64)
-    best = num_bits / capacity * math.log(2)
-    num_hashes = min(max(1, round(best)), MAX_HASHES)
-    if 1 <= best < MAX_HASHES + 0.5:
-        return num_bits, num_hashes
-    # Above 0.5 and below about 1e-19 the best k is out of reach: more bits make up for it.
-    ideal = math.ceil(-num_hashes * capacity / math.log1p(-(error_rate ** (1 / num_hashes))))
-    return max(num_bits, -(-ideal // 64) * 64), num_hashes
-
-
-def _plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
-    best: tuple[int, int] | None = None
-    worse_in_a_row = 0
-    for num_hashes in range(1, MAX_HASHES + 1):
-        num_blocks = _fewest_blocks(capacity, error_rate, num_hashes)
-        if num_blocks is not None and (best is None or num_blocks < best[0]):
-            best, worse_in_a_row = (num_blocks, num_hashes), 0
-        elif best is not None:
-            worse_in_a_row += 1
-            # The size has one minimum over k; small filters are quantised to whole blocks,
-            # so wait for a few larger (or equal) sizes before believing in it.
-            if worse_in_a_row == 8:
-                break
-    if best is None:
-        raise ValueError(
-            f"{capacity} keys at an error rate of {error_rate!r} need more than {MAX_BLOCKS} "
-            "blocks; use the standard layout, fewer keys or a higher error rate"
-        )
-    return best[0] * BLOCK_BITS, best[1]
-
-
-def _fewest_blocks(capacity: int, error_rate: float, num_hashes: int) -> int | None:
-    def good(num_blocks: int) -> bool:
-        rate = false_positive_rate(capacity, num_blocks * BLOCK_BITS, num_hashes, layout="blocked")
-        return rate <= error_rate
-
-    if not good(MAX_BLOCKS):
-        return None
-    low, high = 0, MAX_BLOCKS  # low is not good (or nothing), high is good
-    while high - low > 1:
-        middle = (low + high) // 2
-        if good(middle):
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 class BestPractice(NamedTuple):
@@ -254,6 +234,8 @@ def best_practice_table(most_bits_per_key: int = 32) -> list[BestPractice]:
     Returns
     -------
     list of BestPractice
+        For each m/n the k from 1 to 64 with the lowest (1 - e^(-k n/m))^k: what Fan, Cao, Almeida
+        and Broder tabulate in "Summary Cache", 2000.
 
     Examples
     --------
@@ -282,6 +264,8 @@ def best_practice(error_rate: float) -> BestPractice:
     Returns
     -------
     BestPractice
+        The first row of `best_practice_table` that will do. `plan` needs fewer bits, as its bits
+        per key are no whole number.
 
     Raises
     ------
