@@ -31,7 +31,7 @@ EXPECTED = {
     "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
     "export": "--guava --permissions --allow-network",
     "import": "--guava -n -p --permissions --allow-network",
-    "plan": "-n -p --json",
+    "plan": "-n -p --json --plot",
 }
 
 

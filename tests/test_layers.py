@@ -143,7 +143,7 @@ def test_one_importer(library: str) -> None:
     assert importers == {home[library]}
 
 
-@pytest.mark.parametrize("library", ["tqdm", "xopen"])
+@pytest.mark.parametrize("library", ["tqdm", "xopen", "matplotlib"])
 def test_extras_stay_in_the_command_line(library: str) -> None:
     """The optional libraries are imported by the command line only."""
     for module, file in MODULES.items():

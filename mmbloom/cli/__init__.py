@@ -8,6 +8,7 @@
 ``_outputs``    lines out: stdout, appended files
 ``_waiting``    taking the lock, and saying so when it takes long
 ``_workers``    several inputs in several processes
+``_plot``       a picture of a plan
 ``_extras``     the optional libraries, named here only
 """
 

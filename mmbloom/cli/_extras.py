@@ -1,13 +1,15 @@
-"""The optional libraries of the extra ``cli``, imported here and nowhere else."""
+"""The optional libraries of the extras ``cli`` and ``plot``, imported here and nowhere else."""
 
 import importlib
 from typing import Any
 
 from mmbloom.cli._errors import UsageError
 
+_EXTRAS = {"tqdm": "cli", "xopen": "cli", "matplotlib": "plot"}
+
 
 def load(name: str, purpose: str) -> Any:
-    """Import an optional library, or say what to install.
+    """Import an optional library, or a module of it, or say what to install.
 
     Raises
     ------
@@ -17,8 +19,10 @@ def load(name: str, purpose: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        library = name.partition(".")[0]
+        extra = _EXTRAS[library]
         raise UsageError(
-            f"{purpose} needs {name}, which is not installed: pip install 'mmbloom[cli]'"
+            f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[{extra}]'"
         ) from error
 
 

@@ -2,11 +2,13 @@
 
 import argparse
 import json
+from collections.abc import Mapping
 
 from mmbloom._header import HEADER_BYTES
 from mmbloom.cli._arguments import positive, rate
 from mmbloom.cli._errors import OK, UsageError
-from mmbloom.sizing import Layout, best_practice, best_practice_table, plan
+from mmbloom.cli._plot import draw, image_path
+from mmbloom.sizing import FilterParams, Layout, best_practice, best_practice_table, plan
 
 _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
 _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
@@ -18,33 +20,53 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("-n", "--capacity", type=positive, required=True, metavar="N", help="keys (1e9, 10M)")
     add("-p", "--error-rate", type=rate, default=0.01, metavar="P", help="default 0.01")
     add("--json", action="store_true", help="print one JSON object")
+    add(
+        "--plot",
+        type=image_path,
+        metavar="FILE",
+        help="draw error rate against keys as well, to a .png or .svg (replaced if it is there)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Do it."""
     try:
-        figures = _figures(args.capacity, args.error_rate)
+        plans = _plans(args.capacity, args.error_rate)
+        figures = _figures(args.capacity, args.error_rate, plans)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if args.plot:
+        draw(args.plot, [params for params in plans.values() if isinstance(params, FilterParams)])
     print(json.dumps(figures) if args.json else _for_people(figures))
     return OK
 
 
-def _figures(capacity: int, error_rate: float) -> dict[str, object]:
-    layouts: dict[str, object] = {}
+def _plans(capacity: int, error_rate: float) -> dict[Layout, FilterParams | ValueError]:
+    """Plan for each layout, or say why it cannot be."""
+    plans: dict[Layout, FilterParams | ValueError] = {}
     for layout in _LAYOUTS:
         try:
-            params = plan(capacity, error_rate, layout=layout)
+            plans[layout] = plan(capacity, error_rate, layout=layout)
         except ValueError as error:
-            layouts[layout] = {"error": str(error)}
-            continue
-        layouts[layout] = {
+            plans[layout] = error
+    if all(isinstance(params, ValueError) for params in plans.values()):
+        raise ValueError(f"no layout can hold {capacity} keys at an error rate of {error_rate:g}")
+    return plans
+
+
+def _figures(
+    capacity: int, error_rate: float, plans: Mapping[Layout, FilterParams | ValueError]
+) -> dict[str, object]:
+    layouts: dict[str, object] = {
+        layout: {"error": str(params)}
+        if isinstance(params, ValueError)
+        else {
             "bits_per_key": round(params.bits_per_key, 3),
             "num_hashes": params.num_hashes,
             "file_bytes": HEADER_BYTES + params.num_bytes,
         }
-    if all(isinstance(row, dict) and "error" in row for row in layouts.values()):
-        raise ValueError(f"no layout can hold {capacity} keys at an error rate of {error_rate:g}")
+        for layout, params in plans.items()
+    }
     return {
         "capacity": capacity,
         "error_rate": error_rate,
