@@ -37,6 +37,8 @@ class FilterInfo:
         same; counters may lag until `BloomFilter.recount`.
     read_only : str
         Why this object cannot write, "" if it can.
+    sealed : bool
+        Whether the file is sealed: read-only for ever, with checksums.
     """
 
     path: str
@@ -57,6 +59,7 @@ class FilterInfo:
     current_error_rate: float
     unfinished_batches: int
     read_only: str
+    sealed: bool
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as a dict of JSON-ready values."""
@@ -101,4 +104,5 @@ def read_info(storage: Storage) -> FilterInfo:
         current_error_rate=current_error_rate(storage),
         unfinished_batches=max(0, unfinished),
         read_only=storage.read_only_reason,
+        sealed=header.sealed,
     )

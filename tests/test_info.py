@@ -42,7 +42,7 @@ def test_info_is_the_header(create: Callable[..., BloomFilter], path: str, layou
     assert info.approx_count == seen.approx_count == pytest.approx(700, rel=0.05)
     assert info.current_error_rate == seen.current_error_rate
     assert 0 < info.current_error_rate < 0.001
-    assert (info.unfinished_batches, info.read_only) == (0, "")
+    assert (info.unfinished_batches, info.read_only, info.sealed) == (0, "", False)
 
 
 def test_info_of_a_new_filter(create: Callable[..., BloomFilter]) -> None:

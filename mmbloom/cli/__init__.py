@@ -8,6 +8,8 @@
 ``_outputs``    lines out: stdout, appended files
 ``_waiting``    taking the lock, and saying so when it takes long
 ``_workers``    several inputs in several processes
+``_bar``        a share as a bar
+``_pace``       when a filter will be full
 ``_plot``       a picture of a plan
 ``_extras``     the optional libraries, named here only
 """

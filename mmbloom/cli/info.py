@@ -2,10 +2,14 @@
 
 import argparse
 import json
+import sys
+import time
 from datetime import UTC, datetime
 
 from mmbloom._engine import ENGINE
+from mmbloom.cli._bar import bar
 from mmbloom.cli._errors import OK
+from mmbloom.cli._pace import when_full
 from mmbloom.filter import BloomFilter
 from mmbloom.info import FilterInfo
 
@@ -36,10 +40,12 @@ def _for_people(info: FilterInfo) -> str:
         ("path", info.path),
         ("layout", f"{info.layout}, {info.num_hashes} hashes, seed {info.seed}"),
         ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} bits"),
+        ("sealed", "read-only for ever" if info.sealed else ""),
         ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
-        ("fill ratio", f"{info.fill_ratio:.4f}"),
-        ("error rate now", f"{info.current_error_rate:.3g}"),
+        ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
+        ("capacity", when_full(info, time.time_ns())),
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
         ("uuid", info.uuid),
@@ -51,7 +57,11 @@ def _for_people(info: FilterInfo) -> str:
             "killed; every key is safe, the figures may lag: info --recount mends them"
         )
         rows.append(("note", note))
-    return "\n".join(f"{name:<15} {value}" for name, value in rows)
+    return "\n".join(f"{name:<15} {value}" for name, value in rows if value)
+
+
+def _bar(share: float) -> str:
+    return bar(share, sys.stdout.encoding or "ascii")  # None of a stream that keeps text
 
 
 def _time(nanoseconds: int) -> str:
