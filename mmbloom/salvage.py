@@ -27,6 +27,9 @@ from mmbloom._unmapped import PIECE_BYTES, UnmappedFile
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
 from mmbloom.sizing import FilterParams
 
+# A file of a few bytes must not fill the disk with the terabyte of zeros that it asks for.
+_MOST_TIMES = 100  # times the array that is there may be as large as it should be
+
 _DAMAGED_COUNTERS = "the counters were damaged, and cannot tell if bits are lost: recounted"
 
 
@@ -88,7 +91,8 @@ def repair(
     Raises
     ------
     FormatError
-        If the header is damaged and no `params` are given, or there is no array at all.
+        If the header is damaged and no `params` are given, or less than a hundredth of the
+        array is there.
     ParameterMismatch
         If the header is sound and says otherwise than `params`.
     FileExistsError, OSError
@@ -101,6 +105,10 @@ def repair(
             raise FormatError(damaged.path, "length", found, "a header of 4096 and an array")
         raw = damaged.read(0, HEADER_BYTES)
         header, wrong = _header_of(damaged, raw, params)
+        if _MOST_TIMES * (damaged.size - HEADER_BYTES) < header.array_bytes:
+            found, whole = f"{damaged.size} bytes", header.file_bytes
+            expected = f"{whole}, or a hundredth of that: there is too little to save"
+            raise FormatError(damaged.path, "file size", found, expected)
         salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
         with new_filter(target, header.params) as mended:
             for piece in salvage.pieces():

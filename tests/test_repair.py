@@ -27,6 +27,7 @@ from mmbloom import (
 from mmbloom.sizing import Layout, capacity_of, false_positive_rate, plan
 
 SIZE = 2 * MIB + 64
+HUNDREDTH = -(-SIZE // 100)
 PARAMS = FilterParams(10**7, 0.01, "standard", 8 * SIZE, 7, 5)  # of filter_of
 
 
@@ -58,7 +59,7 @@ def test_sound_filter(tmp_path: Path, layout: Layout, params: bool) -> None:
     assert verify(tmp_path / "b", keys=list(KEYS)).ok
 
 
-@pytest.mark.parametrize("left", [1, 7, 8, 4096, MIB, MIB + 1, SIZE - 1])
+@pytest.mark.parametrize("left", [HUNDREDTH, HUNDREDTH + 7, MIB, MIB + 1, SIZE - 1])
 @pytest.mark.parametrize("sealed", [False, True])
 def test_truncated(tmp_path: Path, left: int, sealed: bool) -> None:
     """What was cut off is zeros, and a loss, of so many bytes."""
@@ -69,6 +70,16 @@ def test_truncated(tmp_path: Path, left: int, sealed: bool) -> None:
     missing = verify(tmp_path / "b", keys=list(KEYS)).keys_missing
     assert missing > 0 or left == SIZE - 1
     assert os.path.getsize(tmp_path / "b") == 4096 + SIZE
+
+
+@pytest.mark.parametrize("left", [1, 4096, HUNDREDTH - 1])
+def test_too_little_to_save(tmp_path: Path, left: int) -> None:
+    """Law 13: less than a hundredth of what a header claims is refused, and makes no file of it."""
+    path = filter_of(tmp_path / "a", SIZE)
+    os.truncate(path, 4096 + left)
+    with pytest.raises(FormatError, match=r"file size is \d+ bytes, .* too little to save"):
+        repair(path, tmp_path / "b")
+    check_folder(tmp_path, "a")
 
 
 @pytest.mark.parametrize("size", [0, 100, 4095, 4096])
