@@ -109,7 +109,9 @@ class Writer:
                 self._check()
                 self._storage.expect(_KEYS_A_CHECK)
             one = self._storage.views.one
-            new = self._add_to(one, key)
+            new = one.add(key)
+            if self._verify:
+                self._test_one(one, key)
         else:
             self._storage.check_writable()  # before waiting for a lock that would be of no use
             lock.acquire(lock.timeout)
@@ -117,19 +119,20 @@ class Writer:
                 self._check()
                 self._storage.expect(1)
                 one = self._storage.views.one
-                new = self._add_to(one, key)
+                new = one.add(key)
+                if self._verify:
+                    self._test_one(one, key)
             finally:
                 lock.release()
         if new and one.positions_set() > self._full_at:
             self._past_capacity = True
         return new
 
-    def _add_to(self, one: _engine.OneKey, key: Key) -> bool:
-        new = one.add(key)
-        if self._verify and not one.contains(key):
+    def _test_one(self, one: _engine.OneKey, key: Key) -> None:
+        """Do as `_test` for one key, which the engine has counted as done."""
+        if not one.contains(key):
             self._count("batches_begun", 1)  # and never done, as of a batch that lost bits
             raise LostBitsError(self._storage.path)
-        return new
 
     def _test(self, hashes: HashHalves) -> None:
         """Make sure that keys just added are found, where that was asked for."""
