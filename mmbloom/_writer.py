@@ -45,6 +45,11 @@ class Writer:
         Its lock.
     verify : bool
         Whether to test all keys again before they are acknowledged.
+
+    Attributes
+    ----------
+    past_capacity : bool
+        Whether more keys were added than planned: `warn_when_full` is then to be called.
     """
 
     def __init__(self, storage: Storage, lock: WriteLock, *, verify: bool) -> None:
@@ -56,7 +61,7 @@ class Writer:
         self._full_at = expected_positions_set(
             limit, params.num_bits, params.num_hashes, layout=params.layout
         )
-        self._past_capacity = self._warned = False
+        self.past_capacity = self._warned = False
         self._check_at = 0.0  # when a section that goes on is to be checked again
 
     @contextmanager
@@ -125,7 +130,7 @@ class Writer:
             finally:
                 lock.release()
         if new and one.positions_set() > self._full_at:
-            self._past_capacity = True
+            self.past_capacity = True
         return new
 
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
@@ -189,7 +194,7 @@ class Writer:
         self._count("keys_added", new_keys)
         self._count("positions_set", positions_set)
         self._count("batches_done", 1)
-        self._past_capacity = self._storage.counter("positions_set") > self._full_at
+        self.past_capacity = self._storage.counter("positions_set") > self._full_at
 
     def _count(self, name: str, more: int) -> None:
         self._storage.set_counter(name, self._storage.counter(name) + more)
@@ -199,7 +204,7 @@ class Writer:
 
         Where warnings are errors this raises, and must not take answers or marks with it.
         """
-        if self._warned or not self._past_capacity:
+        if self._warned or not self.past_capacity:
             return
         self._warned = True
         params = self._storage.header.params
