@@ -65,6 +65,8 @@ def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[
         for other in others:  # one at a time, however many there are (law 17)
             operation(result, next(other), out=result)
         yield result
+    for other in others:
+        next(other, None)  # which looks at all of what was read
     for each in inputs:
         each.check_same()
 

@@ -15,11 +15,12 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._engine import HashHalves, Words
+from mmbloom._engine import HashHalves, Words, count_set
 from mmbloom._header import HEADER_BYTES, read_counters
 from mmbloom._opening import open_regular, read_header
 from mmbloom._positions import positions
-from mmbloom.errors import FileChangedError, FormatError
+from mmbloom._warn import warn
+from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
 
 PIECE_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
 _FEW_BYTES = 1 << 16  # read around a single position
@@ -153,7 +154,9 @@ class UnmappedFilter(UnmappedFile):
         return table[:-1]
 
     def whole_pieces(self) -> Iterator[Words]:
-        """Do as `pieces`, and prove each of a sealed filter.
+        """Do as `pieces`, prove each of a sealed filter, and warn at the end if bits are lost.
+
+        For all that makes another file of this one: what is counted anew there would hide it.
 
         Raises
         ------
@@ -163,11 +166,21 @@ class UnmappedFilter(UnmappedFile):
             If that is because the file was overwritten meanwhile.
         """
         checksums = self.checksums().tolist() or repeat(None)
+        # Before the array: bits are set first and counted then, and never cleared (law 4).
+        counted, self._bits_read = self.counters()["positions_set"], 0
         # Not in a loop, whose variable would keep each piece alive until the next is wanted:
         # a union of many filters waits with a piece of each.
         yield from map(self._proved, self.pieces(), count(), checksums)
+        if self._bits_read < counted:
+            self.check_same()  # or it was overwritten meanwhile, which is another matter
+            warn(
+                f"{self.path}: {self._bits_read} bits are set, and {counted} were counted: bits "
+                "are lost, or the counters are damaged; mmbloom verify says more",
+                MmbloomWarning,
+            )
 
     def _proved(self, piece: Words, number: int, expected: int | None) -> Words:
+        self._bits_read += count_set(piece)
         if expected is not None and (found := zlib.crc32(piece.tobytes())) != expected:
             self.check_same()
             field = f"checksum of MiB {number} of the array"
