@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cli_runner import EXACT, mmbloom
 from forms import octets_of
 
 from mmbloom import BloomFilter, CapacityWarning
@@ -31,3 +32,12 @@ def test_capacity_warning_as_an_error_comes_last(tmp_path: Path) -> None:
         assert seen.contains_many(keys).all()
         with BloomFilter.open(path, lock_timeout=0.1) as other:
             assert not other.add(0)
+
+
+def test_output_in_no_folder_makes_no_filter(tmp_path: Path) -> None:
+    """What cannot be written to is found before the disk is reserved for a filter."""
+    made, output = tmp_path / "seen.bloom", tmp_path / "nowhere" / "out"
+    ended = mmbloom("dedup", made, *EXACT, "-o", output, stdin=b"a\n")
+    assert (ended.code, ended.out) == (5, b"")
+    assert ended.err == f"mmbloom: {output.parent}: No such file or directory\n"
+    assert not made.exists()

@@ -95,8 +95,11 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)
     for output in outputs or [args.output]:
         refuse_overlap(output, names, args.file)
+    # Before gigabytes are reserved in vain.
     if outputs:
-        os.makedirs(args.output_dir, exist_ok=True)  # before gigabytes are reserved in vain
+        os.makedirs(args.output_dir, exist_ok=True)
+    elif args.output is not None:
+        os.stat(os.path.dirname(args.output) or ".")
     with open_or_create(args) as seen:
         if outputs:
             tally = _to_folder(args, seen, settings, names, outputs)
