@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mmbloom import _lock
+from mmbloom._storage import Storage
 
 # Every call of the os module that making or using a file could make.
 OS_CALLS = [
@@ -89,6 +90,20 @@ def fail_with(code: int) -> Hook:
 
 def kill_self(name: str) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at_counter(number: int, when: str) -> None:
+    """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
+    real, hook = Storage.set_counter, at_call(number, kill_self)
+
+    def set_counter(self: Storage, name: str, value: int) -> None:
+        if when == "before":
+            hook(name)
+        real(self, name, value)
+        if when == "after":
+            hook(name)
+
+    Storage.set_counter = set_counter  # type: ignore[method-assign]
 
 
 def mount_tmpfs(folder: Path, size: int) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from checks import check_folder
 from cli_runner import inside, is_one_line, mmbloom
-from unions import make
+from unions import make, make_two
 
 from mmbloom import BloomFilter
 
@@ -15,8 +15,7 @@ Capture = pytest.CaptureFixture[bytes]
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
     """Two filters that share 100 keys."""
-    one = make(tmp_path / "one", range(300), error_rate=1e-9)
-    return [one, make(tmp_path / "two", range(200, 500), one)]
+    return make_two(tmp_path, error_rate=1e-9)
 
 
 def test_lines_of_both_logs(tmp_path: Path, two: list[str]) -> None:

@@ -20,13 +20,6 @@ Capture = pytest.CaptureFixture[bytes]
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two small filters that can be united."""
-    one = make(tmp_path / "one", range(300))
-    return [one, make(tmp_path / "two", range(200, 500), one)]
-
-
 def test_workers_with_a_filter_each(tmp_path: Path, capfdbinary: Capture) -> None:
     """The way to scale: create --like, add to each, merge; all lines are in the result."""
     names = [str(tmp_path / f"{i}") for i in range(3)]

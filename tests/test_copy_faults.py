@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,8 +9,8 @@ from pathlib import Path
 import pytest
 from checks import check_folder, check_settled
 from damages import KEYS, MIB, at_pread, copy_over, filter_of, sealed_of
-from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
-from workers import ChildDied, ChildFailed, in_child
+from faults import fail_with
+from sweeps import Sweep
 
 from mmbloom import FileChangedError, copy, repair, verify
 
@@ -23,47 +22,23 @@ WAYS: dict[str, Callable[[str, str], object]] = {
 every_way = pytest.mark.parametrize("way", WAYS)
 
 
-def make(folder: Path, way: str, before: Hook = ignore, after: Hook = ignore) -> int:
-    """Do it with a hook at every os call; how many descriptors it left open."""
-    source, target = str(folder.parent / "source"), str(folder / "b")
-    there = len(os.listdir("/proc/self/fd"))
-    try:
-        with os_calls(before, after):
-            WAYS[way](source, target)
-    finally:
-        left = len(os.listdir("/proc/self/fd")) - there
-        assert left == 0, f"{left} descriptors left open"
-    return left
+def check_sound(path: Path) -> None:
+    assert verify(path, keys=list(KEYS)).problems == ()
 
 
-def calls_of(folder: Path, way: str) -> list[str]:
-    """List the os calls of one run, in order."""
-    filter_of(folder / "source", MIB + 64)
-    (folder / "counted").mkdir()
-    made: list[str] = []
-
-    def run() -> list[str]:
-        make(folder / "counted", way, made.append)
-        return made
-
-    calls = in_child(run)
-    assert {"open", "pread", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= set(calls)
-    return calls
+def sweep_of(folder: Path, way: str, size: int = MIB + 64) -> Sweep:
+    """Make a filter, and give the way to make another of it."""
+    source = filter_of(folder / "source", size)
+    return Sweep(lambda path: WAYS[way](source, str(path)), check_sound)
 
 
 @every_way
 def test_on_the_disk_before_it_has_its_path(tmp_path: Path, way: str) -> None:
     """Law 8: array and header are written and forced to the disk, then linked, then the folder."""
-    steps = [name for name in calls_of(tmp_path, way) if name in {"pwrite", "fsync", "link"}]
+    calls = sweep_of(tmp_path, way).calls(tmp_path)
+    assert "pread" in calls
+    steps = [name for name in calls if name in {"pwrite", "fsync", "link"}]
     assert steps == ["pwrite", "pwrite", "fsync", "link", "fsync"]
-
-
-def absent_or_sound(path: Path) -> bool:
-    """Check that what is at the path is a whole, sound filter, or nothing; True if there."""
-    if not os.path.lexists(path):
-        return False
-    assert verify(path, keys=list(KEYS)).problems == ()
-    return True
 
 
 @pytest.mark.parametrize(
@@ -71,17 +46,9 @@ def absent_or_sound(path: Path) -> bool:
 )
 def test_killed_at_any_call(tmp_path: Path, way: str, when: str) -> None:
     """Law 8: kill -9 before or after each os call: destination absent or sound, source as ever."""
-    calls = calls_of(tmp_path, way)
-    before, outcomes = (tmp_path / "source").read_bytes(), []
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        folder.mkdir()
-        with pytest.raises(ChildDied) as caught:
-            in_child(partial(make, folder, way, **{when: at_call(number, kill_self)}))
-        assert caught.value.signal == signal.SIGKILL
-        outcomes.append(absent_or_sound(folder / "b"))
-    assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
-    assert set(outcomes) == {False, True}
+    sweep = sweep_of(tmp_path, way)
+    before = (tmp_path / "source").read_bytes()
+    sweep.killed_at_each_call(tmp_path, when)
     assert (tmp_path / "source").read_bytes() == before
 
 
@@ -90,47 +57,17 @@ def test_killed_at_any_call(tmp_path: Path, way: str, when: str) -> None:
 )
 def test_any_failing_call(tmp_path: Path, way: str, code: int) -> None:
     """Law 8: each os call fails in turn: OSError, no half file, no temp file, no descriptor."""
-    calls = calls_of(tmp_path, way)
+    sweep = sweep_of(tmp_path, way)
     before = (tmp_path / "source").read_bytes()
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        folder.mkdir()
-        failure = ""
-        try:
-            in_child(partial(make, folder, way, at_call(number, fail_with(code))))
-        except ChildFailed as failed:
-            failure = str(failed)
-        assert failure == "" or f"OSError: [Errno {code}]" in failure
-        assert "descriptors left open" not in failure
-        assert absent_or_sound(folder / "b") or failure
-        left = sorted(set(os.listdir(folder)) - {"b"})
-        # A failing unlink is the one that has to leave the temporary file.
-        assert left == [] or (name == "unlink" and left[0].startswith(".mmbloom-")), name
+    sweep.failing_at_each_call(tmp_path, code)
     assert (tmp_path / "source").read_bytes() == before
-
-
-def on_small_disk(folder: Path, way: str, source: str) -> str:
-    """In a child: make one too many on a disk of 1 MiB."""
-    if not mount_tmpfs(folder, MIB):
-        return "not allowed"
-    WAYS[way](source, str(folder / "first"))
-    with pytest.raises(OSError, match=r"cannot reserve \d+ bytes") as caught:
-        WAYS[way](source, str(folder / "second"))
-    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(folder / "second"))
-    check_folder(folder, "first")
-    assert verify(folder / "first", keys=list(KEYS)).ok
-    return "done"
 
 
 @every_way
 def test_full_disk(tmp_path: Path, way: str) -> None:
     """Laws 8, 9: a full disk is ENOSPC with the size and the path, and nothing is left."""
-    source = filter_of(tmp_path / "source", MIB * 5 // 8)
     (tmp_path / "disk").mkdir()
-    outcome = in_child(partial(on_small_disk, tmp_path / "disk", way, source))
-    if outcome == "not allowed":
-        pytest.skip("this system allows no user namespaces")
-    assert outcome == "done"
+    sweep_of(tmp_path, way, MIB * 5 // 8).second_on_a_small_disk(tmp_path / "disk", MIB)
 
 
 SIZE = 4 * MIB  # read in 4 pieces, after the header (and its counters)

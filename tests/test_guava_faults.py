@@ -2,7 +2,6 @@
 
 import errno
 import os
-import signal
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 import pytest
 from checks import array_of, check_folder, check_settled
 from damages import KEYS, MIB, at_pread, copy_over
-from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
 from guava_files import parse
-from workers import ChildDied, ChildFailed, in_child
+from sweeps import Sweep
 
 from mmbloom import BloomFilter, FileChangedError, FilterParams, export_guava, import_guava, verify
 from mmbloom._create import create_file
@@ -32,49 +30,31 @@ def make_source(folder: Path, way: str, size: int = MIB + 64) -> str:
     return ours if way == "export" else theirs
 
 
-def make(source: str, folder: Path, way: str, before: Hook = ignore, after: Hook = ignore) -> None:
-    """Do it with a hook at every os call, and check that no descriptor is left open."""
-    there = len(os.listdir("/proc/self/fd"))
-    try:
-        with os_calls(before, after):
-            WAYS[way](source, str(folder / "b"))
-    finally:
-        left = len(os.listdir("/proc/self/fd")) - there
-        assert left == 0, f"{left} descriptors left open"
-
-
-def calls_of(source: str, folder: Path, way: str) -> list[str]:
-    """List the os calls of one run, in order."""
-    (folder / "counted").mkdir()
-    made: list[str] = []
-
-    def run() -> list[str]:
-        make(source, folder / "counted", way, made.append)
-        return made
-
-    return in_child(run)
-
-
-def absent_or_whole(path: Path, way: str) -> bool:
-    """Check that what is at the path is all of it, or nothing; True if it is there."""
-    if not os.path.lexists(path):
-        return False
-    ours = array_of(str(path.parent.parent / "ours"))
+def check_whole(path: Path, ours: Path, way: str) -> None:
+    """Check that a file holds the very array of ours."""
+    array = array_of(str(ours))
     if way == "export":
         held = parse(path.read_bytes())
         assert held is not None
-        assert held.array == ours
+        assert held.array == array
     else:
-        assert array_of(str(path)) == ours
+        assert array_of(str(path)) == array
         check_settled(str(path))
         assert verify(path, keys=list(KEYS)).problems == ()
-    return True
+
+
+def sweep_of(source: str, way: str) -> Sweep:
+    """Give the way to make a file of the source."""
+    ours = Path(source).with_name("ours")
+    return Sweep(
+        lambda path: WAYS[way](source, str(path)), lambda path: check_whole(path, ours, way)
+    )
 
 
 @every_way
 def test_on_the_disk_before_it_has_its_path(tmp_path: Path, way: str) -> None:
     """Laws 8, 16: nothing is mapped; all is reserved, written and forced, then linked."""
-    calls = calls_of(make_source(tmp_path, way), tmp_path, way)
+    calls = sweep_of(make_source(tmp_path, way), way).calls(tmp_path)
     assert not {"mmap", "flock"} & set(calls)
     wanted = {"posix_fallocate", "pwrite", "fsync", "link"}
     steps = [name for name in calls if name in wanted]
@@ -87,17 +67,8 @@ def test_on_the_disk_before_it_has_its_path(tmp_path: Path, way: str) -> None:
 def test_killed_at_any_call(tmp_path: Path, way: str, when: str) -> None:
     """Law 8: kill -9 before or after each os call: destination absent or whole, source as ever."""
     source = make_source(tmp_path, way)
-    calls = calls_of(source, tmp_path, way)
-    before, outcomes = Path(source).read_bytes(), []
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        folder.mkdir()
-        with pytest.raises(ChildDied) as caught:
-            in_child(partial(make, source, folder, way, **{when: at_call(number, kill_self)}))
-        assert caught.value.signal == signal.SIGKILL
-        outcomes.append(absent_or_whole(folder / "b", way))
-    assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
-    assert set(outcomes) == {False, True}
+    before = Path(source).read_bytes()
+    sweep_of(source, way).killed_at_each_call(tmp_path, when)
     assert Path(source).read_bytes() == before
 
 
@@ -106,36 +77,9 @@ def test_killed_at_any_call(tmp_path: Path, way: str, when: str) -> None:
 def test_any_failing_call(tmp_path: Path, way: str, code: int) -> None:
     """Law 8: each os call fails in turn: OSError, no half file, no temp file, no descriptor."""
     source = make_source(tmp_path, way)
-    calls = calls_of(source, tmp_path, way)
     before = Path(source).read_bytes()
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        folder.mkdir()
-        failure = ""
-        try:
-            in_child(partial(make, source, folder, way, at_call(number, fail_with(code))))
-        except ChildFailed as failed:
-            failure = str(failed)
-        assert failure == "" or f"OSError: [Errno {code}]" in failure
-        assert "descriptors left open" not in failure
-        assert absent_or_whole(folder / "b", way) or failure
-        left = sorted(set(os.listdir(folder)) - {"b"})
-        # A failing unlink is the one that has to leave the temporary file.
-        assert left == [] or (name == "unlink" and left[0].startswith(".mmbloom-")), name
+    sweep_of(source, way).failing_at_each_call(tmp_path, code)
     assert Path(source).read_bytes() == before
-
-
-def on_small_disk(folder: Path, way: str, source: str) -> str:
-    """In a child: make one too many on a disk of 1 MiB."""
-    if not mount_tmpfs(folder, MIB):
-        return "not allowed"
-    WAYS[way](source, str(folder / "first"))
-    with pytest.raises(OSError, match=r"cannot reserve \d+ bytes") as caught:
-        WAYS[way](source, str(folder / "second"))
-    assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(folder / "second"))
-    check_folder(folder, "first")
-    assert absent_or_whole(folder / "first", way)
-    return "done"
 
 
 @every_way
@@ -143,10 +87,7 @@ def test_full_disk(tmp_path: Path, way: str) -> None:
     """Laws 8, 9: a full disk is ENOSPC with the size and the path, and nothing is left."""
     source = make_source(tmp_path, way, MIB * 5 // 8)
     (tmp_path / "disk").mkdir()
-    outcome = in_child(partial(on_small_disk, tmp_path / "disk", way, source))
-    if outcome == "not allowed":
-        pytest.skip("this system allows no user namespaces")
-    assert outcome == "done"
+    sweep_of(source, way).second_on_a_small_disk(tmp_path / "disk", MIB)
 
 
 @every_way
@@ -163,7 +104,7 @@ def test_short_writes_and_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     )
     WAYS[way](source, str(tmp_path / "out" / "b"))
     monkeypatch.undo()
-    assert absent_or_whole(tmp_path / "out" / "b", way)
+    check_whole(tmp_path / "out" / "b", tmp_path / "ours", way)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -180,7 +121,7 @@ def test_copy_on_write_file_system(
             WAYS[way](source, str(tmp_path / "out" / "b"))
     else:
         WAYS[way](source, str(tmp_path / "out" / "b"))
-    assert absent_or_whole(tmp_path / "out" / "b", way)
+    check_whole(tmp_path / "out" / "b", tmp_path / "ours", way)
 
 
 CHANGES: dict[str, Callable[[str], object]] = {

@@ -44,13 +44,6 @@ def check_intersection(path: str, *sources: str) -> None:
     assert verify(path).ok
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two small filters that share 100 keys."""
-    one = make(tmp_path / "one", range(300))
-    return [one, make(tmp_path / "two", range(200, 500), one)]
-
-
 @pytest.mark.parametrize("number", [1, 2, 5])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_intersect_is_the_and(tmp_path: Path, seed: int, layout: Layout, number: int) -> None:

@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from faults import at_call, kill_self
+from faults import die_at_counter, kill_self
 from reference import NaiveFilter
 from tally import Count
 from workers import ChildDied, in_child, running
 
 from mmbloom import BloomFilter, _engine, verify
-from mmbloom._storage import Storage
 from mmbloom.sizing import FilterParams
 
 OLD, NEW = [f"old-{i}" for i in range(50)], [f"new-{i}" for i in range(50)]
@@ -63,16 +62,7 @@ def test_kill_at_each_counter_leaves_a_valid_filter(
     filter_with_old_keys(path)
 
     def write_and_die() -> None:
-        real, hook = Storage.set_counter, at_call(counter, kill_self)
-
-        def set_counter(self: Storage, name: str, value: int) -> None:
-            if when == "before":
-                hook(name)
-            real(self, name, value)
-            if when == "after":
-                hook(name)
-
-        Storage.set_counter = set_counter  # type: ignore[method-assign]
+        die_at_counter(counter, when)
         with BloomFilter.open(path) as seen:
             write_new(seen, way)
 

@@ -4,49 +4,33 @@ import errno
 import multiprocessing
 import os
 import resource
-import signal
 import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
+from faults import Hook, fail_with, ignore, mount_tmpfs, os_calls
 from reference import NaiveFilter
+from sweeps import Sweep
 from tally import Count
-from workers import ChildDied, ChildFailed, in_child, together
+from workers import in_child, together
 
 from mmbloom import BloomFilter, verify
 
 CAPACITY = 2000
 
 
-def create_in(folder: Path, before: Hook = ignore, after: Hook = ignore) -> None:
-    with os_calls(before, after):
-        BloomFilter.create(folder / "seen.bloom", CAPACITY).close()
-
-
-def calls_of_create(folder: Path) -> list[str]:
-    """List the os calls of one create, in order."""
-    made: list[str] = []
-
-    def create() -> list[str]:
-        create_in(folder, made.append)
-        return made
-
-    return in_child(create)
-
-
-def assert_absent_or_valid(path: Path) -> bool:
-    """Check that what is at the path is a whole, empty filter, or nothing; True if there."""
-    if not os.path.lexists(path):
-        return False
+def check_empty(path: Path) -> None:
+    """Check that the file is a whole, empty filter, which can be used."""
     naive = NaiveFilter(path.read_bytes())
     assert naive.popcount() == 0
     assert naive.fields.capacity == CAPACITY
     with BloomFilter.open(path) as seen:
         assert seen.add("a")
-    return True
+
+
+CREATE = Sweep(lambda path: BloomFilter.create(path, CAPACITY).close(), check_empty)
 
 
 @pytest.mark.laws("T7")
@@ -55,46 +39,14 @@ def test_create_killed_at_any_call_leaves_all_or_nothing(
     tmp_path: Path, when: str, tally: Count
 ) -> None:
     """Law 8: kill -9 before or after each call of the system in create: path absent or valid."""
-    (tmp_path / "counted").mkdir()
-    calls = calls_of_create(tmp_path / "counted")
-    # Without these the file is not made as law 8 has it, and this test would show little.
-    assert {"open", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= set(calls)
-    outcomes = []
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        folder.mkdir()
-        hook = {when: at_call(number, kill_self)}
-        with pytest.raises(ChildDied) as caught:
-            in_child(partial(create_in, folder, **hook))
-        assert caught.value.signal == signal.SIGKILL
-        tally(kills=1)
-        outcomes.append(assert_absent_or_valid(folder / "seen.bloom"))
-        if not outcomes[-1]:  # what a killed create left behind is in nobody's way
-            create_in(folder)
-    assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
-    assert set(outcomes) == {False, True}
+    tally(kills=CREATE.killed_at_each_call(tmp_path, when))
 
 
 @pytest.mark.laws("T7")
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EINTR])
 def test_create_leaves_no_half_file_whatever_fails(tmp_path: Path, code: int, tally: Count) -> None:
     """Law 8: each call of the system fails in turn: OSError, no half file, no temp file."""
-    (tmp_path / "counted").mkdir()
-    calls = calls_of_create(tmp_path / "counted")
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        folder.mkdir()
-        failure = ""
-        try:
-            in_child(partial(create_in, folder, at_call(number, fail_with(code))))
-        except ChildFailed as failed:
-            failure = str(failed)
-        tally(faults=1)
-        assert failure == "" or f"Error: [Errno {code}]" in failure
-        assert assert_absent_or_valid(folder / "seen.bloom") or failure
-        left = sorted(set(os.listdir(folder)) - {"seen.bloom"})
-        # A failing unlink is the one that has to leave the temporary file.
-        assert left == [] or (name == "unlink" and left[0].startswith(".mmbloom-")), name
+    tally(faults=CREATE.failing_at_each_call(tmp_path, code))
 
 
 def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_ok: bool) -> str:

@@ -3,8 +3,6 @@
 import itertools
 import os
 import signal
-import struct
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,22 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import check_settled, counters_of
-from faults import at_call, die_when_written, kill_self
+from faults import die_at_counter, die_when_written
 from reference import NaiveFilter
-from unions import bits_of, make, make_random
-from workers import ChildDied, in_child, running, together
+from unions import ONE, TWO, bits_of, live_writer, make, make_random
+from workers import ChildDied, in_child, together
 
 from mmbloom import BloomFilter
-from mmbloom._storage import Storage
-
-OLD, OTHERS = range(300), range(200, 500)
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two small filters that can be united, of one piece each."""
-    one = make(tmp_path / "one", OLD)
-    return [one, make(tmp_path / "two", OTHERS, one)]
 
 
 @pytest.mark.stress
@@ -62,24 +50,13 @@ def test_nothing_is_lost_while_others_add(tmp_path: Path, seed: int, stress: int
 
 def test_other_is_written_meanwhile(tmp_path: Path) -> None:
     """Law 4: every key whose add to the other had returned before the union is in it."""
-    live, reports = tmp_path / "live", tmp_path / "reports"
-    make(live, capacity=2_000_000)
+    live = make(tmp_path / "live", capacity=2_000_000)
     one = make(tmp_path / "one", range(-100, 0), live)
-    reports.touch()
-
-    def add_for_ever() -> None:
-        with BloomFilter.open(live) as seen, reports.open("ab", buffering=0) as report:
-            for start in itertools.count(0, 100):
-                seen.add_many(range(start, start + 100))
-                report.write(struct.pack("<q", start + 100))
-
-    with running(add_for_ever), BloomFilter.open(one) as seen:
+    with live_writer(live) as acknowledged, BloomFilter.open(one) as seen:
         for number in range(10):
-            while reports.stat().st_size < 80 * (number + 1):
-                time.sleep(0.001)
-            acknowledged = reports.stat().st_size // 8 * 100
+            keys = range(-100, acknowledged(10 * (number + 1)))
             seen.union_update(live)
-            assert seen.contains_many(range(-100, acknowledged)).all()
+            assert seen.contains_many(keys).all()
             check_settled(one)
 
 
@@ -105,13 +82,13 @@ def check_killed(path: str, *, unfinished: int) -> None:
     """After a kill: old keys are there, the counters tell, the lock is free, a recount mends."""
     popcount = NaiveFilter(Path(path).read_bytes()).popcount()
     with BloomFilter.open(path, lock_timeout=10) as seen:
-        assert seen.contains_many(OLD).all()
+        assert seen.contains_many(ONE).all()
         assert seen.info().unfinished_batches == unfinished
         assert seen.info().positions_set <= popcount
         assert seen.recount() == popcount
         assert seen.info().unfinished_batches == 0
         seen.union_update(Path(path).with_name("two"))
-        assert seen.contains_many(OTHERS).all()
+        assert seen.contains_many(TWO).all()
     assert bits_of(Path(path).with_name("two")) & ~bits_of(path) == 0
     check_settled(path)
 
@@ -122,16 +99,7 @@ def test_kill_at_each_counter(two: list[str], when: str, counter: int) -> None:
     """Law 5: a union dies before or after each counter it writes: told, and mended."""
 
     def unite_and_die() -> None:
-        real, hook = Storage.set_counter, at_call(counter, kill_self)
-
-        def set_counter(self: Storage, name: str, value: int) -> None:
-            if when == "before":
-                hook(name)
-            real(self, name, value)
-            if when == "after":
-                hook(name)
-
-        Storage.set_counter = set_counter  # type: ignore[method-assign]
+        die_at_counter(counter, when)
         with BloomFilter.open(two[0]) as seen:
             seen.union_update(two[1])
 
@@ -147,8 +115,8 @@ def test_kill_at_each_counter(two: list[str], when: str, counter: int) -> None:
 @pytest.mark.parametrize("page", [0, 3])
 def test_kill_amid_the_bits(tmp_path: Path, page: int) -> None:
     """Law 5: a union dies when some of a piece is written and some is not."""
-    one = make(tmp_path / "one", OLD, capacity=20_000)
-    make(tmp_path / "two", OTHERS, one)
+    one = make(tmp_path / "one", ONE, capacity=20_000)
+    make(tmp_path / "two", TWO, one)
     before = bits_of(one)
 
     def unite_and_die() -> None:
@@ -170,9 +138,9 @@ def test_kill_amid_the_bits(tmp_path: Path, page: int) -> None:
 def test_within_a_block_that_holds_the_lock(two: list[str], block: str, times: int) -> None:
     """A union within `locked` or a claim is part of it; what both bring is counted once."""
     with BloomFilter.open(two[0]) as seen:
-        with seen.locked() if block == "locked" else seen.claim(OTHERS):
+        with seen.locked() if block == "locked" else seen.claim(TWO):
             for _ in range(times):
                 seen.union_update(two[1])
-        assert seen.contains_many([*OLD, *OTHERS]).all()
+        assert seen.contains_many([*ONE, *TWO]).all()
     check_settled(two[0])
     assert counters_of(two[0])["keys_added"] == pytest.approx(500, rel=0.05)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 from forms import bytes_of, chunk_of
+from fuzz.lines import field_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -74,22 +75,6 @@ def test_same_as_uniq(terminator: bytes, ignore_case: bool, seed: int) -> None:
 NOT_TEXT, WHOLE_LINE = b"\xff", b"\xff\n\0"
 
 
-def field_of(line: bytes, number: int, separator: bytes | None) -> bytes:
-    """Find a field as one would by hand, byte by byte."""
-    fields, current, i = [], b"", 0
-    while i < len(line):
-        if separator is None and line[i : i + 1] in (b" ", b"\t"):
-            fields += [current] if current else []
-            current, i = b"", i + 1
-        elif separator is not None and line.startswith(separator, i):
-            fields.append(current)
-            current, i = b"", i + len(separator)
-        else:
-            current, i = current + line[i : i + 1], i + 1
-    fields += [current] if current or separator is not None else []
-    return fields[number - 1] if number <= len(fields) else WHOLE_LINE + line
-
-
 @given(
     st.lists(st.sampled_from([b"a", b"b", b",", b",,", b"::", b":", b" ", b"\t", b"\xff"])),
     st.integers(1, 5),
@@ -101,7 +86,8 @@ def field_of(line: bytes, number: int, separator: bytes | None) -> bytes:
 def test_one_field(parts: list[bytes], number: int, separator: bytes | None) -> None:
     """-k takes one field: of runs of blanks, or between separators; without it, the line."""
     line = b"".join(parts)
-    expected = field_of(line, number, separator)
+    field = field_of(line, number, separator)
+    expected = WHOLE_LINE + line if field is None else field
     assert keys_of(LineKeys(field=number, separator=separator), [line]) == [expected]
 
 

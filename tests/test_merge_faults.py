@@ -4,103 +4,42 @@ import errno
 import itertools
 import os
 import resource
-import shutil
-import signal
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import faults
 import pytest
 from checks import HEADER_BYTES, check_folder
-from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
-from unions import check_union, make
-from workers import ChildDied, ChildFailed, in_child
+from faults import at_call
+from sweeps import Sweep
+from unions import check_union, make, make_two
+from workers import in_child
 
 from mmbloom import BloomFilter, FileChangedError, merge
 
 BIG = 4_000_000  # keys; arrays of 4.7 MiB
 
 
-@pytest.fixture(autouse=True)
-def with_pread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The call that inputs are read with is hooked as well."""
-    monkeypatch.setattr(faults, "OS_CALLS", sorted({*faults.OS_CALLS, "pread"}))
-
-
-def make_two(folder: Path, **options: Any) -> list[str]:
-    one = make(folder / "one", range(300), **options)
-    return [one, make(folder / "two", range(200, 500), one)]
-
-
-def merge_in(folder: Path, before: Hook = ignore, after: Hook = ignore) -> None:
-    with os_calls(before, after):
-        merge(folder / "out", [folder / "one", folder / "two"])
-
-
-def calls_of_merge(folder: Path) -> list[str]:
-    """List the os calls of one merge, in order."""
-    folder.mkdir()
-    make_two(folder)
-    made: list[str] = []
-
-    def run() -> list[str]:
-        merge_in(folder, made.append)
-        return made
-
-    return in_child(run)
-
-
-def folders(tmp_path: Path) -> Iterator[tuple[int, str, Path]]:
-    """Give each call of a merge its number and name, and a folder with two filters."""
-    calls = calls_of_merge(tmp_path / "counted")
-    assert {"open", "pread", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= {*calls}
-    for number, name in enumerate(calls):
-        folder = tmp_path / f"{number:03}-{name}"
-        shutil.copytree(tmp_path / "counted", folder)
-        (folder / "out").unlink()
-        yield number, name, folder
-
-
-def absent_or_valid(folder: Path) -> bool:
-    """Check that the result is a whole union, or not there; True if it is there."""
-    if not os.path.lexists(folder / "out"):
-        return False
-    check_union(*(str(folder / name) for name in ("out", "one", "two")))
-    return True
+def sweep_of(sources: list[str]) -> Sweep:
+    """Give the way to make the union of filters."""
+    return Sweep(lambda path: merge(path, sources), lambda path: check_union(path, *sources))
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_merge_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, when: str) -> None:
+def test_merge_killed_at_any_call_leaves_all_or_nothing(
+    tmp_path: Path, two: list[str], when: str
+) -> None:
     """Law 8: kill -9 before or after each os call of merge: the result is absent or valid."""
-    outcomes = []
-    for number, _, folder in folders(tmp_path):
-        with pytest.raises(ChildDied) as caught:
-            in_child(partial(merge_in, folder, **{when: at_call(number, kill_self)}))
-        assert caught.value.signal == signal.SIGKILL
-        outcomes.append(absent_or_valid(folder))
-        if not outcomes[-1]:  # what a killed merge left behind is in nobody's way
-            merge_in(folder)
-    assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
-    assert set(outcomes) == {False, True}
+    sweep_of(two).killed_at_each_call(tmp_path, when)
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_merge_leaves_no_half_file_whatever_fails(tmp_path: Path, code: int) -> None:
+def test_merge_leaves_no_half_file_whatever_fails(
+    tmp_path: Path, two: list[str], code: int
+) -> None:
     """Law 8: each os call of merge fails in turn: OSError, no half file, no temporary file."""
-    for number, name, folder in folders(tmp_path):
-        failure = ""
-        try:
-            in_child(partial(merge_in, folder, at_call(number, fail_with(code))))
-        except ChildFailed as failed:
-            failure = str(failed)
-        assert failure == "" or f"OSError: [Errno {code}]" in failure
-        assert absent_or_valid(folder) or failure
-        left = sorted({*os.listdir(folder)} - {"one", "two", "out"})
-        # A failing unlink is the one that has to leave the temporary file.
-        assert left == [] or (name == "unlink" and left[0].startswith(".mmbloom-")), name
+    sweep_of(two).failing_at_each_call(tmp_path, code)
 
 
 def overwrite(path: Path) -> None:
@@ -125,14 +64,15 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 def test_input_that_changes_meanwhile(tmp_path: Path, which: str, change: str) -> None:
     """Law 16: an input that changes while it is read is a FileChangedError, and no signal."""
     folder = tmp_path / "filters"
-    reads = calls_of_merge(folder).count("pread")
-    (folder / "out").unlink()
+    folder.mkdir()
+    sweep = sweep_of(make_two(folder))
+    reads = sweep.calls(tmp_path).count("pread")
     whole = (folder / which).read_bytes()
 
     def change_and_merge(number: int) -> str:
         hook = at_call(number, lambda _: CHANGES[change](folder / which))
         try:
-            merge_in(folder, lambda name: hook(name) if name == "pread" else None)
+            sweep.run(folder / "out", lambda name: hook(name) if name == "pread" else None)
         except FileChangedError as error:
             return error.path
         return "made"
@@ -145,7 +85,7 @@ def test_input_that_changes_meanwhile(tmp_path: Path, which: str, change: str) -
         (folder / which).write_bytes(whole)
         if outcome == "made":
             assert number == last
-            assert absent_or_valid(folder)
+            assert sweep.absent_or_whole(folder / "out")
         else:
             assert outcome == str(folder / which)
             check_folder(folder, "one", "two")

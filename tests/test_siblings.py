@@ -3,16 +3,8 @@
 from pathlib import Path
 
 import pytest
-from unions import make
 
 from mmbloom import BloomFilter, ReadOnlyError
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two small filters that share 100 keys."""
-    one = make(tmp_path / "one", range(300))
-    return [one, make(tmp_path / "two", range(200, 500), one)]
 
 
 def test_or_in_place(two: list[str]) -> None:

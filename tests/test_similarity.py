@@ -26,13 +26,6 @@ from mmbloom.sizing import FilterParams, Layout
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two small filters that share 100 keys."""
-    one = make(tmp_path / "one", range(300))
-    return [one, make(tmp_path / "two", range(200, 500), one)]
-
-
 def standard_error(keys: int, params: FilterParams) -> float:
     """Keys that the estimate of a filter's keys is off by, at one sigma."""
     x = params.num_hashes * keys / params.num_bits

@@ -44,13 +44,6 @@ PAGE = mmap.PAGESIZE
 GOLDEN = Path(__file__).parent / "golden"
 
 
-@pytest.fixture
-def two(tmp_path: Path) -> list[str]:
-    """Two small filters that can be united."""
-    one = make(tmp_path / "one", range(300))
-    return [one, make(tmp_path / "two", range(200, 500), one)]
-
-
 def unite(path: str, other: Any, **options: Any) -> None:
     with BloomFilter.open(path, **options) as seen:
         seen.union_update(other)

@@ -1,14 +1,20 @@
-"""Filters to unite, and what a union must be, worked out from the bytes of the files alone."""
+"""Filters to unite, live ones too, and what a union must be, by the bytes of the files alone."""
 
+import itertools
 import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from checks import array_of, check_settled, counters_of
 from reference import HEADER_BYTES, NaiveFilter
+from workers import running
 
 from mmbloom import BloomFilter
 from mmbloom._keys import Keys
@@ -28,6 +34,49 @@ def make(where: Where, keys: Keys = (), like: Where | None = None, **options: An
     with made:
         made.update(keys)
     return os.fspath(where)
+
+
+# Keys of the two filters of `make_two`: they share 100.
+ONE, TWO = range(300), range(200, 500)
+
+
+def make_two(folder: Path, **options: Any) -> list[str]:
+    """Make two small filters that can be united, "one" and "two"."""
+    one = make(folder / "one", ONE, **options)
+    return [one, make(folder / "two", TWO, one)]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[str]:
+    """Two small filters that share 100 keys and can be united."""
+    return make_two(tmp_path)
+
+
+@contextmanager
+def live_writer(path: Where) -> Iterator[Callable[[int], int]]:
+    """Keep a child that adds 0, 1, 2, ... in batches of 100 for a block.
+
+    Gives a function that waits until so many batches are acknowledged, and says how many keys
+    are, by a report after each batch.
+    """
+    reports = Path(f"{os.fspath(path)}.reports")
+    reports.touch()
+
+    def add_for_ever() -> None:
+        with BloomFilter.open(path) as seen, reports.open("ab", buffering=0) as report:
+            for start in itertools.count(0, 100):
+                seen.add_many(range(start, start + 100))
+                report.write(b".")
+
+    def acknowledged(least: int) -> int:
+        deadline = time.monotonic() + 60
+        while reports.stat().st_size < least:
+            assert time.monotonic() < deadline, "the writer does not get on"
+            time.sleep(0.001)
+        return 100 * reports.stat().st_size
+
+    with running(add_for_ever):
+        yield acknowledged
 
 
 def make_random(where: Path, capacity: int, layout: Layout, seed: int) -> str:

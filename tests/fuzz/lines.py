@@ -92,7 +92,7 @@ def key_of(line: bytes, keys: LineKeys) -> bytes:
     if keys.json_key is not None:
         part = _member_of(line, keys.json_key)
     elif keys.field is not None:
-        part = _field_of(line, keys.field, keys.separator)
+        part = field_of(line, keys.field, keys.separator)
     if part is None:
         return b"\xff\n\0" + line
     for _ in range(min(keys.skip_fields, len(part))):
@@ -105,7 +105,7 @@ def key_of(line: bytes, keys: LineKeys) -> bytes:
     return bytes(c + 32 if keys.ignore_case and 65 <= c <= 90 else c for c in part)
 
 
-def _field_of(line: bytes, number: int, separator: bytes | None) -> bytes | None:
+def field_of(line: bytes, number: int, separator: bytes | None) -> bytes | None:
     fields, current, at = [], b"", 0
     while at < len(line):
         if separator is None and line[at] in _SPACES:

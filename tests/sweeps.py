@@ -1,0 +1,111 @@
+"""A way to make a file, tried with each call of the system failing or deadly, and without space.
+
+Whatever happens, all of the file is there or nothing of it (laws 8 and 9).
+"""
+
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+from checks import check_folder
+from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
+from workers import ChildDied, ChildFailed, in_child
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What makes a file at a path, and what raises unless the file at a path is whole."""
+
+    make: Callable[[Path], object]
+    check: Callable[[Path], object]
+
+    def run(self, path: Path, before: Hook = ignore, after: Hook = ignore) -> None:
+        """In a child: make it with a hook at every os call; no descriptor may be left open."""
+        there = len(os.listdir("/proc/self/fd"))
+        try:
+            with os_calls(before, after):
+                self.make(path)
+        finally:
+            left = len(os.listdir("/proc/self/fd")) - there
+            assert left == 0, f"{left} descriptors left open"
+
+    def calls(self, folder: Path) -> list[str]:
+        """List the os calls of one run, in order."""
+        (folder / "counted").mkdir()
+        made: list[str] = []
+
+        def run() -> list[str]:
+            self.run(folder / "counted" / "made", made.append)
+            return made
+
+        calls = in_child(run)
+        # Without these a file is not made as law 8 has it, and a sweep would show little.
+        assert {"open", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= set(calls)
+        return calls
+
+    def absent_or_whole(self, path: Path) -> bool:
+        """Check that what is at the path is all of it, or nothing; True if it is there."""
+        if not os.path.lexists(path):
+            return False
+        self.check(path)
+        return True
+
+    def killed_at_each_call(self, folder: Path, when: str) -> int:
+        """Kill it "before" or "after" each os call in turn; gives how many there were."""
+        outcomes = []
+        for number, path in self._paths(folder):
+            with pytest.raises(ChildDied) as caught:
+                in_child(partial(self.run, path, **{when: at_call(number, kill_self)}))
+            assert caught.value.signal == signal.SIGKILL
+            outcomes.append(self.absent_or_whole(path))
+            if not outcomes[-1]:  # what a killed run left behind is in nobody's way
+                in_child(partial(self.run, path))
+        assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
+        assert set(outcomes) == {False, True}
+        return len(outcomes)
+
+    def failing_at_each_call(self, folder: Path, code: int) -> int:
+        """Have each os call fail in turn: OSError, nothing left; gives how many there were."""
+        number = -1
+        for number, path in self._paths(folder):
+            failure = ""
+            try:
+                in_child(partial(self.run, path, at_call(number, fail_with(code))))
+            except ChildFailed as failed:
+                failure = str(failed)
+            assert failure == "" or f"Error: [Errno {code}]" in failure
+            assert "descriptors left open" not in failure
+            assert self.absent_or_whole(path) or failure
+            left = sorted({*os.listdir(path.parent)} - {path.name})
+            # A failing unlink is the one that has to leave the temporary file.
+            unlink = path.parent.name.endswith("-unlink")
+            assert left == [] or (unlink and left[0].startswith(".mmbloom-")), path
+        return number + 1
+
+    def _paths(self, folder: Path) -> Iterator[tuple[int, Path]]:
+        """Number the os calls, and give each a path in a folder of its own."""
+        for number, name in enumerate(self.calls(folder)):
+            own = folder / f"{number:03}-{name}"
+            own.mkdir()
+            yield number, own / "made"
+
+    def second_on_a_small_disk(self, folder: Path, size: int) -> None:
+        """Make two where there is space for one: ENOSPC with size and path, and nothing left."""
+        if in_child(partial(self._two, folder, size)) == "not allowed":
+            pytest.skip("this system allows no user namespaces")
+
+    def _two(self, folder: Path, size: int) -> str:
+        if not mount_tmpfs(folder, size):
+            return "not allowed"
+        self.make(folder / "first")
+        with pytest.raises(OSError, match=r"cannot reserve \d+ bytes") as caught:
+            self.make(folder / "second")
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(folder / "second"))
+        check_folder(folder, "first")
+        self.check(folder / "first")
+        return "done"
