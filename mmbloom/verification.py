@@ -21,6 +21,7 @@ from mmbloom._unmapped import UnmappedFilter
 from mmbloom.errors import FormatError
 
 _IMMUTABLE_BYTES = 512
+_COPY = "; a mmbloom copy is counted anew"
 _POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over the file
 
 
@@ -132,6 +133,7 @@ class _Check:
         self._file, self._params = looked_at, looked_at.header.params
         self._problems: list[str] = []
         self._notes: list[str] = []
+        self._seal_damaged = False
 
     def run(self, keys: Iterable[Batch]) -> Verification:
         header_bytes = self._file.read(0, HEADER_BYTES)
@@ -167,7 +169,8 @@ class _Check:
         except FormatError as error:
             checksums = []
             self._problems.append(
-                f"the {error.field} is {error.found}, expected {error.expected}: it is damaged"
+                f"the {error.field} is {error.found}, expected {error.expected}: it is damaged, "
+                "and the array cannot be compared; go back to another copy"
             )
         positions_set = 0
         for number, piece in enumerate(self._file.pieces()):
@@ -177,6 +180,7 @@ class _Check:
                     f"MiB {number} of the array has the checksum {found:#x}, sealed was "
                     f"{checksums[number]:#x}: go back to another copy"
                 )
+        self._seal_damaged = bool(self._problems)
         return len(checksums), positions_set
 
     def _header(self, raw: bytes) -> None:
@@ -188,36 +192,43 @@ class _Check:
 
     def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
         """Compare the counters with the bits; gives the number of unfinished batches."""
-        sealed = self._file.header.sealed
-        mend = "a mmbloom copy is counted anew" if sealed else "info --recount mends that"
+        again, recount = self._advice()
         quiet = before == after  # counters that move are read at different moments
         if not quiet:
             self._notes.append("the filter is being written to: its counters moved meanwhile")
         unfinished = after["batches_begun"] - after["batches_done"]
         if quiet and unfinished < 0:
-            self._problems.append(f"batches done are {-unfinished} more than were begun: {mend}")
+            self._problems.append(f"batches done are {-unfinished} more than were begun{recount}")
         elif unfinished > 0:
             self._notes.append(
                 f"{unfinished} batches begun and not done: writers are at work, or were killed; "
-                f"every key whose add returned is there, the figures may lag: {mend}"
+                f"every key whose add returned is there, the figures may lag{recount}"
             )
         # Bits are set first and counted then, and never cleared; and a new key set one at least.
         if positions_set < before["positions_set"]:
             self._problems.append(
                 f"{positions_set} bits are set, and {before['positions_set']} were counted: "
-                "bits are lost, or the counters are damaged; if you have the keys, add them again"
+                f"bits are lost, or the counters are damaged{again}"
             )
         elif quiet and not unfinished and positions_set > after["positions_set"]:
             self._problems.append(
                 f"{positions_set} bits are set, and {after['positions_set']} were counted: "
-                f"something else set bits, or the counters are damaged: {mend}"
+                f"something else set bits, or the counters are damaged{recount}"
             )
         if before["keys_added"] > positions_set:
             self._problems.append(
                 f"{before['keys_added']} keys added cannot be, with {positions_set} bits set: "
-                "the counters are damaged; a mmbloom copy is counted anew"
+                f"the counters are damaged{'' if self._seal_damaged else _COPY}"
             )
         return max(0, unfinished)
+
+    def _advice(self) -> tuple[str, str]:
+        """Say what to do about lost bits, and about counters; nothing that would be refused."""
+        if self._seal_damaged:  # neither copied nor written to
+            return "", ""
+        if self._file.header.sealed:
+            return _COPY, _COPY
+        return "; if you have the keys, add them again", "; info --recount mends that"
 
     def _reservation(self) -> int:
         missing = self._file.bytes_not_reserved()

@@ -132,46 +132,6 @@ def test_every_bit_of_the_header(tmp_path: Path, seed: int) -> None:
     assert verify(path).ok
 
 
-def test_every_mib_of_a_sealed_copy(tmp_path: Path, seed: int) -> None:
-    """Law 19: one flipped bit anywhere in any MiB is found, and the MiB named."""
-    pieces, chance = 5, np.random.default_rng(seed)
-    path = sealed_of(tmp_path / "a", (pieces - 1) * MIB + 192)
-    assert verify(path).sealed_pieces == pieces
-    for number in range(pieces):
-        last = min(MIB, (pieces - 1) * MIB + 192 - number * MIB) - 1
-        for at in (0, int(chance.integers(last)), last):
-            bit = int(chance.integers(8))
-            flip(path, 4096 + number * MIB + at, bit)
-            found = verify(path)
-            said = [problem for problem in found.problems if "go back to another copy" in problem]
-            assert len(said) == 1
-            assert said[0].startswith(f"MiB {number} of the array has the checksum 0x")
-            flip(path, 4096 + number * MIB + at, bit)
-    assert verify(path).ok
-
-
-def test_two_flips_that_the_count_does_not_see(tmp_path: Path) -> None:
-    """Law 19: as many bits cleared as set are found in a sealed copy, and not in a living one."""
-    live, sealed = filter_of(tmp_path / "a", 8192), sealed_of(tmp_path / "b", 8192)
-    for path in (live, sealed):
-        clear_a_bit(path)
-        flip(path, Path(path).read_bytes().index(0, 4096), 2)
-    assert verify(live).ok
-    assert not verify(live, keys=list(KEYS)).ok
-    assert len(verify(sealed).problems) == 1
-
-
-@pytest.mark.parametrize("at", range(12))
-def test_damaged_seal(tmp_path: Path, at: int) -> None:
-    """Law 19: a flipped bit in any byte of the table of checksums is a problem."""
-    path = sealed_of(tmp_path / "a", MIB + 64)
-    flip(path, 4096 + MIB + 64 + at, at % 8)
-    found = verify(path)
-    assert len(found.problems) == 1
-    assert "checksum of the seal" in found.problems[0]
-    assert found.sealed_pieces == 0
-
-
 def make_holes(path: str) -> None:
     """Copy a file so that its zeros are holes, as cp --sparse does."""
     raw = Path(path).read_bytes()
