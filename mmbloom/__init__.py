@@ -28,6 +28,10 @@ level   module          one idea
 2       _lock           one writer among all threads and processes
 2       info            what a filter says of itself
 2       _writer         what happens between lock and unlock
+2       _pieces         a batch in pieces, with threads
+2       _growth         how a growing filter grows: the sizes of its files
+2       _manifest       what a folder of filters says it is: specification and codec
+2       _folder         a folder and its manifest on the disk
 3       reader          questions that take no lock
 3       _choose         which parameters a new filter gets
 3       _combine        filters with equal parameters, read side by side
@@ -41,6 +45,14 @@ level   module          one idea
 3       claim           answer now, mark later
 3       adder           keys in, a lock around every change
 3       filter          BloomFilter, the public face
+3       _member         one file of a folder, open
+3       _chain          the files of a folder, the newest of which is written to
+3       _older          which keys the files of a folder have
+3       _make_folder    a new folder of filters, or one that is as asked for
+3       folder_info     what a folder of filters says of itself
+3       folder          what every folder of filters can be asked and told
+3       _grow           keys go to the newest file until it is full
+3       growing         GrowingFilter, a folder of ever larger files
 4       lines           records of a byte stream, in bounded chunks
 4       line_keys       which part of a line is its key
 4       dedup           each line once, marked after it is written
@@ -71,6 +83,8 @@ from mmbloom.errors import (
     ReservationWarning,
 )
 from mmbloom.filter import BloomFilter
+from mmbloom.folder_info import FolderInfo
+from mmbloom.growing import GrowingFilter
 from mmbloom.guava import export_guava, import_guava
 from mmbloom.info import FilterInfo
 from mmbloom.intersection import intersect
@@ -91,7 +105,9 @@ __all__ = [
     "FileChangedError",
     "FilterInfo",
     "FilterParams",
+    "FolderInfo",
     "FormatError",
+    "GrowingFilter",
     "IncompatibleFilters",
     "KeyEncodingError",
     "KeyTypeError",

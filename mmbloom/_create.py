@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from mmbloom import _mounts
 from mmbloom._header import HEADER_BYTES, Header, encode
@@ -23,6 +23,12 @@ Reserve = Literal["zeros", "fallocate"]
 
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `_write_zeros`
 _THERE_ALREADY = "a file is there already; open it instead"
+
+
+def require_reserve(reserve: str) -> None:
+    """Raise ValueError unless it is a way to reserve the disk."""
+    if reserve not in get_args(Reserve):
+        raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
 
 
 def create_file(
@@ -109,7 +115,7 @@ def new_file(
     finally:
         with suppress(OSError):
             os.unlink(temporary)
-    _sync_folder(folder)
+    sync_folder(folder)
     if mapped and file_system in _mounts.COPY_ON_WRITE:
         warn(
             f"{path}: {file_system} copies on write and cannot promise the disk space of this "
@@ -162,7 +168,8 @@ with hard links"
         raise OSError(error.errno, reason, path) from error
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Force the names of a folder's files to the disk."""
     if os.name == "nt":
         return  # folders cannot be opened there
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -13,6 +13,7 @@ from mmbloom._combine import require_alike
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
 from mmbloom._lock import WriteLock
 from mmbloom._opening import Path
+from mmbloom._pieces import map_pieces
 from mmbloom._storage import Storage
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom._writer import Writer
@@ -146,7 +147,7 @@ class FilterAdder(FilterReader):
         """
         batch = coerce(keys, nulls)
         # Hashed here, outside the lock.
-        halves = [(np.zeros(0, np.uint64),) * 2, *self._map_pieces(self._hash, batch)]
+        halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
         return Claim(self._writer, batch, (h1, h2), self._lock.timeout)
 
@@ -179,6 +180,6 @@ class FilterAdder(FilterReader):
     def _add_batch(self, batch: Batch) -> Bools:
         # Hashing runs ahead of the lock, on other threads when the batch is large.
         new = [np.zeros(0, np.bool_)]
-        hashes = self._map_pieces(self._hash, batch, busy=True)
+        hashes = map_pieces(self._hash, batch, self._threads, busy=True)
         new.extend(map(self._writer.add_chunk, hashes))
         return batch.answers(np.concatenate(new))

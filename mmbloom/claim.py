@@ -1,15 +1,45 @@
 """Answer now, mark later: the context manager behind `BloomFilter.claim` (law 6)."""
 
 import os
+from contextlib import AbstractContextManager
 from types import TracebackType
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom import _engine
 from mmbloom._batch import Batch
-from mmbloom._engine import HashHalves
-from mmbloom._writer import Writer
+from mmbloom._keys import Keys
+
+
+class Marker(Protocol):
+    """What a claim asks of a writer: of one file, as `Writer`, or of a folder."""
+
+    def section(self, timeout: float | None, /) -> AbstractContextManager[None]:
+        """Hold the write lock."""
+
+    def claim(self, hashes: Any, /) -> Any:
+        """Find which keys are new; gives what has them as its attribute `new`."""
+
+    def mark(self, claimed: Any, hashes: Any, /) -> None:
+        """Set the bits of what was claimed."""
+
+    def warn_when_full(self) -> None:
+        """Warn, if that is due, once the lock is released."""
+
+
+class Claiming(Protocol):
+    """A filter that claims: of one file or of a folder of them."""
+
+    @property
+    def path(self) -> str:
+        """Absolute path of it."""
+
+    def claim(self, keys: Keys, /) -> "Claim":
+        """Learn which keys are new, and mark them only if the block that follows succeeds."""
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep the write lock."""
 
 
 class Claim:
@@ -37,11 +67,11 @@ class Claim:
     True
     """
 
-    def __init__(self, writer: Writer, batch: Batch, hashes: HashHalves, timeout: float | None):
+    def __init__(self, writer: Marker, batch: Batch, hashes: Any, timeout: float | None):
         self._writer, self._batch = writer, batch
         self._hashes = hashes
         self._section = writer.section(timeout)
-        self._claimed: _engine.Claimed | None = None
+        self._claimed: Any = None
         self._pid: int | None = None  # of the process that entered
 
     def __enter__(self) -> npt.NDArray[np.bool_]:
@@ -55,7 +85,8 @@ class Claim:
         except BaseException as error:
             self._section.__exit__(type(error), error, error.__traceback__)
             raise
-        return self._batch.answers(self._claimed.new)
+        new: npt.NDArray[np.bool_] = self._claimed.new
+        return self._batch.answers(new)
 
     def __exit__(
         self,

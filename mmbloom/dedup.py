@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom._parallel import read_ahead
-from mmbloom.claim import Claim
-from mmbloom.filter import BloomFilter
+from mmbloom.claim import Claim, Claiming
 from mmbloom.line_keys import LineKeys
 from mmbloom.lines import Chunk
 
@@ -62,7 +61,7 @@ class Tally:
 
 
 def dedup(
-    seen: BloomFilter,
+    seen: Claiming,
     chunks: Iterable[Chunk],
     sink: Sink,
     *,
@@ -74,7 +73,7 @@ def dedup(
 
     Parameters
     ----------
-    seen : BloomFilter
+    seen : BloomFilter, GrowingFilter or RotatingFilter
         What was seen before, in this run or any other.
     chunks : iterable of Chunk
         The lines.
@@ -94,6 +93,7 @@ def dedup(
     Examples
     --------
     >>> import io, os, sys, tempfile
+    >>> from mmbloom import BloomFilter
     >>> from mmbloom.lines import read_chunks
     >>> class Print:
     ...     def write(self, lines, *, terminated):

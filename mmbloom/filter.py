@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal, Self
 
 from mmbloom._choose import choose_params, require_equal
-from mmbloom._create import Reserve, create_file
+from mmbloom._create import Reserve, create_file, require_reserve
 from mmbloom._lock import WriteLock
 from mmbloom._opening import Path, absolute
 from mmbloom._parallel import usable_cores
@@ -137,8 +137,7 @@ class BloomFilter(FilterAdder):
         ValueError, TypeError
             If a parameter is out of range, or missing.
         """
-        if reserve not in ("zeros", "fallocate"):
-            raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
+        require_reserve(reserve)
         settings = Settings("r+", lock_timeout, allow_network, threads, preload, verify_after_add)
         params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
         where = absolute(path)

@@ -4,27 +4,19 @@ Bits only go from 0 to 1, so a reader beside a writer can at worst miss a key wh
 not returned.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
-
 import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine, info
-from mmbloom._batch import Batch, KeyBatch
+from mmbloom._batch import KeyBatch
 from mmbloom._combine import Source
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key, Keys, Nulls, coerce
 from mmbloom._opening import Path, absolute
-from mmbloom._parallel import in_order
+from mmbloom._pieces import map_pieces
 from mmbloom._storage import Storage
 from mmbloom.similarity import compare_sources, disjoint_sources
 from mmbloom.sizing import FilterParams
-
-R = TypeVar("R")
-
-# Fewer keys are done before a thread has started.
-_WORTH_THREADS = 4 * _engine.CHUNK_KEYS
 
 
 class FilterReader:
@@ -70,7 +62,7 @@ class FilterReader:
         """
         self._storage.check_open()
         batch = coerce(keys, nulls)
-        found = [np.zeros(0, np.bool_), *self._map_pieces(self._find, batch)]
+        found = [np.zeros(0, np.bool_), *map_pieces(self._find, batch, self._threads)]
         return batch.answers(np.concatenate(found))
 
     def _find(self, piece: KeyBatch) -> npt.NDArray[np.bool_]:
@@ -81,18 +73,6 @@ class FilterReader:
 
     def _hash(self, piece: KeyBatch) -> HashHalves:
         return _engine.hash_keys(piece, self.params.seed)
-
-    def _map_pieces(
-        self, work: Callable[[KeyBatch], R], batch: Batch, *, busy: bool = False
-    ) -> Iterator[R]:
-        """Work on the pieces that the engine is fastest at; on a large batch, with threads.
-
-        A `busy` caller does as much with each result as was done to get it, and counts.
-        """
-        helpers = self._threads - busy
-        if self._threads == 1 or batch.num_keys < _WORTH_THREADS:
-            helpers = 0
-        return in_order(work, batch.pieces(_engine.CHUNK_KEYS), helpers)
 
     @property
     def path(self) -> str:

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom._keys import Key, at_position, coerce_one
+from mmbloom.claim import Claiming
 from mmbloom.errors import KeyEncodingError, KeyTypeError
-from mmbloom.filter import BloomFilter
 
 Url = TypeVar("Url", bound=Key)
 
@@ -46,7 +46,7 @@ class Sieve(Generic[Url]):
 
     Parameters
     ----------
-    filter : BloomFilter
+    filter : BloomFilter, GrowingFilter or RotatingFilter
         What was enqueued before, by this process or any other. Error rate, counts and
         warnings are its matter: a new URL is dropped at the rate of its false positives.
     queue : optional
@@ -81,6 +81,7 @@ class Sieve(Generic[Url]):
     Examples
     --------
     >>> import tempfile, os
+    >>> from mmbloom import BloomFilter
     >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
     >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
     ...     urls = Sieve(seen)
@@ -94,7 +95,7 @@ class Sieve(Generic[Url]):
 
     def __init__(
         self,
-        filter: BloomFilter,  # noqa: A002  what it is; the builtin is not needed here
+        filter: Claiming,  # noqa: A002  what it is; the builtin is not needed here
         queue: Queue[Url] | None = None,
     ) -> None:
         if getattr(queue, "maxlen", None) not in (None, math.inf):
@@ -186,6 +187,7 @@ class Sieve(Generic[Url]):
         Examples
         --------
         >>> import tempfile, os
+        >>> from mmbloom import BloomFilter
         >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
         >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
         ...     urls = Sieve(seen)

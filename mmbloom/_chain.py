@@ -1,0 +1,294 @@
+"""The files of a folder as one chain: which there are now, and which of them is written to.
+
+- **Only the newest file changes, and only under its lock.** The next one is made, and the
+  manifest replaced, under that same lock; and who takes it looks under it whether the file is
+  still the newest, and goes on to the newer one if not. So there is one writer in a folder as
+  there is one in a file (laws 1 and 7), and all other files are as they will always be: they
+  may be tested at any time, by anybody, and hold what they held when the lock was taken.
+- A look at the manifest is one `os.stat`. It is taken before the answer "absent" is given: a
+  key whose add has returned, in whatever process, is found by who asks afterwards.
+- A file that was made and not yet named when its maker died is used by the next one to change
+  over, if nothing is in it; otherwise the next one takes another name.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from mmbloom._folder import ManifestFile, draft_manifest, read_manifest, stamp_of
+from mmbloom._manifest import Entry
+from mmbloom._member import Member, entry_of, file_name, make_member
+from mmbloom.errors import (
+    ClosedFilterError,
+    FileChangedError,
+    FormatError,
+    LockTimeout,
+    ReadOnlyError,
+)
+from mmbloom.filter import Settings
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The chain as one manifest has it.
+
+    Attributes
+    ----------
+    file : ManifestFile
+        The manifest.
+    members : tuple of Member
+        Oldest first.
+    """
+
+    file: ManifestFile
+    members: tuple[Member, ...]
+
+    @property
+    def newest(self) -> Member:
+        """The one that is written to."""
+        return self.members[-1]
+
+
+class Chain:
+    """The open files of one folder.
+
+    Parameters
+    ----------
+    folder : str
+        Absolute path.
+    settings : Settings
+        How to open each file.
+
+    Attributes
+    ----------
+    uuid : bytes
+        Of the folder.
+    plan : GrowthPlan or PeriodPlan
+        How its files are made; these two never change.
+
+    Notes
+    -----
+    Safe to use from any thread, and after a fork in both processes.
+    """
+
+    def __init__(self, folder: str, settings: Settings) -> None:
+        self.folder, self.settings = folder, settings
+        self._snapshot: Snapshot | None = None
+        self._held: Member | None = None  # whose lock a section of this object has
+        self._pid, self._loading = os.getpid(), threading.Lock()
+        file = read_manifest(folder)
+        self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
+        self._snapshot = Snapshot(file, ())
+        self._snapshot = self._load(file)
+
+    def look(self) -> Snapshot:
+        """Give the chain as it is now.
+
+        Raises
+        ------
+        ClosedFilterError, FileChangedError
+            After `close`; if the folder was removed, or another one is at its path.
+        FormatError, OSError
+            If what is newer than the last look cannot be read.
+        """
+        snapshot = self.current
+        if stamp_of(self.folder) == snapshot.file.stamp:
+            return snapshot
+        with self._loader():
+            snapshot = self.current
+            if stamp_of(self.folder) != snapshot.file.stamp:
+                snapshot = self._snapshot = self._load(read_manifest(self.folder))
+        return snapshot
+
+    def _loader(self) -> threading.Lock:
+        """One thread at a time opens files."""
+        if self._pid != os.getpid():  # it may have been another thread's of the parent
+            self._pid, self._loading = os.getpid(), threading.Lock()
+        return self._loading
+
+    @property
+    def current(self) -> Snapshot:
+        """The chain at the last look, which within a section is as it is now."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise ClosedFilterError(self.folder)
+        return snapshot
+
+    def _load(self, file: ManifestFile) -> Snapshot:
+        while True:
+            manifest = file.manifest
+            if (manifest.uuid, manifest.plan) != (self.uuid, self.plan):
+                raise FileChangedError(self.folder, "replaced by another filter")
+            try:
+                return Snapshot(file, tuple(map(self._member, manifest.members)))
+            except FileNotFoundError as error:
+                newer = read_manifest(self.folder)
+                if newer.stamp == file.stamp:
+                    raise FormatError(
+                        str(error.filename), "file", "missing", "there, by the folder's manifest"
+                    ) from None
+                file = newer  # it was dropped since the manifest was read
+
+    def _member(self, entry: Entry) -> Member:
+        # One object a file for as long as the chain is open, for all threads: it has the lock,
+        # and knows of a failed flush (law 11).
+        for member in self.current.members:
+            if member.entry == entry:
+                return member
+        return Member(self.folder, entry, self.plan, self.settings)
+
+    def ask(self, question: Callable[[Snapshot], R]) -> R:
+        """Put a question to the chain as it is now.
+
+        A file that another process drops meanwhile is no error: the question is put again.
+        """
+        while True:
+            snapshot = self.look()
+            try:
+                return question(snapshot)
+            except FileChangedError:
+                if self.look() is snapshot:
+                    raise
+
+    def check_writable(self) -> None:
+        """Make sure that this object may write; raises as `Storage.check_writable`."""
+        snapshot = self.current
+        if self.settings.mode == "r":
+            raise ReadOnlyError(self.folder, "it was opened with mode='r'")
+        for member in snapshot.members:
+            member.storage.check_writable()
+
+    @contextmanager
+    def section(self, timeout: float | None) -> Iterator[None]:
+        """Hold the write lock of the newest file, and with it that of the folder."""
+        self.check_writable()
+        if self.mine():
+            yield
+            return
+        self._held = self._lock_newest(timeout)
+        owner = os.getpid()
+        try:
+            yield
+        finally:
+            # A child forked within the block leaves it without the lock: it is the parent's.
+            if os.getpid() == owner:
+                held, self._held = self._held, None
+                held.lock.release()
+
+    def mine(self) -> bool:
+        """Tell whether the calling thread of this very process is in a section."""
+        held = self._held
+        return held is not None and held.lock.mine()
+
+    def _lock_newest(self, timeout: float | None) -> Member:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        left = timeout
+        while True:
+            snapshot = self.current
+            newest = snapshot.newest
+            try:
+                newest.lock.acquire(left)
+            except FileChangedError:  # dropped before it was waited for
+                if self.look() is snapshot:
+                    raise
+                continue
+            except LockTimeout:
+                raise LockTimeout(self.folder, timeout or 0.0) from None
+            try:
+                if self.look() is snapshot:  # under the lock: it stays the newest
+                    return newest
+            except BaseException:
+                newest.lock.release()
+                raise
+            newest.lock.release()
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def make_next(self, number: int) -> Member:
+        """Make the file that is to be the newest, and do not name it yet; within `section`.
+
+        What a killed maker left is used if it is what would be made.
+        """
+        name = file_name(number)
+        try:
+            return self._make(number, name)
+        except FileExistsError:
+            left = self._adopt(number, name)
+            return left or self._make(number, file_name(number, uuid.uuid4().hex[:8]))
+
+    def _make(self, number: int, name: str) -> Member:
+        permissions = self.current.file.permissions
+        entry = make_member(
+            self.folder, name, self.plan, number, self.settings, permissions=permissions
+        )
+        return Member(self.folder, entry, self.plan, self.settings)
+
+    def _adopt(self, number: int, name: str) -> Member | None:
+        try:
+            entry = entry_of(self.folder, name, number)
+            left = Member(self.folder, entry, self.plan, self.settings)
+        except (FormatError, OSError):  # a file of somebody else's
+            return None
+        known = {member.entry.uuid for member in self.current.members}
+        same = left.params == self.plan.params(number) and not left.storage.read_only_reason
+        if same and entry.uuid not in known and not left.keys_that_were_added():
+            return left
+        left.close()
+        return None
+
+    def change_over(self, member: Member, dropped: int = 0) -> None:
+        """Make a file of `make_next` the newest, and forget the oldest ones; within `section`.
+
+        The section goes on with the lock of the new one.
+
+        Parameters
+        ----------
+        member : Member
+            The file.
+        dropped : int
+            How many of the oldest are no longer of this folder.
+        """
+        held, before = self._held, self.current
+        assert held is before.newest  # noqa: S101  what all of this stands on
+        members = (*before.members[dropped:], member)
+        manifest = replace(before.file.manifest, members=tuple(member.entry for member in members))
+        draft = draft_manifest(self.folder, manifest, before.file.permissions)
+        with self._loader():  # no thread may open the new file a second time
+            member.lock.acquire(0.0)  # nobody else knows of it
+            try:
+                draft.install()
+            finally:
+                # If only forcing it to the disk has failed, it is the newest all the same.
+                if stamp_of(self.folder) == draft.stamp:
+                    self._snapshot, self._held = Snapshot(draft, members), member
+                    held.lock.release()
+                else:
+                    member.lock.release()
+
+    def flush(self) -> None:
+        """Force every file to the disk; nothing if this object only reads."""
+        snapshot = self.look()
+        if self.settings.mode == "r+":
+            self.check_writable()
+            for member in snapshot.members[:-1]:  # no stamp in these: they do not change
+                member.storage.flush()
+            snapshot.newest.writer.flush()
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._snapshot is None
+
+    def close(self) -> None:
+        """Close every file; twice is fine."""
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            for member in snapshot.members:
+                member.close()
+            snapshot.file.close()

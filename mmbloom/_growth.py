@@ -1,0 +1,60 @@
+"""How a growing filter grows: the sizes of its files, arithmetic only.
+
+File i is planned for n * 2^i keys at the error rate p (1 - r) r^i with r = 1/2, n and p
+being the first capacity and the error rate of the whole. A key that was never added is a
+false positive if any file takes it for one: at most the sum of their rates, which stays
+below p however many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable
+Bloom Filters", 2007).
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mmbloom._create import Reserve
+from mmbloom.sizing import FilterParams, Layout, plan
+
+_GROWTH = 2
+_TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
+
+# The largest has 2^63 times the first capacity: more than there are keys.
+MAX_FILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthPlan:
+    """All that decides which files a growing filter has.
+
+    Attributes
+    ----------
+    initial_capacity : int
+        Keys that the first file is planned for.
+    error_rate : float
+        False-positive rate of all files together.
+    layout, reserve
+        Of every file, as for `BloomFilter.create`.
+    seed : int
+        Of every file: a key is hashed once for all of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is out of range, or no such filter can be made.
+    """
+
+    kind: ClassVar[str] = "growing"
+    max_files: ClassVar[int] = MAX_FILES
+
+    initial_capacity: int
+    error_rate: float
+    layout: Layout
+    seed: int
+    reserve: Reserve
+
+    def sizes(self, number: int) -> tuple[int, float]:
+        """Give capacity and error rate of a file, counted from 0."""
+        share = (1 - _TIGHTENING) * _TIGHTENING**number
+        return self.initial_capacity * _GROWTH**number, self.error_rate * share
+
+    def params(self, number: int) -> FilterParams:
+        """Plan a file."""
+        return plan(*self.sizes(number), layout=self.layout, seed=self.seed)

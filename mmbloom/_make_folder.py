@@ -1,0 +1,36 @@
+"""Making a folder of filters, and whether an existing one is what was asked for."""
+
+import uuid
+from dataclasses import fields
+
+from mmbloom._folder import draft_manifest, new_folder
+from mmbloom._manifest import Manifest, Plan
+from mmbloom._member import file_name, make_member
+from mmbloom.errors import ParameterMismatch
+from mmbloom.filter import Settings
+
+
+def make_folder(
+    path: str, plan: Plan, number: int, settings: Settings, *, permissions: int
+) -> None:
+    """Make a folder with its first file; raises as `new_folder` and `create_file`."""
+    with new_folder(path, permissions) as folder:
+        first = make_member(
+            folder, file_name(number), plan, number, settings, permissions=permissions
+        )
+        manifest = Manifest(uuid.uuid4().bytes, plan, (first,))
+        draft_manifest(folder, manifest, permissions).install()
+
+
+def require_same(found: Plan, asked: Plan, path: str, *, any_seed: bool) -> None:
+    """Raise `ParameterMismatch` naming the first setting that differs.
+
+    How the disk is reserved, and any seed if none was asked for, may.
+    """
+    free = {"reserve", "seed"} if any_seed else {"reserve"}
+    if type(found) is not type(asked):
+        raise ParameterMismatch(path, "kind", found.kind, asked.kind)
+    for name in (field.name for field in fields(asked) if field.name not in free):
+        there, wanted = getattr(found, name), getattr(asked, name)
+        if there != wanted:
+            raise ParameterMismatch(path, name, str(there), str(wanted))

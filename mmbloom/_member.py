@@ -1,0 +1,131 @@
+"""One file of a folder, open: its map, its lock, and what is written between lock and unlock.
+
+It is proved to be the file that the manifest names, of the sizes that the plan gives it.
+"""
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom import _engine
+from mmbloom._create import create_file
+from mmbloom._engine import HashHalves
+from mmbloom._lock import WriteLock
+from mmbloom._manifest import Entry, Plan
+from mmbloom._opening import open_regular, read_header
+from mmbloom._storage import Storage
+from mmbloom._writer import Writer
+from mmbloom.errors import FormatError
+from mmbloom.filter import Settings
+
+Bools = npt.NDArray[np.bool_]
+
+
+def file_name(number: int, suffix: str = "") -> str:
+    """Name the file of a number, or another one if that name is taken."""
+    return f"{number:010d}{'-' if suffix else ''}{suffix}.bloom"
+
+
+def make_member(
+    folder: str, name: str, plan: Plan, number: int, settings: Settings, *, permissions: int
+) -> Entry:
+    """Make a file for a folder, which no manifest names yet; raises as `create_file`."""
+    create_file(
+        os.path.join(folder, name),
+        plan.params(number),
+        permissions=permissions,
+        allow_network=settings.allow_network,
+        reserve=plan.reserve,
+    )
+    return entry_of(folder, name, number)
+
+
+def entry_of(folder: str, name: str, number: int) -> Entry:
+    """Read which filter a file has, as a manifest is to name it."""
+    path = os.path.join(folder, name)
+    fd = open_regular(path, os.O_RDONLY)
+    try:
+        header, _ = read_header(fd, path)
+    finally:
+        os.close(fd)
+    return Entry(number, name, header.uuid)
+
+
+class Member:
+    """One filter file of a folder.
+
+    Parameters
+    ----------
+    folder : str
+        Absolute path of the folder.
+    entry : Entry
+        Which file, as the manifest names it.
+    plan : Plan
+        What says its sizes.
+    settings : Settings
+        How to open it.
+
+    Raises
+    ------
+    FormatError
+        If it is no valid filter, or not the one that is meant.
+    OSError
+        If it cannot be opened.
+    """
+
+    def __init__(self, folder: str, entry: Entry, plan: Plan, settings: Settings) -> None:
+        path = os.path.join(folder, entry.name)
+        writable = settings.mode == "r+"
+        self.entry = entry
+        self.storage = Storage(path, writable=writable, allow_network=settings.allow_network)
+        try:
+            self._prove(plan)
+        except BaseException:
+            self.storage.close()
+            raise
+        self.params = self.storage.header.params
+        self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
+        self.writer = Writer(self.storage, self.lock, verify=settings.verify_after_add)
+        if settings.preload:
+            self.storage.preload()
+
+    def _prove(self, plan: Plan) -> None:
+        header, path = self.storage.header, self.storage.path
+        capacity, error_rate = plan.sizes(self.entry.number)
+        # Bits and hashes follow from these, and another version may plan them otherwise.
+        for field, found, expected in (
+            ("uuid", header.uuid.hex(), self.entry.uuid.hex()),
+            ("planned capacity", header.params.capacity, capacity),
+            ("planned error rate", header.params.error_rate, error_rate),
+            ("layout", header.params.layout, plan.layout),
+            ("seed", header.params.seed, plan.seed),
+        ):
+            if found != expected:
+                raise FormatError(path, field, str(found), f"{expected}, by the folder's manifest")
+
+    def contains(self, hashes: HashHalves) -> Bools:
+        """Test keys: bool array of shape (n,)."""
+        self.storage.check_unchanged()
+        self.storage.expect(len(hashes[0]))
+        return _engine.contains(self.storage.views.words, *hashes, self.params)
+
+    def contains_one(self, key: bytes) -> bool:
+        """Test one key."""
+        self.storage.check_unchanged()
+        self.storage.expect(1)
+        return self.storage.views.one.contains(key)
+
+    @property
+    def room(self) -> int:
+        """How many more new keys it is planned for; a damaged counter makes that 0 or all."""
+        return max(0, self.params.capacity - self.storage.counter("keys_added"))
+
+    def keys_that_were_added(self) -> bool:
+        """Tell whether any bit is set; reads the whole file."""
+        return _engine.count_set(self.storage.views.words) > 0
+
+    def close(self) -> None:
+        """Unmap it and release everything."""
+        with self.lock.closing():
+            self.storage.close()

@@ -1,0 +1,76 @@
+"""What a folder of filters says of itself: one frozen record, ready for people and for JSON."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from mmbloom._manifest import Manifest
+from mmbloom._member import Member
+from mmbloom.info import FilterInfo, read_info
+
+
+@dataclass(frozen=True, slots=True)
+class FolderInfo:
+    """A reading of a folder's manifest and of its files' headers, taken without a lock.
+
+    Attributes
+    ----------
+    path : str
+        The folder.
+    kind : str
+        "growing" or "rotating".
+    uuid : str
+        Identity of the folder, 32 hexadecimal digits.
+    settings : dict
+        What it was created with.
+    file_bytes : int
+        Size of all files.
+    keys_added : int
+        Keys that were new to their file when they were added.
+    approx_count : int
+        Estimated number of keys: the sum over the files.
+    fill_ratio : float
+        Set bits over all bits, 0 to 1.
+    current_error_rate : float
+        False-positive rate to expect of all files together.
+    read_only : str
+        Why this object cannot write, "" if it can.
+    members : list of FilterInfo
+        Each file, oldest first; of a rotating filter those that a query asks.
+    """
+
+    path: str
+    kind: str
+    uuid: str
+    settings: dict[str, object]
+    file_bytes: int
+    keys_added: int
+    approx_count: int
+    fill_ratio: float
+    current_error_rate: float
+    read_only: str
+    members: list[FilterInfo]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same as a dict of JSON-ready values."""
+        return asdict(self)
+
+
+def read_folder_info(path: str, manifest: Manifest, members: Sequence[Member]) -> FolderInfo:
+    """Gather everything into one record."""
+    infos = [read_info(member.storage) for member in members]
+    num_bits = sum(info.num_bits for info in infos)
+    return FolderInfo(
+        path=path,
+        kind=manifest.plan.kind,
+        uuid=manifest.uuid.hex(),
+        settings=asdict(manifest.plan),
+        file_bytes=sum(info.file_bytes for info in infos),
+        keys_added=sum(info.keys_added for info in infos),
+        approx_count=sum(info.approx_count for info in infos),
+        fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
+        # That no file has it, if none was told of it: their hashes differ in no way that counts.
+        current_error_rate=1 - math.prod(1 - info.current_error_rate for info in infos),
+        read_only=next((info.read_only for info in infos[::-1]), ""),
+        members=infos,
+    )
