@@ -9,7 +9,14 @@ import numpy.typing as npt
 import pytest
 
 from mmbloom._batch import KeyBatch
-from mmbloom._engine import HashHalves, Words, _numpy, _numpy_hash, _numpy_lines
+from mmbloom._engine import (
+    HashHalves,
+    Words,
+    _numpy,
+    _numpy_counters,
+    _numpy_hash,
+    _numpy_lines,
+)
 from mmbloom.sizing import FilterParams
 
 Octets = npt.NDArray[np.uint8]
@@ -23,6 +30,9 @@ class Engine(NamedTuple):
     name: str
     contains: Callable[[Words, Words, Words, FilterParams], Bools]
     add: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
+    increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
     claim: Callable[[Words, Words, Words, FilterParams], Any]
     commit: Callable[[Words, Any], int]
     count_set: Callable[[Words], int]
@@ -42,6 +52,9 @@ NUMPY = Engine(
     "numpy",
     _numpy.contains,
     _numpy.add,
+    _numpy_counters.counted_contains,
+    _numpy_counters.increment,
+    _numpy_counters.decrement,
     _numpy.claim,
     _numpy.commit,
     _numpy.count_set,
@@ -55,7 +68,8 @@ NUMPY = Engine(
 )
 
 
-MODULES = tuple(f"_compiled{part}" for part in ("", "_claim", "_hash", "_lines", "_text"))
+PARTS = ("", "_claim", "_counters", "_hash", "_lines", "_text")
+MODULES = tuple(f"_compiled{part}" for part in PARTS)
 
 
 def _load_compiled() -> Engine | None:
@@ -64,6 +78,7 @@ def _load_compiled() -> Engine | None:
     from mmbloom._engine import (  # noqa: PLC0415  only where they were built
         _compiled,
         _compiled_claim,
+        _compiled_counters,
         _compiled_hash,
         _compiled_lines,
         _compiled_text,
@@ -73,6 +88,9 @@ def _load_compiled() -> Engine | None:
         "compiled",
         _compiled.contains,
         _compiled.add,
+        _compiled_counters.counted_contains,
+        _compiled_counters.increment,
+        _compiled_counters.decrement,
         _compiled_claim.claim,
         _compiled_claim.commit,
         _compiled.count_set,

@@ -1,5 +1,6 @@
-"""The naive filter: a set of positions, one key at a time, and random scenes to compare with."""
+"""The naive filters: positions in a set or counted, one key at a time, and random scenes."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -41,6 +42,36 @@ class OneByOne:
         return [number >> start & 2**64 - 1 for start in range(0, self.params.num_bits, 64)]
 
 
+@dataclass
+class CountedOneByOne(OneByOne):
+    """How often each position is held, up to 15, which stays."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, key: Hash) -> bool:
+        new = not self.has(key)
+        for position in self.positions(key):
+            self.counts[position] = min(15, self.counts[position] + 1)
+        return new
+
+    def has(self, key: Hash) -> bool:
+        return all(self.counts[position] for position in self.positions(key))
+
+    def remove(self, key: Hash) -> bool:
+        if not self.has(key):
+            return False
+        for position in self.positions(key):
+            self.counts[position] -= self.counts[position] != 15
+        return True
+
+    def nonzero(self) -> int:
+        return sum(count > 0 for count in self.counts.values())
+
+    def words(self) -> list[int]:
+        number = sum(count << 4 * position for position, count in self.counts.items())
+        return [number >> start & 2**64 - 1 for start in range(0, 4 * self.params.num_bits, 64)]
+
+
 WORD = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3), st.just(2**64 - 1))
 HASH = st.tuples(WORD, WORD)
 
@@ -68,3 +99,8 @@ def split(batch: list[Hash]) -> tuple[Words, Words]:
 def empty_words(params: FilterParams) -> Words:
     """An array with no bit set."""
     return np.zeros(params.num_bits // 64, dtype=np.uint64)
+
+
+def empty_counters(params: FilterParams) -> Words:
+    """An array with every counter at 0."""
+    return np.zeros(params.num_bits // 16, dtype=np.uint64)

@@ -10,9 +10,10 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+from kernels import PARTS
 
 ROOT = Path(__file__).parents[1] / "mmbloom"
-COMPILED = ("_compiled", "_compiled_claim", "_compiled_hash", "_compiled_lines", "_compiled_text")
+COMPILED = tuple(f"_compiled{part}" for part in PARTS)
 FILES = sorted(ROOT.rglob("*.py"))
 CYTHON = sorted(file for ending in ("pyx", "pxd") for file in ROOT.rglob(f"*.{ending}"))
 TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: above all levels

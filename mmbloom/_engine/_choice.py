@@ -7,6 +7,7 @@ from importlib.util import find_spec
 _COMPILED = (
     "_compiled",
     "_compiled_claim",
+    "_compiled_counters",
     "_compiled_hash",
     "_compiled_lines",
     "_compiled_text",
