@@ -53,6 +53,9 @@ level   module          one idea
 3       folder          what every folder of filters can be asked and told
 3       _grow           keys go to the newest file until it is full
 3       growing         GrowingFilter, a folder of ever larger files
+3       folder_copy     a consistent copy of a folder, sealed or not
+3       folder_check    is this folder a sound filter?
+3       folder_repair   a sound folder of a damaged one
 4       lines           records of a byte stream, in bounded chunks
 4       line_keys       which part of a line is its key
 4       dedup           each line once, marked after it is written
@@ -83,7 +86,10 @@ from mmbloom.errors import (
     ReservationWarning,
 )
 from mmbloom.filter import BloomFilter
+from mmbloom.folder_check import FolderVerification, verify_folder
+from mmbloom.folder_copy import copy_folder
 from mmbloom.folder_info import FolderInfo
+from mmbloom.folder_repair import FolderRepair, repair_folder
 from mmbloom.growing import GrowingFilter
 from mmbloom.guava import export_guava, import_guava
 from mmbloom.info import FilterInfo
@@ -106,6 +112,8 @@ __all__ = [
     "FilterInfo",
     "FilterParams",
     "FolderInfo",
+    "FolderRepair",
+    "FolderVerification",
     "FormatError",
     "GrowingFilter",
     "IncompatibleFilters",
@@ -126,6 +134,7 @@ __all__ = [
     "Verification",
     "compare",
     "copy",
+    "copy_folder",
     "engine",
     "errors",
     "export_guava",
@@ -133,8 +142,10 @@ __all__ = [
     "intersect",
     "merge",
     "repair",
+    "repair_folder",
     "sizing",
     "verify",
+    "verify_folder",
 ]
 
 engine: str = _engine.ENGINE  # "compiled" or "numpy"

@@ -173,6 +173,8 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
         except NetworkFileSystemError as error:
             raise NetworkFileSystemError(path, error.file_system) from None
         except OSError as error:  # of the folder asked for, not of a name that nobody knows
+            if isinstance(error.filename, str) and not error.filename.startswith(temporary):
+                raise
             raise OSError(error.errno, error.strerror, path) from error
         _rename(temporary, path)
     except BaseException:

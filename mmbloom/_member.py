@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mmbloom import _engine
 from mmbloom._create import create_file
 from mmbloom._engine import HashHalves
+from mmbloom._header import Header
 from mmbloom._lock import WriteLock
 from mmbloom._manifest import Entry, Plan
 from mmbloom._opening import open_regular, read_header
@@ -52,6 +53,21 @@ def entry_of(folder: str, name: str, number: int) -> Entry:
     return Entry(number, name, header.uuid)
 
 
+def require_named(header: Header, path: str, entry: Entry, plan: Plan) -> None:
+    """Raise `FormatError` if a file is not the one that the manifest names, or not as planned."""
+    capacity, error_rate = plan.sizes(entry.number)
+    # Bits and hashes follow from these, and another version may plan them otherwise.
+    for field, found, expected in (
+        ("uuid", header.uuid.hex(), entry.uuid.hex()),
+        ("planned capacity", header.params.capacity, capacity),
+        ("planned error rate", header.params.error_rate, error_rate),
+        ("layout", header.params.layout, plan.layout),
+        ("seed", header.params.seed, plan.seed),
+    ):
+        if found != expected:
+            raise FormatError(path, field, str(found), f"{expected}, by the folder's manifest")
+
+
 class Member:
     """One filter file of a folder.
 
@@ -80,7 +96,7 @@ class Member:
         self.entry = entry
         self.storage = Storage(path, writable=writable, allow_network=settings.allow_network)
         try:
-            self._prove(plan)
+            require_named(self.storage.header, path, entry, plan)
         except BaseException:
             self.storage.close()
             raise
@@ -89,20 +105,6 @@ class Member:
         self.writer = Writer(self.storage, self.lock, verify=settings.verify_after_add)
         if settings.preload:
             self.storage.preload()
-
-    def _prove(self, plan: Plan) -> None:
-        header, path = self.storage.header, self.storage.path
-        capacity, error_rate = plan.sizes(self.entry.number)
-        # Bits and hashes follow from these, and another version may plan them otherwise.
-        for field, found, expected in (
-            ("uuid", header.uuid.hex(), self.entry.uuid.hex()),
-            ("planned capacity", header.params.capacity, capacity),
-            ("planned error rate", header.params.error_rate, error_rate),
-            ("layout", header.params.layout, plan.layout),
-            ("seed", header.params.seed, plan.seed),
-        ):
-            if found != expected:
-                raise FormatError(path, field, str(found), f"{expected}, by the folder's manifest")
 
     def contains(self, hashes: HashHalves) -> Bools:
         """Test keys: bool array of shape (n,)."""

@@ -58,8 +58,10 @@ def open_regular(path: str, mode: int) -> int:
 
 def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise FormatError(path, "file", kind, "a regular file")
+        if stat.S_ISDIR(status.st_mode):
+            expected = "a regular file; of a growing or rotating filter name one of its files"
+            raise FormatError(path, "file", "a folder", expected)
+        raise FormatError(path, "file", "not a regular file", "a regular file")
 
 
 def read_header(fd: int, path: str) -> tuple[Header, int]:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom._batch import Batch
-from mmbloom._keys import Keys
+from mmbloom._keys import Key, Keys
 
 
 class Marker(Protocol):
@@ -34,6 +34,12 @@ class Claiming(Protocol):
     @property
     def path(self) -> str:
         """Absolute path of it."""
+
+    def __contains__(self, key: Key, /) -> bool:
+        """Tell whether one key was added."""
+
+    def contains_many(self, keys: Keys, /) -> npt.NDArray[np.bool_]:
+        """Tell for each key whether it was added."""
 
     def claim(self, keys: Keys, /) -> "Claim":
         """Learn which keys are new, and mark them only if the block that follows succeeds."""

@@ -61,10 +61,15 @@ def copy(
     """
     target = Target(absolute(destination), permissions, allow_network)
     with UnmappedFilter(absolute(source)) as original:
-        # Before the array: what is counted later may be of keys that the copy has not.
-        counters = original.counters()
-        with new_filter(target, original.header.params, sealed=seal) as copied:
-            for piece in original.whole_pieces():
-                copied.write(piece)
-            original.check_same()
-            copied.finish(counters["keys_added"], counters["batches_begun"])
+        copy_opened(original, target, seal=seal)
+
+
+def copy_opened(original: UnmappedFilter, target: Target, *, seal: bool) -> None:
+    """Do as `copy`, of a filter that is open already."""
+    # Before the array: what is counted later may be of keys that the copy has not.
+    counters = original.counters()
+    with new_filter(target, original.header.params, sealed=seal) as copied:
+        for piece in original.whole_pieces():
+            copied.write(piece)
+        original.check_same()
+        copied.finish(counters["keys_added"], counters["batches_begun"])

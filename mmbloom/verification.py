@@ -249,7 +249,7 @@ class _Check:
     def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
         """Look the keys up; how many, and how many are not there."""
         checked = missing = 0
-        for hashes in _gathered(keys, self._params.seed, self._params.num_hashes):
+        for hashes in gathered(keys, self._params.seed, self._params.num_hashes):
             checked += len(hashes[0])
             missing += int(np.count_nonzero(~self._file.contains(hashes)))
         if missing:
@@ -257,7 +257,7 @@ class _Check:
         return checked, missing
 
 
-def _gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
+def gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
     """Hash batches, and join them to as many keys as are looked up in one pass."""
     most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
     ready: list[HashHalves] = []

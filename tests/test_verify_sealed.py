@@ -1,4 +1,4 @@
-"""mmbloom.verify of sealed copies: every flip is found (law 19), and what is advised can be done."""
+"""mmbloom.verify of sealed copies: every flip is found (law 19), what is advised can be done."""
 
 from collections.abc import Callable
 from pathlib import Path

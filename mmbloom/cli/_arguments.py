@@ -1,10 +1,12 @@
 """Options that several commands share, and how their values are read."""
 
 import argparse
+import os
 import re
 from decimal import Decimal
 
 from mmbloom.cli._errors import UsageError
+from mmbloom.cli._filters import Filter, Waiting, open_filter
 from mmbloom.filter import BloomFilter
 from mmbloom.line_keys import LineKeys
 
@@ -201,10 +203,12 @@ def terminator(args: argparse.Namespace) -> bytes:
     return b"\0" if args.zero_terminated else b"\n"
 
 
-def open_or_create(args: argparse.Namespace) -> BloomFilter:
+def open_or_create(args: argparse.Namespace) -> Filter:
     """Open FILE, or make it when -n says how large."""
-    options = {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
+    options: Waiting = {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
     if args.capacity is not None:
+        if os.path.isdir(args.file):
+            raise UsageError(f"{args.file}: is a folder, which says itself how it grows: leave -n")
         return BloomFilter.create(
             args.file,
             args.capacity,
@@ -216,4 +220,4 @@ def open_or_create(args: argparse.Namespace) -> BloomFilter:
         )
     if (args.error_rate, args.layout, args.seed) != (None, None, None):
         raise UsageError("-p, --layout and --seed are for making FILE: give -n as well")
-    return BloomFilter.open(args.file, **options)
+    return open_filter(args.file, **options)

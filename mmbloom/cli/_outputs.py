@@ -39,6 +39,14 @@ def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
                 raise OSError(error.errno, error.strerror, path) from error
 
 
+def require_folder(path: str) -> None:
+    """Make sure that the folder of an output is there; OSError, naming the output, if not."""
+    try:
+        os.stat(os.path.join(os.path.dirname(path), "."))
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
 @contextmanager
 def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | None]:
     """Make the question whether a regular file ends mid-line; None for others.

@@ -9,9 +9,9 @@ import numpy.typing as npt
 from mmbloom._parallel import read_ahead
 from mmbloom.cli._arguments import add_line_options, line_keys, terminator
 from mmbloom.cli._errors import NOTHING_FOUND, OK
+from mmbloom.cli._filters import open_filter
 from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli._outputs import open_output, refuse_overlap
-from mmbloom.filter import BloomFilter
 from mmbloom.lines import Chunk, read_chunks
 
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_overlap(None, names, args.file)
     found = 0
     with (
-        BloomFilter.open(args.file, "r") as seen,
+        open_filter(args.file, "r") as seen,
         progress_bar(names, args.progress) as bar,
         open_output(None, end) as writer,
     ):

@@ -1,9 +1,11 @@
 """``mmbloom copy``: a consistent copy of a filter, whoever writes to it; sealed if asked for."""
 
 import argparse
+import os
 
 from mmbloom.cli._arguments import add_making_options
 from mmbloom.cli._errors import OK
+from mmbloom.folder_copy import copy_folder
 from mmbloom.snapshot import copy
 
 
@@ -21,7 +23,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the copy is on the disk when it returns."""
-    copy(
+    made = copy_folder if os.path.isdir(args.file) else copy
+    made(
         args.file,
         args.destination,
         seal=args.seal,

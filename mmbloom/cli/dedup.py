@@ -15,6 +15,7 @@ from mmbloom.cli._arguments import (
     terminator,
 )
 from mmbloom.cli._errors import OK, UsageError
+from mmbloom.cli._filters import Filter
 from mmbloom.cli._inputs import (
     COMPRESSED,
     STDIN,
@@ -23,11 +24,10 @@ from mmbloom.cli._inputs import (
     open_input,
     progress_bar,
 )
-from mmbloom.cli._outputs import open_output, print_stats, refuse_overlap
+from mmbloom.cli._outputs import open_output, print_stats, refuse_overlap, require_folder
 from mmbloom.cli._waiting import patiently
 from mmbloom.cli._workers import run_jobs
 from mmbloom.dedup import Tally, dedup
-from mmbloom.filter import BloomFilter
 from mmbloom.line_keys import LineKeys
 from mmbloom.lines import LineWriter, Source, read_chunks
 
@@ -52,7 +52,7 @@ class Settings:
     repeated: bool
     lock_timeout: float | None
 
-    def run(self, seen: BloomFilter, source: Source, writer: LineWriter) -> Tally:
+    def run(self, seen: Filter, source: Source, writer: LineWriter) -> Tally:
         """Deduplicate one input."""
         return dedup(
             seen,
@@ -68,7 +68,7 @@ class Settings:
 class FileJob:
     """One input to its own output, in whatever process."""
 
-    seen: BloomFilter  # pickled as its path and identity
+    seen: Filter  # pickled as its path and identity
     settings: Settings
     name: str
     output: str
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
     if outputs:
         os.makedirs(args.output_dir, exist_ok=True)
     elif args.output is not None:
-        os.stat(os.path.dirname(args.output) or ".")
+        require_folder(args.output)
     with open_or_create(args) as seen:
         if outputs:
             tally = _to_folder(args, seen, settings, names, outputs)
@@ -133,7 +133,7 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
 
 def _to_folder(
     args: argparse.Namespace,
-    seen: BloomFilter,
+    seen: Filter,
     settings: Settings,
     names: list[str],
     outputs: list[str],
@@ -144,9 +144,7 @@ def _to_folder(
         return run_jobs(jobs, args.jobs, lambda number: bar.update(sizes[number]))
 
 
-def _to_one(
-    args: argparse.Namespace, seen: BloomFilter, settings: Settings, names: list[str]
-) -> Tally:
+def _to_one(args: argparse.Namespace, seen: Filter, settings: Settings, names: list[str]) -> Tally:
     tally = Tally()
     with ExitStack() as stack:
         bar = stack.enter_context(progress_bar(names, args.progress))

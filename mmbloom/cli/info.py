@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -9,8 +10,9 @@ from datetime import UTC, datetime
 from mmbloom._engine import ENGINE
 from mmbloom.cli._bar import bar
 from mmbloom.cli._errors import OK
+from mmbloom.cli._filters import open_filter
 from mmbloom.cli._pace import when_full
-from mmbloom.filter import BloomFilter
+from mmbloom.folder_info import FolderInfo
 from mmbloom.info import FilterInfo
 
 
@@ -27,7 +29,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it."""
-    with BloomFilter.open(args.file, "r+" if args.recount else "r") as seen:
+    with open_filter(args.file, "r+" if args.recount else "r") as seen:
         if args.recount:
             seen.recount()
         info = seen.info()
@@ -35,7 +37,13 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _for_people(info: FilterInfo) -> str:
+def _for_people(info: FilterInfo | FolderInfo) -> str:
+    rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
+    rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
+    return "\n".join(f"{name:<15} {value}" for name, value in rows if value)
+
+
+def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
     rows = [
         ("path", info.path),
         ("layout", f"{info.layout}, {info.num_hashes} hashes, seed {info.seed}"),
@@ -49,7 +57,6 @@ def _for_people(info: FilterInfo) -> str:
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
         ("uuid", info.uuid),
-        ("engine", f"{ENGINE} (of this installation, not of the file)"),
     ]
     if info.unfinished_batches:
         note = (
@@ -57,7 +64,24 @@ def _for_people(info: FilterInfo) -> str:
             "killed; every key is safe, the figures may lag: info --recount mends them"
         )
         rows.append(("note", note))
-    return "\n".join(f"{name:<15} {value}" for name, value in rows if value)
+    return rows
+
+
+def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
+    planned = info.settings["error_rate"]
+    rows = [
+        ("path", info.path),
+        ("kind", f"{info.kind}, {len(info.members)} files"),
+        ("size", f"{info.file_bytes:,} bytes"),
+        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
+        ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
+        ("uuid", info.uuid),
+    ]
+    for file in info.members:
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
+    return rows
 
 
 def _bar(share: float) -> str:

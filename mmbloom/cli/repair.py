@@ -1,10 +1,13 @@
 """``mmbloom repair``: a sound filter of what a damaged file holds."""
 
 import argparse
+import os
+from collections.abc import Sequence
 
 from mmbloom.cli._arguments import add_making_options, add_sizing_options, positive
 from mmbloom.cli._errors import NOT_SOUND, OK, UsageError
 from mmbloom.cli._streams import say
+from mmbloom.folder_repair import repair_folder
 from mmbloom.salvage import Repair, repair
 from mmbloom.sizing import FilterParams, capacity_of, plan
 
@@ -25,6 +28,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it: 0 if every key is there, 1 if bits may be missing."""
+    if os.path.isdir(args.file):
+        return _folder(args)
     done = repair(
         args.file,
         args.destination,
@@ -33,6 +38,19 @@ def run(args: argparse.Namespace) -> int:
         allow_network=args.allow_network,
     )
     _say(done, args.destination)
+    return NOT_SOUND if done.losses else OK
+
+
+def _folder(args: argparse.Namespace) -> int:
+    if _params(args):
+        raise UsageError(f"{args.file}: is a folder, whose manifest says how its files were made")
+    done = repair_folder(
+        args.file,
+        args.destination,
+        permissions=args.permissions,
+        allow_network=args.allow_network,
+    )
+    _say_all(args.destination, done.notes, done.losses)
     return NOT_SOUND if done.losses else OK
 
 
@@ -59,10 +77,14 @@ def _say(done: Repair, destination: str) -> None:
     if done.header_damage:
         say(f"{destination}: header rebuilt, its {done.header_damage} was wrong")
         say(f"{destination}: only keys can tell if it is rebuilt right: mmbloom verify --keys")
-    for note in done.notes:
-        say(f"{destination}: {note}")
-    for loss in done.losses:
-        say(f"{destination}: BITS MAY BE MISSING: {loss}")
-    if done.losses:
-        say(f"{destination}: keys that were added may not be found; add them again if you can")
+    _say_all(destination, done.notes, done.losses)
     say(f"{destination}: {done.positions_set} bits set, {done.keys_added} keys added")
+
+
+def _say_all(destination: str, notes: Sequence[str], losses: Sequence[str]) -> None:
+    for note in notes:
+        say(f"{destination}: {note}")
+    for loss in losses:
+        say(f"{destination}: BITS MAY BE MISSING: {loss}")
+    if losses:
+        say(f"{destination}: keys that were added may not be found; add them again if you can")

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections.abc import Iterator
 
 from mmbloom._batch import Batch
@@ -10,6 +11,7 @@ from mmbloom.cli._arguments import add_key_options, line_keys, terminator
 from mmbloom.cli._errors import NOT_SOUND, OK
 from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli._outputs import refuse_overlap
+from mmbloom.folder_check import FolderVerification, verify_folder_batches
 from mmbloom.line_keys import LineKeys
 from mmbloom.lines import read_chunks
 from mmbloom.verification import Verification, verify_batches
@@ -35,8 +37,15 @@ def run(args: argparse.Namespace) -> int:
     names = input_names(args.keys) if args.keys else []
     check_inputs(names)  # before all of a large filter is read
     refuse_overlap(None, names, args.file)
-    found = verify_batches(args.file, _batches(args, line_keys(args), names))
-    print(json.dumps(found.as_dict()) if args.json else _for_people(found))
+    keys = _batches(args, line_keys(args), names)
+    found: Verification | FolderVerification
+    if os.path.isdir(args.file):
+        found = of_folder = verify_folder_batches(args.file, keys)
+        for_people = _of_folder(of_folder)
+    else:
+        found = of_file = verify_batches(args.file, keys)
+        for_people = _of_file(of_file)
+    print(json.dumps(found.as_dict()) if args.json else for_people)
     return OK if found.ok else NOT_SOUND
 
 
@@ -50,7 +59,7 @@ def _batches(args: argparse.Namespace, keys: LineKeys, names: list[str]) -> Iter
                     yield coerce(keys(chunk))
 
 
-def _for_people(found: Verification) -> str:
+def _of_file(found: Verification) -> str:
     seal = f"{found.sealed_pieces:,} MiB compared" if found.sealed_pieces else "none to compare"
     rows = [
         ("path", found.path),
@@ -61,9 +70,26 @@ def _for_people(found: Verification) -> str:
         ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
         ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
     ]
+    return _table([*rows, *_verdict(found)])
+
+
+def _of_folder(found: FolderVerification) -> str:
+    rows = [("path", found.path), ("files", f"{len(found.files)}, {found.kind}, oldest first")]
+    for file in found.files:
+        name, seal = os.path.basename(file.path), " sealed," if file.sealed_pieces else ""
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
+    return _table([*rows, *_verdict(found)])
+
+
+def _verdict(found: Verification | FolderVerification) -> list[tuple[str, str]]:
+    rows = []
     if found.keys_checked:
         rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
     rows += [("note", note) for note in found.notes]
     rows += [("PROBLEM", problem) for problem in found.problems]
-    rows.append(("verdict", "sound" if found.ok else "not sound"))
+    return [*rows, ("verdict", "sound" if found.ok else "not sound")]
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
     return "\n".join(f"{name:<15} {value}" for name, value in rows)

@@ -1,0 +1,131 @@
+"""The commands on a growing filter: create, add, dedup, check, info, verify, copy, repair."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cli_runner import Ended, inside, mmbloom, running
+
+from mmbloom import GrowingFilter
+
+LINES = b"".join(b"%d\n" % number for number in range(5000))
+Capture = pytest.CaptureFixture[bytes]
+SIZES = ("--growing", "-n", "300", "-p", "1e-9", "--seed", "5")
+
+
+@pytest.fixture
+def growing(tmp_path: Path, capfdbinary: Capture) -> Path:
+    """An empty growing filter, and 5,000 lines to put into it."""
+    (tmp_path / "lines").write_bytes(LINES)
+    assert inside(capfdbinary, "create", tmp_path / "seen", *SIZES) == Ended(0, b"", "")
+    return tmp_path / "seen"
+
+
+def test_lines_go_through_change_overs(growing: Path, capfdbinary: Capture) -> None:
+    """Dedup prints each line once across runs, check finds all, info and verify see every file."""
+    run, lines = capfdbinary, growing.parent / "lines"
+    assert inside(run, "dedup", growing, lines, lines) == Ended(0, LINES, "")
+    assert inside(run, "dedup", growing, lines) == Ended(0, b"", "")
+    assert inside(run, "check", growing, lines) == Ended(0, LINES, "")
+    assert inside(run, "check", growing, "-v", lines) == Ended(1, b"", "")
+    info = json.loads(inside(run, "info", growing, "--json").out)
+    assert info["kind"] == "growing"
+    assert [file["capacity"] for file in info["members"]] == [300, 600, 1200, 2400, 4800]
+    assert info["keys_added"] == 5000
+    text = inside(run, "info", growing).out.decode()
+    assert "growing, 5 files" in text
+    assert "0000000004.bloom about 5" in text
+    found = inside(run, "verify", growing, "--keys", lines)
+    assert (found.code, b"5,000 looked up, 0 missing" in found.out) == (0, True)
+
+
+def test_two_processes_share_it(growing: Path, tmp_path: Path) -> None:
+    """Two runs of dedup at once print each line once between them, and so do two jobs."""
+    outputs = [tmp_path / "1", tmp_path / "2"]
+    with (
+        running("dedup", growing, tmp_path / "lines", "-o", outputs[0]) as one,
+        running("dedup", growing, tmp_path / "lines", "-o", outputs[1]) as two,
+    ):
+        assert [one.wait(30), two.wait(30)] == [0, 0]
+    lines = b"".join(output.read_bytes() for output in outputs).splitlines()
+    assert sorted(lines) == sorted(LINES.splitlines())
+    (tmp_path / "more").write_bytes(LINES.replace(b"\n", b"x\n"))
+    (tmp_path / "same").write_bytes(LINES.replace(b"\n", b"x\n"))
+    jobs = ("-j", "2", "--output-dir", tmp_path / "out", tmp_path / "more", tmp_path / "same")
+    assert mmbloom("dedup", growing, *jobs).code == 0
+    written = b"".join(path.read_bytes() for path in (tmp_path / "out").iterdir())
+    assert sorted(written.splitlines()) == sorted(b"%dx" % number for number in range(5000))
+
+
+def test_copy_damage_and_repair(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """A sealed copy answers and is read-only; a file that is gone is told of by every command."""
+    run, lines = capfdbinary, growing.parent / "lines"
+    assert inside(run, "add", growing, lines) == Ended(0, b"", "")
+    kept = tmp_path / "kept"
+    assert inside(run, "copy", growing, kept, "--seal") == Ended(0, b"", "")
+    assert inside(run, "check", kept, "-c", lines).out == b"5000\n"
+    sealed = inside(run, "add", kept, lines)
+    assert (sealed.code, "it is sealed" in sealed.err) == (3, True)
+    (kept / "0000000001.bloom").unlink()
+    for command in (("check", kept, lines), ("info", kept), ("copy", kept, tmp_path / "no")):
+        ended = inside(run, *command)
+        assert (ended.code, ended.out) == (3, b"")
+        assert ended.err.startswith(f"mmbloom: {kept}/0000000001.bloom: file is missing")
+    found = inside(run, "verify", kept)
+    assert (found.code, b"0000000001.bloom: is missing" in found.out) == (1, True)
+    mended = inside(run, "repair", kept, tmp_path / "mended")
+    assert mended.code == 1
+    assert "BITS MAY BE MISSING: 0000000001.bloom: is missing" in mended.err
+    again = inside(run, "dedup", tmp_path / "mended", lines)  # the lost ones are new again
+    assert again.out.splitlines() == LINES.splitlines()[300:900]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("merge", "out", "seen"),
+        ("intersect", "out", "seen"),
+        ("compare", "seen", "seen"),
+        ("export", "seen", "out", "--guava"),
+        ("import", "seen", "out", "--guava"),
+    ],
+)
+def test_commands_of_one_file(
+    growing: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: Capture,
+    command: tuple[str, ...],
+) -> None:
+    """What asks for files of equal sizes says so of a folder, and makes nothing."""
+    monkeypatch.chdir(growing.parent)
+    ended = inside(capfdbinary, *command)
+    assert (ended.code, ended.out) == (3, b"")
+    assert "is a folder, expected a regular file; of a growing or rotating filter" in ended.err
+    assert sorted(os.listdir()) == ["lines", "seen"]
+
+
+def test_options_that_do_not_fit(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """Sizes of a folder that is there, and of a header, are refused: they stand in it."""
+    run, empty = capfdbinary, tmp_path / "empty"
+    ended = inside(run, "dedup", growing, "-n", "10")
+    assert (ended.code, "is a folder" in ended.err) == (2, True)
+    ended = inside(run, "repair", growing, tmp_path / "new", "-n", "9", "--seed", "1")
+    assert ended.code == 2
+    ended = inside(run, "create", tmp_path / "new", "--growing")
+    assert (ended.code, "with -n" in ended.err) == (2, True)
+    ended = inside(run, "create", growing, *SIZES)
+    assert (ended.code, "is there already" in ended.err) == (5, True)
+    empty.mkdir()
+    for command in (("check", empty), ("info", empty), ("verify", empty), ("dedup", empty)):
+        ended = inside(run, *command)
+        assert (ended.code, "manifest.json is missing" in ended.err) == (3, True), ended
+
+
+def test_create_like(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """--like makes an empty one with the same sizes and seed."""
+    assert inside(capfdbinary, "add", growing, tmp_path / "lines").code == 0
+    assert inside(capfdbinary, "create", tmp_path / "two", "--like", growing) == Ended(0, b"", "")
+    with GrowingFilter.open(growing) as one, GrowingFilter.open(tmp_path / "two") as two:
+        assert one.info().settings == two.info().settings
+        assert two.approx_count == 0
