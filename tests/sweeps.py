@@ -64,7 +64,7 @@ class Sweep:
             assert caught.value.signal == signal.SIGKILL
             outcomes.append(self.absent_or_whole(path))
             if not outcomes[-1]:  # what a killed run left behind is in nobody's way
-                in_child(partial(self.run, path))
+                self.make(path)
         assert outcomes == sorted(outcomes)  # absent up to some call, there from then on
         assert set(outcomes) == {False, True}
         return len(outcomes)

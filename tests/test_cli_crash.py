@@ -7,14 +7,14 @@ import signal
 import time
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import Any
 
 import pytest
-from cli_runner import PATIENCE, mmbloom, read_soon, running
+from cli_runner import PATIENCE, forked, inside, mmbloom, read_soon
 from tally import Count
 
 from mmbloom import BloomFilter, verify
 
+Capture = pytest.CaptureFixture[bytes]
 MORE = ("-n", "2M", "-p", "1e-9", "--seed", "11")
 KILLS = 2
 ATTEMPTS = 20  # rounds, until a kill hits a running process
@@ -36,19 +36,16 @@ def kill_at_random(
 ) -> bool:
     """Start a run and kill -9 its whole group soon after it began to write; was it running?"""
     before = size_of(outputs)
-    with outputs[0].open("ab") as stdout:
-        to = DEVNULL if "-o" in argv or "--output-dir" in argv else stdout
-        streams: dict[str, Any] = {"stdin": DEVNULL, "stdout": to, "stderr": DEVNULL}
-        with running(*argv, start_new_session=True, **streams) as process:
-            deadline = time.monotonic() + PATIENCE
-            while process.poll() is None and size_of(outputs) == before:
-                assert time.monotonic() < deadline
-                time.sleep(0.0005)
-            time.sleep(rng.random() ** 2 * longest)
-            if process.poll() is not None:
-                return False
-            os.killpg(process.pid, signal.SIGKILL)
-            return process.wait(PATIENCE) == -signal.SIGKILL
+    with outputs[0].open("ab") as stdout, forked(*argv, stdout=stdout.fileno()) as process:
+        deadline = time.monotonic() + PATIENCE
+        while process.alive() and size_of(outputs) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        time.sleep(rng.random() ** 2 * longest)
+        if not process.alive():
+            return False
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait() == -signal.SIGKILL
 
 
 def check_nothing_lost(outputs: list[Path], distinct: set[bytes], kills: int) -> None:
@@ -64,7 +61,7 @@ def check_nothing_lost(outputs: list[Path], distinct: set[bytes], kills: int) ->
         assert any(line.startswith(start) for line in distinct), start
 
 
-def killed_round(folder: Path, rng: random.Random, to: str, tally: Count) -> bool:
+def killed_round(folder: Path, rng: random.Random, to: str, tally: Count, capture: Capture) -> bool:
     """Kill a run over and over, let the last one end, and check; was a running one hit?"""
     seen, inputs = folder / "seen", [folder / "in1", folder / "in2"]
     distinct = set.union(*(make_input(path, rng, 200_000) for path in inputs))
@@ -76,7 +73,7 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count) -> boo
         argv += ["--output-dir", folder / "out", "-j", "2"]
         (folder / "out").mkdir()
         outputs = [folder / "out" / path.name for path in inputs]
-    assert mmbloom("create", seen, *MORE).code == 0
+    assert inside(capture, "create", seen, *MORE).code == 0
     hits = 0
     # A run that ends before it is killed has written all: nothing is left to be killed in.
     while hits < KILLS and kill_at_random(argv, rng, outputs):
@@ -88,8 +85,8 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count) -> boo
     tally(kills=hits, distinct_lines=len(distinct))
     check_nothing_lost(outputs, distinct, hits)
     assert verify(seen, keys=distinct).ok
-    assert mmbloom("check", seen, *inputs, "-v", "-c") == (1, b"0\n", "")
-    assert mmbloom("dedup", seen, *inputs) == (0, b"", "")
+    assert inside(capture, "check", seen, *inputs, "-v", "-c") == (1, b"0\n", "")
+    assert inside(capture, "dedup", seen, *inputs) == (0, b"", "")
     return hits > 0
 
 
@@ -97,14 +94,14 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count) -> boo
 @pytest.mark.laws("T15")
 @pytest.mark.parametrize("to", ["-o", ">>", "--output-dir"])
 def test_killed_at_random_and_run_again(
-    tmp_path: Path, seed: int, stress: int, to: str, tally: Count
+    tmp_path: Path, seed: int, stress: int, to: str, tally: Count, capfdbinary: Capture
 ) -> None:
     """Law 6: after any number of kills, a run that ends has every distinct line in the output."""
     rng, hit = random.Random(seed), 0
     for number in range(ATTEMPTS * stress):
         folder = tmp_path / str(number)
         folder.mkdir()
-        hit += killed_round(folder, rng, to, tally)
+        hit += killed_round(folder, rng, to, tally, capfdbinary)
         shutil.rmtree(folder)
         if hit == stress:
             break
@@ -116,25 +113,28 @@ def kill_while_it_writes(argv: list[str | Path], rng: random.Random, output: Pat
     if output.exists() and not output.read_bytes().endswith(b"\n"):
         with output.open("ab") as file:
             file.write(b"\n")  # through a pipe a run cannot see how its output ends
+    reading, writing = os.pipe()
     with (
         output.open("ab") as file,
-        running(*argv, stdin=DEVNULL, stderr=DEVNULL, bufsize=0) as process,
+        open(reading, "rb", buffering=0) as ours,
+        open(writing, "wb", buffering=0) as theirs,
+        forked(*argv, stdout=writing) as process,
     ):
-        assert process.stdout
-        file.write(read_soon(process.stdout, rng.randrange(1, 30_000)))
+        theirs.close()
+        file.write(read_soon(ours, rng.randrange(1, 30_000)))
         time.sleep(0.02)  # until the pipe is full again
-        hit = process.poll() is None
+        hit = process.alive()
         process.kill()
-        file.write(process.stdout.read())
+        file.write(ours.read())
     return hit
 
 
-def cut_off_round(folder: Path, rng: random.Random, tally: Count) -> bool:
+def cut_off_round(folder: Path, rng: random.Random, tally: Count, capture: Capture) -> bool:
     """Kill runs within a write, let the last one end, and check; was a line cut off?"""
     seen, output = folder / "seen", folder / "out"
     distinct = make_input(folder / "in", rng, 200_000)
     argv: list[str | Path] = ["dedup", seen, folder / "in"]
-    assert mmbloom("create", seen, *MORE).code == 0
+    assert inside(capture, "create", seen, *MORE).code == 0
     hits = cut_off = 0
     for _ in range(4):
         hits += kill_while_it_writes(argv, rng, output)
@@ -144,19 +144,21 @@ def cut_off_round(folder: Path, rng: random.Random, tally: Count) -> bool:
     tally(kills=hits, cut_off=cut_off, distinct_lines=len(distinct))
     check_nothing_lost([output], distinct, hits)
     assert verify(seen, keys=distinct).ok
-    assert mmbloom(*argv) == (0, b"", "")
+    assert inside(capture, *argv) == (0, b"", "")
     return hits > 0 and cut_off > 0
 
 
 @pytest.mark.stress
 @pytest.mark.laws("T15")
-def test_killed_within_a_write(tmp_path: Path, seed: int, stress: int, tally: Count) -> None:
+def test_killed_within_a_write(
+    tmp_path: Path, seed: int, stress: int, tally: Count, capfdbinary: Capture
+) -> None:
     """Law 6: a kill that cuts the output off amid a chunk loses no line of that chunk."""
     rng, hit = random.Random(seed), 0
     for number in range(ATTEMPTS * stress):
         folder = tmp_path / str(number)
         folder.mkdir()
-        hit += cut_off_round(folder, rng, tally)
+        hit += cut_off_round(folder, rng, tally, capfdbinary)
         shutil.rmtree(folder)
         if hit == stress:
             break

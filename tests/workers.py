@@ -80,6 +80,12 @@ class Child(Generic[T]):
         if self.exit_status is None:
             os.kill(self.pid, signal.SIGKILL)
 
+    def alive(self) -> bool:
+        """Tell whether the child still runs; what it was waited for, does not."""
+        if self.exit_status is not None:
+            return False
+        return not os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+
     def show_stacks(self) -> None:
         """Have a child that hangs print where, on stderr."""
         print(f"child {self.pid} hangs; its threads:", file=sys.stderr, flush=True)
