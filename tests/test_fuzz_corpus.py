@@ -27,7 +27,7 @@ def load(target: str) -> Any:
 def test_corpus_holds(target: str) -> None:
     """Law 13: the inputs that reach all that fuzzing reached; there are some."""
     inputs = kept("corpus", target)
-    assert len(inputs) > 5
+    assert len(inputs) >= 5
     for file in inputs:
         print(file)
         load(target).check(file.read_bytes())
