@@ -258,14 +258,15 @@ class Chain:
         assert held is before.newest  # noqa: S101  what all of this stands on
         members = (*before.members[dropped:], member)
         manifest = replace(before.file.manifest, members=tuple(member.entry for member in members))
-        draft = draft_manifest(self.folder, manifest, before.file.permissions)
+        draft = None
         with self._loader():  # no thread may open the new file a second time
             member.lock.acquire(0.0)  # nobody else knows of it
             try:
+                draft = draft_manifest(self.folder, manifest, before.file.permissions)
                 draft.install()
             finally:
                 # If only forcing it to the disk has failed, it is the newest all the same.
-                if stamp_of(self.folder) == draft.stamp:
+                if draft is not None and draft.in_place:
                     self._snapshot, self._held = Snapshot(draft, members), member
                     held.lock.release()
                 else:

@@ -49,6 +49,8 @@ class ManifestFile:
         For comparison with `stamp_of`.
     permissions : int
         Mode bits of the file.
+    in_place : bool
+        Of a draft, whether `install` has put it there, and perhaps failed afterwards.
 
     Raises
     ------
@@ -59,22 +61,21 @@ class ManifestFile:
     def __init__(self, fd: int, path: str, place: str = "") -> None:
         self._close = weakref.finalize(self, os.close, fd)
         self._path, self._place = path, place
+        self.in_place = not place
         status = os.fstat(fd)
         self.stamp = _stamp(status)
         self.permissions = status.st_mode & 0o777
         self.manifest: Manifest = decode(os.pread(fd, MAX_BYTES + 1, 0), path)
 
     def install(self) -> None:
-        """Put a draft in its place, and force that to the disk (see above who may).
-
-        After an error `stamp_of` tells whether it is in place.
-        """
+        """Put a draft in its place, and force that to the disk (see above who may)."""
         try:
             os.replace(self._path, self._place)
         except BaseException:
             with suppress(OSError):
                 os.unlink(self._path)
             raise
+        self.in_place = True
         sync_folder(os.path.dirname(self._place))
 
     def close(self) -> None:
@@ -105,22 +106,25 @@ def read_manifest(folder: str) -> ManifestFile:
 def draft_manifest(folder: str, manifest: Manifest, permissions: int) -> ManifestFile:
     """Write a manifest under a temporary name, whole and on the disk, for `install`."""
     temporary = os.path.join(folder, f".manifest-{uuid.uuid4().hex}.tmp")
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
+    place = os.path.join(folder, MANIFEST)
     try:
-        os.chmod(temporary, permissions)
-        raw = encode(manifest)
-        if os.write(fd, raw) != len(raw):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(fd)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
+        try:
+            os.chmod(temporary, permissions)
+            raw = encode(manifest)
+            if os.write(fd, raw) != len(raw):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return ManifestFile(fd, temporary, place)
     except BaseException as error:
-        os.close(fd)
         with suppress(OSError):
             os.unlink(temporary)
         if isinstance(error, OSError):  # of a name that somebody knows
-            place = os.path.join(folder, MANIFEST)
             raise OSError(error.errno, error.strerror, place) from error
         raise
-    return ManifestFile(fd, temporary, os.path.join(folder, MANIFEST))
 
 
 def stamp_of(folder: str) -> Stamp:

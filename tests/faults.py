@@ -18,7 +18,7 @@ from mmbloom._storage import Storage
 OS_CALLS = [
     *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
     *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
-    *("stat", "lstat", "fstat", "remove", "pread"),
+    *("stat", "lstat", "fstat", "remove", "pread", "mkdir", "rmdir"),
 ]
 
 

@@ -1,0 +1,69 @@
+"""Naive models of filters that are folders, and what several of their tests look at.
+
+Files are read with `json` and `reference.py`, never with the code under test.
+"""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reference import Fields, Key, NaiveFilter
+
+from mmbloom.sizing import Layout, plan
+
+
+def naive_file(capacity: int, error_rate: float, layout: Layout, seed: int) -> NaiveFilter:
+    """An empty file of these sizes; how they become bits and hashes is tested elsewhere."""
+    params = plan(capacity, error_rate, layout=layout)
+    number = {"standard": 1, "blocked": 2}[layout]
+    return NaiveFilter.empty(Fields(params.num_bits, params.num_hashes, number, seed))
+
+
+@dataclass
+class NaiveGrowing:
+    """A growing filter, one key at a time: the naive files, and how many keys each was told."""
+
+    initial_capacity: int
+    error_rate: float
+    layout: Layout
+    seed: int
+    files: list[NaiveFilter] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def _begin(self) -> None:
+        number = len(self.files)
+        rate = self.error_rate / 2 ** (number + 1)
+        capacity = self.initial_capacity * 2**number
+        self.files.append(naive_file(capacity, rate, self.layout, self.seed))
+        self.counts.append(0)
+
+    def __contains__(self, key: Key) -> bool:
+        return any(key in file for file in self.files)
+
+    def add(self, key: Key) -> bool:
+        if key in self:
+            return False
+        if self.counts[-1] == self.initial_capacity * 2 ** (len(self.files) - 1):
+            self._begin()
+        self.counts[-1] += 1
+        return self.files[-1].add(key)
+
+
+def manifest_of(folder: str | Path) -> dict[str, Any]:
+    """Read the manifest."""
+    record: dict[str, Any] = json.loads((Path(folder) / "manifest.json").read_text())
+    return record
+
+
+def files_of(folder: str | Path) -> list[Path]:
+    """List the files that the manifest names, oldest first."""
+    return [Path(folder) / member["name"] for member in manifest_of(folder)["members"]]
+
+
+def naive_files(folder: str | Path) -> list[NaiveFilter]:
+    """Read them with the independent reader."""
+    return [NaiveFilter(file.read_bytes()) for file in files_of(folder)]

@@ -1,0 +1,231 @@
+"""A folder is made whole or not at all, and changes over so: faults and kills at every call."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chains import files_of, naive_files
+from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
+from tally import Count
+from workers import ChildDied, ChildFailed, in_child
+
+from mmbloom import BloomFilter, GrowingFilter, verify
+
+OLD = [f"old {i}" for i in range(10)]
+NEW = [f"new {i}" for i in range(15)]  # for a further file
+
+
+def create_in(folder: Path, before: Hook = ignore, after: Hook = ignore) -> None:
+    with os_calls(before, after):
+        GrowingFilter.create(folder / "seen", 10, 1e-9).close()
+
+
+def calls_of(action: Callable[..., None]) -> list[str]:
+    """List the calls that an action makes of the system, in order."""
+
+    def run() -> list[str]:
+        made: list[str] = []
+        action(before=made.append)
+        return made
+
+    return in_child(run)
+
+
+def absent_or_whole(folder: Path) -> bool:
+    if not os.path.lexists(folder):
+        return False
+    with GrowingFilter.open(folder, lock_timeout=5) as seen:
+        assert seen.add_many(OLD).all()
+    return True
+
+
+@pytest.mark.laws("T7")
+def test_create_killed_at_any_call(tmp_path: Path, tally: Count) -> None:
+    """Law 8: whichever call comes next, the folder is whole or absent."""
+    (tmp_path / "counted").mkdir()
+    calls = calls_of(partial(create_in, tmp_path / "counted"))
+    assert {"mkdir", "open", "fsync", "link", "replace", "rename"} <= {*calls}
+    outcomes = []
+    for number, name in enumerate(calls):
+        parent = tmp_path / f"{number:03}-{name}"
+        parent.mkdir()
+        with pytest.raises(ChildDied):
+            in_child(partial(create_in, parent, at_call(number, kill_self)))
+        tally(kills=1)
+        outcomes.append(absent_or_whole(parent / "seen"))
+        if not outcomes[-1]:
+            create_in(parent)
+    assert outcomes == sorted(outcomes)
+    assert {*outcomes} == {False, True}
+
+
+@pytest.mark.laws("T7")
+def test_create_with_any_call_failing(tmp_path: Path, tally: Count) -> None:
+    """Law 8: OSError that names the folder asked for, and nothing is left but a whole one."""
+    (tmp_path / "counted").mkdir()
+    calls = calls_of(partial(create_in, tmp_path / "counted"))
+    for number, name in enumerate(calls):
+        parent = tmp_path / f"{number:03}-{name}"
+        parent.mkdir()
+        failure = ""
+        try:
+            in_child(partial(create_in, parent, at_call(number, fail_with(errno.EIO))))
+        except ChildFailed as failed:
+            failure = str(failed).strip().splitlines()[-1]
+        tally(faults=1)
+        assert failure == "" or f"Error: [Errno {errno.EIO}]" in failure, name
+        assert "/.mmbloom-" not in failure
+        assert absent_or_whole(parent / "seen") or failure
+        left = sorted({*os.listdir(parent)} - {"seen"})
+        # What has to remove the temporary folder, and its last file's name, may fail as well.
+        assert left == [] or name in ("unlink", "rmdir"), name
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder whose only file is just full, to be copied."""
+    folder = tmp_path_factory.mktemp("full") / "seen"
+    with GrowingFilter.create(folder, 10, 1e-9) as seen:
+        assert seen.add_many(OLD).all()
+    return folder
+
+
+def add_one_by_one(seen: GrowingFilter) -> list[bool]:
+    return [seen.add(key) for key in NEW]
+
+
+def add_many(seen: GrowingFilter) -> list[bool]:
+    return list(seen.add_many(NEW))
+
+
+def claim(seen: GrowingFilter) -> list[bool]:
+    with seen.claim(NEW) as new:
+        return list(new)
+
+
+def grow(
+    folder: Path, way: Callable[[GrowingFilter], Any], before: Hook = ignore, after: Hook = ignore
+) -> None:
+    with GrowingFilter.open(folder) as seen, os_calls(before, after):
+        way(seen)
+
+
+def check_usable(folder: Path) -> None:
+    """Nothing is lost, the lock is free, all files are sound, and it goes on growing."""
+    with GrowingFilter.open(folder, lock_timeout=5) as seen:
+        assert seen.contains_many(OLD).all()
+        seen.add_many(NEW)
+        assert seen.contains_many([*OLD, *NEW]).all()
+    naive = naive_files(folder)
+    assert len(naive) == 2
+    assert all(any(key in file for file in naive) for key in [*OLD, *NEW])
+    assert all(verify(file).ok for file in files_of(folder))
+
+
+@pytest.mark.laws("T1")
+@pytest.mark.parametrize(("way", "step"), [(add_one_by_one, 5), (add_many, 1), (claim, 3)])
+def test_change_over_killed_at_any_call(
+    tmp_path: Path, full: Path, way: Callable[[GrowingFilter], list[bool]], step: int, tally: Count
+) -> None:
+    """Law 5: whichever call comes next, what was acknowledged is there, and the lock is free."""
+    shutil.copytree(full, tmp_path / "counted")
+    calls = calls_of(partial(grow, tmp_path / "counted", way))
+    assert {"link", "replace"} <= {*calls}
+    named = set()
+    # One by one there is a look and a lock for each key, after the change-over of the first.
+    for number in range(0, min(len(calls), 80), step):
+        folder = tmp_path / f"{number:03}-{calls[number]}"
+        shutil.copytree(full, folder)
+        with pytest.raises(ChildDied):
+            in_child(partial(grow, folder, way, at_call(number, kill_self)))
+        tally(kills=1)
+        named.add(len(files_of(folder)))
+        check_usable(folder)
+    assert named == {1, 2}
+
+
+@pytest.mark.laws("T7")
+@pytest.mark.parametrize(("way", "code"), [(add_many, errno.EIO), (claim, errno.ENOSPC)])
+def test_change_over_with_any_call_failing(
+    tmp_path: Path,
+    full: Path,
+    way: Callable[[GrowingFilter], list[bool]],
+    code: int,
+    tally: Count,
+) -> None:
+    """The call raises OSError; the same object goes on, in the same section too."""
+    names: list[str] = []
+    while len(names) < 80 and (not names or names[-1]):
+        folder = tmp_path / f"{len(names):03}"
+        shutil.copytree(full, folder)
+        failed: list[str] = []
+        over: list[bool] = []
+
+        def fail(name: str, failed: list[str] = failed, over: list[bool] = over) -> None:
+            if not over:  # descriptors that were opened under the hook are closed under it
+                failed.append(name)
+                fail_with(code)(name)
+
+        with GrowingFilter.open(folder, lock_timeout=5) as seen, seen.locked():
+            with suppress(OSError), os_calls(at_call(len(names), fail)):
+                way(seen)
+            over.append(True)
+            names.append(*failed or [""])
+            tally(faults=len(failed))
+            assert seen.contains_many(OLD).all()
+            # Had it gone on with a file that is not the newest, the next would overtake it.
+            assert seen._chain._held is seen._chain.look().newest
+            seen.add_many(NEW)
+        check_usable(folder)
+        left = [name for name in os.listdir(folder) if name.endswith(".tmp")]
+        assert left == [] or failed == ["unlink"], failed
+    assert {"link", "replace", "fsync", "flock", "mmap"} <= {*names}
+
+
+def test_left_file_is_used_if_it_is_what_would_be_made(tmp_path: Path, full: Path) -> None:
+    """A killed maker's file becomes the next one; anything else of its name is left alone."""
+    folder = tmp_path / "seen"
+    shutil.copytree(full, folder)
+    with GrowingFilter.open(folder) as seen, suppress(KeyError), seen.claim(NEW):
+        raise KeyError
+    left = folder / f"{1:010}.bloom"
+    inode = left.stat().st_ino
+    check_usable(folder)
+    assert files_of(folder)[1] == left
+    assert left.stat().st_ino == inode
+
+
+@pytest.mark.parametrize("what", ["text", "folder", "full", "other sizes", "link to a member"])
+def test_left_file_of_somebody_else(tmp_path: Path, full: Path, what: str) -> None:
+    """It is neither used nor changed, and another name serves."""
+    folder = tmp_path / "seen"
+    shutil.copytree(full, folder)
+    (member,) = files_of(folder)
+    left = folder / f"{1:010}.bloom"
+    if what == "text":
+        left.write_text("mine")
+    elif what == "folder":
+        left.mkdir()
+    elif what == "link to a member":
+        os.link(member, left)
+    else:
+        with GrowingFilter.open(folder) as seen, suppress(KeyError), seen.claim(NEW):
+            raise KeyError
+        if what == "full":
+            with open(left, "r+b") as file:
+                file.seek(4100)
+                file.write(b"\1")
+        else:
+            left.unlink()
+            BloomFilter.create(left, 21, 2.5e-10).close()
+    before = left.read_bytes() if left.is_file() and what != "link to a member" else b""
+    check_usable(folder)
+    assert files_of(folder)[1] != left
+    assert files_of(folder)[1].name.startswith(f"{1:010}-")
+    assert not before or left.read_bytes() == before

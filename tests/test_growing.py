@@ -1,0 +1,356 @@
+"""GrowingFilter: what is made, what a full file does, what is refused, what survives."""
+
+import os
+import pickle
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chains import files_of, manifest_of
+from checks import READS, WRITES, check_folder, check_raises, flock_is_free, in_thread, run_forked
+
+from mmbloom import BloomFilter, GrowingFilter, Sieve, dedup, lines, verify
+from mmbloom.errors import (
+    ClosedFilterError,
+    FileChangedError,
+    FormatError,
+    KeyTypeError,
+    LockTimeout,
+    ParameterMismatch,
+    ReadOnlyError,
+)
+
+Create = Callable[..., GrowingFilter]
+# Of the calls on a filter of one file, those that a folder has as well.
+QUESTIONS: dict[str, Callable[[Any], object]] = {
+    name: call
+    for name, call in READS.items()
+    if name not in ("common_count", "jaccard", "isdisjoint")
+}
+CHANGES: dict[str, Callable[[Any], object]] = dict(WRITES)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "seen"
+
+
+@pytest.fixture
+def grow(folder: Path) -> Iterator[Create]:
+    """Make growing filters that are closed when the test ends."""
+    made: list[GrowingFilter] = []
+
+    def make(initial_capacity: int = 100, error_rate: float = 1e-9, **options: Any) -> Any:
+        made.append(GrowingFilter.create(folder, initial_capacity, error_rate, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_files_of_a_folder(grow: Create, folder: Path) -> None:
+    """Each file is twice as large and half as wrong as the one before, and sound by itself."""
+    seen = grow(100, 0.01, seed=7)
+    assert seen.update(range(1000)) > 950
+    members = seen.info().members
+    assert [one.capacity for one in members] == [100, 200, 400, 800]
+    assert [one.error_rate for one in members] == [0.005, 0.0025, 0.00125, 0.000625]
+    assert {one.seed for one in members} == {7}
+    assert [one.keys_added for one in members[:3]] == [100, 200, 400]
+    check_folder(folder, "manifest.json", *(path.name for path in files_of(folder)))
+    for path in files_of(folder):
+        assert verify(path).ok
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE((folder / "manifest.json").stat().st_mode) == 0o600
+
+
+def test_permissions_are_those_asked_for(grow: Create, folder: Path) -> None:
+    """Of the later files and manifests too."""
+    grow(10, permissions=0o640).update(range(100))
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o750
+    found = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert found == {0o640}
+    assert len(files_of(folder)) > 2
+
+
+def test_a_file_that_is_just_full_is_the_newest_still(grow: Create, folder: Path) -> None:
+    """The next one is made by the first new key, and not by one that is there."""
+    seen = grow(10)
+    assert seen.add_many(list(range(10))).all()
+    assert not seen.add_many(list(range(10))).any()
+    assert not any(seen.add(key) for key in range(10))
+    with seen.claim(range(10)):
+        pass
+    assert len(files_of(folder)) == 1
+    assert seen.add(10)
+    assert len(files_of(folder)) == 2
+
+
+@pytest.mark.parametrize("layout", ["blocked", "standard"])
+def test_error_rate_of_four_files(grow: Create, layout: str, seed: int) -> None:
+    """Full to the brim, the four of them together keep to the error rate of the whole."""
+    n, p, asked = 2000, 0.05, 200_000
+    seen = grow(n, p, layout=layout, seed=seed)
+    chance = np.random.default_rng(seed)
+    while seen.info().keys_added < 15 * n:
+        seen.update(chance.integers(0, 2**62, 15 * n - seen.info().keys_added))
+    assert len(seen.info().members) == 4
+    wrong = int(seen.contains_many(chance.integers(2**62, 2**63, asked)).sum())
+    print(f"{wrong / asked:.4%} of absent keys were found, planned {p:.2%}")
+    assert wrong / asked <= p  # planned with all files full: 15/16 of p at most
+    assert wrong / asked >= 0.8 * p  # and not by far too large
+    assert seen.current_error_rate == pytest.approx(wrong / asked, rel=0.1)
+
+
+def test_figures(grow: Create) -> None:
+    """Counts are sums, the fill is that of all bits, and all is ready for JSON."""
+    seen = grow(100)
+    seen.update(range(650))
+    info = seen.info()
+    assert seen.approx_count == info.approx_count == sum(one.approx_count for one in info.members)
+    assert info.keys_added == 650 == pytest.approx(info.approx_count, rel=0.05)
+    bits = sum(one.positions_set for one in info.members)
+    assert seen.fill_ratio == info.fill_ratio == bits / sum(one.num_bits for one in info.members)
+    assert info.as_dict()["kind"] == "growing"
+    assert info.settings == manifest_of(seen.path)["settings"]
+    assert info.file_bytes == sum(os.path.getsize(one.path) for one in info.members)
+    assert seen.recount() == bits
+
+
+def test_create_refuses_what_exists(grow: Create, folder: Path) -> None:
+    """Any path that exists, whatever it is; and nothing of it changes."""
+    grow(100).add("a")
+    with pytest.raises(FileExistsError) as caught:
+        grow(100)
+    assert caught.value.filename == str(folder)
+    check_folder(folder.parent, "seen")
+    with GrowingFilter.open(folder) as seen:
+        assert "a" in seen
+
+
+@pytest.mark.parametrize("there", ["file", "empty folder", "dangling link"])
+def test_create_in_the_place_of_something_else(folder: Path, there: str) -> None:
+    """Nothing is replaced, not even an empty folder."""
+    if there == "file":
+        folder.write_text("mine")
+    elif there == "empty folder":
+        folder.mkdir()
+    else:
+        folder.symlink_to(folder.parent / "nowhere")
+    for exist_ok in (False, True):
+        with pytest.raises((FileExistsError, FormatError, FileNotFoundError)):
+            GrowingFilter.create(folder, 100, exist_ok=exist_ok)
+    check_folder(folder.parent, "seen")
+
+
+def test_create_or_open(grow: Create) -> None:
+    """With exist_ok the folder is opened if its settings are those asked for."""
+    first = grow(100, 0.01, seed=3)
+    first.add("a")
+    assert "a" in grow(100, 0.01, exist_ok=True)
+    assert "a" in grow(100, 0.01, exist_ok=True, seed=3, reserve="fallocate")
+    for field, options in {
+        "initial_capacity": {"initial_capacity": 101},
+        "error_rate": {"error_rate": 0.02},
+        "layout": {"layout": "standard"},
+        "seed": {"seed": 4},
+    }.items():
+        with pytest.raises(ParameterMismatch, match=field):
+            grow(**{"initial_capacity": 100, "error_rate": 0.01, **options}, exist_ok=True)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"initial_capacity": 0},
+        {"initial_capacity": 1.5},
+        {"error_rate": 0.0},
+        {"error_rate": 1.0},
+        {"layout": "round"},
+        {"seed": 2**32},
+        {"reserve": "maybe"},
+        {"threads": 0},
+    ],
+)
+def test_wrong_parameters_make_nothing(grow: Create, folder: Path, options: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        grow(**options)
+    check_folder(folder.parent)
+
+
+def test_keys_of_every_form(grow: Create) -> None:
+    """What a key is does not depend on the kind of filter; a wrong one adds nothing."""
+    seen = grow(4)
+    assert seen.add_many(np.arange(10)).all()
+    assert seen.add_many([b"a", "b", 10, None], nulls="skip").tolist() == [True] * 3 + [False]
+    assert seen.contains_many(["a", b"b", 3, None], nulls="skip").tolist() == [True] * 3 + [False]
+    with pytest.raises(KeyTypeError):
+        seen.add_many(["c", 1.5])
+    with pytest.raises(KeyTypeError):
+        seen.add(None)  # type: ignore[arg-type]
+    assert "c" not in seen
+    assert seen.add_many([]).shape == seen.contains_many([]).shape == (0,)
+    with seen.claim([]) as new:
+        assert new.shape == (0,)
+
+
+def test_read_only(grow: Create, folder: Path) -> None:
+    """Mode "r" answers, learns of new files, and refuses every change."""
+    writer = grow(10)
+    with GrowingFilter.open(folder, "r") as reader:
+        writer.update(range(100))
+        assert reader.contains_many(list(range(100))).all()
+        assert "absent" not in reader
+        check_raises(CHANGES, reader, ReadOnlyError)  # type: ignore[arg-type]
+        reader.flush()
+        assert reader.info().read_only
+
+
+def test_closed(grow: Create) -> None:
+    seen = grow()
+    seen.close()
+    seen.close()
+    assert seen.closed
+    assert "closed" in repr(seen)
+    check_raises(QUESTIONS | CHANGES, seen, ClosedFilterError)  # type: ignore[arg-type]
+    with pytest.raises(ClosedFilterError):
+        seen.flush()
+
+
+def test_removed_and_replaced_folder(grow: Create, folder: Path) -> None:
+    """Who has the old folder open is told, and writes nothing to another one."""
+    seen = grow()
+    os.rename(folder, folder.parent / "moved")
+    check_raises(QUESTIONS | CHANGES, seen, FileChangedError)  # type: ignore[arg-type]
+    other = GrowingFilter.create(folder, 100, 1e-9)
+    with other:
+        check_raises(QUESTIONS | CHANGES, seen, FileChangedError)  # type: ignore[arg-type]
+        assert other.info().keys_added == 0
+
+
+def test_pickle_is_path_and_identity(grow: Create, folder: Path) -> None:
+    seen = grow(10)
+    seen.update(range(50))
+    raw = pickle.dumps(seen)
+    assert len(raw) < 1000
+    with pickle.loads(raw) as again:
+        assert again.contains_many(list(range(50))).all()
+        assert again.add("more")
+    assert "more" in seen
+    os.rename(folder, folder.parent / "moved")
+    with GrowingFilter.create(folder, 10), pytest.raises(FileChangedError):
+        pickle.loads(raw)
+
+
+def test_fork(grow: Create) -> None:
+    """A child writes with a lock of its own, also if it was forked within a section or claim."""
+    seen = grow(10)
+    assert run_forked(lambda: seen.update(range(100))) == 100
+    assert seen.contains_many(list(range(100))).all()
+    with seen.locked():
+        with pytest.raises(LockTimeout):
+            run_forked(lambda: _try_locked(seen))
+        assert seen.update(range(100, 300)) == 200
+    with seen.claim(["mine"]):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(_leave(seen))
+        os.waitpid(pid, 0)
+    assert run_forked(lambda: _try_locked(seen)) is None
+    assert "mine" in seen
+
+
+def _try_locked(seen: GrowingFilter) -> None:
+    with seen.locked(0.05):
+        pass
+
+
+def _leave(seen: GrowingFilter) -> int:
+    return int("mine" in seen)
+
+
+def test_lock_moves_on_with_the_newest_file(grow: Create, folder: Path) -> None:
+    """Within `locked` the newest file's lock is held, through every change-over; then none."""
+    seen = grow(10)
+    with seen.locked(), seen.locked():
+        for key in range(200):
+            seen.add(key)
+            *older, newest = files_of(folder)
+            assert not flock_is_free(newest)
+            assert all(flock_is_free(file) for file in older)
+        with GrowingFilter.open(folder) as other:
+            with pytest.raises(LockTimeout) as caught:
+                in_thread_raising(lambda: _try_locked(other))
+            assert caught.value.path == str(folder)
+    assert all(flock_is_free(file) for file in files_of(folder))
+
+
+def in_thread_raising(action: Callable[[], object]) -> None:
+    """Run in another thread; raise here what it raised."""
+
+    def run() -> object:
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001  raised below
+            return error
+        return None
+
+    if error := in_thread(run):
+        assert isinstance(error, Exception)
+        raise error
+
+
+def test_claim_that_fails_leaves_no_key(grow: Create, folder: Path) -> None:
+    """Nor a file in anybody's way: the next change-over uses it."""
+    seen = grow(10)
+    seen.update(range(5))
+    with pytest.raises(ZeroDivisionError), seen.claim(range(100)) as new:
+        assert new.tolist() == [False] * 5 + [True] * 95
+        assert "5" not in seen
+        raise ZeroDivisionError
+    assert not seen.contains_many(list(range(5, 100))).any()
+    assert len(files_of(folder)) == 1
+    assert seen.update(range(100)) == 95
+    named = {path.name for path in files_of(folder)}
+    check_folder(folder, "manifest.json", *named)
+    assert [path.name[:10] for path in sorted(files_of(folder))] == [f"{i:010}" for i in range(4)]
+
+
+def test_sieve_and_dedup(grow: Create) -> None:
+    """What people do with a filter works with one that grows."""
+    urls: Sieve[str] = Sieve(grow(10))
+    assert urls.push_many([f"/{n % 60}" for n in range(100)]).sum() == 60
+    assert not urls.push("/3")
+    assert urls.pop() == "/0"
+    with urls.visit() as url:
+        assert url == "/1"
+    assert len(urls) == 58
+    assert "growing" not in repr(urls)
+    raw = b"".join(b"line %d\n" % (n % 500) for n in range(2000))
+
+    class Keep:
+        kept = b""
+
+        def write(self, lines: Any, *, terminated: bool) -> None:
+            self.kept += lines.tobytes()
+
+    import io
+
+    sink = Keep()
+    tally = dedup.dedup(urls.filter, lines.read_chunks(io.BytesIO(raw)), sink)
+    assert (tally.lines, tally.unique) == (2000, 500)
+    assert sink.kept == b"".join(b"line %d\n" % n for n in range(500))
+
+
+def test_import_is_lean() -> None:
+    """A folder costs nothing who opens none: no module of the library that is slow to import."""
+    code = "import mmbloom, sys; print([m for m in ('shutil', 'tempfile') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
