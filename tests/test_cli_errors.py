@@ -125,7 +125,7 @@ def test_filters_that_cannot_be_made(tmp_path: Path, capfdbinary: Capture, folde
     done = inside(capfdbinary, "create", tmp_path / folder / "seen", "-n", "10")
     assert (done.code, done.out) == (5, b"")
     assert is_one_line(done.err, str(tmp_path / folder))
-    assert ".tmp" not in done.err
+    assert ".mmbloom-" not in done.err
 
 
 def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
