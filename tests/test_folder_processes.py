@@ -1,0 +1,223 @@
+"""A folder among processes: each key new once, none lost, through change-overs and kills."""
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from chains import files_of, naive_files
+from checks import flock_is_free, run_threads
+from tally import Count
+from workers import Child, end, in_child, together
+
+from mmbloom import GrowingFilter, verify
+
+KEYS = 6000
+RATE = 1e-12  # no false positive within many runs
+
+
+def add_shuffled(folder: Path, me: int, seed: int) -> list[int]:
+    """Add all keys in an order of one's own, in every way; which of them were new."""
+    chance = random.Random(seed + me)
+    keys = chance.sample(range(KEYS), KEYS)
+    new: list[int] = []
+    with GrowingFilter.open(folder) as seen:
+        while keys:
+            batch, keys = keys[: (size := chance.choice([1, 3, 40, 500]))], keys[size:]
+            batch += chance.choices(batch, k=len(batch) // 4)  # some twice in one batch
+            if size == 1:
+                answers = [seen.add(key) for key in batch]
+            elif size == 3:
+                with seen.locked():
+                    answers = [seen.add(key) for key in batch]
+            elif size == 40:
+                with seen.claim(batch) as claimed:
+                    answers = claimed.tolist()
+            else:
+                answers = seen.add_many(batch).tolist()
+            new += [key for key, first in zip(batch, answers, strict=True) if first]
+            assert seen.contains_many(batch).all()
+    return new
+
+
+@pytest.mark.stress
+@pytest.mark.laws("T11")
+def test_each_key_is_new_to_one_worker(
+    tmp_path: Path, seed: int, stress: int, tally: Count
+) -> None:
+    """Law 7: 4 workers, the same keys, a change-over now and then: each key is new once."""
+    for turn in range(stress):
+        folder = tmp_path / str(turn)
+        GrowingFilter.create(folder, 30, RATE).close()
+        work = [partial(add_shuffled, folder, me, seed + turn) for me in range(4)]
+        told = sum(together(work), [])
+        assert sorted(told) == list(range(KEYS))
+        check_whole(folder, range(KEYS))
+        assert len(files_of(folder)) == 8
+        tally(keys=KEYS, change_overs=7)
+
+
+def test_each_key_is_new_to_one_thread(tmp_path: Path, seed: int) -> None:
+    """The same of threads that share one object, the readers among them."""
+    told: list[int] = []
+    with GrowingFilter.create(tmp_path / "seen", 30, RATE) as seen:
+
+        def add(me: int) -> None:
+            keys = random.Random(seed + me).sample(range(2000), 2000)
+            for start in range(0, 2000, 50):
+                batch = keys[start : start + 50]
+                told.extend(np.array(batch)[seen.add_many(batch)].tolist())
+                assert seen.contains_many(batch).all()
+                assert batch[0] in seen
+
+        run_threads(*(partial(add, me) for me in range(3)))
+    assert sorted(told) == list(range(2000))
+
+
+def check_whole(folder: Path, keys: range) -> None:
+    """No key is lost, each file is sound, and no file is free of the manifest."""
+    naive = naive_files(folder)
+    assert all(any(key in file for file in naive) for key in random.sample(keys, 300))
+    with GrowingFilter.open(folder, lock_timeout=5) as seen:
+        assert seen.contains_many(keys).all()
+    for file in files_of(folder):
+        assert verify(file).ok
+        assert flock_is_free(file)
+
+
+def add_for_ever(folder: Path, me: int, pipe: int) -> None:
+    """Add batches of keys of one's own, and acknowledge each one when its call has returned."""
+    with GrowingFilter.open(folder) as seen:
+        for batch in range(1_000_000):
+            first = (me << 32) + batch * 16
+            keys = range(first, first + 16)
+            if batch % 3 == 0:
+                with seen.claim(keys):
+                    pass
+            elif batch % 3 == 1:
+                seen.add_many(keys)
+            else:
+                for key in keys:
+                    seen.add(key)
+            os.write(pipe, first.to_bytes(8, "little"))
+
+
+@pytest.mark.stress
+@pytest.mark.laws("T1")
+def test_writers_are_killed(tmp_path: Path, seed: int, stress: int, tally: Count) -> None:
+    """Law 5: kill -9 again and again while the folder grows: no acknowledged key is missing."""
+    chance = random.Random(seed)
+    folder, kills = tmp_path / "seen", 25 * stress
+    GrowingFilter.create(folder, 20, RATE).close()
+    output, pipe = os.pipe()
+    os.set_blocking(output, False)
+    acknowledged: list[int] = []
+    writers: list[Child[None]] = []
+    reader = GrowingFilter.open(folder, "r")
+    try:
+        for me in range(kills + 2):
+            writers.append(Child(partial(add_for_ever, folder, me, pipe)))
+            if len(writers) > 2:
+                time.sleep(chance.uniform(0.005, 0.06))
+                end(writers.pop(chance.randrange(3)))
+                new = read_all(output)
+                acknowledged += new
+                some = chance.choices(acknowledged, k=20) if acknowledged else []
+                keys = [key for first in [*new, *some] for key in range(first, first + 16)]
+                assert reader.contains_many(keys).all()
+        for writer in writers:
+            end(writer)
+        acknowledged += read_all(output)
+    finally:
+        for writer in writers:
+            end(writer)
+        reader.close()
+        os.close(output)
+        os.close(pipe)
+    assert len(acknowledged) > kills
+    keys = np.array(acknowledged)[:, None] + np.arange(16)
+    with GrowingFilter.open(folder, lock_timeout=1) as seen:
+        assert seen.contains_many(keys.ravel()).all()
+        assert seen.add("after all")
+    assert all(verify(file).ok for file in files_of(folder))
+    left = {*os.listdir(folder)} - {"manifest.json"} - {path.name for path in files_of(folder)}
+    # Whatever was made and not named when its maker died; at most one each.
+    assert len(left) <= kills
+    tally(kills=kills, keys=keys.size, change_overs=len(files_of(folder)) - 1)
+
+
+def read_all(output: int) -> list[int]:
+    found: list[int] = []
+    while True:
+        try:
+            raw = os.read(output, 1 << 16)  # whole items: writes of 8 bytes are atomic
+        except BlockingIOError:
+            return found
+        found += np.frombuffer(raw, "<u8").tolist()
+
+
+def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_ok: bool) -> str:
+    outcomes = ""
+    for number in range(rounds):
+        where = folder / str(number)
+        barrier.wait(60)
+        try:
+            seen = GrowingFilter.create(where, 10, RATE, exist_ok=exist_ok)
+            outcomes += "w"
+        except FileExistsError:
+            seen = GrowingFilter.open(where)
+            outcomes += "l"
+        with seen:
+            seen.add_many([f"{me}-{i}" for i in range(8)])
+    return outcomes
+
+
+@pytest.mark.stress
+@pytest.mark.laws("T6")
+@pytest.mark.parametrize("exist_ok", [False, True])
+def test_create_race_has_one_winner(
+    tmp_path: Path, exist_ok: bool, stress: int, tally: Count
+) -> None:
+    """Law 8: 3 processes create one folder: one winner, no key lost, nothing left over."""
+    rounds = 12 * stress
+
+    def run_race() -> list[str]:
+        import multiprocessing
+
+        barrier = multiprocessing.get_context("fork").Barrier(3)
+        racers: list[Callable[[], str]] = [
+            partial(race, tmp_path, barrier, me, rounds, exist_ok)  # type: ignore[arg-type]
+            for me in range(3)
+        ]
+        return together(racers, timeout=60 * stress)
+
+    outcomes = in_child(run_race, timeout=100 * stress)
+    for number in range(rounds):
+        assert sum(outcome[number] == "w" for outcome in outcomes) == (3 if exist_ok else 1)
+        with GrowingFilter.open(tmp_path / str(number), "r") as seen:
+            assert all(f"{me}-{i}" in seen for me in range(3) for i in range(8))
+        tally(rounds=1, keys=24)
+    assert sorted(os.listdir(tmp_path)) == sorted(map(str, range(rounds)))
+
+
+def test_killed_holder_frees_the_lock_of_the_newest(tmp_path: Path) -> None:
+    """Killed within a section that has changed over: the next writer has the lock at once."""
+    folder = tmp_path / "seen"
+    GrowingFilter.create(folder, 10, RATE).close()
+
+    def hold() -> None:
+        with GrowingFilter.open(folder) as seen, seen.locked():
+            seen.update(range(100))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child: Child[None] = Child(hold)
+    assert child.wait() == -signal.SIGKILL
+    with GrowingFilter.open(folder, lock_timeout=1) as seen:
+        assert not seen.add_many(range(100)).any()
+        assert seen.add("more")
