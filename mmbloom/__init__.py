@@ -18,6 +18,7 @@ level   module          one idea
 1       _keys           the border: whatever a caller passes becomes a batch of keys
 1       _parallel       work on several cores, results in order
 1       _header         the file format, its specification and codec
+1       _kinds          the two kinds of file, and which class opens them
 2       _mounts         what file system a path is on
 2       _create         make a file, whole or not at all
 2       _opening        a regular file, its header proved before its use
@@ -32,6 +33,7 @@ level   module          one idea
 2       _growth         how a growing filter grows: the sizes of its files
 2       _manifest       what a folder of filters says it is: specification and codec
 2       _folder         a folder and its manifest on the disk
+2       _counting_writer  the same, of counters
 3       reader          questions that take no lock
 3       _choose         which parameters a new filter gets
 3       _combine        filters with equal parameters, read side by side
@@ -44,6 +46,7 @@ level   module          one idea
 3       salvage         a sound filter of a damaged file
 3       claim           answer now, mark later
 3       adder           keys in, a lock around every change
+3       filter_file     a filter object: made, opened, closed, pickled
 3       filter          BloomFilter, the public face
 3       _member         one file of a folder, open
 3       _chain          the files of a folder, the newest of which is written to
@@ -56,6 +59,7 @@ level   module          one idea
 3       folder_copy     a consistent copy of a folder, sealed or not
 3       folder_check    is this folder a sound filter?
 3       folder_repair   a sound folder of a damaged one
+3       counting        CountingBloomFilter: keys can be removed
 4       lines           records of a byte stream, in bounded chunks
 4       line_keys       which part of a line is its key
 4       dedup           each line once, marked after it is written
@@ -66,6 +70,7 @@ level   module          one idea
 
 from mmbloom import _engine, errors, sizing
 from mmbloom.claim import Claim
+from mmbloom.counting import CountingBloomFilter
 from mmbloom.errors import (
     CapacityWarning,
     ClosedFilterError,
@@ -107,6 +112,7 @@ __all__ = [
     "CapacityWarning",
     "Claim",
     "ClosedFilterError",
+    "CountingBloomFilter",
     "DurabilityError",
     "FileChangedError",
     "FilterInfo",

@@ -1,6 +1,6 @@
 """Writing a whole filter file from front to back: for copies, unions and mended filters.
 
-The array comes in pieces, whose set bits are counted on the way, so that the counters of the
+The array comes in pieces, whose set positions are counted on the way, so that the counters of the
 new file are right whatever those of its source were. The file gets its path when all of it
 is on the disk (law 8).
 """
@@ -16,8 +16,9 @@ import numpy as np
 
 from mmbloom._append import Appender
 from mmbloom._create import new_file
-from mmbloom._engine import Words, count_set
+from mmbloom._engine import Words
 from mmbloom._header import HEADER_BYTES, SEALED, Header, encode, with_counters
+from mmbloom._kinds import BITS, Kind, kind_of
 from mmbloom.sizing import FilterParams
 
 
@@ -34,7 +35,7 @@ class Builder:
     """A filter file that is being written; made by `new_filter`."""
 
     def __init__(self, fd: int, path: str, header: Header) -> None:
-        self._header = header
+        self._header, self._count_set = header, kind_of(header).count_set
         self._file = Appender(fd, path, HEADER_BYTES)
         self._checksums: list[int] = []
         self.positions_set = 0
@@ -42,7 +43,7 @@ class Builder:
     def write(self, piece: Words) -> None:
         """Append a piece of the array, as `UnmappedFilter.pieces` cuts it."""
         octets = piece.tobytes()
-        self.positions_set += count_set(piece)
+        self.positions_set += self._count_set(piece)
         if self._header.sealed:
             self._checksums.append(zlib.crc32(octets))
         self._file.append(octets)
@@ -77,9 +78,11 @@ class Builder:
 
 
 @contextmanager
-def new_filter(target: Target, params: FilterParams, *, sealed: bool = False) -> Iterator[Builder]:
+def new_filter(
+    target: Target, params: FilterParams, *, sealed: bool = False, kind: Kind = BITS
+) -> Iterator[Builder]:
     """Make a filter file of the pieces that the block writes; it is there when that succeeds."""
-    header = Header(params, time.time_ns(), uuid.uuid4().bytes)
+    header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind.number)
     if sealed:
         header = replace(header, read_only_compatible=SEALED)
     with new_file(

@@ -30,7 +30,7 @@ from mmbloom.errors import (
     LockTimeout,
     ReadOnlyError,
 )
-from mmbloom.filter import Settings
+from mmbloom.filter_file import Settings
 
 R = TypeVar("R")
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple, get_args
 
 from mmbloom import _mounts
-from mmbloom._header import HEADER_BYTES, Header, encode
+from mmbloom._header import HEADER_BYTES, KIND_BITS, Header, encode
 from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
 from mmbloom.sizing import FilterParams
@@ -38,6 +38,7 @@ def create_file(
     permissions: int,
     allow_network: bool,
     reserve: Reserve = "zeros",
+    kind: int = KIND_BITS,
 ) -> None:
     """Create the file of an empty filter.
 
@@ -53,6 +54,8 @@ def create_file(
         Whether a network file system is acceptable (law 18).
     reserve : {"zeros", "fallocate"}
         Whether to write the array's zeros as well (see `_write_zeros`), or only to reserve them.
+    kind : int
+        What the positions are, as the header has it.
 
     Raises
     ------
@@ -65,7 +68,7 @@ def create_file(
     NetworkFileSystemError
         If the folder is on a network file system.
     """
-    header = Header(params, time.time_ns(), uuid.uuid4().bytes)
+    header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind)
     with new_file(
         path, header.file_bytes, permissions=permissions, allow_network=allow_network
     ) as made:

@@ -7,7 +7,7 @@ from mmbloom._folder import draft_manifest, new_folder
 from mmbloom._manifest import Manifest, Plan
 from mmbloom._member import file_name, make_member
 from mmbloom.errors import ParameterMismatch
-from mmbloom.filter import Settings
+from mmbloom.filter_file import Settings
 
 
 def make_folder(

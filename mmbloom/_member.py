@@ -16,9 +16,9 @@ from mmbloom._lock import WriteLock
 from mmbloom._manifest import Entry, Plan
 from mmbloom._opening import open_regular, read_header
 from mmbloom._storage import Storage
-from mmbloom._writer import Writer
+from mmbloom._writer import BitWriter
 from mmbloom.errors import FormatError
-from mmbloom.filter import Settings
+from mmbloom.filter_file import Settings
 
 Bools = npt.NDArray[np.bool_]
 
@@ -102,7 +102,7 @@ class Member:
             raise
         self.params = self.storage.header.params
         self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
-        self.writer = Writer(self.storage, self.lock, verify=settings.verify_after_add)
+        self.writer = BitWriter(self.storage, self.lock, verify=settings.verify_after_add)
         if settings.preload:
             self.storage.preload()
 

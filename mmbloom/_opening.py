@@ -8,7 +8,8 @@ import errno
 import os
 import stat
 
-from mmbloom._header import HEADER_BYTES, KIND_BITS, Header, decode
+from mmbloom._header import HEADER_BYTES, Header, decode
+from mmbloom._kinds import BITS, Kind, require_kind
 from mmbloom.errors import FormatError
 
 Path = str | os.PathLike[str]
@@ -64,18 +65,17 @@ def _require_regular(status: os.stat_result, path: str) -> None:
         raise FormatError(path, "file", "not a regular file", "a regular file")
 
 
-def read_header(fd: int, path: str) -> tuple[Header, int]:
-    """Read and prove the header of a filter of bits; gives it and the size of the file.
+def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[Header, int]:
+    """Read and prove the header of a filter; gives it and the size of the file.
 
     Raises
     ------
     FormatError
-        If the file is no valid filter of bits.
+        If the file is no valid filter of one of these kinds.
     """
     size = os.fstat(fd).st_size
     header = decode(os.pread(fd, HEADER_BYTES, 0), size, path)
-    if header.kind != KIND_BITS:
-        raise FormatError(path, "kind", "2 (counters)", "1 (bits), a Bloom filter")
+    require_kind(header, path, kinds)
     return header, size
 
 

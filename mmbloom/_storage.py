@@ -20,6 +20,7 @@ from mmbloom import _mounts
 from mmbloom._engine import OneKey
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
 from mmbloom._keys import coerce_one
+from mmbloom._kinds import BITS, Kind
 from mmbloom._opening import identity_of, open_regular, read_header
 from mmbloom.errors import (
     ClosedFilterError,
@@ -57,6 +58,8 @@ class Storage:
         Whether to map it for writing; a sealed file is mapped for reading all the same.
     allow_network : bool
         Whether to write on a network file system (law 18).
+    kind : Kind
+        What it must be.
 
     Attributes
     ----------
@@ -70,17 +73,19 @@ class Storage:
     Raises
     ------
     FormatError
-        If the file is no valid filter of bits.
+        If the file is no valid filter of this kind.
     NetworkFileSystemError, OSError
         If it cannot be opened so.
     """
 
-    def __init__(self, path: str, *, writable: bool, allow_network: bool) -> None:
+    def __init__(
+        self, path: str, *, writable: bool, allow_network: bool, kind: Kind = BITS
+    ) -> None:
         self.path = path
         self._failure = ""
         self._fd = open_regular(path, os.O_RDONLY)
         try:
-            self.header, self._size = read_header(self._fd, path)
+            self.header, self._size = read_header(self._fd, path, (kind,))
             self.identity = identity_of(os.fstat(self._fd))
             self.read_only_reason = _read_only_reason(self.header, writable)
             if not self.read_only_reason:
@@ -93,10 +98,9 @@ class Storage:
             raise
         # A filter that is dropped unclosed must not keep its descriptor for ever.
         self._close_fd = weakref.finalize(self, os.close, self._fd)
-        params = self.header.params
-        words = np.frombuffer(self._map, "<u8", params.num_bits // 64, HEADER_BYTES)
+        words = np.frombuffer(self._map, "<u8", self.header.array_bytes // 8, HEADER_BYTES)
         counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
-        one = OneKey(words, counters, params, coerce_one)
+        one = kind.one_key(words, counters, self.header.params, coerce_one)
         self._few_left = _FEW_KEYS
         self._advise("MADV_RANDOM")
         self._views: _Views | None = _Views(words, counters, one)

@@ -15,8 +15,9 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._engine import HashHalves, Words, count_set
-from mmbloom._header import HEADER_BYTES, read_counters
+from mmbloom._engine import HashHalves, Words
+from mmbloom._header import HEADER_BYTES, KIND_BITS, read_counters
+from mmbloom._kinds import ALL_KINDS, BITS, Kind, kind_of
 from mmbloom._opening import open_regular, read_header
 from mmbloom._positions import positions
 from mmbloom._warn import warn
@@ -89,6 +90,8 @@ class UnmappedFilter(UnmappedFile):
         The file.
     uuid : bytes, optional
         The filter that is meant; any by default.
+    kinds : tuple of Kind, default (BITS,)
+        What it may be.
 
     Attributes
     ----------
@@ -98,15 +101,17 @@ class UnmappedFilter(UnmappedFile):
     Raises
     ------
     FormatError
-        If the file is no valid filter of bits.
+        If the file is no valid filter of one of these kinds.
     FileChangedError
         If it is another filter than the one that is meant.
     """
 
-    def __init__(self, path: str, uuid: bytes | None = None) -> None:
+    def __init__(
+        self, path: str, uuid: bytes | None = None, *, kinds: tuple[Kind, ...] = (BITS,)
+    ) -> None:
         super().__init__(path)
         try:
-            self.header, self.size = read_header(self._fd, path)
+            self.header, self.size = read_header(self._fd, path, kinds)
             if uuid not in (None, self.header.uuid):
                 raise FileChangedError(path, "replaced by another filter")
         except BaseException:
@@ -121,7 +126,7 @@ class UnmappedFilter(UnmappedFile):
         """Raise `FileChangedError` if the file was overwritten or resized since it was opened."""
         self.check_size()
         try:
-            header = read_header(self._fd, self.path)[0]
+            header = read_header(self._fd, self.path, ALL_KINDS)[0]
         except FormatError as error:
             raise FileChangedError(self.path, f"overwritten: its {error.field} is wrong") from error
         if header != self.header:
@@ -171,7 +176,8 @@ class UnmappedFilter(UnmappedFile):
         # Not in a loop, whose variable would keep each piece alive until the next is wanted:
         # a union of many filters waits with a piece of each.
         yield from map(self._proved, self.pieces(), count(), checksums)
-        if self._bits_read < counted:
+        # Counters, which go down, may have been lowered meanwhile.
+        if kind_of(self.header) is BITS and self._bits_read < counted:
             self.check_same()  # or it was overwritten meanwhile, which is another matter
             warn(
                 f"{self.path}: {self._bits_read} bits are set, and {counted} were counted: bits "
@@ -180,7 +186,7 @@ class UnmappedFilter(UnmappedFile):
             )
 
     def _proved(self, piece: Words, number: int, expected: int | None) -> Words:
-        self._bits_read += count_set(piece)
+        self._bits_read += kind_of(self.header).count_set(piece)
         if expected is not None and (found := zlib.crc32(piece.tobytes())) != expected:
             self.check_same()
             field = f"checksum of MiB {number} of the array"
@@ -190,17 +196,19 @@ class UnmappedFilter(UnmappedFile):
     def contains(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         """Tell for each key of a batch whether it was added; bool array of shape (n,)."""
         params = self.header.params
+        # Positions a byte, and the mask of the first of them: bits, or counters that are not 0.
+        per, mask = (8, 1) if self.header.kind == KIND_BITS else (2, 15)
         wanted = np.array(list(positions(*hashes, params)), np.uint64)
         flat = wanted.ravel()
         order = np.argsort(flat)
         in_order, found = flat[order], np.zeros(len(flat), np.bool_)
         start = 0
         while start < len(flat):  # each part of the file is read once
-            first = int(in_order[start]) // (8 * _FEW_BYTES) * _FEW_BYTES
-            stop = int(np.searchsorted(in_order, np.uint64(8 * (first + _FEW_BYTES))))
+            first = int(in_order[start]) // (per * _FEW_BYTES) * _FEW_BYTES
+            stop = int(np.searchsorted(in_order, np.uint64(per * (first + _FEW_BYTES))))
             size = min(_FEW_BYTES, self.header.array_bytes - first)
             octets = np.frombuffer(self.read(HEADER_BYTES + first, size), np.uint8)
-            bits = in_order[start:stop] - np.uint64(8 * first)
-            found[order[start:stop]] = octets[bits >> np.uint64(3)] >> (bits & np.uint64(7)) & 1
+            place, rest = np.divmod(in_order[start:stop] - np.uint64(per * first), np.uint64(per))
+            found[order[start:stop]] = octets[place] >> rest * np.uint64(8 // per) & mask != 0
             start = stop
         return np.asarray(found.reshape(wanted.shape).all(axis=0))

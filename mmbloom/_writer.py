@@ -7,9 +7,11 @@ filter; the batch counters tell that it happened (law 5).
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,12 +19,15 @@ import numpy.typing as npt
 from mmbloom import _engine
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key
+from mmbloom._kinds import kind_of
 from mmbloom._lock import WriteLock
 from mmbloom._rates import expected_positions_set
 from mmbloom._storage import Storage
 from mmbloom._warn import warn
 from mmbloom.errors import CapacityWarning, LockTimeout, LostBitsError
 from mmbloom.info import approx_count
+
+Bools = npt.NDArray[np.bool_]
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
@@ -34,8 +39,16 @@ _CHECK_SECONDS = 0.001
 _KEYS_A_CHECK = 16  # as many as are added in that time where each waits for the disk
 
 
-class Writer:
-    """Locked, checked and counted writes to one `Storage`.
+class Claimed(Protocol):
+    """What a claim found."""
+
+    @property
+    def new(self) -> Bools:
+        """True for each key that is new, shape (n,)."""
+
+
+class Writer(ABC):
+    """Locked, checked and counted writes to one `Storage`, whatever its positions are.
 
     Parameters
     ----------
@@ -72,37 +85,38 @@ class Writer:
             self._check()
             yield
 
-    def claim(self, hashes: HashHalves) -> _engine.Claimed:
+    @abstractmethod
+    def claim(self, hashes: HashHalves) -> Claimed:
         """Find which keys are new; call within `section`."""
-        params = self._storage.header.params
-        self._storage.expect(len(hashes[0]))
-        return _engine.claim(self._storage.views.words, *hashes, params)
 
-    def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
-        """Set the bits of what was claimed; call within the `section` of the claim.
+    @abstractmethod
+    def mark(self, claimed: Any, hashes: HashHalves) -> None:
+        """Add what was claimed; call within the `section` of the claim.
 
         Checked anew: the caller's work may have taken long, and the file may have changed or
         a flush have failed meanwhile (laws 11 and 16).
         """
-        self._storage.check_writable()
-        self._storage.check_unchanged()
-        new_keys = int(np.count_nonzero(claimed.new))
-        if not new_keys and not self._verify:
-            return
-        self._count("batches_begun", 1)
-        positions_set = _engine.commit(self._storage.views.words, claimed)
-        self._test(hashes)
-        self._finish(new_keys, positions_set)
 
-    def add_chunk(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
+    @abstractmethod
+    def _add(self, hashes: HashHalves) -> tuple[Bools, int]:
+        """Add keys: which were new, and how many positions were set."""
+
+    @abstractmethod
+    def _find(self, hashes: HashHalves) -> Bools:
+        """Tell which keys are there."""
+
+    def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self._lock.timeout):
-            self._count("batches_begun", 1)
-            params = self._storage.header.params
             self._storage.expect(len(hashes[0]))
-            new, positions_set = _engine.add(self._storage.views.words, *hashes, params)
-            self._test(hashes)
-            self._finish(int(np.count_nonzero(new)), positions_set)
+            return self._add_counted(hashes)
+
+    def _add_counted(self, hashes: HashHalves) -> Bools:
+        """Add keys within a section, and count that in the header."""
+        self._count("batches_begun", 1)
+        new, positions_set = self._add(hashes)
+        self._test(hashes)
+        self._finish(int(np.count_nonzero(new)), positions_set)
         return new
 
     def add_one(self, key: Key) -> bool:
@@ -141,27 +155,8 @@ class Writer:
 
     def _test(self, hashes: HashHalves) -> None:
         """Make sure that keys just added are found, where that was asked for."""
-        if self._verify:
-            params = self._storage.header.params
-            if not _engine.contains(self._storage.views.words, *hashes, params).all():
-                raise LostBitsError(self._storage.path)
-
-    def unite(self, start: int, more: _engine.Words) -> int:
-        """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
-        with self.section(self._lock.timeout):
-            words = self._storage.views.words
-            self._count("batches_begun", 1)
-            positions_set = _engine.union(words, start, more)
-            if self._verify and (more & ~words[start : start + len(more)]).any():
-                raise LostBitsError(self._storage.path)
-            self._finish(0, positions_set)
-        return positions_set
-
-    def count_united(self, keys_added: int) -> None:
-        """Raise the number of keys added to the estimate of `union.united_count`."""
-        with self.section(self._lock.timeout):
-            more = keys_added - self._storage.counter("keys_added")
-            self._count("keys_added", max(0, more))
+        if self._verify and not self._find(hashes).all():
+            raise LostBitsError(self._storage.path)
 
     def _check(self) -> None:
         self._storage.check_writable()
@@ -180,9 +175,10 @@ class Writer:
                 self._storage.set_counter("flushed_ns", flushed_ns)
 
     def recount(self) -> int:
-        """Count the set bits anew and settle the batch counters of killed writers (law 5)."""
+        """Count the set positions anew, and settle the batches of killed writers (law 5)."""
         with self.section(self._lock.timeout):
-            positions_set = _engine.count_set(self._storage.views.words)
+            count_set = kind_of(self._storage.header).count_set
+            positions_set = count_set(self._storage.views.words)
             self._storage.set_counter("positions_set", positions_set)
             self._storage.set_counter("batches_done", self._storage.counter("batches_begun"))
         return positions_set
@@ -215,3 +211,48 @@ class Writer:
             "make a larger filter",
             CapacityWarning,
         )
+
+
+class BitWriter(Writer):
+    """The writer of a plain filter: bits, which are only ever set."""
+
+    def claim(self, hashes: HashHalves) -> _engine.Claimed:
+        """Find which keys are new; call within `section`."""
+        params = self._storage.header.params
+        self._storage.expect(len(hashes[0]))
+        return _engine.claim(self._storage.views.words, *hashes, params)
+
+    def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
+        """Set the bits of what was claimed: see `Writer.mark`."""
+        self._storage.check_writable()
+        self._storage.check_unchanged()
+        new_keys = int(np.count_nonzero(claimed.new))
+        if not new_keys and not self._verify:
+            return
+        self._count("batches_begun", 1)
+        positions_set = _engine.commit(self._storage.views.words, claimed)
+        self._test(hashes)
+        self._finish(new_keys, positions_set)
+
+    def unite(self, start: int, more: _engine.Words) -> int:
+        """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
+        with self.section(self._lock.timeout):
+            words = self._storage.views.words
+            self._count("batches_begun", 1)
+            positions_set = _engine.union(words, start, more)
+            if self._verify and (more & ~words[start : start + len(more)]).any():
+                raise LostBitsError(self._storage.path)
+            self._finish(0, positions_set)
+        return positions_set
+
+    def count_united(self, keys_added: int) -> None:
+        """Raise the number of keys added to the estimate of `union.united_count`."""
+        with self.section(self._lock.timeout):
+            more = keys_added - self._storage.counter("keys_added")
+            self._count("keys_added", max(0, more))
+
+    def _add(self, hashes: HashHalves) -> tuple[Bools, int]:
+        return _engine.add(self._storage.views.words, *hashes, self._storage.header.params)
+
+    def _find(self, hashes: HashHalves) -> Bools:
+        return _engine.contains(self._storage.views.words, *hashes, self._storage.header.params)

@@ -1,36 +1,31 @@
 """The writing half of a filter: keys in, answers out, a lock around every change (law 1)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, Self
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom import info
 from mmbloom._batch import Batch
-from mmbloom._combine import require_alike
+from mmbloom._engine import HashHalves
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
 from mmbloom._lock import WriteLock
-from mmbloom._opening import Path
 from mmbloom._pieces import map_pieces
 from mmbloom._storage import Storage
-from mmbloom._unmapped import UnmappedFilter
 from mmbloom._writer import Writer
 from mmbloom.claim import Claim
-from mmbloom.reader import FilterReader, source_of
-from mmbloom.union import united_count
+from mmbloom.reader import FilterReader
 
 Bools = npt.NDArray[np.bool_]
 
 
 class FilterAdder(FilterReader):
-    """What every open filter can be told; the base of `BloomFilter`."""
+    """What every open filter can be told; the base of all filter classes."""
 
-    def __init__(self, storage: Storage, lock: WriteLock, threads: int, *, verify: bool) -> None:
+    def __init__(self, storage: Storage, lock: WriteLock, threads: int, writer: Writer) -> None:
         super().__init__(storage, threads)
-        self._lock = lock
-        self._writer = Writer(storage, lock, verify=verify)
+        self._lock, self._writer = lock, writer
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new. Raises what `add_many` raises."""
@@ -92,48 +87,6 @@ class FilterAdder(FilterReader):
         self._writer.warn_when_full()
         return new_keys
 
-    def union_update(self, other: "FilterReader | Path") -> None:
-        """Add all keys of another filter.
-
-        Parameters
-        ----------
-        other : BloomFilter, str or path-like
-            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
-            It is read as a file, without a lock and without a map, and not changed.
-
-        Raises
-        ------
-        IncompatibleFilters
-            If a parameter differs; names every one that does.
-        FormatError
-            If the other is no filter, or a sealed one that is damaged.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If a file cannot be read or written. Of the pieces of 1 MiB, each under the lock,
-            those before the error stay added.
-        """
-        self._storage.check_writable()
-        with UnmappedFilter(*source_of(other)) as source:
-            require_alike(self.path, self.params, source.path, source.header.params)
-            theirs = source.counters()["keys_added"]
-            start = positions_set = 0
-            for piece in source.whole_pieces():
-                positions_set += self._writer.unite(start, piece)
-                start += len(piece)
-            source.check_same()
-        if positions_set:
-            with self.locked():  # so that what others add meanwhile is counted as well
-                keys_added = [self._storage.counter("keys_added"), theirs]
-                total = info.positions_set(self._storage)
-                self._writer.count_united(united_count(keys_added, total, self.params))
-            self._writer.warn_when_full()
-
-    def __ior__(self, other: object) -> Self:
-        """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""
-        if not isinstance(other, FilterReader):
-            return NotImplemented
-        self.union_update(other)
-        return self
-
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.
 
@@ -178,8 +131,11 @@ class FilterAdder(FilterReader):
         return self._writer.recount()
 
     def _add_batch(self, batch: Batch) -> Bools:
+        return self._chunk_by_chunk(self._writer.add_chunk, batch)
+
+    def _chunk_by_chunk(self, locked: Callable[[HashHalves], Bools], batch: Batch) -> Bools:
         # Hashing runs ahead of the lock, on other threads when the batch is large.
-        new = [np.zeros(0, np.bool_)]
+        answers = [np.zeros(0, np.bool_)]
         hashes = map_pieces(self._hash, batch, self._threads, busy=True)
-        new.extend(map(self._writer.add_chunk, hashes))
-        return batch.answers(np.concatenate(new))
+        answers.extend(map(locked, hashes))
+        return batch.answers(np.concatenate(answers))

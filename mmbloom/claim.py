@@ -31,12 +31,6 @@ class Marker(Protocol):
 class Claiming(Protocol):
     """A filter that claims: of one file or of a folder of them."""
 
-    def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added."""
-
-    def contains_many(self, keys: Keys, /) -> npt.NDArray[np.bool_]:
-        """Tell for each key whether it was added."""
-
     @property
     def path(self) -> str:
         """Absolute path of it."""

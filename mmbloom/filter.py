@@ -1,43 +1,23 @@
-"""BloomFilter: the public face of one filter file.
+"""BloomFilter: the public face of one filter file, and what it does with others.
 
 This file says what each call means; it never touches a bit, a byte or a lock itself.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Literal, Self
+from dataclasses import asdict
+from typing import Self
 
-from mmbloom._choose import choose_params, require_equal
-from mmbloom._create import Reserve, create_file, require_reserve
-from mmbloom._lock import WriteLock
+from mmbloom import info
+from mmbloom._combine import Source, require_alike
+from mmbloom._kinds import BITS
 from mmbloom._opening import Path, absolute
-from mmbloom._parallel import usable_cores
-from mmbloom._storage import Storage
-from mmbloom.adder import FilterAdder
-from mmbloom.errors import FileChangedError, ParameterMismatch
-from mmbloom.sizing import Layout
-
-Mode = Literal["r", "r+"]
+from mmbloom._unmapped import UnmappedFilter
+from mmbloom._writer import BitWriter
+from mmbloom.filter_file import FilterFile
+from mmbloom.similarity import compare_sources, disjoint_sources
+from mmbloom.union import united_count
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How a filter is opened: the options of `BloomFilter.open`, which pickle with it."""
-
-    mode: Mode = "r+"
-    lock_timeout: float | None = 60.0
-    allow_network: bool = False
-    threads: int | None = None
-    preload: bool = False
-    verify_after_add: bool = False
-
-    def __post_init__(self) -> None:
-        if self.mode not in ("r", "r+"):
-            raise ValueError(f"mode is {self.mode!r}, expected 'r' or 'r+'")
-        if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}, expected 1 or more")
-
-
-class BloomFilter(FilterAdder):
+class BloomFilter(FilterFile):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
 
     Made by `create` or `open`; a context manager, which closes it.
@@ -67,144 +47,9 @@ class BloomFilter(FilterAdder):
     [ True False] 2
     """
 
-    def __init__(self, path: str, settings: Settings) -> None:
-        self._settings = settings
-        storage = Storage(
-            path, writable=settings.mode == "r+", allow_network=settings.allow_network
-        )
-        lock = WriteLock(path, storage.identity, settings.lock_timeout)
-        threads = settings.threads or usable_cores()
-        super().__init__(storage, lock, threads, verify=settings.verify_after_add)
-        if settings.preload:
-            storage.preload()
-
-    @classmethod
-    def create(
-        cls,
-        path: Path,
-        capacity: int | None = None,
-        error_rate: float | None = None,
-        *,
-        layout: Layout | None = None,
-        seed: int | None = None,
-        like: "BloomFilter | None" = None,
-        permissions: int = 0o600,
-        exist_ok: bool = False,
-        reserve: Reserve = "zeros",
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-    ) -> "BloomFilter":
-        """Make a new filter file, with its disk space reserved, and open it.
-
-        Parameters
-        ----------
-        path : str or path-like
-            Where to make it. The file appears complete or not at all.
-        capacity : int
-            Number of distinct keys to plan for. Required unless `like` is given.
-        error_rate : float, default 0.01
-            False-positive rate at capacity.
-        layout : {"blocked", "standard"}, default "blocked"
-            One cache line a key, or 3 to 14 % fewer bits.
-        seed : int, optional
-            Of the hash, 0 to 2**32 - 1; random by default: with a known seed an attacker
-            crafts false positives.
-        like : BloomFilter, optional
-            Copy all of the above from this filter.
-        permissions : int, default 0o600
-            Mode bits of the file.
-        exist_ok : bool, default False
-            Open the file if it exists already with these parameters (any seed, by default).
-        reserve : {"zeros", "fallocate"}, default "zeros"
-            How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
-            and no later key waits for its page; "fallocate" takes milliseconds, and the
-            first key on each page of 4 KiB some 7 microseconds: for filters that will hold
-            far fewer keys than planned, or on slow disks.
-        lock_timeout, allow_network, threads, preload, verify_after_add
-            As in `open`.
-
-        Raises
-        ------
-        FileExistsError
-            If the path exists and `exist_ok` is not set.
-        ParameterMismatch
-            If the existing file was made with other parameters.
-        OSError
-            If the disk space cannot be reserved (ENOSPC), or as the system says.
-        ValueError, TypeError
-            If a parameter is out of range, or missing.
-        """
-        require_reserve(reserve)
-        settings = Settings("r+", lock_timeout, allow_network, threads, preload, verify_after_add)
-        params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
-        where = absolute(path)
-        try:
-            create_file(
-                where,
-                params,
-                permissions=permissions,
-                allow_network=allow_network,
-                reserve=reserve,
-            )
-        except FileExistsError:
-            if not exist_ok:
-                raise
-        made = cls(where, settings)
-        try:
-            same = {"copied": like is not None, "any_seed": seed is None}
-            require_equal(made.params, params, where, **same)
-        except ParameterMismatch:
-            made.close()
-            raise
-        return made
-
-    @classmethod
-    def open(
-        cls,
-        path: Path,
-        mode: Mode = "r+",
-        *,
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-    ) -> "BloomFilter":
-        """Open an existing filter file; its header says all about it.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file. Opening changes nothing in it.
-        mode : {"r+", "r"}, default "r+"
-            "r" takes no lock, and works on a read-only file system. A sealed file is
-            read-only in both.
-        lock_timeout : float or None, default 60.0
-            Seconds that a write waits for others before `LockTimeout`; None waits for ever.
-        allow_network : bool, default False
-            Allow writing on a network file system, which is safe from one host only.
-        threads : int, optional
-            How many threads hash and test a batch of 65,536 keys or more; by default one for
-            each core that the process may use. No answer depends on it.
-        preload : bool, default False
-            Read the whole file into memory first, so that no key waits for the disk.
-        verify_after_add : bool, default False
-            Test every key again before its add is acknowledged; keys that are not found are a
-            `LostBitsError`. It tells of others who write to the file without the lock, and of
-            failing memory, at the price of a query for each key added.
-
-        Raises
-        ------
-        FormatError
-            If the file is not a valid filter.
-        OSError
-            If it cannot be opened.
-        """
-        settings = Settings(mode, lock_timeout, allow_network, threads, preload, verify_after_add)
-        return cls(absolute(path), settings)
+    _KIND = BITS
+    _WRITER = BitWriter
+    _writer: BitWriter
 
     def copy_empty(self, path: Path, *, permissions: int = 0o600) -> "BloomFilter":
         """Make an empty filter with the parameters and seed of this one, and open it.
@@ -248,31 +93,93 @@ class BloomFilter(FilterAdder):
         del options["mode"]  # what is made is to be filled
         return self.create(path, like=self, permissions=permissions, **options)
 
-    def close(self) -> None:
-        """Unmap the file and release everything; twice is fine. Does not flush."""
-        with self._lock.closing():
-            self._storage.close()
+    def union_update(self, other: "BloomFilter | Path") -> None:
+        """Add all keys of another filter.
 
-    def __enter__(self) -> Self:
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
+            It is read as a file, without a lock and without a map, and not changed.
+
+        Raises
+        ------
+        IncompatibleFilters
+            If a parameter differs; names every one that does.
+        FormatError
+            If the other is no filter, or a sealed one that is damaged.
+        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If a file cannot be read or written. Of the pieces of 1 MiB, each under the lock,
+            those before the error stay added.
+        """
+        self._storage.check_writable()
+        with UnmappedFilter(*source_of(other)) as source:
+            require_alike(self.path, self.params, source.path, source.header.params)
+            theirs = source.counters()["keys_added"]
+            start = positions_set = 0
+            for piece in source.whole_pieces():
+                positions_set += self._writer.unite(start, piece)
+                start += len(piece)
+            source.check_same()
+        if positions_set:
+            with self.locked():  # so that what others add meanwhile is counted as well
+                keys_added = [self._storage.counter("keys_added"), theirs]
+                total = info.positions_set(self._storage)
+                self._writer.count_united(united_count(keys_added, total, self.params))
+            self._writer.warn_when_full()
+
+    def __ior__(self, other: object) -> Self:
+        """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""
+        if not isinstance(other, BloomFilter):
+            return NotImplemented
+        self.union_update(other)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.close()
+    def common_count(self, other: "BloomFilter | Path") -> int:
+        """Estimate how many distinct keys this filter and another have in common.
 
-    def __repr__(self) -> str:
-        state = "closed" if self.closed else f"mode={self._settings.mode!r}"
-        planned = f"capacity={self.params.capacity}, error_rate={self.params.error_rate:g}"
-        return f"<BloomFilter {self.path!r} {planned} {state}>"
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            A filter with equal parameters and seed (`copy_empty`), or the path of one.
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # Path and identity only: pickling the array would make a copy that is never shared.
-        self._storage.check_unchanged()
-        return _reopen, (self.path, self._settings, self._storage.header.uuid)
+        Returns
+        -------
+        int
+            From 0 to the lesser of both counts; `mmbloom.compare` says how it is estimated,
+            how exact that is, and has all figures at once.
+
+        Raises
+        ------
+        IncompatibleFilters
+            If a parameter differs; names every one that does.
+        FormatError, FileChangedError, ClosedFilterError, OSError
+            If a file cannot be read: both are, from end to end, without a lock.
+        """
+        return compare_sources(source_of(self), source_of(other)).common_count
+
+    def jaccard(self, other: "BloomFilter | Path") -> float:
+        """Estimate the share of common keys in the keys of this filter and another, 0 to 1.
+
+        Takes and raises what `common_count` does. Of two filters without a key it is 1.
+        """
+        return compare_sources(source_of(self), source_of(other)).jaccard
+
+    def isdisjoint(self, other: "BloomFilter | Path") -> bool:
+        """Tell whether this filter and another certainly have no key in common.
+
+        True is certain: no bit is set in both. False is not: unless both filters are nearly
+        empty, bits coincide by chance as well; `common_count` has the estimate.
+
+        Takes and raises what `common_count` does; reads up to the first common bit.
+        """
+        return disjoint_sources(source_of(self), source_of(other))
 
 
-def _reopen(path: str, settings: Settings, uuid: bytes) -> BloomFilter:
-    reopened = BloomFilter(path, settings)
-    if reopened._storage.header.uuid != uuid:  # noqa: SLF001  of the class above
-        reopened.close()
-        raise FileChangedError(path, "replaced by another filter")
-    return reopened
+def source_of(other: BloomFilter | Path) -> Source:
+    """Name the file of an open filter, and prove that the one meant is at its path."""
+    if not isinstance(other, BloomFilter):
+        return Source(absolute(other))
+    storage = other._storage  # noqa: SLF001  of the class above
+    storage.check_unchanged()
+    return Source(storage.path, storage.header.uuid)

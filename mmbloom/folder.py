@@ -20,7 +20,7 @@ from mmbloom._parallel import usable_cores
 from mmbloom._pieces import map_pieces
 from mmbloom.claim import Claim, Marker
 from mmbloom.errors import FileChangedError, FormatError
-from mmbloom.filter import Settings
+from mmbloom.filter_file import Settings
 from mmbloom.folder_info import FolderInfo, read_folder_info
 
 

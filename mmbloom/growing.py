@@ -13,7 +13,7 @@ from mmbloom._growth import GrowthPlan
 from mmbloom._make_folder import make_folder, require_same
 from mmbloom._opening import Path, absolute
 from mmbloom.errors import ParameterMismatch
-from mmbloom.filter import Mode, Settings
+from mmbloom.filter_file import Mode, Settings
 from mmbloom.folder import FolderFilter, open_chain, require_identity
 from mmbloom.sizing import Layout
 

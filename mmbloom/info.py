@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
+from mmbloom._kinds import kind_of
 from mmbloom._storage import Storage
 from mmbloom.sizing import Layout
 
@@ -14,6 +15,8 @@ class FilterInfo:
     ----------
     path : str
         The file.
+    kind : str
+        What its positions are: "bits", or "counters" of a `CountingBloomFilter`.
     uuid : str
         Identity of the filter, 32 hexadecimal digits.
     created_ns, flushed_ns : int
@@ -23,9 +26,9 @@ class FilterInfo:
     capacity, error_rate, layout, num_bits, num_hashes, seed
         As in `FilterParams`.
     keys_added : int
-        Keys that were new when they were added.
+        Keys that were new when they were added, those that were removed later included.
     positions_set : int
-        Bits that are 1.
+        Bits that are 1, or counters that are not 0.
     fill_ratio : float
         positions_set / num_bits.
     approx_count : int
@@ -42,6 +45,7 @@ class FilterInfo:
     """
 
     path: str
+    kind: str
     uuid: str
     created_ns: int
     flushed_ns: int
@@ -87,6 +91,7 @@ def read_info(storage: Storage) -> FilterInfo:
     unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
     return FilterInfo(
         path=storage.path,
+        kind=kind_of(header).noun,
         uuid=header.uuid.hex(),
         created_ns=header.created_ns,
         flushed_ns=storage.counter("flushed_ns"),

@@ -1,26 +1,25 @@
-"""The reading half of a filter: questions that take no lock and change nothing (law 4).
+"""The reading half of a filter: questions that change nothing, and take no lock (law 4).
 
 Bits only go from 0 to 1, so a reader beside a writer can at worst miss a key whose add has
-not returned.
+not returned. Counters go down as well: what that means is told in ``counting.py``.
 """
+
+from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine, info
-from mmbloom._batch import KeyBatch
-from mmbloom._combine import Source
+from mmbloom._batch import Batch, KeyBatch
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key, Keys, Nulls, coerce
-from mmbloom._opening import Path, absolute
 from mmbloom._pieces import map_pieces
 from mmbloom._storage import Storage
-from mmbloom.similarity import compare_sources, disjoint_sources
 from mmbloom.sizing import FilterParams
 
 
 class FilterReader:
-    """What every open filter can answer; the base of `BloomFilter`.
+    """What every open filter can answer; the base of all filter classes.
 
     Attributes
     ----------
@@ -62,13 +61,19 @@ class FilterReader:
         """
         self._storage.check_open()
         batch = coerce(keys, nulls)
-        found = [np.zeros(0, np.bool_), *map_pieces(self._find, batch, self._threads)]
+        found = [np.zeros(0, np.bool_), *self._find_batch(batch)]
         return batch.answers(np.concatenate(found))
+
+    def _find_batch(self, batch: Batch) -> Iterator[npt.NDArray[np.bool_]]:
+        return map_pieces(self._find, batch, self._threads)
 
     def _find(self, piece: KeyBatch) -> npt.NDArray[np.bool_]:
         hashes = self._hash(piece)
         self._storage.check_unchanged()
         self._storage.expect(len(piece))
+        return self._test(hashes)
+
+    def _test(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         return _engine.contains(self._storage.views.words, *hashes, self.params)
 
     def _hash(self, piece: KeyBatch) -> HashHalves:
@@ -106,52 +111,3 @@ class FilterReader:
         """Everything that the file says of itself."""
         self._storage.check_unchanged()
         return info.read_info(self._storage)
-
-    def common_count(self, other: "FilterReader | Path") -> int:
-        """Estimate how many distinct keys this filter and another have in common.
-
-        Parameters
-        ----------
-        other : BloomFilter, str or path-like
-            A filter with equal parameters and seed (`copy_empty`), or the path of one.
-
-        Returns
-        -------
-        int
-            From 0 to the lesser of both counts; `mmbloom.compare` says how it is estimated,
-            how exact that is, and has all figures at once.
-
-        Raises
-        ------
-        IncompatibleFilters
-            If a parameter differs; names every one that does.
-        FormatError, FileChangedError, ClosedFilterError, OSError
-            If a file cannot be read: both are, from end to end, without a lock.
-        """
-        return compare_sources(source_of(self), source_of(other)).common_count
-
-    def jaccard(self, other: "FilterReader | Path") -> float:
-        """Estimate the share of common keys in the keys of this filter and another, 0 to 1.
-
-        Takes and raises what `common_count` does. Of two filters without a key it is 1.
-        """
-        return compare_sources(source_of(self), source_of(other)).jaccard
-
-    def isdisjoint(self, other: "FilterReader | Path") -> bool:
-        """Tell whether this filter and another certainly have no key in common.
-
-        True is certain: no bit is set in both. False is not: unless both filters are nearly
-        empty, bits coincide by chance as well; `common_count` has the estimate.
-
-        Takes and raises what `common_count` does; reads up to the first common bit.
-        """
-        return disjoint_sources(source_of(self), source_of(other))
-
-
-def source_of(other: FilterReader | Path) -> Source:
-    """Name the file of an open filter, and prove that the one meant is at its path."""
-    if not isinstance(other, FilterReader):
-        return Source(absolute(other))
-    storage = other._storage  # noqa: SLF001  of the class above
-    storage.check_unchanged()
-    return Source(storage.path, storage.header.uuid)

@@ -16,12 +16,12 @@ from mmbloom._build import Target, new_filter
 from mmbloom._engine import Words
 from mmbloom._header import (
     HEADER_BYTES,
-    KIND_BITS,
     VERSION,
     Header,
     decode_block,
     read_counters,
 )
+from mmbloom._kinds import BITS, require_kind
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import PIECE_BYTES, UnmappedFile
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
@@ -135,8 +135,7 @@ def _header_of(
             expected = f"{error.expected}; to rebuild it give the parameters that it was made with"
             raise FormatError(error.path, error.field, error.found, expected) from None
         return Header(params, 0, bytes(16)), error.field
-    if header.kind != KIND_BITS:
-        raise FormatError(damaged.path, "kind", "2 (counters)", "1 (bits), a Bloom filter")
+    require_kind(header, damaged.path, (BITS,))
     for field in ("num_bits", "num_hashes", "layout", "seed") if params else ():
         there, given = getattr(header.params, field), getattr(params, field)
         if there != given:

@@ -5,6 +5,7 @@ on the disk, complete and checked, before it gets its path (law 8).
 """
 
 from mmbloom._build import Target, new_filter
+from mmbloom._kinds import ALL_KINDS, kind_of
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
 
@@ -25,7 +26,8 @@ def copy(
         The filter; read without a lock and never mapped. A sealed one is checked on the way.
     destination : str or path-like
         Where the copy is made. It appears complete and forced to the disk, or not at all; it
-        is a filter of its own, with its own uuid.
+        is a filter of its own, with its own uuid. Of a `CountingBloomFilter` it is one, too:
+        keys that are removed meanwhile may be half there in it, unless the source is `locked`.
     seal : bool, default False
         Freeze the copy: a CRC-32 of each MiB is kept with it, for `verify` to check, and it
         opens for reading only, always.
@@ -60,15 +62,15 @@ def copy(
     True
     """
     target = Target(absolute(destination), permissions, allow_network)
-    with UnmappedFilter(absolute(source)) as original:
+    with UnmappedFilter(absolute(source), kinds=ALL_KINDS) as original:
         copy_opened(original, target, seal=seal)
 
 
 def copy_opened(original: UnmappedFilter, target: Target, *, seal: bool) -> None:
     """Do as `copy`, of a filter that is open already."""
     # Before the array: what is counted later may be of keys that the copy has not.
-    counters = original.counters()
-    with new_filter(target, original.header.params, sealed=seal) as copied:
+    counters, kind = original.counters(), kind_of(original.header)
+    with new_filter(target, original.header.params, sealed=seal, kind=kind) as copied:
         for piece in original.whole_pieces():
             copied.write(piece)
         original.check_same()

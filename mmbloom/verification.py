@@ -16,6 +16,7 @@ from mmbloom._batch import Batch
 from mmbloom._engine import HashHalves
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
 from mmbloom._keys import Keys, batches
+from mmbloom._kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom.errors import FormatError
@@ -33,6 +34,8 @@ class Verification:
     ----------
     path : str
         The file.
+    kind : str
+        What its positions are: "bits", or "counters" of a `CountingBloomFilter`.
     problems : tuple of str
         What is wrong, and what to do; empty if nothing is.
     notes : tuple of str
@@ -44,9 +47,9 @@ class Verification:
     sealed_pieces : int
         Pieces of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
     positions_set : int
-        Bits that are 1, counted.
+        Bits that are 1, or counters that are not 0, counted.
     fill_ratio : float
-        positions_set over all bits.
+        positions_set over all positions.
     approx_count : int
         Estimated number of distinct keys.
     capacity, error_rate
@@ -60,6 +63,7 @@ class Verification:
     """
 
     path: str
+    kind: str
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     file_bytes: int
@@ -124,13 +128,14 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
     """Do as `verify`, with keys that come in batches."""
-    with UnmappedFilter(absolute(path)) as looked_at:
+    with UnmappedFilter(absolute(path), kinds=ALL_KINDS) as looked_at:
         return _Check(looked_at).run(keys)
 
 
 class _Check:
     def __init__(self, looked_at: UnmappedFilter) -> None:
         self._file, self._params = looked_at, looked_at.header.params
+        self._kind = kind_of(looked_at.header)
         self._problems: list[str] = []
         self._notes: list[str] = []
         self._seal_damaged = False
@@ -146,6 +151,7 @@ class _Check:
         self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
+            kind=self._kind.noun,
             problems=tuple(self._problems),
             notes=tuple(self._notes),
             file_bytes=self._file.size,
@@ -174,7 +180,7 @@ class _Check:
             )
         positions_set = 0
         for number, piece in enumerate(self._file.pieces()):
-            positions_set += _engine.count_set(piece)
+            positions_set += self._kind.count_set(piece)
             if checksums and (found := zlib.crc32(piece.tobytes())) != checksums[number]:
                 self._problems.append(
                     f"MiB {number} of the array has the checksum {found:#x}, sealed was "
@@ -204,6 +210,13 @@ class _Check:
                 f"{unfinished} batches begun and not done: writers are at work, or were killed; "
                 f"every key whose add returned is there, the figures may lag{recount}"
             )
+        if self._kind is not BITS:  # counters go down, and may have while they were read
+            if quiet and not unfinished and positions_set != after["positions_set"]:
+                self._problems.append(
+                    f"{positions_set} counters are not 0, and {after['positions_set']} were "
+                    f"counted: something else changed them, or the figures are damaged{recount}"
+                )
+            return max(0, unfinished)
         # Bits are set first and counted then, and never cleared; and a new key set one at least.
         if positions_set < before["positions_set"]:
             self._problems.append(

@@ -13,10 +13,11 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, CountingBloomFilter
 from mmbloom.errors import MmbloomError
 
 HEADER_BYTES = 4096
@@ -126,8 +127,8 @@ def check_holds(seen: BloomFilter, keys: Iterable[bytes | str | int]) -> None:
 
 
 def check_raises(
-    actions: dict[str, Callable[[BloomFilter], object]],
-    seen: BloomFilter,
+    actions: dict[str, Callable[[Any], object]],
+    seen: BloomFilter | CountingBloomFilter,
     error: type[MmbloomError],
     match: str | None = None,
 ) -> None:

@@ -2,8 +2,9 @@
 
 import random
 import struct
+from dataclasses import replace
 
-from reference import HEADER_BYTES, IMMUTABLE, Fields, NaiveFilter, with_crc
+from reference import HEADER_BYTES, IMMUTABLE, Fields, NaiveCounting, NaiveFilter, with_crc
 
 ORIGINALS = [
     Fields(64, 1, 1, capacity=5, error_rate=0.3),
@@ -60,11 +61,13 @@ def claimed_size(block: bytes) -> int:
     return Fields(found[7], 1, 1, kind=found[3], read_only_compatible=found[15]).file_bytes
 
 
-def mutant_file(chance: random.Random) -> bytes:
-    """Damage a small filter file anywhere: header, counters, array, size."""
+def mutant_file(chance: random.Random, *, counters: bool = False) -> bytes:
+    """Damage a small filter file anywhere: header, counters, array, size; most of one kind."""
     fields = chance.choice(ORIGINALS)
-    filled = NaiveFilter.empty(fields)
-    for key in range(chance.randrange(30) if fields.kind == 1 else 0):
+    if counters:
+        fields = replace(fields, kind=2)
+    filled = NaiveCounting.empty(fields) if counters else NaiveFilter.empty(fields)
+    for key in range(chance.randrange(30) if counters or fields.kind == 1 else 0):
         filled.add(key)
     if fields.read_only_compatible & 1:
         filled.reseal()

@@ -7,6 +7,7 @@ library, so that reader and writer are not tested against each other only. Slow 
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Self
 
 MAGIC = bytes.fromhex("894d4d424c4d0d0a")
 HEADER_BYTES = 4096
@@ -174,7 +175,7 @@ class NaiveFilter:
         self.fields = parse_header(bytes(data[:HEADER_BYTES]), len(data))
 
     @classmethod
-    def empty(cls, fields: Fields) -> "NaiveFilter":
+    def empty(cls, fields: Fields) -> Self:
         """Make the bytes of a new file; a sealed one needs `reseal` after its keys."""
         return cls(pack_header(fields).ljust(fields.file_bytes, b"\0"))
 
@@ -225,3 +226,36 @@ class NaiveFilter:
         """Write the trailer that fits the array."""
         trailer = seal(self.array)
         self.data[len(self.data) - len(trailer) :] = trailer
+
+
+class NaiveCounting(NaiveFilter):
+    """The same for a file of counters: each distinct position of a key counts it once."""
+
+    def count(self, position: int) -> int:
+        """Read one counter."""
+        return self.data[HEADER_BYTES + (position >> 1)] >> 4 * (position & 1) & 15
+
+    def _change(self, position: int, by: int) -> None:
+        if self.count(position) != 15:  # which stays for ever
+            self.data[HEADER_BYTES + (position >> 1)] += by << 4 * (position & 1)
+
+    def __contains__(self, key: Key) -> bool:
+        return all(self.count(p) for p in self.positions(key))
+
+    def add(self, key: Key) -> bool:
+        """Raise the counters of a key; True if one of them was 0. Leaves the header."""
+        new = key not in self
+        for p in set(self.positions(key)):
+            self._change(p, 1)
+        return new
+
+    def remove(self, key: Key) -> bool:
+        """Lower the counters of a key that is there; True if it was. Leaves the header."""
+        found = key in self
+        for p in set(self.positions(key)) if found else ():
+            self._change(p, -1)
+        return found
+
+    def popcount(self) -> int:
+        """Count the counters that are not 0."""
+        return sum(self.count(p) > 0 for p in range(self.fields.num_positions))

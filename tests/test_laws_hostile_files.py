@@ -15,27 +15,41 @@ from typing import Literal
 import numpy as np
 import pytest
 from mutants import ORIGINALS, mutant_file
-from reference import Fields, NaiveFilter, pack_header, with_crc
+from reference import Fields, NaiveCounting, NaiveFilter, pack_header, with_crc
 from tally import Count
 from workers import in_child
 
-from mmbloom import BloomFilter, CapacityWarning, FormatError, ReadOnlyError
+from mmbloom import (
+    BloomFilter,
+    CapacityWarning,
+    CountingBloomFilter,
+    FormatError,
+    ReadOnlyError,
+)
 
 MODES: tuple[Literal["r"], Literal["r+"]] = ("r", "r+")
+READERS = {BloomFilter: NaiveFilter, CountingBloomFilter: NaiveCounting}
 
 
-def open_and_use(file: Path, data: bytes, mode: Literal["r", "r+"], *, flush: bool = True) -> str:
+def open_and_use(
+    file: Path,
+    data: bytes,
+    mode: Literal["r", "r+"],
+    *,
+    flush: bool = True,
+    made: type[BloomFilter | CountingBloomFilter] = BloomFilter,
+) -> str:
     """Open bytes as a filter, ask and add; returns what came of it."""
     file.unlink(missing_ok=True)  # to write over a file takes ten times as long as to make one
     file.write_bytes(data)
     try:
-        seen = BloomFilter.open(file, mode)
+        seen = made.open(file, mode)
     except FormatError:
         assert file.read_bytes() == data
         return "refused"
     with seen:
         assert file.read_bytes() == data, "open changed a byte"
-        naive = NaiveFilter(data)  # raises if the reference reader would have refused it
+        naive = READERS[made](data)  # raises if the reference reader would have refused it
         keys = ["a", b"b", -3, 7, *range(40)]
         expected = [key in naive for key in keys]
         assert seen.contains_many(keys).tolist() == expected
@@ -58,7 +72,7 @@ def open_and_use(file: Path, data: bytes, mode: Literal["r", "r+"], *, flush: bo
         except ReadOnlyError:
             assert file.read_bytes() == data
             outcome = "read"
-    after = NaiveFilter(file.read_bytes())
+    after = READERS[made](file.read_bytes())
     assert after.array == naive.array, "not the bits that the keys ask for"
     assert after.data[:2048] == data[:2048]
     return outcome
@@ -66,10 +80,16 @@ def open_and_use(file: Path, data: bytes, mode: Literal["r", "r+"], *, flush: bo
 
 @pytest.mark.stress
 @pytest.mark.laws("T4")
+@pytest.mark.parametrize(("made", "files"), [(BloomFilter, 5_000), (CountingBloomFilter, 2_000)])
 def test_file_mutants_are_refused_or_usable(
-    tmp_path: Path, seed: int, stress: int, tally: Count
+    tmp_path: Path,
+    made: type[BloomFilter | CountingBloomFilter],
+    files: int,
+    seed: int,
+    stress: int,
+    tally: Count,
 ) -> None:
-    """Law 13: 5,000 mutated files, opened and used in a child of bounded memory."""
+    """Law 13: thousands of mutated files, opened and used in a child of bounded memory."""
     file = tmp_path / "mutant.bloom"
 
     def open_many() -> dict[str, int]:
@@ -77,10 +97,11 @@ def test_file_mutants_are_refused_or_usable(
         in_use = 1024 * int(_status("VmSize"))
         resource.setrlimit(resource.RLIMIT_AS, (in_use + (256 << 20),) * 2)
         chance, outcomes = random.Random(seed), Counter[str]()
-        for _ in range(5_000 * stress):
-            data = mutant_file(chance)  # the file that a signal leaves is in the test's folder
+        for _ in range(files * stress):
+            # The file that a signal leaves is in the test's folder.
+            data = mutant_file(chance, counters=made is CountingBloomFilter)
             mode, flush = chance.choice(MODES), chance.random() < 0.1
-            outcomes[open_and_use(file, data, mode, flush=flush)] += 1
+            outcomes[open_and_use(file, data, mode, flush=flush, made=made)] += 1
         return dict(outcomes)
 
     outcomes = in_child(open_many, timeout=100 * stress)
@@ -139,12 +160,15 @@ def test_huge_sparse_file_costs_no_memory(tmp_path: Path, tally: Count) -> None:
     assert file.stat().st_blocks * 512 < 1 << 20
 
 
+@pytest.mark.parametrize("made", READERS)
 @pytest.mark.parametrize("kind", [1, 2])
-def test_unknown_compatible_flags_are_ignored(tmp_path: Path, kind: int) -> None:
+def test_unknown_compatible_flags_are_ignored(
+    tmp_path: Path, kind: int, made: type[BloomFilter | CountingBloomFilter]
+) -> None:
     """Law 13: compatible flags of the future, all 64, do not keep version 1 from writing."""
     fields = replace(ORIGINALS[2], compatible=2**64 - 1, kind=kind)
-    expected = "written" if kind == 1 else "refused"
+    expected = "written" if made is [*READERS][kind - 1] else "refused"
     data = bytes(NaiveFilter.empty(fields).data)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CapacityWarning)
-        assert open_and_use(tmp_path / "seen.bloom", data, "r+") == expected
+        assert open_and_use(tmp_path / "seen.bloom", data, "r+", made=made) == expected

@@ -86,7 +86,7 @@ def level_of(module: str) -> int:
 def test_something_is_read() -> None:
     """The tests below look at the whole package: these files and rows are among them."""
     assert {"errors", "_engine", "_engine._numpy", "filter", "cli", "__init__"} <= MODULES.keys()
-    assert "mmbloom._storage.Storage" in set(imports_of(MODULES["filter"]))
+    assert "mmbloom._storage.Storage" in set(imports_of(MODULES["filter_file"]))
     assert own_imports_of(MODULES["_writer"]) >= {"_engine", "_lock", "_storage", "errors"}
     compiled = {file.name: file for file in CYTHON}
     assert sorted(file.stem for file in CYTHON if file.suffix == ".pyx") == sorted(COMPILED)

@@ -143,7 +143,7 @@ def test_counters_are_not_a_bloom_filter(path: str, mode: Any) -> None:
     """A counting filter is refused by its kind, not read as bits."""
     header = Header(plan(100), 0, bytes(16), kind=2)
     Path(path).write_bytes(encode(header) + bytes(header.array_bytes))
-    with pytest.raises(FormatError, match=r"kind is 2 \(counters\), expected 1 \(bits\)") as caught:
+    with pytest.raises(FormatError, match="a CountingBloomFilter, expected 1 ") as caught:
         BloomFilter.open(path, mode)
     assert (caught.value.path, caught.value.field) == (path, "kind")
 

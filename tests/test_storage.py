@@ -191,8 +191,8 @@ def test_truncated_between_header_and_map(made: str, monkeypatch: pytest.MonkeyP
     """A file cut after its header was read is FileChangedError, not a map that kills."""
     real = read_header
 
-    def read_and_cut(fd: int, path: str) -> tuple[Header, int]:
-        found = real(fd, path)
+    def read_and_cut(fd: int, path: str, kinds: Any) -> tuple[Header, int]:
+        found = real(fd, path, kinds)
         os.truncate(path, 4096)
         return found
 
@@ -205,8 +205,8 @@ def test_replaced_between_reading_and_writing(made: str, monkeypatch: pytest.Mon
     """A file replaced between the two opens of mode r+ is FileChangedError."""
     real = read_header
 
-    def read_and_replace(fd: int, path: str) -> tuple[Header, int]:
-        found = real(fd, path)
+    def read_and_replace(fd: int, path: str, kinds: Any) -> tuple[Header, int]:
+        found = real(fd, path, kinds)
         shutil.copy(path, path + ".new")
         os.replace(path + ".new", path)
         return found

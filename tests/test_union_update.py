@@ -156,7 +156,7 @@ def test_other_replaced_after_the_first_look(
         replaced(path)
         return UnmappedFilter(path, uuid)
 
-    monkeypatch.setattr("mmbloom.adder.UnmappedFilter", replace_and_open)
+    monkeypatch.setattr("mmbloom.filter.UnmappedFilter", replace_and_open)
     with BloomFilter.open(two[1]) as other, pytest.raises(FileChangedError) as caught:
         unite(two[0], other)
     assert caught.value.found == "replaced by another filter"

@@ -12,7 +12,7 @@ import pytest
 from checks import counters_of, set_counters
 from damages import KEYS, MIB, clear_a_bit, filter_of, flip, sealed_of, set_a_bit, untouched
 from reference import NaiveFilter
-from test_golden import EXPECTED, GOLDEN, golden_bytes, golden_fields, golden_keys
+from test_golden import EXPECTED, golden_bytes, golden_fields, golden_keys
 
 from mmbloom import BloomFilter, FormatError, KeyTypeError, verify
 from mmbloom.sizing import Layout
@@ -40,13 +40,6 @@ def test_golden_files(tmp_path: Path, name: str) -> None:
     assert (found.keys_checked, found.keys_missing) == (len(golden_keys(name)), 0)
     assert found.sealed_pieces == (1 if naive.fields.read_only_compatible & 1 else 0)
     assert json.loads(json.dumps(found.as_dict()))["ok"] is True
-
-
-def test_counters_are_refused() -> None:
-    """Law 13: a file of counters is no Bloom filter."""
-    with pytest.raises(FormatError) as caught:
-        verify(GOLDEN / "standard-counters.bloom")
-    assert caught.value.field == "kind"
 
 
 @pytest.mark.parametrize("array_bytes", [8, 64, 8192, MIB, MIB + 64])

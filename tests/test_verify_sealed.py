@@ -68,6 +68,7 @@ DAMAGES: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.* bits are set, and:mmbloom.MmbloomWarning")
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("wrong", COUNTED_WRONG)
 def test_advice_about_a_sealed_copy_can_be_taken(tmp_path: Path, wrong: str, damage: str) -> None:

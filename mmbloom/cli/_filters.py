@@ -1,13 +1,18 @@
-"""Whichever filter is at a path: a file, or a folder of files."""
+"""Whichever filter is at a path: a file of either kind, or a folder of files."""
 
 import os
 from typing import TypedDict, Unpack
 
-from mmbloom._folder import kind_of
-from mmbloom.filter import BloomFilter, Mode
+from mmbloom._folder import kind_of as kind_of_folder
+from mmbloom._kinds import ALL_KINDS, BITS, kind_of
+from mmbloom._opening import absolute
+from mmbloom._unmapped import UnmappedFilter
+from mmbloom.counting import CountingBloomFilter
+from mmbloom.filter import BloomFilter
+from mmbloom.filter_file import Mode
 from mmbloom.growing import GrowingFilter
 
-Filter = BloomFilter | GrowingFilter
+Filter = BloomFilter | CountingBloomFilter | GrowingFilter
 
 _FOLDERS = {"growing": GrowingFilter}
 
@@ -21,6 +26,10 @@ class Waiting(TypedDict, total=False):
 
 def open_filter(path: str, mode: Mode = "r+", **options: Unpack[Waiting]) -> Filter:
     """Open the filter at a path; raises as the `open` of its class."""
-    if not os.path.isdir(path):
-        return BloomFilter.open(path, mode, **options)
-    return _FOLDERS[kind_of(os.path.abspath(path))].open(path, mode, **options)
+    if os.path.isdir(path):
+        return _FOLDERS[kind_of_folder(absolute(path))].open(path, mode, **options)
+    with UnmappedFilter(absolute(path), kinds=ALL_KINDS) as looked_at:
+        plain = kind_of(looked_at.header) is BITS
+    # Should the file be replaced in between, the class refuses the other kind.
+    opened_by = BloomFilter if plain else CountingBloomFilter
+    return opened_by.open(path, mode, **options)

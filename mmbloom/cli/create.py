@@ -49,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _make_like(args: argparse.Namespace, other: Filter) -> Filter:
     options = {"allow_network": args.allow_network, "reserve": args.reserve}
-    if isinstance(other, BloomFilter):
-        return BloomFilter.create(args.file, like=other, **options)
-    return type(other).create(args.file, **{**other.info().settings, **options})
+    if isinstance(other, GrowingFilter):
+        return GrowingFilter.create(args.file, **{**other.info().settings, **options})
+    return type(other).create(args.file, like=other, **options)
 
 
 def _make(args: argparse.Namespace) -> Filter:

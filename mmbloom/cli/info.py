@@ -47,7 +47,7 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
     rows = [
         ("path", info.path),
         ("layout", f"{info.layout}, {info.num_hashes} hashes, seed {info.seed}"),
-        ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} bits"),
+        ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
         ("sealed", "read-only for ever" if info.sealed else ""),
         ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),

@@ -66,7 +66,10 @@ def _of_file(found: Verification) -> str:
         ("size", f"{found.file_bytes:,} bytes, as the header asks for"),
         ("holes", f"{found.bytes_not_reserved:,} bytes"),
         ("seal", seal),
-        ("bits set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
+        (
+            f"{found.kind} set",
+            f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}",
+        ),
         ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
         ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
     ]

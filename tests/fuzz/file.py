@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mutants import claimed_size, mutant_file
 from mutants import mutate as damage
-from reference import HEADER_BYTES, BadFileError, Key, NaiveFilter, seal, with_crc
+from reference import HEADER_BYTES, BadFileError, Key, NaiveCounting, NaiveFilter, seal, with_crc
 
 from mmbloom import (
     BloomFilter,
@@ -41,22 +41,24 @@ def check(data: bytes) -> None:
     content = unpack(data)[:_LARGEST]
     file = Path(_folder().name) / "seen.bloom"
     file.write_bytes(content)
+    naive: NaiveFilter | None
     try:
         naive = NaiveFilter(content)
+        if naive.fields.kind == 2:
+            naive = NaiveCounting(content)
     except BadFileError:
         naive = None
-    if naive and naive.fields.kind != 1:
-        naive = None
+    plain = None if isinstance(naive, NaiveCounting) else naive
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MmbloomWarning)  # full, or bits lost: so it seems
-        _read(file, naive)
+        _read(file, plain)
         _verify(file, naive)
         for seal_it in (False, True):
             _copy(file, naive, seal_it)
         for params in (None, _GUESS):
-            _repair(file, content, naive, params)
+            _repair(file, content, plain, params)
         assert file.read_bytes() == content, "changed by reading"
-        _write(file, content, naive)
+        _write(file, content, plain)
     assert os.listdir(file.parent) == [file.name]
 
 
