@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import contention
+import counting
 import dedup_log
 import insert_query
 import memory
@@ -61,6 +62,15 @@ def _large(ours: str, theirs: Iterable[str], column: str) -> Callable[[Figures],
 
 def _limit(form: str) -> Callable[[Figures], float | None]:
     return _over("large", "add", [f"{_OURS}, {form}"], insert_query.LIMIT)
+
+
+def _counting(what: str, against: str) -> Callable[[Figures], float | None]:
+    def measured(figures: Figures) -> float | None:
+        there = _median(figures, "counting", f"{counting.PLAIN}, int64 array", against)
+        ours = _median(figures, "counting", f"{counting.COUNTING}, int64 array", what)
+        return ours / there if there and ours else None
+
+    return measured
 
 
 def _dedup(theirs: str) -> Callable[[Figures], float | None]:
@@ -142,6 +152,17 @@ GOALS = [
         "contention",
         1.0,
         _over("writers", contention.RATE, ["4"], "1"),
+    ),
+    *(
+        Goal(
+            f"CountingBloomFilter, {what}, int64 array: time",
+            f"BloomFilter, {against}",
+            "counting",
+            3,
+            _counting(what, against),
+            at_most=True,
+        )
+        for what, against in (("add", "add"), ("query", "query"), ("remove", "add"))
     ),
 ]
 

@@ -1,8 +1,8 @@
 """The writer of a counting filter: what happens to counters between lock and unlock.
 
-Added is what a section ends with, removed likewise; a writer killed within one leaves a valid
-filter (law 5). A removal that was cut off takes nothing from other keys when it is done again
-that it would not have taken had it come to its end: see `_engine._numpy_counters`.
+A writer killed in between leaves a valid filter (law 5): what an addition had counted harms
+nothing, and a key half removed is not found, unless it would be when all is done (see
+`_engine._numpy_counters`).
 """
 
 from typing import NamedTuple

@@ -23,6 +23,7 @@ SCRIPTS = {
     "memory": "### 2 workers",
     "contention": "| add, in locked() |",
     "huge": "| create(...) | create + add 1,000 |",
+    "counting": "| remove, int64 array |",
     "billion": "| false positives when full |",
 }
 
