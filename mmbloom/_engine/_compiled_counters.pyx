@@ -33,7 +33,6 @@ cdef enum:
 
 
 cdef struct Queue:  # of the next `DISTANCE` keys
-    int[DISTANCE] sizes
     uint64_t[DISTANCE * MAX_HASHES] positions
 
 
@@ -44,22 +43,30 @@ cdef inline Shape counted_shape(object params, Py_ssize_t num_words) except *:
     return shape_of(params, num_words // 4)
 
 
-cdef inline int positions_of(
+cdef inline void positions_of(
     const Shape *shape, uint64_t h1, uint64_t h2, uint64_t *positions
 ) noexcept nogil:
-    """Work out the distinct positions of a key; how many there are."""
+    """Work out the positions of a key, in order, repeats included."""
+    cdef uint64_t start
+    cdef int i
+    if shape.blocked:
+        start = 512 * block_of(shape, h1)
+        for i in range(shape.num_hashes):
+            positions[i] = start + bit_in_block(shape, h2, i)
+    else:
+        for i in range(shape.num_hashes):
+            positions[i] = standard_position(shape, h1, h2, i)
+
+
+cdef inline int keep_distinct(uint64_t *positions, int num_hashes) noexcept nogil:
+    """Drop the repeats among a key's positions; how many are left."""
     cdef uint64_t[8] seen  # a bit for each remainder by 512, which few positions share
-    cdef uint64_t p, bit, start = 0
+    cdef uint64_t p, bit
     cdef int i, some = 0
     for i in range(8):
         seen[i] = 0
-    if shape.blocked:
-        start = 512 * block_of(shape, h1)
-    for i in range(shape.num_hashes):
-        if shape.blocked:
-            p = start + bit_in_block(shape, h2, i)
-        else:
-            p = standard_position(shape, h1, h2, i)
+    for i in range(num_hashes):
+        p = positions[i]
         bit = <uint64_t>1 << (p & 63)
         if seen[p >> 6 & 7] & bit and is_among(positions, some, p):
             continue
@@ -89,8 +96,8 @@ cdef inline void ask_for(
     cdef int i, place = j & (DISTANCE - 1)
     cdef uint64_t *positions = queue.positions + place * MAX_HASHES
     if j < n:
-        queue.sizes[place] = positions_of(shape, h1[j], h2[j], positions)
-        for i in range(queue.sizes[place]):
+        positions_of(shape, h1[j], h2[j], positions)
+        for i in range(shape.num_hashes):
             prefetch(octets + (positions[i] >> 1))
 
 
@@ -114,14 +121,15 @@ cdef void look(
 ) noexcept nogil:
     cdef Queue queue
     cdef Py_ssize_t j
-    cdef int i, place, found
+    cdef int i, found
+    cdef const uint64_t *positions
     for j in range(DISTANCE):
         ask_for(octets, h1, h2, j, n, shape, &queue)
     for j in range(n):
-        place = j & (DISTANCE - 1)
+        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
         found = 1
-        for i in range(queue.sizes[place]):
-            found &= count_at(octets, queue.positions[place * MAX_HASHES + i]) != 0
+        for i in range(shape.num_hashes):
+            found &= count_at(octets, positions[i]) != 0
         answers[j] = found
         ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
 
@@ -147,16 +155,18 @@ cdef uint64_t count_up(
 ) noexcept nogil:
     cdef Queue queue
     cdef Py_ssize_t j
-    cdef int i, place
+    cdef int i, some
+    cdef uint64_t *positions
     cdef uint8_t count
     cdef uint64_t p, zero, newly_set = 0
     for j in range(DISTANCE):
         ask_for(octets, h1, h2, j, n, shape, &queue)
     for j in range(n):
-        place = j & (DISTANCE - 1)
+        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        some = keep_distinct(positions, shape.num_hashes)
         zero = 0
-        for i in range(queue.sizes[place]):
-            p = queue.positions[place * MAX_HASHES + i]
+        for i in range(some):
+            p = positions[i]
             count = count_at(octets, p)
             zero += count == 0
             octets[p >> 1] += (count != SATURATED) << ((p & 1) << 2)
@@ -187,30 +197,32 @@ cdef uint64_t count_down(
 ) noexcept nogil:
     cdef Queue queue
     cdef Py_ssize_t j
-    cdef int i, place
+    cdef int i, some
+    cdef uint64_t *positions
     cdef uint8_t count, least
     cdef uint64_t p, newly_clear = 0
     for j in range(DISTANCE):
         ask_for(octets, h1, h2, j, n, shape, &queue)
     for j in range(n):
-        place = j & (DISTANCE - 1)
+        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        some = keep_distinct(positions, shape.num_hashes)
         least = SATURATED
-        for i in range(queue.sizes[place]):
-            count = count_at(octets, queue.positions[place * MAX_HASHES + i])
+        for i in range(some):
+            count = count_at(octets, positions[i])
             least = min(least, count)
         answers[j] = least != 0
         if least == 1:
             # To 0 first, and only then the rest: a kill in between leaves a key that is not
             # found, so that removing it again takes nothing from others (law 5).
-            for i in range(queue.sizes[place]):
-                p = queue.positions[place * MAX_HASHES + i]
+            for i in range(some):
+                p = positions[i]
                 count = count_at(octets, p)
                 newly_clear += count == 1
                 octets[p >> 1] -= (count == 1) << ((p & 1) << 2)
             in_order()
         if least:
-            for i in range(queue.sizes[place]):
-                p = queue.positions[place * MAX_HASHES + i]
+            for i in range(some):
+                p = positions[i]
                 count = count_at(octets, p)
                 octets[p >> 1] -= (count != 0 and count != SATURATED) << ((p & 1) << 2)
         ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
