@@ -44,7 +44,7 @@ class Claiming(Protocol):
     def claim(self, keys: Keys, /) -> "Claim":
         """Learn which keys are new, and mark them only if the block that follows succeeds."""
 
-    def locked(self) -> AbstractContextManager[None]:
+    def locked(self, timeout: float | None = ..., /) -> AbstractContextManager[None]:
         """Keep the write lock."""
 
 

@@ -17,11 +17,12 @@ CODES = (
     "4 lock timeout, 5 I/O error"
 )
 EXPECTED = {
-    "create": "-n -p --layout --seed --like",
+    "create": "-n -p --layout --seed --like --counting",
     "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j --stats "
     "--progress --lock-timeout",
     "add": "-n -p -i -f -s -w -z -t -k --json-key --stats --progress --lock-timeout",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
+    "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "info": "--json --recount",
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
     "copy": "--seal --permissions --allow-network",

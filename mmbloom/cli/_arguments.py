@@ -3,12 +3,15 @@
 import argparse
 import os
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any, TypeVar
 
 from mmbloom.cli._errors import UsageError
-from mmbloom.cli._filters import Filter, Waiting, open_filter
 from mmbloom.filter import BloomFilter
 from mmbloom.line_keys import LineKeys
+
+Opened = TypeVar("Opened")
 
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
@@ -134,6 +137,14 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that write to a filter."""
     parser.add_argument("file", metavar="FILE", help="the filter; made if -n is given")
     add_sizing_options(parser, required=False)
+    add_writing_options(parser)
+    parser.add_argument(
+        "--stats", action="store_true", help="print one JSON object of figures to stderr"
+    )
+
+
+def add_writing_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a filter is opened for writing."""
     parser.add_argument(
         "--lock-timeout",
         type=seconds,
@@ -145,9 +156,11 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="write on a network file system (safe from one host only)",
     )
-    parser.add_argument(
-        "--stats", action="store_true", help="print one JSON object of figures to stderr"
-    )
+
+
+def writing_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Gather the options of `add_writing_options`."""
+    return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
 
 
 def add_line_options(parser: argparse.ArgumentParser) -> None:
@@ -203,21 +216,23 @@ def terminator(args: argparse.Namespace) -> bytes:
     return b"\0" if args.zero_terminated else b"\n"
 
 
-def open_or_create(args: argparse.Namespace) -> Filter:
+def open_or_create(
+    args: argparse.Namespace, open_existing: Callable[..., Opened]
+) -> Opened | BloomFilter:
     """Open FILE, or make it when -n says how large."""
-    options: Waiting = {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
-    if args.capacity is not None:
-        if os.path.isdir(args.file):
-            raise UsageError(f"{args.file}: is a folder, which says itself how it grows: leave -n")
-        return BloomFilter.create(
-            args.file,
-            args.capacity,
-            args.error_rate,
-            layout=args.layout,
-            seed=args.seed,
-            exist_ok=True,
-            **options,
-        )
-    if (args.error_rate, args.layout, args.seed) != (None, None, None):
-        raise UsageError("-p, --layout and --seed are for making FILE: give -n as well")
-    return open_filter(args.file, **options)
+    sizing = (args.error_rate, args.layout, args.seed)
+    if args.capacity is None:
+        if sizing != (None, None, None):
+            raise UsageError("-p, --layout and --seed are for making FILE: give -n as well")
+        return open_existing(args.file, **writing_options(args))
+    if os.path.isdir(args.file):
+        raise UsageError(f"{args.file}: is a folder, which says itself how it grows: leave -n")
+    return BloomFilter.create(
+        args.file,
+        args.capacity,
+        args.error_rate,
+        layout=args.layout,
+        seed=args.seed,
+        exist_ok=True,
+        **writing_options(args),
+    )

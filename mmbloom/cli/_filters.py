@@ -1,7 +1,7 @@
 """Whichever filter is at a path: a file of either kind, or a folder of files."""
 
 import os
-from typing import TypedDict, Unpack
+from typing import Any
 
 from mmbloom._folder import kind_of as kind_of_folder
 from mmbloom._kinds import ALL_KINDS, BITS, kind_of
@@ -12,22 +12,23 @@ from mmbloom.filter import BloomFilter
 from mmbloom.filter_file import Mode
 from mmbloom.growing import GrowingFilter
 
-Filter = BloomFilter | CountingBloomFilter | GrowingFilter
+OfBits = BloomFilter | GrowingFilter
+Filter = OfBits | CountingBloomFilter
 
 _FOLDERS = {"growing": GrowingFilter}
 
 
-class Waiting(TypedDict, total=False):
-    """How a filter is opened."""
-
-    lock_timeout: float | None
-    allow_network: bool
-
-
-def open_filter(path: str, mode: Mode = "r+", **options: Unpack[Waiting]) -> Filter:
-    """Open the filter at a path; raises as the `open` of its class."""
+def open_of_bits(path: str, mode: Mode = "r+", **options: Any) -> OfBits:
+    """Open the filter at a path, a file or a folder; raises as the `open` of its class."""
     if os.path.isdir(path):
         return _FOLDERS[kind_of_folder(absolute(path))].open(path, mode, **options)
+    return BloomFilter.open(path, mode, **options)
+
+
+def open_filter(path: str, mode: Mode = "r+", **options: Any) -> Filter:
+    """Open the filter at a path, whether it is of bits or of counters."""
+    if os.path.isdir(path):
+        return open_of_bits(path, mode, **options)
     with UnmappedFilter(absolute(path), kinds=ALL_KINDS) as looked_at:
         plain = kind_of(looked_at.header) is BITS
     # Should the file be replaced in between, the class refuses the other kind.

@@ -20,6 +20,7 @@ from mmbloom.cli import (
     intersect,
     merge,
     plan,
+    remove,
     repair,
     verify,
 )
@@ -62,6 +63,7 @@ COMMANDS = {
     ),
     "add": Command("mark lines as seen", add.register, add.run),
     "check": Command("print the lines that are in a filter", check.register, check.run),
+    "remove": Command("take lines out of a counting filter", remove.register, remove.run),
     "info": Command("say what a filter is and holds", info.register, info.run),
     "verify": Command("check all of a filter that can be checked", verify.register, verify.run),
     "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),

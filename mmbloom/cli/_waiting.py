@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from mmbloom.cli._filters import Filter
+from mmbloom.claim import Claiming
 from mmbloom.cli._streams import say
 from mmbloom.errors import LockTimeout
 
 SILENT_SECONDS = 5.0
 
 
-def patiently(seen: Filter, timeout: float | None) -> Callable[[], AbstractContextManager[None]]:
+def patiently(seen: Claiming, timeout: float | None) -> Callable[[], AbstractContextManager[None]]:
     """Make the context manager that takes the lock, waiting `timeout` seconds, None for ever."""
 
     @contextmanager

@@ -11,6 +11,7 @@ from mmbloom.cli._arguments import (
     terminator,
 )
 from mmbloom.cli._errors import OK
+from mmbloom.cli._filters import open_filter
 from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli._outputs import print_stats
 from mmbloom.cli._waiting import patiently
@@ -29,7 +30,9 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     keys, names, tally = line_keys(args), input_names(args.inputs), Tally()
     check_inputs(names)
-    with open_or_create(args) as seen, progress_bar(names, args.progress) as bar:
+    # Of a counting filter every line is counted, repeats too: as often as remove takes it out.
+    marked = open_or_create(args, open_filter)
+    with marked as seen, progress_bar(names, args.progress) as bar:
         hold = patiently(seen, args.lock_timeout)
         for name in names:
             with open_input(name, bar) as source:

@@ -1,10 +1,13 @@
 """``mmbloom create``: make an empty filter."""
 
 import argparse
+from collections.abc import Mapping
+from typing import Any
 
 from mmbloom.cli._arguments import add_sizing_options
 from mmbloom.cli._errors import OK, UsageError
 from mmbloom.cli._filters import Filter, open_filter
+from mmbloom.counting import CountingBloomFilter
 from mmbloom.filter import BloomFilter
 from mmbloom.growing import GrowingFilter
 
@@ -16,7 +19,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--like", metavar="OTHER", help="copy sizes and seed from this filter, instead of -n -p"
     )
-    parser.add_argument(
+    family = parser.add_mutually_exclusive_group()
+    family.add_argument(
+        "--counting",
+        action="store_true",
+        help="four bits for each bit, so that lines can be removed",
+    )
+    family.add_argument(
         "--growing",
         action="store_true",
         help="a folder of ever larger files, of which the first is for -n keys",
@@ -32,36 +41,36 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it."""
-    sizing = (args.capacity, args.error_rate, args.layout, args.seed)
+    sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "seed")}
+    given = {name: value for name, value in sizing.items() if value is not None}
+    options = {"allow_network": args.allow_network, "reserve": args.reserve}
     if args.like is None:
         if args.capacity is None:
             raise UsageError("say how many distinct keys to plan for with -n, or copy with --like")
-        _make(args).close()
+        _make(args, given | options).close()
         return OK
-    if sizing != (None, None, None, None) or args.growing:
-        raise UsageError(
-            "--like copies all sizes: give it without -n, -p, --layout, --seed and --growing"
-        )
+    if given or args.capacity is not None:
+        raise UsageError("--like copies all sizes: give it without -n, -p, --layout and --seed")
     with open_filter(args.like, "r") as other:
-        _make_like(args, other).close()
+        _make_like(args, other, options).close()
     return OK
 
 
-def _make_like(args: argparse.Namespace, other: Filter) -> Filter:
-    options = {"allow_network": args.allow_network, "reserve": args.reserve}
-    if isinstance(other, GrowingFilter):
-        return GrowingFilter.create(args.file, **{**other.info().settings, **options})
-    return type(other).create(args.file, like=other, **options)
-
-
-def _make(args: argparse.Namespace) -> Filter:
-    sizes = {
-        "error_rate": 0.01 if args.error_rate is None else args.error_rate,
-        "layout": args.layout or "blocked",
-        "seed": args.seed,
-        "allow_network": args.allow_network,
-        "reserve": args.reserve,
-    }
+def _make(args: argparse.Namespace, options: Mapping[str, Any]) -> Filter:
     if args.growing:
-        return GrowingFilter.create(args.file, args.capacity, **sizes)
-    return BloomFilter.create(args.file, args.capacity, **sizes)
+        return GrowingFilter.create(args.file, args.capacity, **options)
+    return _of_one_file(args).create(args.file, args.capacity, **options)
+
+
+def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, Any]) -> Filter:
+    if isinstance(other, GrowingFilter):
+        if args.counting:
+            raise UsageError(f"{args.like}: is a folder: give --like without --counting")
+        return GrowingFilter.create(args.file, **{**other.info().settings, **options})
+    if args.growing:
+        raise UsageError(f"{args.like}: is a file, which does not say how a folder grows: give -n")
+    return _of_one_file(args).create(args.file, like=other, **options)
+
+
+def _of_one_file(args: argparse.Namespace) -> type[BloomFilter] | type[CountingBloomFilter]:
+    return CountingBloomFilter if args.counting else BloomFilter

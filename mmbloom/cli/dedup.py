@@ -15,7 +15,7 @@ from mmbloom.cli._arguments import (
     terminator,
 )
 from mmbloom.cli._errors import OK, UsageError
-from mmbloom.cli._filters import Filter
+from mmbloom.cli._filters import OfBits, open_of_bits
 from mmbloom.cli._inputs import (
     COMPRESSED,
     STDIN,
@@ -52,7 +52,7 @@ class Settings:
     repeated: bool
     lock_timeout: float | None
 
-    def run(self, seen: Filter, source: Source, writer: LineWriter) -> Tally:
+    def run(self, seen: OfBits, source: Source, writer: LineWriter) -> Tally:
         """Deduplicate one input."""
         return dedup(
             seen,
@@ -68,7 +68,7 @@ class Settings:
 class FileJob:
     """One input to its own output, in whatever process."""
 
-    seen: Filter  # pickled as its path and identity
+    seen: OfBits  # pickled as its path and identity
     settings: Settings
     name: str
     output: str
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         os.makedirs(args.output_dir, exist_ok=True)
     elif args.output is not None:
         require_folder(args.output)
-    with open_or_create(args) as seen:
+    with open_or_create(args, open_of_bits) as seen:
         if outputs:
             tally = _to_folder(args, seen, settings, names, outputs)
         else:
@@ -133,7 +133,7 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
 
 def _to_folder(
     args: argparse.Namespace,
-    seen: Filter,
+    seen: OfBits,
     settings: Settings,
     names: list[str],
     outputs: list[str],
@@ -144,7 +144,7 @@ def _to_folder(
         return run_jobs(jobs, args.jobs, lambda number: bar.update(sizes[number]))
 
 
-def _to_one(args: argparse.Namespace, seen: Filter, settings: Settings, names: list[str]) -> Tally:
+def _to_one(args: argparse.Namespace, seen: OfBits, settings: Settings, names: list[str]) -> Tally:
     tally = Tally()
     with ExitStack() as stack:
         bar = stack.enter_context(progress_bar(names, args.progress))

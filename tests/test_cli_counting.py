@@ -1,0 +1,101 @@
+"""The commands on a counting filter: those that take it, and the others' one clear line."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, inside, is_one_line, mmbloom
+
+from mmbloom import BloomFilter, CountingBloomFilter
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.fixture
+def counting(tmp_path: Path, capfdbinary: Capture) -> Path:
+    """A counting filter, made by the command, that holds a, b and another b."""
+    path, lines = tmp_path / "seen", tmp_path / "lines"
+    lines.write_bytes(b"a\nb\nb\n")
+    assert inside(capfdbinary, "create", path, "--counting", *EXACT) == (0, b"", "")
+    assert inside(capfdbinary, "add", path, lines) == (0, b"", "")
+    return path
+
+
+def test_remove(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """Each line takes out one copy; 1 if there was none; add counts repeats."""
+    some = tmp_path / "some"
+    some.write_bytes(b"b\nc\n")
+    for code in (0, 0, 1):
+        assert inside(capfdbinary, "remove", counting, some) == (code, b"", "")
+    with CountingBloomFilter.open(counting, "r") as seen:
+        assert seen.contains_many([b"a", b"b", b"c"]).tolist() == [True, False, False]
+        assert seen.info().flushed_ns > 0
+    assert mmbloom("remove", counting, "-t,", "-k2", stdin=b"x,a\n") == (0, b"", "")
+    assert CountingBloomFilter.open(counting, "r").info().positions_set == 0
+
+
+def test_check_info_verify_copy(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """They take a counting filter and say what it is."""
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"c\nb\n")
+    assert inside(capfdbinary, "check", counting, lines) == (0, b"b\n", "")
+    assert json.loads(inside(capfdbinary, "info", counting, "--json").out)["kind"] == "counters"
+    assert b" counters\n" in inside(capfdbinary, "info", counting, "--recount").out
+    assert inside(capfdbinary, "verify", counting, "--keys", lines).code == 1
+    done = inside(capfdbinary, "verify", counting)
+    assert (done.code, b"counters set" in done.out) == (0, True)
+    copied = tmp_path / "copied"
+    assert inside(capfdbinary, "copy", counting, copied, "--seal").code == 0
+    assert inside(capfdbinary, "check", copied, lines).out == b"b\n"
+    done = inside(capfdbinary, "remove", copied, lines)
+    assert done.code == 3
+    assert is_one_line(done.err, str(copied), "sealed")
+    like = tmp_path / "like"
+    assert inside(capfdbinary, "create", like, "--like", counting).code == 0
+    BloomFilter.open(like).close()
+
+
+OTHERS = {
+    "dedup": ("{file}", "{lines}"),
+    "dedup -n": ("{file}", "{lines}", *EXACT),
+    "add -n": ("{file}", "{lines}", *EXACT),
+    "merge": ("{new}", "{file}"),
+    "intersect": ("{new}", "{file}"),
+    "compare": ("{file}", "{file}"),
+    "repair": ("{file}", "{new}"),
+    "export": ("--guava", "{file}", "{new}"),
+}
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_others_refuse_counters(
+    counting: Path, tmp_path: Path, capfdbinary: Capture, command: str
+) -> None:
+    """What works on bits only ends with 3 and a line that names the class, and changes nothing."""
+    names = {"file": counting, "lines": tmp_path / "lines", "new": tmp_path / "new"}
+    before = counting.read_bytes()
+    argv = [word.format(**names) for word in OTHERS[command]]
+    done = inside(capfdbinary, command.split(maxsplit=1)[0], *argv)
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, str(counting), "counters", "CountingBloomFilter")
+    assert counting.read_bytes() == before
+    assert not (tmp_path / "new").exists()
+
+
+def test_remove_from_a_plain_filter(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A filter of bits cannot forget: 3, and a line that says so."""
+    plain, lines = tmp_path / "plain", tmp_path / "lines"
+    lines.write_bytes(b"a\n")
+    inside(capfdbinary, "add", plain, lines, *EXACT)
+    done = inside(capfdbinary, "remove", plain, lines)
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, str(plain), "bits", "CountingBloomFilter")
+
+
+def test_remove_waits_for_the_lock(counting: Path) -> None:
+    """With --lock-timeout another writer is waited for so long: exit 4, and nothing removed."""
+    with CountingBloomFilter.open(counting) as seen, seen.locked():
+        done = mmbloom("remove", counting, "--lock-timeout", "0.2", stdin=b"a\n")
+        assert (done.code, done.out) == (4, b"")
+        assert is_one_line(done.err, str(counting), "0.2")
+        assert b"a" in seen
