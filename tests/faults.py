@@ -5,13 +5,18 @@ import faulthandler
 import itertools
 import mmap
 import os
+import random
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mmbloom import _lock
+from mmbloom._engine import Words
 from mmbloom._storage import Storage
 
 # Every call of the os module that making or using a file could make.
@@ -136,6 +141,26 @@ def die_when_written(start: int, size: int) -> None:
     assert start % mmap.PAGESIZE == 0
     if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ):
         raise OSError(ctypes.get_errno(), "mprotect failed")
+
+
+def slow(change: Callable[..., Any], chance: random.Random) -> Callable[..., Any]:
+    """Make a kernel that for some batches lets others in between reading and writing the array.
+
+    The kernels do both within nanoseconds: without this the lock could be missing and hundreds
+    of rounds lose nothing.
+    """
+
+    def run(words: Words, *rest: Any) -> Any:
+        if chance.random() > 0.2:
+            return change(words, *rest)
+        whole = words.copy()
+        answer = change(whole, *rest)
+        changed = np.flatnonzero(whole != words)
+        time.sleep(1e-5)
+        words[changed] = whole[changed]
+        return answer
+
+    return run
 
 
 def switch_lock_off() -> None:

@@ -20,14 +20,6 @@ def newer(path: Path) -> None:
     path.write_bytes(raw)
 
 
-def counters(path: Path) -> None:
-    """Make a filter one of kind 2, with counters, of the right size for them."""
-    raw = bytearray(exact_filter(path).read_bytes())
-    struct.pack_into("<I", raw, 16, 2)
-    struct.pack_into("<I", raw, 508, zlib.crc32(raw[:508]))
-    path.write_bytes(raw + bytes(3 * (len(raw) - 4096)))
-
-
 NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (str, "no such filter"),
     "empty": (lambda path: path.touch(), "0 bytes"),
@@ -40,7 +32,6 @@ NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "extended": (lambda path: os.truncate(exact_filter(path), 5_000_000), "5000000"),
     "only a header": (lambda path: os.truncate(exact_filter(path), 4096), "4096"),
     "newer": (newer, "newer"),
-    "counters": (counters, "counters"),
 }
 
 

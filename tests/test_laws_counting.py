@@ -1,5 +1,6 @@
 """The laws of a filter of counters: killed writers, several writers, and a control without lock."""
 
+import mmap
 import random
 import signal
 import time
@@ -11,14 +12,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import kill_self, switch_lock_off
+from faults import die_when_written, kill_self, slow, switch_lock_off
+from kernels import Engine, each_engine
+from naive import CountedOneByOne, split
 from reference import NaiveCounting
 from tally import Count
 from workers import Child, ChildDied, end, in_child, together
 
 from mmbloom import CountingBloomFilter, _engine, verify
 from mmbloom._engine import Words
+from mmbloom.sizing import FilterParams
 
+PAGE = mmap.PAGESIZE
 OLD, NEW = [f"old-{i}" for i in range(300)], [f"new-{i}" for i in range(300)]
 
 
@@ -136,31 +141,13 @@ def test_killed_writers_lose_no_key_of_others(
     assert verify(path, keys=OLD).ok
 
 
-def count_slowly(seed: int) -> None:
-    """In a child: for some batches let others in between reading and writing the counters."""
-    chance = random.Random(seed)
-
-    def slow(change: Callable[..., Any]) -> Callable[..., Any]:
-        def run(words: Words, *rest: Any) -> Any:
-            if chance.random() > 0.2:
-                return change(words, *rest)
-            whole = words.copy()
-            answer = change(whole, *rest)
-            changed = np.flatnonzero(whole != words)
-            time.sleep(1e-5)
-            words[changed] = whole[changed]
-            return answer
-
-        return run
-
-    _engine.increment, _engine.decrement = slow(_engine.increment), slow(_engine.decrement)
-
-
 def add_and_remove(path: Path, worker: int, seed: int, locked: bool) -> None:
     """Add own keys in batches, and remove the second half of them."""
     if not locked:
         switch_lock_off()
-    count_slowly(seed)
+    chance = random.Random(seed)
+    _engine.increment = slow(_engine.increment, chance)
+    _engine.decrement = slow(_engine.decrement, chance)
     keys = np.arange(3000) + 10_000 * worker
     with CountingBloomFilter.open(path) as seen:
         for part in np.array_split(keys, 100):
@@ -224,3 +211,40 @@ def test_each_copy_is_removed_once(tmp_path: Path, workers: int, seed: int, tall
         octets = seen._storage.views.words.view(np.uint8)
         assert {*np.unique(octets & 15), *np.unique(octets >> 4)} <= {0, 15}, "15 stays"
     tally(rounds=1, keys=20_000 * workers)
+
+
+def held_on_two_pages(params: FilterParams) -> tuple[tuple[int, int], list[int], list[int]]:
+    """Find a key with counters on both pages of an array of two; these, page by page."""
+    naive = CountedOneByOne(params)
+    for number in range(1, 1000):
+        key = (number * 0x9E3779B97F4A7C15 % 2**64, number * 0xC2B2AE3D27D4EB4F % 2**64)
+        held = sorted(naive.positions(key))
+        first = [p for p in held if p < 2 * PAGE]
+        if 0 < len(first) < len(held):
+            return key, first, held[len(first) :]
+    raise AssertionError("no such key")
+
+
+@each_engine
+@pytest.mark.parametrize("scarce_page", [0, 1])
+def test_counters_that_get_to_0_are_written_first(engine: Engine, scarce_page: int) -> None:
+    """Law 5: killed when the first counter gets to 0, a key has lost nothing yet."""
+    params = FilterParams(100, 0.01, "standard", 4 * PAGE, 7)
+    key, *pages = held_on_two_pages(params)
+    words, h = np.frombuffer(mmap.mmap(-1, 2 * PAGE), np.uint64), split([key])
+    engine.increment(words, *h, params)
+    for p in pages[1 - scarce_page]:
+        words.view(np.uint8)[p >> 1] += 1 << 4 * (p & 1)  # held by other keys, too
+    before = words.copy()
+
+    def remove() -> None:
+        die_when_written(words.ctypes.data + scarce_page * PAGE, PAGE)
+        engine.decrement(words, *h, params)
+
+    with pytest.raises(ChildDied) as caught:
+        in_child(remove)
+    assert caught.value.signal == signal.SIGSEGV
+    assert (words == before).all()
+    engine.decrement(words, *h, params)
+    assert not engine.counted_contains(words, *h, params).any()
+    assert _engine.count_nonzero(words) == len(pages[1 - scarce_page])

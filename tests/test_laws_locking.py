@@ -5,17 +5,14 @@ The test of safety has its negative control: with the lock switched off it must 
 
 import os
 import random
-import time
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from faults import switch_lock_off
+from faults import slow, switch_lock_off
 from reference import Fields, NaiveFilter
 from tally import Count
 from workers import together
@@ -43,26 +40,8 @@ def count_waits() -> Counter[str]:
 
 
 def write_slowly(chance: random.Random) -> None:
-    """In a child: for some batches let others in between reading and writing the array.
-
-    The kernels do both within nanoseconds: without this the lock could be missing and hundreds
-    of rounds lose nothing.
-    """
-
-    def slow(change: Callable[..., Any]) -> Callable[..., Any]:
-        def run(words: _engine.Words, *rest: Any) -> Any:
-            if chance.random() > 0.2:
-                return change(words, *rest)
-            whole = words.copy()
-            answer = change(whole, *rest)
-            changed = np.flatnonzero(whole != words)
-            time.sleep(1e-5)
-            words[changed] = whole[changed]
-            return answer
-
-        return run
-
-    _engine.add, _engine.commit = slow(_engine.add), slow(_engine.commit)
+    """In a child: let others in between reading and writing the array."""
+    _engine.add, _engine.commit = slow(_engine.add, chance), slow(_engine.commit, chance)
 
 
 @pytest.fixture(scope="module")
