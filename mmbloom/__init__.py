@@ -31,9 +31,10 @@ level   module          one idea
 2       _writer         what happens between lock and unlock
 2       _pieces         a batch in pieces, with threads
 2       _growth         how a growing filter grows: the sizes of its files
+2       _periods        the periods of a rotating filter, and how long each is kept
 2       _manifest       what a folder of filters says it is: specification and codec
 2       _folder         a folder and its manifest on the disk
-2       _counting_writer  the same, of counters
+2       _count_writer   the same, of counters
 3       reader          questions that take no lock
 3       _choose         which parameters a new filter gets
 3       _combine        filters with equal parameters, read side by side
@@ -60,6 +61,8 @@ level   module          one idea
 3       folder_check    is this folder a sound filter?
 3       folder_repair   a sound folder of a damaged one
 3       counting        CountingBloomFilter: keys can be removed
+3       _rotate         keys go to the file of the present period
+3       rotating        RotatingFilter, a folder of files that are dropped in time
 4       lines           records of a byte stream, in bounded chunks
 4       line_keys       which part of a line is its key
 4       dedup           each line once, marked after it is written
@@ -99,6 +102,7 @@ from mmbloom.growing import GrowingFilter
 from mmbloom.guava import export_guava, import_guava
 from mmbloom.info import FilterInfo
 from mmbloom.intersection import intersect
+from mmbloom.rotating import RotatingFilter
 from mmbloom.salvage import Repair, repair
 from mmbloom.sieve import Sieve
 from mmbloom.similarity import Similarity, compare
@@ -135,6 +139,7 @@ __all__ = [
     "ReadOnlyError",
     "Repair",
     "ReservationWarning",
+    "RotatingFilter",
     "Sieve",
     "Similarity",
     "Verification",

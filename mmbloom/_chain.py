@@ -274,12 +274,16 @@ class Chain:
 
     def flush(self) -> None:
         """Force every file to the disk; nothing if this object only reads."""
-        snapshot = self.look()
+
+        def flush(now: Snapshot) -> None:
+            for member in now.members[:-1]:  # no stamp in these: they do not change
+                member.storage.flush()
+            now.newest.writer.flush()
+
+        self.look()
         if self.settings.mode == "r+":
             self.check_writable()
-            for member in snapshot.members[:-1]:  # no stamp in these: they do not change
-                member.storage.flush()
-            snapshot.newest.writer.flush()
+            self.ask(flush)
 
     @property
     def closed(self) -> bool:

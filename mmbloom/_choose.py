@@ -27,8 +27,13 @@ def choose_params(
         capacity,
         0.01 if error_rate is None else error_rate,
         layout="blocked" if layout is None else layout,
-        seed=int.from_bytes(os.urandom(4), "little") if seed is None else seed,
+        seed=seed_or_random(seed),
     )
+
+
+def seed_or_random(seed: int | None) -> int:
+    """Draw a seed unless one is given: with a known seed an attacker crafts false positives."""
+    return int.from_bytes(os.urandom(4), "little") if seed is None else seed
 
 
 def require_equal(

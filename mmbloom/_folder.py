@@ -12,6 +12,7 @@ This file takes no lock.
 
 import errno
 import os
+import re
 import uuid
 import weakref
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ from mmbloom.errors import FileChangedError, FormatError, NetworkFileSystemError
 
 MANIFEST = "manifest.json"
 _THERE_ALREADY = "something is there already; open it instead"
+
+# What `file_name` makes.
+_OLDER = re.compile(r"([0-9]{10,20})(?:-[0-9a-f]{8})?\.bloom", re.ASCII)
 
 Stamp = tuple[int, int, int, int]  # which manifest it is: device, inode, time of change, size
 
@@ -201,3 +205,16 @@ def _remove(temporary: str) -> None:
         for name in os.listdir(temporary):
             os.unlink(os.path.join(temporary, name))
         os.rmdir(temporary)
+
+
+def remove_older(folder: str, number: int) -> None:
+    """Remove the files of earlier numbers, which no manifest names any more.
+
+    Also those that an earlier holder of the lock has not come to remove. What cannot be removed
+    now is a matter of the next time.
+    """
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            parts = _OLDER.fullmatch(name)
+            if parts and int(parts[1]) < number:
+                os.unlink(os.path.join(folder, name))

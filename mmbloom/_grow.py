@@ -34,12 +34,15 @@ class Claimed:
 
     Attributes
     ----------
+    room : int
+        What the newest file had left.
     new : ndarray of bool, shape (n,)
         True for each key that adding one by one would have reported as new.
     parts : list
         What to set in which file, in order; all but the first are not named yet.
     """
 
+    room: int
     new: Bools
     parts: list[_Part] = field(default_factory=list)
 
@@ -68,7 +71,7 @@ class GrowingWriter:
         Makes the files that they need, without naming them.
         """
         *older, member = self._chain.current.members
-        claimed = Claimed(np.zeros(len(keys.found), dtype=np.bool_))
+        claimed = Claimed(member.room, np.zeros(len(keys.found), dtype=np.bool_))
         left = np.flatnonzero(~keys.found_in_all(older))
         while True:
             hashes = take(keys.hashes, left)
@@ -88,7 +91,10 @@ class GrowingWriter:
 
     def mark(self, claimed: Claimed, keys: Hashed) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim."""
-        del keys
+        newest = self._chain.current.newest
+        if newest is not claimed.parts[0].member or newest.room != claimed.room:
+            # The caller's block has added other keys: what was claimed may not fit any more.
+            claimed = self.claim(keys)
         for part in claimed.parts:
             self._go_to(part.member)
             part.member.writer.mark(part.claimed, part.hashes)

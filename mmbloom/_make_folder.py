@@ -3,6 +3,7 @@
 import uuid
 from dataclasses import fields
 
+from mmbloom._create import require_reserve
 from mmbloom._folder import draft_manifest, new_folder
 from mmbloom._manifest import Manifest, Plan
 from mmbloom._member import file_name, make_member
@@ -11,15 +12,24 @@ from mmbloom.filter_file import Settings
 
 
 def make_folder(
-    path: str, plan: Plan, number: int, settings: Settings, *, permissions: int
+    path: str, plan: Plan, number: int, settings: Settings, *, permissions: int, exist_ok: bool
 ) -> None:
-    """Make a folder with its first file; raises as `new_folder` and `create_file`."""
-    with new_folder(path, permissions) as folder:
-        first = make_member(
-            folder, file_name(number), plan, number, settings, permissions=permissions
-        )
-        manifest = Manifest(uuid.uuid4().bytes, plan, (first,))
-        draft_manifest(folder, manifest, permissions).install()
+    """Make a folder with its first file, unless `exist_ok` and something is there.
+
+    Raises as `plan` of sizes, `new_folder` and `create_file`.
+    """
+    require_reserve(plan.reserve)
+    plan.params(number)  # before anything is made: it says what is out of range
+    try:
+        with new_folder(path, permissions) as folder:
+            first = make_member(
+                folder, file_name(number), plan, number, settings, permissions=permissions
+            )
+            manifest = Manifest(uuid.uuid4().bytes, plan, (first,))
+            draft_manifest(folder, manifest, permissions).install()
+    except FileExistsError:
+        if not exist_ok:
+            raise
 
 
 def require_same(found: Plan, asked: Plan, path: str, *, any_seed: bool) -> None:

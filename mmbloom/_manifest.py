@@ -28,6 +28,7 @@ from typing import Any, get_args
 
 from mmbloom._create import Reserve
 from mmbloom._growth import GrowthPlan
+from mmbloom._periods import PeriodPlan
 from mmbloom.errors import FormatError, NewerFormatError
 from mmbloom.sizing import Layout
 
@@ -37,8 +38,8 @@ MAX_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9a-z-]{1,80}\.bloom", re.ASCII)
 _UUID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
-Plan = GrowthPlan
-_PLANS: dict[str, type[Plan]] = {plan.kind: plan for plan in (GrowthPlan,)}
+Plan = GrowthPlan | PeriodPlan
+_PLANS: dict[str, type[Plan]] = {plan.kind: plan for plan in (GrowthPlan, PeriodPlan)}
 _ONE_OF: dict[str, tuple[str, ...]] = {"layout": get_args(Layout), "reserve": get_args(Reserve)}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mmbloom import _engine
 from mmbloom._batch import Batch
 from mmbloom._build import Target, new_filter
-from mmbloom._counting_writer import CountingWriter
+from mmbloom._count_writer import CountingWriter
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key, Keys, Nulls, coerce
 from mmbloom._kinds import COUNTERS

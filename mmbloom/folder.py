@@ -14,12 +14,14 @@ from mmbloom import _engine
 from mmbloom._batch import Batch, KeyBatch
 from mmbloom._chain import Chain, Snapshot
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce, coerce_one
+from mmbloom._make_folder import require_same
+from mmbloom._manifest import Plan
 from mmbloom._member import Bools, Member
 from mmbloom._older import Hashed, found_in
 from mmbloom._parallel import usable_cores
 from mmbloom._pieces import map_pieces
 from mmbloom.claim import Claim, Marker
-from mmbloom.errors import FileChangedError, FormatError
+from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
 from mmbloom.filter_file import Settings
 from mmbloom.folder_info import FolderInfo, read_folder_info
 
@@ -185,6 +187,14 @@ class FolderFilter:
         """Count the set bits of all files anew, to mend the counters after killed writers."""
         self._chain.check_writable()
         return self._chain.ask(lambda now: sum(one.writer.recount() for one in now.members))
+
+    def _require(self, plan: Plan, *, any_seed: bool) -> None:
+        """Make sure that a folder has the settings asked for; closes it if not."""
+        try:
+            require_same(self._chain.plan, plan, self.path, any_seed=any_seed)
+        except ParameterMismatch:
+            self.close()
+            raise
 
     @property
     def path(self) -> str:

@@ -5,14 +5,12 @@ begins, twice as large, and at half the error rate so that the whole keeps to wh
 for (``_growth.py``). `create` and `open` are here; all else is in ``folder.py``.
 """
 
-import os
-
-from mmbloom._create import Reserve, require_reserve
+from mmbloom._choose import seed_or_random
+from mmbloom._create import Reserve
 from mmbloom._grow import GrowingWriter
 from mmbloom._growth import GrowthPlan
-from mmbloom._make_folder import make_folder, require_same
+from mmbloom._make_folder import make_folder
 from mmbloom._opening import Path, absolute
-from mmbloom.errors import ParameterMismatch
 from mmbloom.filter_file import Mode, Settings
 from mmbloom.folder import FolderFilter, open_chain, require_identity
 from mmbloom.sizing import Layout
@@ -101,23 +99,12 @@ class GrowingFilter(FolderFilter):
         ValueError, TypeError
             If a parameter is out of range.
         """
-        require_reserve(reserve)
         settings = Settings("r+", lock_timeout, allow_network, threads, preload, verify_after_add)
-        drawn = int.from_bytes(os.urandom(4), "little") if seed is None else seed
-        plan = GrowthPlan(initial_capacity, error_rate, layout, drawn, reserve)
-        plan.params(0)  # before anything is made: it says what is out of range
+        plan = GrowthPlan(initial_capacity, error_rate, layout, seed_or_random(seed), reserve)
         where = absolute(path)
-        try:
-            make_folder(where, plan, 0, settings, permissions=permissions)
-        except FileExistsError:
-            if not exist_ok:
-                raise
+        make_folder(where, plan, 0, settings, permissions=permissions, exist_ok=exist_ok)
         made = cls(where, settings)
-        try:
-            require_same(made._chain.plan, plan, where, any_seed=seed is None)
-        except ParameterMismatch:
-            made.close()
-            raise
+        made._require(plan, any_seed=seed is None)
         return made
 
     @classmethod

@@ -53,6 +53,46 @@ class NaiveGrowing:
         return self.files[-1].add(key)
 
 
+@dataclass
+class NaiveRotating:
+    """A rotating filter, one key at a time: a naive file for each period that is kept."""
+
+    keep: int
+    every: int
+    capacity: int
+    error_rate: float
+    layout: Layout
+    seed: int
+    now: float
+    files: dict[int, NaiveFilter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._begin(int(self.now // self.every))
+
+    def _begin(self, number: int) -> None:
+        files = -(-self.keep // self.every) + 1
+        rate = self.error_rate / files
+        self.files = {one: file for one, file in self.files.items() if not self._is_over(one)}
+        self.files[number] = naive_file(self.capacity, rate, self.layout, self.seed)
+
+    def _is_over(self, number: int) -> bool:
+        return (number + 1) * self.every <= self.time - self.keep
+
+    @property
+    def time(self) -> float:
+        return max(self.now, max(self.files, default=0) * self.every)
+
+    def __contains__(self, key: Key) -> bool:
+        return any(key in file for one, file in self.files.items() if not self._is_over(one))
+
+    def add(self, key: Key) -> bool:
+        new = key not in self
+        if int(self.time // self.every) not in self.files:
+            self._begin(int(self.time // self.every))
+        self.files[int(self.time // self.every)].add(key)
+        return new
+
+
 def manifest_of(folder: str | Path) -> dict[str, Any]:
     """Read the manifest."""
     record: dict[str, Any] = json.loads((Path(folder) / "manifest.json").read_text())

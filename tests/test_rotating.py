@@ -1,0 +1,381 @@
+"""RotatingFilter: periods and their files, clocks that go wrong, and what is refused."""
+
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from chains import files_of, manifest_of
+from checks import check_folder
+
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, Sieve, verify
+from mmbloom._periods import seconds_of
+from mmbloom.errors import CapacityWarning, FileChangedError, FormatError, ParameterMismatch
+
+DAY = 86400
+START = 20_000 * DAY + 1000.0  # some day's first hour, in UTC
+
+Create = Callable[..., RotatingFilter]
+
+
+class Clock:
+    """A clock that is set by hand; of a module, so that it pickles."""
+
+    def __init__(self, now: float = START) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def days(self, days: float) -> None:
+        self.now = START + days * DAY
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "seen"
+
+
+@pytest.fixture
+def rotate(folder: Path, clock: Clock) -> Iterator[Create]:
+    """Make rotating filters that are closed when the test ends."""
+    made: list[RotatingFilter] = []
+
+    def make(**options: Any) -> RotatingFilter:
+        asked = {"capacity_per_period": 1000, "error_rate": 1e-9, "clock": clock, **options}
+        made.append(RotatingFilter.create(folder, **asked))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def numbers(folder: Path) -> list[int]:
+    return [member["number"] - 20_000 for member in manifest_of(folder)["members"]]
+
+
+def test_seen_in_the_last_seven_days(rotate: Create, clock: Clock) -> None:
+    """A key is found for 7 days, and no more after 8; to add it again starts its time anew."""
+    seen = rotate()
+    assert seen.add_many(["once", "again"]).all()
+    clock.days(6.9)
+    assert "once" in seen
+    assert not seen.add("again")
+    clock.days(8)
+    assert seen.contains_many(["once", "again"]).tolist() == [False, True]
+    assert seen.add("once")
+    clock.days(13.9)
+    assert "again" in seen
+    clock.days(15)
+    assert "again" not in seen
+
+
+def test_only_what_was_taken(rotate: Create, clock: Clock) -> None:
+    """Once a week, not once ever: who asks with `in` and adds what he takes gets it again."""
+    seen = rotate()
+    taken = []
+    for day in range(17):
+        clock.days(day)
+        if "line" not in seen:
+            taken.append(day)
+            seen.add("line")
+    assert taken == [0, 8, 16]
+
+
+def test_files_come_and_go(rotate: Create, clock: Clock, folder: Path) -> None:
+    """A file a period in which a key came; those past their time go from the disk as well."""
+    seen = rotate(keep="3d", every="1d")
+    found = []
+    for day in [0, 1, 1.5, 3, 4, 20, 20.5]:
+        clock.days(day)
+        assert "asked" not in seen  # which makes no file, and drops none
+        seen.add(f"{day}")
+        found.append(numbers(folder))
+        check_folder(folder, "manifest.json", *(file.name for file in files_of(folder)))
+        assert all(verify(file).ok for file in files_of(folder))
+    assert found == [[0], [0, 1], [0, 1], [0, 1, 3], [1, 3, 4], [20], [20]]
+
+
+def test_nothing_is_dropped_or_found_late(rotate: Create, clock: Clock, folder: Path) -> None:
+    """A period that is over by the clock is asked no more, even if nobody has rotated yet."""
+    seen = rotate(keep="1d", every="1d")
+    seen.add("a")
+    clock.days(1.5)
+    assert "a" in seen
+    clock.days(2)
+    assert "a" not in seen
+    assert not seen.contains_many(["a"]).any()
+    assert seen.info().members == []
+    assert (seen.approx_count, seen.fill_ratio, seen.current_error_rate) == (0, 0.0, 0.0)
+    assert numbers(folder) == [0]  # still there
+    assert seen.add("a")
+    assert numbers(folder) == [2]
+
+
+def test_no_file_without_a_key(rotate: Create, clock: Clock, folder: Path) -> None:
+    seen = rotate()
+    seen.add("a")
+    clock.days(1)
+    assert "a" in seen
+    seen.add_many([])
+    with seen.claim([]):
+        pass
+    with seen.locked():
+        pass
+    seen.flush()
+    seen.recount()
+    assert numbers(folder) == [0]
+
+
+def test_clock_that_goes_back(rotate: Create, clock: Clock, folder: Path) -> None:
+    """Time stands still at the start of the newest period: nothing is lost, all is kept longer."""
+    seen = rotate()
+    seen.add("day 0")
+    clock.days(5)
+    seen.add("day 5")
+    clock.days(-30)
+    assert seen.contains_many(["day 0", "day 5"]).all()
+    assert not seen.add("day 5")
+    assert seen.add("back")
+    assert numbers(folder) == [0, 5]
+    clock.days(12)
+    assert seen.contains_many(["back", "day 5"]).all()
+    clock.days(14)
+    assert "back" not in seen
+
+
+def test_clock_far_ahead(rotate: Create, clock: Clock, folder: Path) -> None:
+    """What it drops is dropped; from then on keys are kept, for it and for right clocks."""
+    seen = rotate()
+    seen.add("before")
+    clock.days(1000)
+    seen.add("ahead")
+    clock.days(1)
+    assert seen.contains_many(["before", "ahead"]).tolist() == [False, True]
+    assert seen.add("right again")
+    assert not seen.add("right again")
+    assert numbers(folder) == [1000]
+    clock.days(1001)
+    assert "right again" in seen
+
+
+def test_clock_before_1970(tmp_path: Path) -> None:
+    with RotatingFilter.create(
+        tmp_path / "seen", capacity_per_period=10, clock=lambda: -5.0 * DAY
+    ) as seen:
+        assert seen.add("a")
+        assert "a" in seen
+
+
+def test_claim_across_midnight(rotate: Create, clock: Clock) -> None:
+    """What is marked after midnight is kept from then on."""
+    seen = rotate(keep="1d", every="1d")
+    with seen.claim(["a", "b"]) as new:
+        assert new.all()
+        clock.days(1)
+    clock.days(2.9)
+    assert seen.contains_many(["a", "b"]).all()
+
+
+@pytest.mark.parametrize("growing", [False, True])
+def test_claim_whose_block_adds(
+    rotate: Create, clock: Clock, tmp_path: Path, growing: bool
+) -> None:
+    """What the block adds, in a new file even, and what it claimed are both there after it."""
+    seen: Any = GrowingFilter.create(tmp_path / "other", 10, 1e-9) if growing else rotate(keep="1d")
+    with seen:
+        with seen.claim(["claimed", "both"]) as new:
+            clock.days(1)
+            assert new.all()
+            assert seen.add("both")
+            assert seen.update(range(100)) == 100
+        assert seen.contains_many(["claimed", "both", *range(100)]).all()
+        members = files_of(seen.path)
+        assert all(verify(file).ok for file in members)
+        if growing:
+            counts = [one.keys_added for one in seen.info().members]
+            assert counts == [10, 20, 40, 32]
+        assert not seen.add_many(["claimed", "both", *range(100)]).any()
+
+
+def test_error_rate_of_all_periods(rotate: Create, clock: Clock, seed: int) -> None:
+    """With every period full, all of them together keep to the error rate of the whole."""
+    n, p, asked = 2000, 0.05, 100_000
+    seen = rotate(keep="3d", every="1d", capacity_per_period=n, error_rate=p, seed=seed)
+    chance = np.random.default_rng(seed)
+    for day in range(4):
+        clock.days(day)
+        seen.update(chance.integers(0, 2**62, n))
+    assert len(seen.info().members) == 4
+    wrong = int(seen.contains_many(chance.integers(2**62, 2**63, asked)).sum())
+    print(f"{wrong / asked:.4%} of absent keys were found, planned {p:.2%}")
+    assert 0.85 * p <= wrong / asked <= 1.06 * p
+    assert seen.current_error_rate == pytest.approx(wrong / asked, rel=0.1)
+
+
+def test_warns_once_a_period_when_it_is_full(rotate: Create, clock: Clock, folder: Path) -> None:
+    seen = rotate(capacity_per_period=100)
+    for day in (0, 1):
+        clock.days(day)
+        with pytest.warns(CapacityWarning, match=files_of(folder)[0].parent.name) as caught:
+            seen.update([*range(300), *range(300)])
+        assert len(caught) == 1
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"),
+    [
+        *[("90s", 90), ("30m", 1800), ("12h", 43200), ("7d", 604800), ("2w", 1209600)],
+        *[(5, 5), (60.0, 60), (timedelta(hours=1, seconds=1), 3601)],
+    ],
+)
+def test_durations(duration: Any, seconds: int) -> None:
+    assert seconds_of(duration) == seconds
+
+
+@pytest.mark.parametrize(
+    "duration",
+    [
+        *["", "7", "d", "7 d", "7D", "1.5h", "-1d", "0s", "٣d", "7d\n", "9" * 12 + "w"],
+        *[0, -5, 1.5, float("nan"), 1e300, float("inf")],
+        *[timedelta(0), timedelta(milliseconds=1)],
+    ],
+)
+def test_no_durations(rotate: Create, folder: Path, duration: Any) -> None:
+    with pytest.raises(ValueError, match="duration is"):
+        rotate(keep=duration)
+    with pytest.raises(ValueError, match="duration is"):
+        rotate(every=duration)
+    check_folder(folder.parent)
+
+
+def test_no_durations_at_all(rotate: Create) -> None:
+    for nothing in (None, True, b"7d", [7]):
+        with pytest.raises(TypeError, match="duration is"):
+            rotate(keep=nothing)
+
+
+def test_wrong_parameters_make_nothing(rotate: Create, folder: Path) -> None:
+    wrong: list[dict[str, Any]] = [
+        {"capacity_per_period": 0},
+        {"error_rate": 1.0},
+        {"keep": "1000s", "every": "1s"},  # 1,001 files
+        {"layout": "round"},
+        {"reserve": "maybe"},
+    ]
+    for options in wrong:
+        with pytest.raises((ValueError, TypeError)):
+            rotate(**options)
+    check_folder(folder.parent)
+
+
+def test_create_or_open(rotate: Create) -> None:
+    rotate(seed=3).add("a")
+    assert "a" in rotate(exist_ok=True, keep=timedelta(days=7), every=DAY)
+    with pytest.raises(FileExistsError):
+        rotate()
+    for field, value in {"keep": "6d", "every": "2d", "capacity_per_period": 5, "seed": 4}.items():
+        with pytest.raises(ParameterMismatch, match=field):
+            rotate(exist_ok=True, **{field: value})
+
+
+def test_kinds_are_told_apart(rotate: Create, folder: Path, tmp_path: Path) -> None:
+    """Each class names the one that is for what it found."""
+    rotate()
+    with pytest.raises(FormatError, match="open it with RotatingFilter") as caught:
+        GrowingFilter.open(folder)
+    assert caught.value.found == "rotating"
+    GrowingFilter.create(tmp_path / "growing", 10).close()
+    with pytest.raises(FormatError, match="GrowingFilter"):
+        RotatingFilter.open(tmp_path / "growing")
+    BloomFilter.create(tmp_path / "file", 10).close()
+    with pytest.raises(FormatError, match="no folder"):
+        RotatingFilter.open(tmp_path / "file")
+
+
+def test_pickle_has_the_clock(rotate: Create, folder: Path, clock: Clock) -> None:
+    """A filter with another clock would give other answers: it goes along, or it is an error."""
+    seen = rotate()
+    seen.add("a")
+    clock.days(100)
+    with pickle.loads(pickle.dumps(seen)) as again:
+        assert again._clock.now == clock.now
+        assert "a" not in again
+    with RotatingFilter.open(folder, "r") as real:
+        assert len(pickle.dumps(real)) < 1000
+        with pickle.loads(pickle.dumps(real)) as again:
+            assert again._clock is time.time
+    with (
+        RotatingFilter.open(folder, clock=lambda: 0.0) as odd,
+        pytest.raises(Exception, match="pickle"),
+    ):
+        pickle.dumps(odd)
+    raw = pickle.dumps(seen)
+    os.rename(folder, folder.parent / "moved")
+    with (
+        RotatingFilter.create(folder, capacity_per_period=10),
+        pytest.raises(FileChangedError),
+    ):
+        pickle.loads(raw)
+
+
+def test_reader_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) -> None:
+    """Who has old files mapped goes on: nothing he asks fails, and nothing old is found."""
+    seen = rotate(keep="2d", every="1d")
+    with RotatingFilter.open(folder, "r", clock=clock) as reader:
+        for day in range(12):
+            clock.days(day)
+            key = f"day {day}"
+            assert seen.add(key)
+            assert key in reader
+            assert reader.contains_many([f"day {day - 1}", f"day {day - 4}"]).tolist() == [
+                day >= 1,
+                False,
+            ]
+        assert len(reader.info().members) == 3
+
+
+def test_lock_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) -> None:
+    """A writer whose newest file was dropped by another goes on with the new one."""
+    seen = rotate(keep="2d", every="1d")
+    with RotatingFilter.open(folder, clock=clock) as other:
+        for turn, writer in enumerate([seen, other] * 4):
+            clock.days(30 * turn)
+            assert writer.add("key")
+            assert not seen.add("key")
+            assert len(files_of(folder)) == 1
+
+
+def test_files_that_a_killed_process_did_not_remove(
+    rotate: Create, folder: Path, clock: Clock
+) -> None:
+    """They go with the next change-over; other people's files stay."""
+    seen = rotate(keep="1d", every="1d")
+    os.link(files_of(folder)[0], folder / f"{19_000:010}-{'ab' * 4}.bloom")
+    (folder / "0000000001.txt").write_text("mine")
+    (folder / "mine.bloom").write_text("mine")
+    clock.days(9)
+    seen.add("a")
+    check_folder(folder, "manifest.json", "0000000001.txt", "mine.bloom", files_of(folder)[0].name)
+
+
+def test_sieve(rotate: Create, clock: Clock) -> None:
+    """A crawler that comes again after a week."""
+    urls: Sieve[str] = Sieve(rotate())
+    assert urls.push("/")
+    clock.days(5)
+    assert not urls.push("/")
+    clock.days(13)
+    assert urls.push_many(["/", "/"]).tolist() == [True, False]
+    assert len(urls) == 2
