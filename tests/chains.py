@@ -4,13 +4,20 @@ Files are read with `json` and `reference.py`, never with the code under test.
 """
 
 import json
+import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from reference import Fields, Key, NaiveFilter
 
+from mmbloom import GrowingFilter, RotatingFilter
+from mmbloom.filter_file import Mode
+from mmbloom.folder import FolderFilter
 from mmbloom.sizing import Layout, plan
+
+RATE = 1e-12  # no false positive within many runs
 
 
 def naive_file(capacity: int, error_rate: float, layout: Layout, seed: int) -> NaiveFilter:
@@ -91,6 +98,46 @@ class NaiveRotating:
             self._begin(int(self.time // self.every))
         self.files[int(self.time // self.every)].add(key)
         return new
+
+
+class Growing:
+    """How to make and open a growing filter that gets full soon."""
+
+    keep = float("inf")
+
+    def create(self, folder: Path, **options: Any) -> FolderFilter:
+        return GrowingFilter.create(folder, 20, RATE, **options)
+
+    def open(self, folder: Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+        return GrowingFilter.open(folder, mode, **options)
+
+    def now(self) -> float:
+        return 0.0
+
+    def pass_time(self, seconds: float) -> None:
+        """Time does nothing to it."""
+
+
+class Rotating:
+    """The same of a rotating one, by a clock that all processes forked later share."""
+
+    def __init__(self, keep: int) -> None:
+        self.keep = float(keep)
+        self._seconds = np.frombuffer(mmap.mmap(-1, 8), np.float64)
+
+    def create(self, folder: Path, **options: Any) -> FolderFilter:
+        options |= {"keep": int(self.keep), "every": 10, "capacity_per_period": 100_000}
+        options |= {"error_rate": RATE, "layout": "standard", "reserve": "fallocate"}
+        return RotatingFilter.create(folder, clock=self.now, **options)
+
+    def open(self, folder: Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+        return RotatingFilter.open(folder, mode, clock=self.now, **options)
+
+    def now(self) -> float:
+        return float(self._seconds[0])
+
+    def pass_time(self, seconds: float) -> None:
+        self._seconds[0] += seconds  # of two at once one may be lost: clocks are like that
 
 
 def manifest_of(folder: str | Path) -> dict[str, Any]:
