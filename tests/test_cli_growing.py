@@ -34,7 +34,7 @@ def test_lines_go_through_change_overs(growing: Path, capfdbinary: Capture) -> N
     assert [file["capacity"] for file in info["members"]] == [300, 600, 1200, 2400, 4800]
     assert info["keys_added"] == 5000
     text = inside(run, "info", growing).out.decode()
-    assert "growing, 5 files" in text
+    assert "growing: the first file is for 300 keys" in text
     assert "0000000004.bloom about 5" in text
     found = inside(run, "verify", growing, "--keys", lines)
     assert (found.code, b"5,000 looked up, 0 missing" in found.out) == (0, True)

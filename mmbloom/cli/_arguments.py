@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeVar
 
+from mmbloom._periods import seconds_of
 from mmbloom.cli._errors import UsageError
 from mmbloom.filter import BloomFilter
 from mmbloom.line_keys import LineKeys
@@ -64,6 +65,14 @@ def seconds(text: str) -> float:
     if not 0 <= value < 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return value
+
+
+def duration(text: str) -> int:
+    """Read a time as 90s, 30m, 12h, 7d or 2w; in seconds."""
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("duration is ")) from None
 
 
 def mode_bits(text: str) -> int:

@@ -11,11 +11,13 @@ from mmbloom.counting import CountingBloomFilter
 from mmbloom.filter import BloomFilter
 from mmbloom.filter_file import Mode
 from mmbloom.growing import GrowingFilter
+from mmbloom.rotating import RotatingFilter
 
-OfBits = BloomFilter | GrowingFilter
+Folder = GrowingFilter | RotatingFilter
+OfBits = BloomFilter | Folder
 Filter = OfBits | CountingBloomFilter
 
-_FOLDERS = {"growing": GrowingFilter}
+_FOLDERS: dict[str, type[Folder]] = {"growing": GrowingFilter, "rotating": RotatingFilter}
 
 
 def open_of_bits(path: str, mode: Mode = "r+", **options: Any) -> OfBits:

@@ -71,7 +71,8 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
     planned = info.settings["error_rate"]
     rows = [
         ("path", info.path),
-        ("kind", f"{info.kind}, {len(info.members)} files"),
+        ("kind", f"{info.kind}: {_plan(info)}"),
+        ("files", f"{len(info.members)}"),
         ("size", f"{info.file_bytes:,} bytes"),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
@@ -82,6 +83,14 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
         rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
     return rows
+
+
+def _plan(info: FolderInfo) -> str:
+    of = info.settings
+    if info.kind == "growing":
+        return f"the first file is for {of['initial_capacity']:,} keys, each next for twice as many"
+    keep, every = of["keep_seconds"], of["every_seconds"]
+    return f"keeps {keep:,} s, in periods of {every:,} s for {of['capacity_per_period']:,} keys"
 
 
 def _bar(share: float) -> str:
