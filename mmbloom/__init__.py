@@ -9,6 +9,7 @@ level   module          one idea
 1       _warn           warnings that point at the caller
 1       _rates          false positives and counts: the formulas
 1       _planning       how many bits and hashes a new filter gets
+1       _excepted_form  how exceptions are written down: file name and lines
 1       sizing          keys and error rate to bits and hashes, and back
 1       _batch          the forms of a batch of keys
 1       _positions      hash halves to bit positions, a function per layout
@@ -25,6 +26,8 @@ level   module          one idea
 2       _unmapped       filter files read with pread, from end to end
 2       _append         a new file, written from front to back
 2       _build          a whole filter file, written from front to back
+2       _excepted_file  the file of a filter's exceptions, read and replaced
+2       _excepted       answers corrected by a filter's exceptions
 2       _storage        open, map, flush, close
 2       _lock           one writer among all threads and processes
 2       info            what a filter says of itself
@@ -46,6 +49,7 @@ level   module          one idea
 3       verification    is this file a sound filter?
 3       salvage         a sound filter of a damaged file
 3       claim           answer now, mark later
+3       excepted        the exceptions, for reading and changing
 3       adder           keys in, a lock around every change
 3       filter_file     a filter object: made, opened, closed, pickled
 3       filter          BloomFilter, the public face
@@ -93,6 +97,7 @@ from mmbloom.errors import (
     ReadOnlyError,
     ReservationWarning,
 )
+from mmbloom.excepted import ExceptedKeys
 from mmbloom.filter import BloomFilter
 from mmbloom.folder_check import FolderVerification, verify_folder
 from mmbloom.folder_copy import copy_folder
@@ -118,6 +123,7 @@ __all__ = [
     "ClosedFilterError",
     "CountingBloomFilter",
     "DurabilityError",
+    "ExceptedKeys",
     "FileChangedError",
     "FilterInfo",
     "FilterParams",

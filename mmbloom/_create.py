@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Literal, NamedTuple, get_args
 
 from mmbloom import _mounts
+from mmbloom._excepted_form import excepted_path
 from mmbloom._header import HEADER_BYTES, KIND_BITS, Header, encode
 from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
@@ -23,6 +24,8 @@ Reserve = Literal["zeros", "fallocate"]
 
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `_write_zeros`
 _THERE_ALREADY = "a file is there already; open it instead"
+_OTHERS_EXCEPTIONS = "exceptions of a filter that is gone; remove them, or put them by until the \
+new one is made"
 
 
 def require_reserve(reserve: str) -> None:
@@ -60,7 +63,7 @@ def create_file(
     Raises
     ------
     FileExistsError
-        If the path exists.
+        If the path exists, or exceptions of a filter that was there before (with their path).
     OSError
         If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
         says. No file is left at the path, but by the very last step: when forcing the
@@ -100,6 +103,10 @@ def new_file(
     file_system = _mounts.file_system_type(folder)
     if file_system in _mounts.NETWORK and not allow_network:
         raise NetworkFileSystemError(path, file_system)
+    excepted = excepted_path(path)
+    if os.path.lexists(excepted) and not os.path.lexists(path):
+        # They would make the new filter deny keys that it holds (law 1).
+        raise FileExistsError(errno.EEXIST, _OTHERS_EXCEPTIONS, excepted)
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
     temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")

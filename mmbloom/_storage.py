@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from mmbloom import _mounts
 from mmbloom._engine import OneKey
+from mmbloom._excepted import Excepted
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
 from mmbloom._keys import coerce_one
 from mmbloom._kinds import BITS, Kind
@@ -69,6 +70,8 @@ class Storage:
         Device and inode of the mapped file.
     read_only_reason : str
         Why the map cannot be written, "" if it can.
+    excepted : Excepted
+        The exceptions in the file beside it, as far as they are known.
 
     Raises
     ------
@@ -98,6 +101,7 @@ class Storage:
             raise
         # A filter that is dropped unclosed must not keep its descriptor for ever.
         self._close_fd = weakref.finalize(self, os.close, self._fd)
+        self.excepted = Excepted(path, self.header.params.seed)
         words = np.frombuffer(self._map, "<u8", self.header.array_bytes // 8, HEADER_BYTES)
         counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
         one = kind.one_key(words, counters, self.header.params, coerce_one)

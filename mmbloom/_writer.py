@@ -108,6 +108,7 @@ class Writer(ABC):
     def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self._lock.timeout):
+            self._storage.excepted.look()  # which can fail: before anything is changed
             self._storage.expect(len(hashes[0]))
             return self._add_counted(hashes)
 
@@ -126,6 +127,7 @@ class Writer(ABC):
             # Within `locked`: one section for many keys, looked after now and then.
             if monotonic() > self._check_at:
                 self._check()
+                self._storage.excepted.look()
                 self._storage.expect(_KEYS_A_CHECK)
             one = self._storage.views.one
             new = one.add(key)
@@ -136,6 +138,7 @@ class Writer(ABC):
             lock.acquire(lock.timeout)
             try:
                 self._check()
+                self._storage.excepted.look()
                 self._storage.expect(1)
                 one = self._storage.views.one
                 new = one.add(key)
@@ -219,6 +222,7 @@ class BitWriter(Writer):
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
         params = self._storage.header.params
+        self._storage.excepted.look()
         self._storage.expect(len(hashes[0]))
         return _engine.claim(self._storage.views.words, *hashes, params)
 

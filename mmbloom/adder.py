@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from mmbloom import _engine
 from mmbloom._batch import Batch
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
@@ -15,6 +17,7 @@ from mmbloom._pieces import map_pieces
 from mmbloom._storage import Storage
 from mmbloom._writer import Writer
 from mmbloom.claim import Claim
+from mmbloom.excepted import ExceptedKeys
 from mmbloom.reader import FilterReader
 
 Bools = npt.NDArray[np.bool_]
@@ -28,11 +31,11 @@ class FilterAdder(FilterReader):
         self._lock, self._writer = lock, writer
 
     def add(self, key: Key) -> bool:
-        """Add one key; True if it was new. Raises what `add_many` raises."""
+        """Add one key; True if it was new, or is excepted. Raises what `add_many` raises."""
         new = self._writer.add_one(key)
         if self._writer.past_capacity:  # a call less: 0.73 to 0.68 us a key in `locked`
             self._writer.warn_when_full()
-        return new
+        return new or self._storage.excepted.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Add a batch of keys; answers what adding them one by one would.
@@ -52,7 +55,8 @@ class FilterAdder(FilterReader):
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the key was not there before; of equal keys only for the first.
+            True where the key was not there before; of equal keys only for the first. An
+            excepted key is never there: True each time.
 
         Raises
         ------
@@ -62,6 +66,8 @@ class FilterAdder(FilterReader):
         LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
             those before the error stay added.
+        FormatError, OSError
+            If the file of the exceptions is damaged or cannot be read: likewise.
         """
         self._storage.check_writable()
         new = self._add_batch(coerce(keys, nulls))
@@ -80,7 +86,7 @@ class FilterAdder(FilterReader):
         Returns
         -------
         int
-            How many were new.
+            How many were new, by the answers of `add_many`.
         """
         self._storage.check_writable()
         new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
@@ -102,7 +108,18 @@ class FilterAdder(FilterReader):
         # Hashed here, outside the lock.
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        return Claim(self._writer, batch, (h1, h2), self._lock.timeout)
+        excepted = self._storage.excepted
+
+        def answers(new: Bools) -> Bools:
+            return batch.answers(excepted.correct_new(new, batch.parts, (h1, h2)))
+
+        return Claim(self._writer, answers, (h1, h2), self._lock.timeout)
+
+    @property
+    def exceptions(self) -> ExceptedKeys:
+        """The keys that are answered as not seen, whatever their bits; a small set in a file."""
+        section = partial(self._writer.section, self._lock.timeout)
+        return ExceptedKeys(self._storage, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
@@ -131,7 +148,12 @@ class FilterAdder(FilterReader):
         return self._writer.recount()
 
     def _add_batch(self, batch: Batch) -> Bools:
-        return self._chunk_by_chunk(self._writer.add_chunk, batch)
+        pieces, excepted = batch.pieces(_engine.CHUNK_KEYS), self._storage.excepted
+
+        def add(hashes: HashHalves) -> Bools:  # of the next piece
+            return excepted.correct_new(self._writer.add_chunk(hashes), [next(pieces)], hashes)
+
+        return self._chunk_by_chunk(add, batch)
 
     def _chunk_by_chunk(self, locked: Callable[[HashHalves], Bools], batch: Batch) -> Bools:
         # Hashing runs ahead of the lock, on other threads when the batch is large.

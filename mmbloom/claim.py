@@ -1,6 +1,7 @@
 """Answer now, mark later: the context manager behind `BloomFilter.claim` (law 6)."""
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
@@ -8,8 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._batch import Batch
 from mmbloom._keys import Key, Keys
+
+Bools = npt.NDArray[np.bool_]
 
 
 class Marker(Protocol):
@@ -73,8 +75,14 @@ class Claim:
     True
     """
 
-    def __init__(self, writer: Marker, batch: Batch, hashes: Any, timeout: float | None):
-        self._writer, self._batch = writer, batch
+    def __init__(
+        self,
+        writer: Marker,
+        answers: Callable[[Bools], Bools],
+        hashes: Any,
+        timeout: float | None,
+    ) -> None:
+        self._writer, self._answers = writer, answers
         self._hashes = hashes
         self._section = writer.section(timeout)
         self._claimed: Any = None
@@ -91,8 +99,7 @@ class Claim:
         except BaseException as error:
             self._section.__exit__(type(error), error, error.__traceback__)
             raise
-        new: npt.NDArray[np.bool_] = self._claimed.new
-        return self._batch.answers(new)
+        return self._answers(self._claimed.new)
 
     def __exit__(
         self,

@@ -143,7 +143,8 @@ class CountingBloomFilter(FilterFile):
             return
         # Tested on this thread, which may have the lock already.
         hashes = map_pieces(self._hash, batch, self._threads, busy=True)
-        yield from map(self._writer.find_chunk, hashes)
+        for piece, halves in zip(batch.pieces(_engine.CHUNK_KEYS), hashes, strict=True):
+            yield self._unless_excepted(self._writer.find_chunk(halves), piece, halves)
 
     def _test(self, hashes: HashHalves) -> Bools:
         return _engine.counted_contains(self._storage.views.words, *hashes, self.params)

@@ -133,8 +133,8 @@ class FilterFile(FilterAdder):
                 reserve=reserve,
                 kind=cls._KIND.number,
             )
-        except FileExistsError:
-            if not exist_ok:
+        except FileExistsError as error:
+            if not exist_ok or error.filename != where:
                 raise
         made = cls(where, settings)
         try:

@@ -161,7 +161,7 @@ class FolderFilter:
         batch = coerce(keys, nulls)
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        return Claim(self._writer, batch, self._writer.prepare((h1, h2)), self._timeout)
+        return Claim(self._writer, batch.answers, self._writer.prepare((h1, h2)), self._timeout)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:

@@ -42,6 +42,8 @@ class FilterInfo:
         Why this object cannot write, "" if it can.
     sealed : bool
         Whether the file is sealed: read-only for ever, with checksums.
+    exceptions : int
+        Keys that are answered as not seen, by the file beside the filter.
     """
 
     path: str
@@ -64,6 +66,7 @@ class FilterInfo:
     unfinished_batches: int
     read_only: str
     sealed: bool
+    exceptions: int
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as a dict of JSON-ready values."""
@@ -88,6 +91,7 @@ def current_error_rate(storage: Storage) -> float:
 def read_info(storage: Storage) -> FilterInfo:
     """Gather everything into one record."""
     header, params = storage.header, storage.header.params
+    storage.excepted.refresh()
     unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
     return FilterInfo(
         path=storage.path,
@@ -110,4 +114,5 @@ def read_info(storage: Storage) -> FilterInfo:
         unfinished_batches=max(0, unfinished),
         read_only=storage.read_only_reason,
         sealed=header.sealed,
+        exceptions=len(storage.excepted.keys),
     )

@@ -33,13 +33,14 @@ class FilterReader:
         self.params: FilterParams = storage.header.params
 
     def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added (or is a false positive)."""
-        self._storage.check_unchanged()
-        self._storage.expect(1)
-        return self._storage.views.one.contains(key)
+        """Tell whether one key was added (or is a false positive), and is not excepted."""
+        storage = self._storage
+        storage.check_unchanged()
+        storage.expect(1)
+        return storage.views.one.contains(key) and not storage.excepted.holds_now(key)
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> npt.NDArray[np.bool_]:
-        """Tell for each key whether it was added (or is a false positive).
+        """Tell for each key whether it was added (or is a false positive), and is not excepted.
 
         Parameters
         ----------
@@ -58,6 +59,8 @@ class FilterReader:
             If a key cannot be one; names its position.
         FileChangedError, ClosedFilterError
             If the file cannot be read any more.
+        FormatError, OSError
+            If a key is found, and the file of the exceptions is damaged or cannot be read.
         """
         self._storage.check_open()
         batch = coerce(keys, nulls)
@@ -71,7 +74,15 @@ class FilterReader:
         hashes = self._hash(piece)
         self._storage.check_unchanged()
         self._storage.expect(len(piece))
-        return self._test(hashes)
+        return self._unless_excepted(self._test(hashes), piece, hashes)
+
+    def _unless_excepted(
+        self, found: npt.NDArray[np.bool_], piece: KeyBatch, hashes: HashHalves
+    ) -> npt.NDArray[np.bool_]:
+        if not np.count_nonzero(found):  # exceptions are asked for hits only
+            return found
+        self._storage.excepted.look()
+        return self._storage.excepted.correct(found, [piece], hashes)
 
     def _test(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         return _engine.contains(self._storage.views.words, *hashes, self.params)

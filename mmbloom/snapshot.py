@@ -4,7 +4,11 @@ No lock is taken: the copy has at least every key whose add had returned when it
 on the disk, complete and checked, before it gets its path (law 8).
 """
 
+import os
+
 from mmbloom._build import Target, new_filter
+from mmbloom._excepted_file import read_beside, replace_listed
+from mmbloom._excepted_form import excepted_path
 from mmbloom._kinds import ALL_KINDS, kind_of
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
@@ -18,7 +22,7 @@ def copy(
     permissions: int = 0o600,
     allow_network: bool = False,
 ) -> None:
-    """Copy a filter, whoever writes to it meanwhile.
+    """Copy a filter, and its exceptions, whoever writes to it meanwhile.
 
     Parameters
     ----------
@@ -26,8 +30,9 @@ def copy(
         The filter; read without a lock and never mapped. A sealed one is checked on the way.
     destination : str or path-like
         Where the copy is made. It appears complete and forced to the disk, or not at all; it
-        is a filter of its own, with its own uuid. Of a `CountingBloomFilter` it is one, too:
-        keys that are removed meanwhile may be half there in it, unless the source is `locked`.
+        is a filter of its own, with its own uuid; the exceptions follow it at once. Of a
+        `CountingBloomFilter` it is one, too: keys that are removed meanwhile may be half there
+        in it, unless the source is `locked`.
     seal : bool, default False
         Freeze the copy: a CRC-32 of each MiB is kept with it, for `verify` to check, and it
         opens for reading only, always.
@@ -39,9 +44,9 @@ def copy(
     Raises
     ------
     FormatError
-        If the source is no filter, or a sealed one that is damaged.
+        If the source is no filter, or a sealed one that is damaged; or its exceptions are.
     FileExistsError
-        If the destination exists.
+        If the destination exists, or the exceptions of a filter that was there before.
     FileChangedError
         If the source is truncated or overwritten meanwhile.
     OSError
@@ -61,9 +66,13 @@ def copy(
     ...     "a" in seen
     True
     """
+    listed = read_beside(absolute(source))  # if damaged, nothing is made
     target = Target(absolute(destination), permissions, allow_network)
     with UnmappedFilter(absolute(source), kinds=ALL_KINDS) as original:
         copy_opened(original, target, seal=seal)
+    if listed.keys:
+        # Not under the copy's lock, which a sealed one has not: nobody knows of it yet.
+        replace_listed(excepted_path(target.path), listed.keys, os.stat(target.path))
 
 
 def copy_opened(original: UnmappedFilter, target: Target, *, seal: bool) -> None:

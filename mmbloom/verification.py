@@ -14,6 +14,7 @@ import numpy as np
 from mmbloom import _engine, _mounts
 from mmbloom._batch import Batch
 from mmbloom._engine import HashHalves
+from mmbloom._excepted_file import read_beside
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
 from mmbloom._keys import Keys, batches
 from mmbloom._kinds import ALL_KINDS, BITS, kind_of
@@ -148,6 +149,7 @@ class _Check:
         unfinished = self._counters(before, after, positions_set)
         not_reserved = self._reservation()
         checked, missing = self._keys(keys)
+        self._exceptions()
         self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
@@ -259,8 +261,15 @@ class _Check:
             )
         return missing
 
+    def _exceptions(self) -> None:
+        try:
+            if excepted := read_beside(self._file.path).keys:
+                self._notes.append(f"{len(excepted)} keys are excepted: never seen")
+        except (FormatError, OSError) as error:
+            self._problems.append(f"exceptions cannot be read: {error}")
+
     def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
-        """Look the keys up; how many, and how many are not there."""
+        """Look the keys up by their bits; how many, and how many are not there."""
         checked = missing = 0
         for hashes in gathered(keys, self._params.seed, self._params.num_hashes):
             checked += len(hashes[0])

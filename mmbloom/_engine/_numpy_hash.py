@@ -11,16 +11,7 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._batch import (
-    ByteKeys,
-    DictionaryKeys,
-    IntegerKeys,
-    KeyBatch,
-    PackedKeys,
-    RowKeys,
-    TextKeys,
-    ViewKeys,
-)
+from mmbloom._batch import DictionaryKeys, IntegerKeys, KeyBatch, items_of
 
 HashHalves = tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]
 
@@ -75,6 +66,7 @@ def hash_keys(keys: KeyBatch, seed: int) -> HashHalves:
 
     Examples
     --------
+    >>> from mmbloom._batch import ByteKeys
     >>> h1, h2 = hash_keys(ByteKeys([b"a", "a"]), 7)
     >>> bool(h1[0] == h1[1]), h2.dtype
     (True, dtype('uint64'))
@@ -88,33 +80,9 @@ def hash_keys(keys: KeyBatch, seed: int) -> HashHalves:
         # Sign-extended, so that 5 and -5 are the same key in any width.
         return _hash_8_bytes(keys.items.astype("<i8", copy=False).view("<u8"), seed)
     # map and join keep the loop in C: the fastest of the pure-Python ways measured.
-    digests = b"".join(map(mmh3.hash_bytes, _items_of(keys), repeat(seed)))
+    digests = b"".join(map(mmh3.hash_bytes, items_of(keys), repeat(seed)))
     halves = np.frombuffer(digests, dtype="<u8")
     return halves[0::2].copy(), halves[1::2].copy()
-
-
-def _items_of(keys: ByteKeys | RowKeys | TextKeys | PackedKeys | ViewKeys) -> list[Any]:
-    if isinstance(keys, ByteKeys):
-        if len(items := keys.items[keys.start : keys.stop]) != len(keys):
-            raise ValueError("the list of keys changed its size while in use")
-        return items
-    if isinstance(keys, TextKeys):
-        return list(keys.items.tolist())
-    if isinstance(keys, RowKeys):
-        rows = [row.tobytes() for row in keys.rows]
-        return [row.rstrip(b"\0") for row in rows] if keys.padded else rows
-    if isinstance(keys, PackedKeys):
-        octets = keys.octets.data
-        spans = zip(keys.starts.tolist(), keys.ends.tolist(), strict=True)
-        return [bytes(octets[start:end]) for start, end in spans]
-    return [_viewed(view, keys.buffers) for view in keys.views]
-
-
-def _viewed(view: npt.NDArray[np.uint8], buffers: list[npt.NDArray[np.uint8]]) -> bytes:
-    """Read one of Arrow's views: a length, then up to 12 bytes, or prefix, buffer and offset."""
-    length, _, buffer, offset = view.view("<u4").tolist()
-    octets = view[4 : 4 + length] if length <= 12 else buffers[buffer][offset : offset + length]
-    return bytes(octets)
 
 
 def _hash_8_bytes(words: npt.NDArray[np.uint64], seed: int) -> HashHalves:

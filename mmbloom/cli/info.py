@@ -53,6 +53,7 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
+        ("exceptions", f"{info.exceptions:,} keys, never seen" if info.exceptions else ""),
         ("capacity", when_full(info, time.time_ns())),
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
