@@ -15,6 +15,7 @@ from operations import Collect
 
 from mmbloom import (
     BloomFilter,
+    CountingBloomFilter,
     Sieve,
 )
 from mmbloom._batch import DictionaryKeys, IntegerKeys, SpelledKeys
@@ -52,6 +53,23 @@ def test_never_seen(create: Make) -> None:
     assert seen.exceptions.discard("b")
     assert [key in seen for key in keys] == [True] * 3
     assert not seen.add("b")
+
+
+def test_counting_filter(path: str) -> None:
+    """The same of a filter that counts; to remove goes by its counters, as merging goes by bits."""
+    keys = ["a", "b", "c"]
+    with CountingBloomFilter.create(path, **EXACT) as seen:
+        seen.add_many(keys)
+        seen.exceptions.add("b")
+        assert seen.contains_many(keys).tolist() == [True, False, True]
+        assert [key in seen for key in keys] == [True, False, True]
+        assert seen.add_many(keys).tolist() == [False, True, False]
+        with seen.claim(keys) as new:
+            assert new.tolist() == [False, True, False]
+        assert seen.remove_many(keys).all()
+    with CountingBloomFilter.open(path, "r") as seen:
+        assert seen.contains_many(keys).tolist() == [True, False, True]
+        assert seen.info().exceptions == 1
 
 
 def test_counters_go_by_bits(create: Make) -> None:

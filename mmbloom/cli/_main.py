@@ -14,6 +14,7 @@ from mmbloom.cli import (
     copy,
     create,
     dedup,
+    except_,
     export,
     import_,
     info,
@@ -46,12 +47,23 @@ from mmbloom.errors import (
 )
 
 
+def _plain_names(argv: Sequence[str]) -> list[str]:
+    """Write the names that follow ``--`` so that none of them looks like an option."""
+    # parse_intermixed_args forgets a -- that no other name stands before (Python 3.11).
+    if "--" not in argv:
+        return list(argv)
+    end = argv.index("--")
+    hidden = [f"./{name}" if name[:1] == "-" != name else name for name in argv[end + 1 :]]
+    return [*argv[:end], *hidden]
+
+
 class Command(NamedTuple):
     """A command: its help, how it declares its options, and what it does."""
 
     summary: str
     register: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
+    words: Callable[[Sequence[str]], list[str]] = _plain_names  # of the command line, for argparse
 
 
 COMMANDS = {
@@ -64,6 +76,12 @@ COMMANDS = {
     "add": Command("mark lines as seen", add.register, add.run),
     "check": Command("print the lines that are in a filter", check.register, check.run),
     "remove": Command("take lines out of a counting filter", remove.register, remove.run),
+    "except": Command(
+        "list, add or remove keys that a filter shall not know, false positives",
+        except_.register,
+        except_.run,
+        list,  # a key is not to be changed; its FILE comes first, so argparse forgets no --
+    ),
     "info": Command("say what a filter is and holds", info.register, info.run),
     "verify": Command("check all of a filter that can be checked", verify.register, verify.run),
     "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),
@@ -97,7 +115,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
             epilog=EXIT_CODES,
         )
         command.register(parser)
-        return command, parser.parse_intermixed_args(_plain_names(argv[1:]))
+        return command, parser.parse_intermixed_args(command.words(argv[1:]))
     parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",
@@ -109,16 +127,6 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
         commands.add_parser(name, help=command.summary)
     parser.parse_args(argv)  # --help, --version, or an error: all of them exit
     raise AssertionError("argparse accepted a command that is none")
-
-
-def _plain_names(argv: Sequence[str]) -> list[str]:
-    """Write the names that follow ``--`` so that none of them looks like an option."""
-    # parse_intermixed_args forgets a -- that no other name stands before (Python 3.11).
-    if "--" not in argv:
-        return list(argv)
-    end = argv.index("--")
-    hidden = [f"./{name}" if name[:1] == "-" != name else name for name in argv[end + 1 :]]
-    return [*argv[:end], *hidden]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,181 @@
+"""mmbloom except: exceptions listed, added and removed; check and dedup go by them."""
+
+import os
+from pathlib import Path
+
+import pytest
+from checks import check_folder
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+
+from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, copy
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.fixture
+def seen(tmp_path: Path) -> Path:
+    """Make a filter that holds a and b, and an input of them and others."""
+    (tmp_path / "in").write_bytes(b"a\nb\nc\nb\n")
+    path = exact_filter(tmp_path / "seen")
+    with BloomFilter.open(path) as opened:
+        opened.add_many(["a", "b"])
+    return path
+
+
+def test_add_list_remove(seen: Path) -> None:
+    """From the first exception to the last, which takes the file with it."""
+    assert mmbloom("except", seen, "--list") == (1, b"", "")
+    assert mmbloom("except", seen, "--add", "b", "C:\\new", "é\n") == (0, b"", "")
+    assert mmbloom("except", seen, "--list").out.decode() == "b\nC:\\\\new\né\\n\n"
+    assert Path(f"{seen}.exceptions").read_bytes() == mmbloom("except", seen, "--list").out
+    assert mmbloom("except", seen, "--remove", "C:\\new", "other") == (0, b"", "")
+    assert mmbloom("except", seen, "--remove", "other") == (1, b"", "")
+    assert mmbloom("except", "--remove", seen, "b", "é\n") == (0, b"", "")
+    check_folder(seen.parent, "in", "seen")
+
+
+def test_lines_of_stdin(seen: Path) -> None:
+    """Without KEY each line is one, byte for byte, whatever bytes it has."""
+    assert mmbloom("except", seen, "--add", stdin=b"b\n\n \xff\r\nlast") == (0, b"", "")
+    with BloomFilter.open(seen) as opened:
+        assert list(opened.exceptions) == [b"b", b"", b" \xff\r", b"last"]
+    assert mmbloom("except", seen, "--remove", stdin=b"last\n\n") == (0, b"", "")
+    assert mmbloom("except", seen, "--list").out == b"b\n\\x20\\xff\\r\n"
+
+
+def test_keys_that_look_like_options(seen: Path, capfdbinary: Capture) -> None:
+    """After -- everything is a key, just as it stands; a number is one anyway."""
+    assert (
+        inside(capfdbinary, "except", seen, "--add", "-5", "--", "-x", "--list", "./-y").code == 0
+    )
+    assert inside(capfdbinary, "except", seen, "--list").out == b"-5\n-x\n--list\n./-y\n"
+    assert inside(capfdbinary, "except", "--add", "--", seen, "-x").code == 2
+
+
+def test_keys_of_any_bytes(seen: Path) -> None:
+    """An argument that is no text is a key of just its bytes."""
+    assert mmbloom("except", seen, "--add", os.fsdecode(b"\xff\xfe")).code == 0
+    assert mmbloom("except", seen, "--list").out == b"\\xff\\xfe\n"
+
+
+def test_check_and_dedup(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """An excepted line is found by no check, and goes through every dedup, each time it comes."""
+    source = tmp_path / "in"
+    assert inside(capfdbinary, "except", seen, "--add", "b").code == 0
+    assert inside(capfdbinary, "check", seen, source).out == b"a\n"
+    assert inside(capfdbinary, "check", seen, source, "-v").out == b"b\nc\nb\n"
+    assert inside(capfdbinary, "check", seen, source, "-c").out == b"1\n"
+    assert inside(capfdbinary, "dedup", seen, source).out == b"b\nc\nb\n"
+    assert inside(capfdbinary, "dedup", seen, source, "-d").out == b"a\nc\n"
+    assert inside(capfdbinary, "except", seen, "--remove", "b").code == 0
+    assert inside(capfdbinary, "dedup", seen, source).out == b""
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_dedup_in_several_processes(seen: Path, tmp_path: Path, jobs: str) -> None:
+    """Workers go by the exceptions too; and by the part of a line that counts."""
+    for name in "xy":
+        (tmp_path / name).write_bytes(b"1 a\n2 b\n3 b\n")
+    out = tmp_path / "out"
+    assert mmbloom("except", seen, "--add", "b") == (0, b"", "")
+    argv = ("--output-dir", out, "-j", jobs, "-k", "2", tmp_path / "x", tmp_path / "y")
+    assert mmbloom("dedup", seen, *argv) == (0, b"", "")
+    assert [(out / name).read_bytes() for name in "xy"] == [b"2 b\n3 b\n"] * 2
+
+
+def test_info_verify_and_copy(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """Info and verify say how many there are, and a copy has them too."""
+    assert b"\nexceptions " not in inside(capfdbinary, "info", seen).out
+    assert b"excepted" not in inside(capfdbinary, "verify", seen).out
+    inside(capfdbinary, "except", seen, "--add", "b", "x")
+    assert b"\nexceptions      2 keys" in inside(capfdbinary, "info", seen).out
+    assert b"2 keys are excepted" in inside(capfdbinary, "verify", seen).out
+    for options in ([], ["--seal", "--permissions", "640"]):
+        made = tmp_path / f"copy{len(options)}"
+        assert inside(capfdbinary, "copy", seen, made, *options) == (0, b"", "")
+        assert inside(capfdbinary, "check", made, tmp_path / "in").out == b"a\n"
+        mode = os.stat(made).st_mode
+        assert os.stat(f"{made}.exceptions").st_mode == mode
+
+
+def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """Exit 3, and one line that names the file and its line; nothing is printed, or changed."""
+    path = Path(f"{seen}.exceptions")
+    path.write_bytes(b"fine\nwr\\ong\n")
+    before = seen.read_bytes()
+    commands: list[tuple[str | Path, ...]] = [
+        ("check", seen, tmp_path / "in"),
+        ("dedup", seen, tmp_path / "in"),
+        ("add", seen, tmp_path / "in"),
+        ("info", seen),
+        ("copy", seen, tmp_path / "c"),
+        ("except", seen, "--list"),
+        ("except", seen, "--add", "x"),
+    ]
+    for command in commands:
+        done = inside(capfdbinary, *command)
+        assert (done.code, done.out) == (3, b""), command
+        assert is_one_line(
+            done.err, str(path), "line 2", r"'\\o' is no escape", "correct that line"
+        )
+    done = inside(capfdbinary, "verify", seen)
+    assert done.code == 1
+    assert b"PROBLEM         exceptions cannot be read" in done.out
+    assert str(path).encode() in done.out
+    assert seen.read_bytes() == before
+    assert path.read_bytes() == b"fine\nwr\\ong\n"
+    check_folder(tmp_path, "in", "seen", "seen.exceptions")
+
+
+def test_usage(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """One of the three must be said, --list takes no key, and too much is too much: exit 2."""
+    big = "k" * 2**20
+    for words in ([], ["b"], ["--add", "--list"], ["--list", "b"]):
+        done = inside(capfdbinary, "except", seen, *words)
+        assert (done.code, done.out) == (2, b"")
+        assert done.err.count("\n") == 1
+    done = mmbloom("except", seen, "--add", stdin=big.encode())
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, "1048576 bytes")
+    assert inside(capfdbinary, "except", tmp_path / "no", "--list").code == 3
+    check_folder(tmp_path, "in", "seen")
+
+
+def test_sealed(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """The exceptions of a sealed filter can be listed only."""
+    inside(capfdbinary, "except", seen, "--add", "b")
+    copy(seen, tmp_path / "sealed", seal=True)
+    assert inside(capfdbinary, "except", tmp_path / "sealed", "--list") == (0, b"b\n", "")
+    done = inside(capfdbinary, "except", tmp_path / "sealed", "--add", "c")
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, "sealed", "cannot be written")
+
+
+def test_exceptions_of_a_filter_that_is_gone(
+    seen: Path, tmp_path: Path, capfdbinary: Capture
+) -> None:
+    """A new filter is not made beside them: it would deny keys that it holds."""
+    inside(capfdbinary, "except", seen, "--add", "b")
+    seen.rename(tmp_path / "elsewhere")
+    commands: list[tuple[str | Path, ...]] = [
+        ("create", seen, "-n", "1000"),
+        ("copy", tmp_path / "elsewhere", seen),
+        ("dedup", seen, tmp_path / "in", *EXACT),
+    ]
+    for command in commands:
+        done = inside(capfdbinary, *command)
+        assert (done.code, done.out) == (5, b"")
+        assert is_one_line(done.err, f"{seen}.exceptions", "of a filter that is gone")
+    check_folder(tmp_path, "elsewhere", "in", "seen.exceptions")
+
+
+def test_other_kinds(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A filter that counts has exceptions too; a folder of filters has none, and says so."""
+    CountingBloomFilter.create(tmp_path / "counts", 1000).close()
+    assert inside(capfdbinary, "except", tmp_path / "counts", "--add", "b").code == 0
+    assert inside(capfdbinary, "except", tmp_path / "counts", "--list").out == b"b\n"
+    GrowingFilter.create(tmp_path / "folder", 1000).close()
+    for words in (["--add", "b"], ["--list"]):
+        done = inside(capfdbinary, "except", tmp_path / "folder", *words)
+        assert (done.code, done.out) == (2, b"")
+        assert is_one_line(done.err, "is a folder of filters")
