@@ -27,6 +27,7 @@ SCRIPTS = {
     "contention": "--capacity 1000000 --batch 100 --batches 2 --touch 1000 --calls 20 --rounds 1",
     "huge": "--capacity 100000 --keys 1000 --rounds 1",
     "counting": "--capacity 10000 --keys 1000 --rounds 1",
+    "features": "--capacity 5000000 --keys 500 --files 2",
     "billion": "--keys 100000 --absent 10000 --batch 30000",
 }
 """What there is to run, with the arguments that make it a matter of a second."""

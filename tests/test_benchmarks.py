@@ -24,6 +24,7 @@ SCRIPTS = {
     "contention": "| add, in locked() |",
     "huge": "| create(...) | create + add 1,000 |",
     "counting": "| remove, int64 array |",
+    "features": "| union, intersection | yes, yes |",
     "billion": "| false positives when full |",
 }
 

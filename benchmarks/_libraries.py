@@ -1,0 +1,206 @@
+"""The libraries of the feature table, each by its own calls; no probe and no cell lives here."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from _library import Library, lacking
+from _peers import stable_hash
+
+
+class Mmbloom(Library):
+    """A mapped file under a lock, in batches."""
+
+    package = module = "mmbloom"
+    windows = "no"
+    locks = True
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:
+        from mmbloom import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.create(path, capacity, rate)
+
+    def create_like(self, bloom: Any, path: str) -> Any:
+        return bloom.copy_empty(path)
+
+    def open(self, path: str) -> Any:
+        from mmbloom import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.open(path)
+
+    def open_read_only(self, path: str) -> Any:
+        from mmbloom import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.open(path, mode="r")
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.add_many(keys)
+
+    def add_batch_tells(self, bloom: Any, keys: Sequence[bytes]) -> list[bool]:
+        return list(bloom.add_many(keys).tolist())
+
+    def query_batch(self, bloom: Any, keys: Sequence[bytes]) -> list[bool]:
+        return list(bloom.contains_many(keys).tolist())
+
+    def union(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        one |= other
+        return one
+
+    def intersection(self, one: Any, other: Any, path: str) -> Any:
+        from mmbloom import intersect  # noqa: PLC0415
+
+        intersect(path, [one.path, other.path])
+        return self.open(path)
+
+    def growing(self, path: str, capacity: int) -> Any:
+        from mmbloom import GrowingFilter  # noqa: PLC0415
+
+        return GrowingFilter.create(path, capacity)
+
+    def sealed(self, bloom: Any, path: str) -> None:
+        from mmbloom import copy  # noqa: PLC0415
+
+        copy(bloom.path, path, seal=True)
+
+
+class Rbloom(Library):
+    """In memory; a file is written and read whole."""
+
+    package = module = "rbloom"
+    windows = "yes"
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:  # noqa: ARG002
+        from rbloom import Bloom  # noqa: PLC0415
+
+        return Bloom(capacity, rate, stable_hash)
+
+    def create_simply(self, path: str, capacity: int) -> Any:  # noqa: ARG002
+        from rbloom import Bloom  # noqa: PLC0415
+
+        return Bloom(capacity, 0.01)
+
+    def settle(self, bloom: Any, path: str) -> None:
+        bloom.save(path)
+
+    def open(self, path: str) -> Any:
+        from rbloom import Bloom  # noqa: PLC0415
+
+        return Bloom.load(path, stable_hash)
+
+    def open_read_only(self, path: str) -> Any:
+        return self.open(path)  # into memory, where changes stay
+
+    def add_tells(self, bloom: Any, key: bytes) -> bool:  # noqa: ARG002
+        lacking()
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.update(keys)
+
+
+class Pybloomfilter(Library):
+    """A mapped file, no lock."""
+
+    package, module = "pybloomfiltermmap3", "pybloomfilter"
+    windows = "no"
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:
+        from pybloomfilter import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter(capacity, rate, path)
+
+    def create_like(self, bloom: Any, path: str) -> Any:
+        return bloom.copy_template(path)
+
+    def open(self, path: str) -> Any:
+        from pybloomfilter import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.open(path)
+
+    def open_read_only(self, path: str) -> Any:
+        from pybloomfilter import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter.open(path, "r")
+
+    def add_tells(self, bloom: Any, key: bytes) -> bool:
+        return not bloom.add(key)  # it tells whether the key was there
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.update(keys)
+
+
+class Bloomsieve(Library):
+    """A mapped file under a lock."""
+
+    package = module = "bloomsieve"
+    windows = "one writer"
+    locks = True
+    hosts = "before Redis"  # BloomFilterService: a filter on each host, in step through Redis
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:
+        from bloomsieve import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter(capacity, rate, filepath=path)
+
+    def open(self, path: str) -> Any:
+        return self.create(path, 1)  # the file's own parameters win
+
+    def open_read_only(self, path: str) -> Any:
+        return self.open(path)
+
+    def add_batch(self, bloom: Any, keys: Any) -> object:
+        return bloom.add_many(keys)
+
+    def union(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        one.merge_bytes(other.to_bytes())
+        return one
+
+    def intersection(self, one: Any, other: Any, path: str) -> Any:  # noqa: ARG002
+        lacking()
+
+
+class Pyprobables(Library):
+    """In Python, with a mapped file for the plain filter; the others are in memory."""
+
+    package, module = "pyprobables", "probables"
+    windows = "yes"
+
+    def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:
+        from probables import BloomFilterOnDisk  # noqa: PLC0415
+
+        return BloomFilterOnDisk(path, capacity, rate)
+
+    def open(self, path: str) -> Any:
+        from probables import BloomFilterOnDisk  # noqa: PLC0415
+
+        return BloomFilterOnDisk(path)
+
+    def open_read_only(self, path: str) -> Any:
+        from probables import BloomFilter  # noqa: PLC0415
+
+        return BloomFilter(filepath=path)  # into memory, where changes stay
+
+    def add_tells(self, bloom: Any, key: bytes) -> bool:  # noqa: ARG002
+        lacking()
+
+    def removing(self, path: str) -> tuple[Any, Callable[[bytes], object]]:  # noqa: ARG002
+        from probables import CountingBloomFilter  # noqa: PLC0415
+
+        bloom = CountingBloomFilter(1000, 0.01)
+        return bloom, bloom.remove
+
+    def growing(self, path: str, capacity: int) -> Any:  # noqa: ARG002
+        from probables import ExpandingBloomFilter  # noqa: PLC0415
+
+        return ExpandingBloomFilter(capacity, 0.01)
+
+    def expiring(self, path: str) -> None:  # noqa: ARG002
+        from probables import RotatingBloomFilter  # noqa: PLC0415
+
+        bloom = RotatingBloomFilter(100, 1e-6, max_queue_size=2)
+        for number in range(1000):
+            bloom.add(str(number))
+        assert "999" in bloom
+        assert "0" not in bloom
+        lacking("by number")  # of keys, not by time
+
+
+LIBRARIES: list[Library] = [Mmbloom(), Rbloom(), Pybloomfilter(), Bloomsieve(), Pyprobables()]

@@ -1,0 +1,116 @@
+"""What can it do that the others cannot, and what can they? The feature table, cell by cell.
+
+Question: which of the things that users decide by does each library do?
+
+Method: a small probe for each cell does the thing through the library's own documented calls
+and looks at what came of it: keys that are missing after two processes wrote at once, files
+that are damaged, answers that are wrong. Each runs in a process of its own. Cells in italics
+are read in the documentation and not run: what is said of Windows and of several hosts, and
+all of RedisBloom's. Times are of small filters in the cache, in a file where the library has
+such a class, the best of five, with one significant digit.
+
+Limits: a probe that finds nothing lost has not shown that nothing can be: what loses nothing
+without a lock had luck. "-" means that there is no such call or that the question does not
+arise, "?" that it was not measured.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+
+import _figure_probes as figures_of
+import _probes as probes
+import _shared_probes as shared
+from _apart import Died, apart
+from _libraries import LIBRARIES
+from _library import Library
+from _measure import Figures, Report, benchmark, table
+from _probes import Cell
+from _redisbloom import READ, VERSION
+
+Probe = Callable[[Library, str], Cell]
+
+
+def said(library: Library, folder: str, *, attribute: str) -> Cell:  # noqa: ARG001
+    """Give a cell that is read."""
+    return Cell(f"*{getattr(library, attribute)}*", {})
+
+
+def rows(args: argparse.Namespace) -> dict[str, Probe]:
+    """Name the rows, in the order in which users decide."""
+    return {
+        "reopens without reading all of it": partial(probes.reopening, capacity=args.capacity),
+        "`kill -9` of a writer loses no key": shared.killed_writer,
+        "two writers at once lose no key": partial(shared.two_writers, files=args.files),
+        "of all writers one is told “new”": partial(shared.one_is_told, files=args.files),
+        "damaged files that raise an error": probes.damage,
+        "finds a flipped bit": probes.rot,
+        "a batch is answered: look up, add": probes.batches,
+        "NumPy and Arrow, no object a key": probes.columns,
+        "union, intersection": probes.set_operations,
+        "removes keys": probes.removal,
+        "grows": probes.growth,
+        "forgets after a time": probes.expiry,
+        "known false positives excepted": probes.exceptions,
+        "reads a read-only file": probes.read_only,
+        "same hash in every process": probes.same_hash,
+        "command that prints new lines": probes.first_seen,
+        "false positives, planned 1 %": partial(figures_of.false_positives, keys=args.keys),
+        "µs a key, singly: add, look up": partial(figures_of.singly, keys=args.keys),
+        "µs a key, in batches: add, look up": partial(figures_of.in_batches, keys=args.keys),
+        "several hosts": partial(said, attribute="hosts"),
+        "Windows": partial(said, attribute="windows"),
+        "needs": probes.needs,
+    }
+
+
+def cell(title: str, probe: Probe, library: Library) -> Cell:
+    """Run a probe; a process that dies is a finding."""
+    try:
+        found: Cell = apart(probes.in_new_folder, probe, library)
+    except Died as what:
+        return Cell(f"died: {what}", {"died": 1.0})
+    except Exception as error:
+        error.add_note(f"{library.package}: {title}")
+        raise
+    return found
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:  # noqa: ARG001
+    """Fill the table row by row."""
+    versions = {library: _version(library) for library in LIBRARIES}
+    lines = []
+    figures: Figures = {}
+    for title, probe in rows(args).items():
+        cells = []
+        for library in LIBRARIES:
+            found = cell(title, probe, library) if versions[library] else Cell("?", {})
+            cells.append(found.text)
+            if found.measured:
+                measured = {name: [float(value)] for name, value in found.measured.items()}
+                figures.setdefault(title, {})[library.package] = measured
+        cells.append(f"*{READ[title].cell}*" if title in READ else "?")
+        lines.append([title, *cells])
+    names = [f"{library.package} {versions[library] or '?'}" for library in LIBRARIES]
+    laid_out = table(["", *names, f"*RedisBloom, {VERSION}*"], lines)
+    sources = [f"- {title}: {read.source}" for title, read in READ.items()]
+    return Report(f"{laid_out}\n\nRead of RedisBloom:\n\n" + "\n".join(sources), figures)
+
+
+def _version(library: Library) -> str:
+    return version(library.package) if find_spec(library.module) else ""
+
+
+if __name__ == "__main__":
+    benchmark(
+        __doc__,
+        run,
+        {
+            "capacity": (50_000_000, "what the file that is reopened is planned for"),
+            "keys": (20_000, "keys of a probe that counts or times"),
+            "files": (150, "files that two processes write to at once"),
+        },
+        [library.package for library in LIBRARIES if library.package != "mmbloom"],
+    )
