@@ -1,5 +1,6 @@
 """The libraries of the feature table, each by its own calls; no probe and no cell lives here."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -50,6 +51,35 @@ class Mmbloom(Library):
 
         intersect(path, [one.path, other.path])
         return self.open(path)
+
+    def removing(self, path: str) -> tuple[Any, Callable[[bytes], object]]:
+        from mmbloom import CountingBloomFilter  # noqa: PLC0415
+
+        bloom: Any = CountingBloomFilter.create(path, 1000)
+        return bloom, bloom.remove
+
+    def expiring(self, path: str) -> None:
+        from mmbloom import RotatingFilter  # noqa: PLC0415
+
+        bloom: Any = RotatingFilter.create(
+            path, keep="2s", every="1s", capacity_per_period=1000, error_rate=1e-9
+        )
+        with bloom:
+            bloom.add(b"old")
+            assert b"old" in bloom
+            time.sleep(4)  # by the clock that users have, not by one that a test moves
+            bloom.add(b"young")
+            assert b"young" in bloom
+            assert b"old" not in bloom
+
+    def excepting(self, path: str, key: bytes) -> None:
+        with self.create(path, 1000) as bloom:
+            bloom.add(key)
+            assert key in bloom
+            bloom.exceptions.add(key)
+            assert key not in bloom
+        with self.open(path) as bloom:
+            assert key not in bloom
 
     def growing(self, path: str, capacity: int) -> Any:
         from mmbloom import GrowingFilter  # noqa: PLC0415
