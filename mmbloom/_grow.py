@@ -85,8 +85,13 @@ class GrowingWriter:
             cut = fresh[room]  # the first that finds the file full
             fitting = take(hashes, slice(cut))
             claimed.parts.append(_Part(member, fitting, member.writer.claim(fitting)))
+            # Of the rest, what is new with all of them pending is so with some.
+            held = ~found.new
+            held[:cut] = True
+            unsure = np.flatnonzero(held[cut:]) + cut
             pending = take(hashes, fresh[:room])
-            left = left[cut:][~_held_with(member, pending, take(keys.hashes, left[cut:]))]
+            held[unsure] = _held_with(member, pending, take(hashes, unsure))
+            left = left[cut:][~held[cut:]]
             member = self._chain.make_next(member.entry.number + 1)
 
     def mark(self, claimed: Claimed, keys: Hashed) -> None:
@@ -136,10 +141,13 @@ class GrowingWriter:
 def _held_with(member: Member, pending: HashHalves, keys: HashHalves) -> Bools:
     """Tell which keys a file would have if the pending ones were in it: bool array, (n,)."""
     words = member.storage.views.words
-    taken = np.concatenate([*positions(*pending, member.params)])
+    taken = np.sort(np.concatenate([*positions(*pending, member.params)]))
     held = np.ones(len(keys[0]), dtype=np.bool_)
     for column in positions(*keys, member.params):
         word = words[(column >> np.uint64(6)).astype(np.intp)]
         is_set = (word >> (column & np.uint64(63))) & np.uint64(1)
-        held &= is_set.astype(np.bool_) | np.isin(column, taken)
+        if len(taken):
+            place = np.minimum(np.searchsorted(taken, column), len(taken) - 1)
+            is_set |= taken[place] == column
+        held &= is_set.astype(np.bool_)
     return held

@@ -22,7 +22,8 @@ def found_in(members: Sequence[Member], hashes: HashHalves) -> Bools:
     found = np.zeros(len(hashes[0]), dtype=np.bool_)
     left: Indices | None = None  # all of them
     for member in reversed(members):
-        hits = member.contains(hashes if left is None else take(hashes, left))
+        asked = hashes if left is None else take(hashes, left)
+        hits = member.contains(asked) if member is members[-1] else member.contains_few(asked)
         if not hits.any():  # the most frequent case, in which nothing is copied
             continue
         found[hits if left is None else left[hits]] = True

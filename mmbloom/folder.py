@@ -53,9 +53,11 @@ class FolderFilter:
     def __contains__(self, key: Key) -> bool:
         """Tell whether one key was added (or is a false positive)."""
         octets = coerce_one(key)
-        return self._chain.ask(
-            lambda now: any(one.contains_one(octets) for one in reversed(self._writer.asked(now)))
-        )
+
+        def has(now: Snapshot) -> bool:
+            return any(one.contains_one(octets) for one in reversed(self._writer.asked(now)))
+
+        return self._chain.ask(has)
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Tell for each key whether it was added (or is a false positive).

@@ -30,3 +30,13 @@ def test_growing(tmp_path: Path) -> None:
     assert found in ("True True False", "True True True")  # true by chance once in 1,000 runs
     assert [line.split()[0] for line in files] == ["1,000", "2,000", "4,000", "8,000"]
     assert 0 < float(rate.split("%")[0]) <= 0.1
+
+
+def test_rotating(tmp_path: Path) -> None:
+    """Keys are forgotten after their week, and not before."""
+    assert run_example("rotating.md", tmp_path) == [
+        "[ True  True False]",
+        "True False",
+        "False True",
+        "True False",
+    ]

@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 from mmbloom._growth import GrowthPlan
-from mmbloom._manifest import Entry, Manifest, decode, encode
+from mmbloom._manifest import Entry, Manifest, Plan, decode, encode
+from mmbloom._periods import PeriodPlan
 from mmbloom.errors import FormatError, NewerFormatError
 
-PLANS = [GrowthPlan(1000, 0.01, "blocked", 7, "zeros")]
+PLANS: list[Plan] = [
+    GrowthPlan(1000, 0.01, "blocked", 7, "zeros"),
+    PeriodPlan(604800, 86400, 1000, 0.01, "standard", 7, "fallocate"),
+]
 GOOD = [
     Manifest(
         bytes(range(16)),
@@ -30,9 +34,9 @@ def test_round_trip(manifest: Manifest) -> None:
     assert record["members"][1] == {"number": 1, "name": "0000000001.bloom", "uuid": "01" * 16}
 
 
-def changed(field: str, value: object) -> bytes:
-    """The good manifest with one field of it, named with dots, set or (with ...) removed."""
-    record: Any = json.loads(encode(GOOD[0]))
+def changed(field: str, value: object, good: Manifest = GOOD[0]) -> bytes:
+    """A good manifest with one field of it, named with dots, set or (with ...) removed."""
+    record: Any = json.loads(encode(good))
     *way, last = field.split(".")
     place = record
     for step in way:
@@ -79,6 +83,28 @@ def test_wrong_field(field: str, value: object) -> None:
         decode(changed(field, value), "folder/manifest.json")
     assert caught.value.path == "folder/manifest.json"
     assert len(str(caught.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[
+            (f"settings.{field}_seconds", value)
+            for field in ("keep", "every")
+            for value in (0, ...)
+        ],
+        ("settings.keep_seconds", 1000 * 86400),  # 1,001 files
+        ("settings.initial_capacity", 1),
+        ("kind", "growing"),
+        ("members.2.number", 1),
+        ("members.0.number", 5),
+    ],
+)
+def test_wrong_field_of_a_rotating_one(field: str, value: object) -> None:
+    """Numbers rise, and need not follow each other; settings are those of the kind."""
+    decode(changed("members.2.number", 7, GOOD[1]), "m")
+    with pytest.raises(FormatError):
+        decode(changed(field, value, GOOD[1]), "m")
 
 
 def test_newer_version() -> None:
