@@ -4,7 +4,7 @@ It is proved to be the file that the manifest names, of the sizes that the plan 
 """
 
 import os
-from dataclasses import replace
+from collections.abc import Sequence
 from time import monotonic
 
 import numpy as np
@@ -23,8 +23,6 @@ from mmbloom.errors import FormatError
 from mmbloom.filter_file import Settings
 
 Bools = npt.NDArray[np.bool_]
-
-_FIRST_HASHES = 4  # which 15 of 16 absent keys have not, if the file is just full
 
 _CHECK_SECONDS = 0.001
 _KEYS_A_CHECK = 16  # as many as are asked in that time where each waits for the disk
@@ -108,33 +106,11 @@ class Member:
             self.storage.close()
             raise
         self.params = self.storage.header.params
-        num_hashes = min(_FIRST_HASHES, self.params.num_hashes)
-        self._first_hashes = replace(self.params, num_hashes=num_hashes)
         self._check_at = 0.0
         self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
         self.writer = BitWriter(self.storage, self.lock, verify=settings.verify_after_add)
         if settings.preload:
             self.storage.preload()
-
-    def contains(self, hashes: HashHalves) -> Bools:
-        """Test keys: bool array of shape (n,)."""
-        self.storage.check_unchanged()
-        self.storage.expect(len(hashes[0]))
-        return _engine.contains(self.storage.views.words, *hashes, self.params)
-
-    def contains_few(self, hashes: HashHalves) -> Bools:
-        """Test keys most of which are not there: bool array of shape (n,).
-
-        At most every second bit is set, so that the first few tell of most keys; those that
-        have them are tested again, with all. A file of 10 hashes takes half the time so.
-        """
-        self.storage.check_unchanged()
-        self.storage.expect(len(hashes[0]))
-        words, (h1, h2) = self.storage.views.words, hashes
-        found = _engine.contains(words, h1, h2, self._first_hashes)
-        unsure = np.flatnonzero(found)
-        found[unsure] = _engine.contains(words, h1[unsure], h2[unsure], self.params)
-        return found
 
     def contains_one(self, key: bytes) -> bool:
         """Test one key.
@@ -161,3 +137,14 @@ class Member:
         """Unmap it and release everything."""
         with self.lock.closing():
             self.storage.close()
+
+
+def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:
+    """Test keys in files of equal parameters at once: bool array of shape (n,)."""
+    for member in members:
+        member.storage.check_unchanged()
+        member.storage.expect(len(hashes[0]))
+    words = [member.storage.views.words for member in members]
+    if len(words) == 1:
+        return _engine.contains(words[0], *hashes, members[0].params)
+    return _engine.contains_any(words, *hashes, members[0].params)

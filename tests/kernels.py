@@ -29,6 +29,7 @@ class Engine(NamedTuple):
 
     name: str
     contains: Callable[[Words, Words, Words, FilterParams], Bools]
+    contains_any: Callable[[list[Words], Words, Words, FilterParams], Bools]
     add: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
     counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
     increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
@@ -51,6 +52,7 @@ class Engine(NamedTuple):
 NUMPY = Engine(
     "numpy",
     _numpy.contains,
+    _numpy.contains_any,
     _numpy.add,
     _numpy_counters.counted_contains,
     _numpy_counters.increment,
@@ -68,7 +70,7 @@ NUMPY = Engine(
 )
 
 
-PARTS = ("", "_claim", "_counters", "_hash", "_lines", "_text")
+PARTS = ("", "_claim", "_counters", "_hash", "_lines", "_several", "_text")
 MODULES = tuple(f"_compiled{part}" for part in PARTS)
 
 
@@ -81,12 +83,14 @@ def _load_compiled() -> Engine | None:
         _compiled_counters,
         _compiled_hash,
         _compiled_lines,
+        _compiled_several,
         _compiled_text,
     )
 
     return Engine(
         "compiled",
         _compiled.contains,
+        _compiled_several.contains_any,
         _compiled.add,
         _compiled_counters.counted_contains,
         _compiled_counters.increment,

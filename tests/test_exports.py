@@ -60,7 +60,7 @@ def test_typed() -> None:
     assert (ROOT / "py.typed").is_file()
     stubs = {file.stem for file in (ROOT / "_engine").glob("*.pyi")}
     assert stubs == {file.stem for file in (ROOT / "_engine").glob("*.pyx")}
-    assert len(stubs) == 6
+    assert len(stubs) == 7
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

@@ -4,7 +4,8 @@
 ``_numpy_lines``                                        the reference, which always works
 ``_compiled``, ``_compiled_claim``,
 ``_compiled_counters``, ``_compiled_hash``,
-``_compiled_lines``, ``_compiled_text``                 the same in Cython, where it was built
+``_compiled_lines``, ``_compiled_several``,
+``_compiled_text``                                      the same in Cython, where it was built
 ``_choice``                                             which of the two serves
 
 Kernels take and return arrays. They never open a file, take a lock or check a type: who
@@ -29,9 +30,19 @@ if ENGINE == "compiled":
     from mmbloom._engine._compiled_counters import counted_contains, decrement, increment
     from mmbloom._engine._compiled_hash import hash_keys
     from mmbloom._engine._compiled_lines import find_lines, gather, select_keys
+    from mmbloom._engine._compiled_several import contains_any
     from mmbloom._engine._compiled_text import first_unencodable, plain
 else:
-    from mmbloom._engine._numpy import Claimed, OneKey, add, claim, commit, contains, count_set
+    from mmbloom._engine._numpy import (
+        Claimed,
+        OneKey,
+        add,
+        claim,
+        commit,
+        contains,
+        contains_any,
+        count_set,
+    )
     from mmbloom._engine._numpy_counters import counted_contains, decrement, increment
     from mmbloom._engine._numpy_hash import first_unencodable, hash_keys, plain
     from mmbloom._engine._numpy_lines import find_lines, gather, select_keys
@@ -49,6 +60,7 @@ __all__ = [
     "claim",
     "commit",
     "contains",
+    "contains_any",
     "count_nonzero",
     "count_set",
     "counted_claim",

@@ -10,6 +10,7 @@ _COMPILED = (
     "_compiled_counters",
     "_compiled_hash",
     "_compiled_lines",
+    "_compiled_several",
     "_compiled_text",
 )
 

@@ -58,6 +58,15 @@ def contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
     return found
 
 
+def contains_any(arrays: list[Words], h1: Words, h2: Words, params: FilterParams) -> Bools:
+    """Test n keys in several arrays of the same parameters: True where one of them has it."""
+    found = np.zeros(len(h1), dtype=np.bool_)
+    for words in arrays:
+        left = np.flatnonzero(~found)
+        found[left] = contains(words, h1[left], h2[left], params)
+    return found
+
+
 def add(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
     """Test and set n keys as one by one.
 
