@@ -8,6 +8,7 @@ import contention
 import counting
 import dedup_log
 import insert_query
+import members
 import memory
 import open_filter
 from _measure import Figures, table
@@ -75,6 +76,17 @@ def _counting(what: str, against: str) -> Callable[[Figures], float | None]:
 
 def _dedup(theirs: str) -> Callable[[Figures], float | None]:
     return _over("dedup", "wall", [theirs], dedup_log.OURS)
+
+
+def _members(name: str, *, per_file: int) -> Callable[[Figures], float | None]:
+    plain = f"{members.PLAIN}, {members.BYTES}"
+    times = _over("members", members.ABSENT, [f"{name}, {members.BYTES}"], plain)
+
+    def measured(figures: Figures) -> float | None:
+        found = times(figures)
+        return None if found is None else found / per_file
+
+    return measured
 
 
 GOALS = [
@@ -163,6 +175,22 @@ GOALS = [
             at_most=True,
         )
         for what, against in (("add", "add"), ("query", "query"), ("remove", "add"))
+    ),
+    Goal(
+        "GrowingFilter, 4 files, absent keys: time per file",
+        "BloomFilter",
+        "members",
+        1.5,
+        _members(members.GROWING, per_file=members.FILES[members.GROWING]),
+        at_most=True,
+    ),
+    Goal(
+        "RotatingFilter, 7 periods, absent keys: time",
+        "BloomFilter",
+        "members",
+        3,
+        _members(members.ROTATING, per_file=1),
+        at_most=True,
     ),
 ]
 

@@ -22,6 +22,7 @@ SCRIPTS = {
     "open_filter": "| mmbloom: open, query one key, close |",
     "memory": "### 2 workers",
     "contention": "| add, in locked() |",
+    "members": "| absent, list of bytes |",
     "huge": "| create(...) | create + add 1,000 |",
     "counting": "| remove, int64 array |",
     "features": "| union, intersection | yes, yes |",
