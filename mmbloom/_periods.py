@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import ClassVar
 
 from mmbloom._create import Reserve
-from mmbloom.sizing import FilterParams, Layout, plan
+from mmbloom.sizing import FilterParams, Layout, plan, require_error_rate
 
 MAX_FILES = 1000  # each is asked for every key that is not found
 
@@ -88,6 +88,7 @@ class PeriodPlan:
     reserve: Reserve
 
     def __post_init__(self) -> None:
+        require_error_rate(self.error_rate)  # of the whole: that of each file is less
         if self.max_files > MAX_FILES:
             raise ValueError(
                 f"keep is {self.keep_seconds} s and every {self.every_seconds} s: "

@@ -162,8 +162,7 @@ def plan(
         raise TypeError(
             f"capacity is {capacity!r}, expected an int; write 1_000_000_000 or int(1e9)"
         )
-    if not 0 < error_rate < 1:
-        raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
+    require_error_rate(error_rate)
     if not 1 <= capacity < 2**64:
         raise ValueError(f"capacity is {capacity!r}, expected 1 to 2**64 - 1")
     if layout == "blocked":
@@ -171,6 +170,12 @@ def plan(
     else:
         num_bits, num_hashes = plan_standard(capacity, error_rate)
     return FilterParams(capacity, float(error_rate), layout, num_bits, num_hashes, seed)
+
+
+def require_error_rate(error_rate: float) -> None:
+    """Raise `ValueError` if a rate is not between 0 and 1."""
+    if not 0 < error_rate < 1:
+        raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
 
 
 def capacity_of(
