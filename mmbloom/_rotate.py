@@ -6,8 +6,8 @@ files that are past their time are dropped: from the manifest first, and from th
 Who has one mapped is not harmed, and forgets it at its next look; who asks meanwhile leaves
 it out by the clock.
 
-Time never goes back in a folder: it is the clock's, but not earlier than the period of the
-newest file.
+A period that has ended does not begin again: while a clock that went back is not past the
+newest file's period, keys go to that file.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,13 +62,10 @@ class RotatingWriter:
 
     def asked(self, now: Snapshot) -> Sequence[Member]:
         """Name the files that a query asks: those whose time is not over."""
-        time = self._time(now)
+        time = self._clock()
         if not self._plan.expired(now.members[0].entry.number, time):  # most of the time
             return now.members
         return [one for one in now.members if not self._plan.expired(one.entry.number, time)]
-
-    def _time(self, now: Snapshot) -> float:
-        return max(self._clock(), self._plan.start(now.newest.entry.number))
 
     def section(self, timeout: float | None) -> AbstractContextManager[None]:
         """Hold the write lock."""
@@ -137,9 +134,9 @@ class RotatingWriter:
     def _rotate(self) -> bool:
         """Begin the file of the present period, unless the newest is of it; True if it was not."""
         now = self._chain.current
-        time = self._time(now)
+        time = self._clock()
         number = self._plan.period(time)
-        if number <= now.newest.entry.number:
+        if number <= now.newest.entry.number:  # of this period, or the clock went back
             return False
         expired = [one for one in now.members if self._plan.expired(one.entry.number, time)]
         self._chain.change_over(self._chain.make_next(number), dropped=len(expired))

@@ -37,10 +37,10 @@ def cut(file: Path) -> None:
 
 
 def other(file: Path) -> None:
-    """Another filter of the same sizes."""
-    capacity = 10 * 2 ** int(file.stem)
-    file.unlink()
-    BloomFilter.create(file, capacity, 1e-9 / 2 ** (int(file.stem) + 1), seed=1).close()
+    """Another filter of the same sizes and seed."""
+    with BloomFilter.open(file, "r") as seen:
+        file.unlink()
+        BloomFilter.create(file, like=seen).close()
 
 
 def other_sizes(file: Path) -> None:

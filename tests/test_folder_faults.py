@@ -37,6 +37,14 @@ def calls_of(action: Callable[..., None]) -> list[str]:
     return in_child(run)
 
 
+def check_durable(calls: list[str]) -> None:
+    """The manifest is on the disk before it is named, and its folder is after."""
+    place = calls.index("replace")
+    written = place - calls[:place][::-1].index("write")
+    assert "fsync" in calls[written:place]
+    assert "fsync" in calls[place : place + 4]
+
+
 def absent_or_whole(folder: Path) -> bool:
     if not os.path.lexists(folder):
         return False
@@ -51,6 +59,7 @@ def test_create_killed_at_any_call(tmp_path: Path, tally: Count) -> None:
     (tmp_path / "counted").mkdir()
     calls = calls_of(partial(create_in, tmp_path / "counted"))
     assert {"mkdir", "open", "fsync", "link", "replace", "rename"} <= {*calls}
+    check_durable(calls)
     outcomes = []
     for number, name in enumerate(calls):
         parent = tmp_path / f"{number:03}-{name}"
@@ -137,6 +146,7 @@ def test_change_over_killed_at_any_call(
     shutil.copytree(full, tmp_path / "counted")
     calls = calls_of(partial(grow, tmp_path / "counted", way))
     assert {"link", "replace"} <= {*calls}
+    check_durable(calls)
     named = set()
     # One by one there is a look and a lock for each key, after the change-over of the first.
     for number in range(0, min(len(calls), 80), step):

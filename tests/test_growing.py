@@ -184,8 +184,10 @@ def test_create_or_open(grow: Create) -> None:
     ],
 )
 def test_wrong_parameters_make_nothing(grow: Create, folder: Path, options: Any) -> None:
-    with pytest.raises((ValueError, TypeError)):
+    (field,) = options
+    with pytest.raises((ValueError, TypeError), match=field.removeprefix("initial_")) as caught:
         grow(**options)
+    assert not isinstance(caught.value, FormatError)
     check_folder(folder.parent)
 
 
@@ -271,6 +273,17 @@ def test_fork(grow: Create) -> None:
         os.waitpid(pid, 0)
     assert run_forked(lambda: _try_locked(seen)) is None
     assert "mine" in seen
+    pid, code = -1, 1
+    try:
+        with seen.locked():
+            pid = os.fork()
+        if pid == 0:  # the child has left the block, and writes once the parent has
+            code = int(not seen.add("child's"))
+    finally:
+        if pid == 0:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert "child's" in seen
 
 
 def _try_locked(seen: GrowingFilter) -> None:

@@ -12,8 +12,11 @@ import numpy as np
 import pytest
 from chains import files_of, manifest_of
 from checks import check_folder
+from naive import split
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, Sieve, verify
+from mmbloom._chain import Snapshot
+from mmbloom._member import contains_any
 from mmbloom._periods import seconds_of
 from mmbloom.errors import CapacityWarning, FileChangedError, FormatError, ParameterMismatch
 
@@ -195,18 +198,44 @@ def test_claim_whose_block_adds(
     """What the block adds, in a new file even, and what it claimed are both there after it."""
     seen: Any = GrowingFilter.create(tmp_path / "other", 10, 1e-9) if growing else rotate(keep="1d")
     with seen:
-        with seen.claim(["claimed", "both"]) as new:
+        seen.add("known")
+        with seen.claim(["claimed", "known", "both"]) as new:
             clock.days(1)
-            assert new.all()
+            assert new.tolist() == [True, False, True]
             assert seen.add("both")
             assert seen.update(range(100)) == 100
         assert seen.contains_many(["claimed", "both", *range(100)]).all()
         members = files_of(seen.path)
         assert all(verify(file).ok for file in members)
-        if growing:
+        if not growing:
+            clock.days(2.5)  # when the period is over in which it was claimed
+            assert seen.contains_many(["claimed", "known", "both"]).all()
+        else:
             counts = [one.keys_added for one in seen.info().members]
-            assert counts == [10, 20, 40, 32]
+            assert counts == [10, 20, 40, 33]
         assert not seen.add_many(["claimed", "both", *range(100)]).any()
+
+
+def test_claim_whose_block_takes_the_room(tmp_path: Path) -> None:
+    """What was claimed goes to the next file if what the block added has filled the newest."""
+    with GrowingFilter.create(tmp_path / "seen", 10, 1e-9) as seen:
+        with seen.claim(range(8)) as new:
+            assert new.all()
+            assert seen.update(range(100, 105)) == 5
+        assert [one.keys_added for one in seen.info().members] == [10, 3]
+        assert seen.contains_many([*range(8), *range(100, 105)]).all()
+
+
+def test_claim_entered_late(rotate: Create, clock: Clock) -> None:
+    """What was seen when the keys were hashed, and is past its time under the lock, is new."""
+    seen = rotate(keep="1d", every="1d")
+    seen.add_many(["a", "b"])
+    clock.days(1)
+    seen.add_many(["b", "c"])
+    claim = seen.claim(["a", "b", "c"])
+    clock.days(2)
+    with claim as new:
+        assert new.tolist() == [True, False, False]
 
 
 def test_error_rate_of_all_periods(rotate: Create, clock: Clock, seed: int) -> None:
@@ -355,6 +384,45 @@ def test_lock_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) -> N
             assert writer.add("key")
             assert not seen.add("key")
             assert len(files_of(folder)) == 1
+
+
+def test_lock_of_a_file_that_is_gone(rotate: Create, folder: Path, clock: Clock) -> None:
+    """A writer that has never written, and whose newest file was dropped, finds the new one."""
+    seen = rotate(keep="2d", every="1d")
+    with RotatingFilter.open(folder, clock=clock) as other:
+        clock.days(30)
+        seen.add("key")
+        assert len(files_of(folder)) == 1
+        assert not other.add("key")
+
+
+def test_file_dropped_while_it_is_asked(rotate: Create, folder: Path, clock: Clock) -> None:
+    """A question that meets a file that has gone since the look is put again."""
+    seen = rotate(keep="2d", every="1d")
+    counts = []
+    with RotatingFilter.open(folder, "r", clock=clock) as reader:
+
+        def question(now: Snapshot) -> bool:
+            counts.append(len(now.members))
+            if len(counts) == 1:
+                clock.days(30)
+                seen.add("key")
+            return bool(contains_any(now.members, split([(1, 2)])).any())
+
+        assert not reader._chain.ask(question)
+    assert counts == [1, 1]
+
+
+def test_link_to_the_newest_is_no_file_of_its_own(
+    rotate: Create, folder: Path, clock: Clock
+) -> None:
+    """An empty filter under the next name that is in the folder already is not taken for left."""
+    seen = rotate()
+    os.link(files_of(folder)[0], folder / f"{20_001:010}.bloom")
+    clock.days(1)
+    assert seen.add("key")
+    assert files_of(folder)[1].name.startswith(f"{20_001:010}-")
+    assert len({member["uuid"] for member in manifest_of(folder)["members"]}) == 2
 
 
 def test_files_that_a_killed_process_did_not_remove(
