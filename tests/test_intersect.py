@@ -74,7 +74,7 @@ def test_false_positives_are_as_many_as_the_formula_says(tmp_path: Path, seed: i
     one = make(
         tmp_path / "one",
         keys[:20_000],
-        capacity=20_000,
+        capacity=21_000,  # of 20,000 the estimate can be 3 % too high
         error_rate=0.1,
         layout="standard",
         seed=seed,
