@@ -1,5 +1,7 @@
 """The tally of the laws' tests, T1 to T15: what each did in this run, as a table at its end.
 
+F1 shows of counters and of folders of filters what T1 shows of a plain filter, and so on.
+
 A test says whose it is with ``@pytest.mark.laws("T1")``. It is selected then by ``-m laws`` and
 by ``-m T1``, and says what it did with the fixture `tally`. A row says "passed" only if each of
 its tests that was started has passed, setup and teardown included.
@@ -28,6 +30,11 @@ WHAT = {
     "T13": "read-only, other users",
     "T14": "holders of the lock",
     "T15": "dedup killed, and run again",
+    "F1": "as T1: counters, folders",
+    "F2": "as T2: counters",
+    "F6": "as T6: folders",
+    "F7": "as T7: counters, folders",
+    "F11": "as T11: counters, folders",
 }
 _COUNTS_WIDTH = 56
 
@@ -137,7 +144,9 @@ _TALLY = pytest.StashKey[Tally]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and count anew."""
-    config.addinivalue_line("markers", "laws(id): a test of docs/laws.md, and which: T1 to T15")
+    config.addinivalue_line(
+        "markers", "laws(id): a test of docs/laws.md, and which: T1 to T15, F1 ..."
+    )
     for law, what in WHAT.items():
         config.addinivalue_line("markers", f"{law}: {what}; set by laws({law!r})")
     config.stash[_TALLY] = Tally()

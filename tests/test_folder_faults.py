@@ -53,7 +53,7 @@ def absent_or_whole(folder: Path) -> bool:
     return True
 
 
-@pytest.mark.laws("T7")
+@pytest.mark.laws("F7")
 def test_create_killed_at_any_call(tmp_path: Path, tally: Count) -> None:
     """Law 8: whichever call comes next, the folder is whole or absent."""
     (tmp_path / "counted").mkdir()
@@ -74,7 +74,7 @@ def test_create_killed_at_any_call(tmp_path: Path, tally: Count) -> None:
     assert {*outcomes} == {False, True}
 
 
-@pytest.mark.laws("T7")
+@pytest.mark.laws("F7")
 def test_create_with_any_call_failing(tmp_path: Path, tally: Count) -> None:
     """Law 8: OSError that names the folder asked for, and nothing is left but a whole one."""
     (tmp_path / "counted").mkdir()
@@ -137,7 +137,7 @@ def check_usable(folder: Path) -> None:
     assert all(verify(file).ok for file in files_of(folder))
 
 
-@pytest.mark.laws("T1")
+@pytest.mark.laws("F1")
 @pytest.mark.parametrize(("way", "step"), [(add_one_by_one, 5), (add_many, 1), (claim, 3)])
 def test_change_over_killed_at_any_call(
     tmp_path: Path, full: Path, way: Callable[[GrowingFilter], list[bool]], step: int, tally: Count
@@ -160,7 +160,7 @@ def test_change_over_killed_at_any_call(
     assert named == {1, 2}
 
 
-@pytest.mark.laws("T7")
+@pytest.mark.laws("F7")
 @pytest.mark.parametrize(("way", "code"), [(add_many, errno.EIO), (claim, errno.ENOSPC)])
 def test_change_over_with_any_call_failing(
     tmp_path: Path,

@@ -55,7 +55,7 @@ def add_shuffled(kind: Kind, folder: Path, me: int, seed: int) -> list[int]:
 
 
 @pytest.mark.stress
-@pytest.mark.laws("T11")
+@pytest.mark.laws("F11")
 @pytest.mark.parametrize("kind", [Growing(), Rotating(FOR_EVER)], ids=type)
 def test_each_key_is_new_to_one_worker(
     tmp_path: Path, kind: Kind, seed: int, stress: int, tally: Count
@@ -120,7 +120,7 @@ def add_for_ever(kind: Kind, folder: Path, me: int, pipe: int) -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.laws("T1")
+@pytest.mark.laws("F1")
 @pytest.mark.parametrize("kind", [Growing(), Rotating(keep=30)], ids=type)
 def test_writers_are_killed(
     tmp_path: Path, kind: Kind, seed: int, stress: int, tally: Count
@@ -198,7 +198,7 @@ def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_o
 
 
 @pytest.mark.stress
-@pytest.mark.laws("T6")
+@pytest.mark.laws("F6")
 @pytest.mark.parametrize("exist_ok", [False, True])
 def test_create_race_has_one_winner(
     tmp_path: Path, exist_ok: bool, stress: int, tally: Count

@@ -62,7 +62,7 @@ def change_some(change: Callable[..., Any], share: float) -> Callable[..., Any]:
     return run
 
 
-@pytest.mark.laws("T1")
+@pytest.mark.laws("F1")
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.99])
 @pytest.mark.parametrize("method", ["add_many", "remove_many"])
 def test_kill_amid_the_counters(tmp_path: Path, method: str, share: float, tally: Count) -> None:
@@ -117,7 +117,7 @@ def come_and_go(path: Path, worker: int, seed: int, log: Path) -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.laws("T1")
+@pytest.mark.laws("F1")
 def test_killed_writers_lose_no_key_of_others(
     tmp_path: Path, seed: int, stress: int, tally: Count
 ) -> None:
@@ -181,7 +181,7 @@ def wrong_counters(path: Path, seed: int, locked: bool) -> int:
     return int(np.count_nonzero(wrong))
 
 
-@pytest.mark.laws("T2")
+@pytest.mark.laws("F2")
 def test_no_count_is_lost(tmp_path: Path, seed: int, tally: Count) -> None:
     """Law 1: of two writers that add and remove, every count is kept."""
     wrong = wrong_counters(tmp_path / "seen.bloom", seed, True)
@@ -189,7 +189,7 @@ def test_no_count_is_lost(tmp_path: Path, seed: int, tally: Count) -> None:
     assert wrong == 0
 
 
-@pytest.mark.laws("T2")
+@pytest.mark.laws("F2")
 def test_control_without_the_lock(tmp_path: Path, seed: int) -> None:
     """The negative control of the test above: with the lock switched off counts are lost."""
     assert any(wrong_counters(tmp_path / "seen.bloom", seed + i, False) for i in range(5))
@@ -206,7 +206,7 @@ def take_turns(path: Path, seed: int, remove: bool) -> Counter[int]:
     return told
 
 
-@pytest.mark.laws("T11")
+@pytest.mark.laws("F11")
 @pytest.mark.parametrize("workers", [2, 4])
 def test_each_copy_is_removed_once(tmp_path: Path, workers: int, seed: int, tally: Count) -> None:
     """Law 7: of n workers one is told "new", and what n added n remove, and not n + 1."""
@@ -261,7 +261,7 @@ def test_counters_that_get_to_0_are_written_first(engine: Engine, scarce_page: i
     assert _engine.count_nonzero(words) == len(pages[1 - scarce_page])
 
 
-@pytest.mark.laws("T7")
+@pytest.mark.laws("F7")
 @pytest.mark.parametrize("action", [fail_with(errno.ENOSPC), kill_self])
 def test_to_bloom_is_whole_or_not_there(tmp_path: Path, action: Hook, tally: Count) -> None:
     """Law 8: `to_bloom` that fails, or dies, at any call of the system leaves no half-made file."""

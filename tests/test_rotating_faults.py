@@ -52,7 +52,7 @@ def check_usable(folder: Path) -> None:
     assert all(verify(file).ok for file in files_of(folder))
 
 
-@pytest.mark.laws("T1")
+@pytest.mark.laws("F1")
 def test_killed_at_any_call(tmp_path: Path, two: Path, tally: Count) -> None:
     """Law 5: whichever call comes next, all is there, and the lock is free."""
 
@@ -76,7 +76,7 @@ def test_killed_at_any_call(tmp_path: Path, two: Path, tally: Count) -> None:
     assert named == {(0, 5), (5, 8)}
 
 
-@pytest.mark.laws("T7")
+@pytest.mark.laws("F7")
 def test_any_call_failing(tmp_path: Path, two: Path, tally: Count) -> None:
     """OSError, and the same object goes on within its section."""
     names: list[str] = []

@@ -106,8 +106,8 @@ def test_unknown_id_and_missing_marker_are_errors(pytester: pytest.Pytester) -> 
 
 
 def test_every_id_has_tests() -> None:
-    """Each of T1 to T15 is the marker of some test."""
-    marked = re.compile(r'mark\.laws\("(T\d+)"\)')
+    """Each of T1 to T15, and each F, is the marker of some test."""
+    marked = re.compile(r'mark\.laws\("([TF]\d+)"\)')
     files = set(HERE.glob("test_*.py")) - {Path(__file__)}
     found = {law for file in files for law in marked.findall(file.read_text())}
     assert found == set(WHAT)
