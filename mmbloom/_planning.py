@@ -1,6 +1,7 @@
 """How many bits and hashes a new filter gets: formulas for one layout, a search for the other."""
 
 import math
+from functools import lru_cache
 
 from mmbloom._rates import BLOCK_BITS, false_positive_rate
 
@@ -22,6 +23,7 @@ def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     return max(num_bits, -(-ideal // 64) * 64), num_hashes
 
 
+@lru_cache(maxsize=256)  # of 6 ms: who makes many filters makes most of them alike
 def plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
     """Search the fewest blocks that are good enough, and their number of hashes."""
     best: tuple[int, int] | None = None
