@@ -5,6 +5,8 @@ nothing, and a key half removed is not found, unless it would be when all is don
 `_engine._numpy_counters`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from mmbloom import _engine
@@ -54,12 +56,12 @@ class CountingWriter(Writer):
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 
-    def find_chunk(self, hashes: HashHalves) -> Bools:
-        """Test one chunk under the lock, as of one moment (law 4); bool array of shape (n,)."""
+    @contextmanager
+    def still(self) -> Iterator[None]:
+        """Hold the lock on a file that is to be read as of one moment (law 4)."""
         with self._lock.held(self._lock.timeout):
             self._storage.check_unchanged()
-            self._storage.expect(len(hashes[0]))
-            return self._find(hashes)
+            yield
 
     def _add(self, hashes: HashHalves) -> tuple[Bools, int]:
         return _engine.increment(self._storage.views.words, *hashes, self._storage.header.params)

@@ -13,6 +13,11 @@ R = TypeVar("R")
 _WORTH_THREADS = 4 * _engine.CHUNK_KEYS
 
 
+def helpers_for(num_keys: int, threads: int) -> int:
+    """Tell how many threads beside the caller's are worth starting for so many keys."""
+    return threads if threads > 1 and num_keys >= _WORTH_THREADS else 0
+
+
 def map_pieces(
     work: Callable[[KeyBatch], R], batch: Batch, threads: int, *, busy: bool = False
 ) -> Iterator[R]:
@@ -20,7 +25,5 @@ def map_pieces(
 
     A `busy` caller does as much with each result as was done to get it, and counts.
     """
-    helpers = threads - busy
-    if threads == 1 or batch.num_keys < _WORTH_THREADS:
-        helpers = 0
+    helpers = max(0, helpers_for(batch.num_keys, threads) - busy)
     return in_order(work, batch.pieces(_engine.CHUNK_KEYS), helpers)

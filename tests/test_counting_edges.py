@@ -28,6 +28,7 @@ from mmbloom import (
     LostBitsError,
     ParameterMismatch,
     ReadOnlyError,
+    _engine,
 )
 
 
@@ -110,6 +111,36 @@ def test_batch_query_takes_the_lock(path: str) -> None:
         with CountingBloomFilter.open(path, "r") as seen:
             assert seen.contains_many(["a", "b"]).tolist() == [True, False]
     assert flock_is_free(path)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_batch_query_is_tested_under_the_lock(
+    path: str, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever thread tests a piece, and however many there are: no other writes meanwhile."""
+    keys = np.arange(20 * _engine.CHUNK_KEYS + 5)
+    CountingBloomFilter.create(path, 2 * len(keys), 1e-6, seed=1).close()
+    refused = []
+    with (
+        CountingBloomFilter.open(path, threads=threads) as seen,
+        CountingBloomFilter.open(path, lock_timeout=0) as other,
+    ):
+        seen.add_many(keys[::3])
+        test = seen._test
+
+        def watched(hashes: _engine.HashHalves) -> Any:
+            try:
+                other.remove_many(keys)
+            except LockTimeout:
+                refused.append(len(hashes[0]))
+            return test(hashes)
+
+        monkeypatch.setattr(seen, "_test", watched)
+        found = seen.contains_many(keys)
+        other.add("afterwards the lock is free")
+    assert sum(refused) == len(keys)
+    assert found[::3].all()
+    assert found.sum() < len(keys) // 3 + 20
 
 
 def test_claim_counts_only_when_the_block_succeeds(path: str) -> None:
