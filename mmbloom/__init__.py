@@ -33,6 +33,7 @@ level   module          one idea
 2       info            what a filter says of itself
 2       _writer         what happens between lock and unlock
 2       _pieces         a batch in pieces, with threads
+2       _gathered       keys of many batches, joined for one pass over a file
 2       _growth         how a growing filter grows: the sizes of its files
 2       _periods        the periods of a rotating filter, and how long each is kept
 2       _manifest       what a folder of filters says it is: specification and codec

@@ -11,13 +11,14 @@ from dataclasses import asdict, dataclass
 from mmbloom import _engine
 from mmbloom._batch import Batch
 from mmbloom._folder import MANIFEST, ManifestFile, read_manifest, stamp_of
+from mmbloom._gathered import gathered
 from mmbloom._keys import Keys, batches
 from mmbloom._manifest import Entry
 from mmbloom._member import require_named
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom.errors import FormatError
-from mmbloom.verification import Verification, gathered, verify_batches
+from mmbloom.verification import Verification, verify_batches
 
 
 @dataclass(frozen=True, slots=True)

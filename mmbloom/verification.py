@@ -6,15 +6,15 @@ seen only if it makes the counters differ, if the copy is sealed, or if its keys
 """
 
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from mmbloom import _engine, _mounts
+from mmbloom import _mounts
 from mmbloom._batch import Batch
-from mmbloom._engine import HashHalves
 from mmbloom._excepted_file import read_beside
+from mmbloom._gathered import gathered
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
 from mmbloom._keys import Keys, batches
 from mmbloom._kinds import ALL_KINDS, BITS, kind_of
@@ -24,7 +24,6 @@ from mmbloom.errors import FormatError
 
 _IMMUTABLE_BYTES = 512
 _COPY = "; a mmbloom copy is counted anew"
-_POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,24 +276,3 @@ class _Check:
         if missing:
             self._problems.append(f"{missing} of {checked} keys are not found")
         return checked, missing
-
-
-def gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
-    """Hash batches, and join them to as many keys as are looked up in one pass."""
-    most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
-    ready: list[HashHalves] = []
-    waiting = 0
-    for batch in keys:
-        for piece in batch.pieces(min(most, _engine.CHUNK_KEYS)):
-            ready.append(_engine.hash_keys(piece, seed))
-            waiting += len(ready[-1][0])
-            if waiting >= most:
-                yield _joined(ready)
-                ready, waiting = [], 0
-    if ready:
-        yield _joined(ready)
-
-
-def _joined(parts: list[HashHalves]) -> HashHalves:
-    h1, h2 = map(np.concatenate, zip(*parts, strict=True))
-    return h1, h2

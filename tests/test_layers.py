@@ -160,8 +160,8 @@ def test_persistent_queue_is_the_callers() -> None:
 
 @pytest.mark.parametrize("file", [*FILES, *CYTHON], ids=lambda file: file.name)
 def test_short_files(file: Path) -> None:
-    """No file is longer than 300 lines."""
-    assert len(file.read_text().splitlines()) <= 300
+    """Every file is under 300 lines."""
+    assert len(file.read_text().splitlines()) < 300
 
 
 @pytest.mark.parametrize("file", CYTHON, ids=lambda file: file.name)
