@@ -7,6 +7,7 @@ worker prints the URLs that it has fetched. Needs the extra `crawl`.
 """
 
 import argparse
+import http.client
 import time
 import urllib.error
 import urllib.parse
@@ -35,25 +36,36 @@ class Links(HTMLParser):
         self.found += [value for name, value in attrs if tag == "a" and name == "href" and value]
 
 
+def absolute(page_url: str, link: str) -> str:
+    """Give a link as a URL that can be asked for; "" if it is none, or leads to another host."""
+    try:
+        page, url = (urllib.parse.urlsplit(urllib.parse.urljoin(page_url, to)) for to in ("", link))
+    except ValueError:  # http://[, for one: a bad link must not end the crawl at every run
+        return ""
+    if page[:2] != url[:2]:
+        return ""
+    # As browsers do: a space or an umlaut cannot be sent as it is. What is escaped stays so.
+    path, query = (urllib.parse.quote(part, "%/:=&?~+!$,;'@()*[]") for part in url[2:4])
+    return urllib.parse.urlunsplit((*url[:2], path, query, ""))
+
+
 def links_of(url: str, page: bytes) -> list[str]:
     """Give the absolute URLs on the same host that a page links to."""
     parser = Links()
     parser.feed(page.decode(errors="replace"))
-    absolute = [
-        urllib.parse.urldefrag(urllib.parse.urljoin(url, link)).url for link in parser.found
-    ]
-    host = urllib.parse.urlsplit(url)[:2]
-    return [link for link in absolute if urllib.parse.urlsplit(link)[:2] == host]
+    return [found for link in parser.found if (found := absolute(url, link.strip()))]
 
 
 def fetch(url: str) -> bytes:
-    """Get a page; one that the server refuses is empty, and done with."""
+    """Get a page; one that the server refuses, or sends elsewhere in vain, is empty and done."""
     try:
         with urllib.request.urlopen(url, timeout=10) as answer:
             return bytes(answer.read())
     except urllib.error.HTTPError as refusal:
         refusal.close()
-        return b""
+    except (ValueError, http.client.InvalidURL):  # of a redirection
+        pass
+    return b""
 
 
 def open_sieves(folder: Path, workers: int, stack: ExitStack) -> list[Sieve[str]]:
@@ -101,9 +113,12 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("--workers", type=int, default=3)
     options = parser.parse_args()
+    start = absolute(options.url, options.url)
+    if not start.startswith(("http://", "https://")) or options.workers < 1:
+        parser.error("expected a URL such as http://127.0.0.1:8000/, and one worker or more")
     options.folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        push_all(open_sieves(options.folder, options.workers, stack), [options.url])
+        push_all(open_sieves(options.folder, options.workers, stack), [start])
     each = range(options.workers)
     processes = [Process(target=work, args=(options.folder, n, len(each))) for n in each]
     for process in processes:

@@ -146,6 +146,7 @@ class Site(HTTPServer):
         super().__init__(("127.0.0.1", 0), Page)
         self.graph = graph
         self.fetched: Counter[str] = Counter()
+        self.outside = ["http://elsewhere.invalid/", "mailto:nobody", "#top", "/missing"]
         self.left = 0
         self.stop: Callable[[], object] = lambda: None  # instead of an answer, when none is left
         self.url = f"http://127.0.0.1:{self.server_port}"
@@ -165,10 +166,13 @@ class Page(BaseHTTPRequestHandler):
             self.server.stop()
             return
         links = self.server.graph.get(self.path)
-        self.send_response(200 if links is not None else 404)
+        if self.path.startswith("/redirected"):
+            self.send_response(302)
+            self.send_header("Location", "http://[")
+        else:
+            self.send_response(200 if links is not None else 404)
         self.end_headers()
-        outside = ["http://elsewhere.invalid/", "mailto:nobody", "#top", "/missing"]
-        targets = [*(f"{self.server.url}{link}#part" for link in links or ()), *outside]
+        targets = [f"{self.server.url}{link}#part" for link in links or ()] + self.server.outside
         self.wfile.write("".join(f'<p><a href="{link}">x</a>' for link in targets).encode())
         self.server.fetched[self.path] += 1
 
@@ -225,6 +229,29 @@ def test_example_fetches_every_page_once(tmp_path: Path, seed: int, workers: int
         assert Counter(crawl_to_the_end(tmp_path, site, workers)) == expected
         assert crawl_to_the_end(tmp_path, site, workers) == []
         assert site.fetched == expected
+
+
+def test_example_survives_links_that_are_none(tmp_path: Path) -> None:
+    """What cannot be asked for is left out, what has to be escaped is; the rest is fetched."""
+    bad = ["http://[", "//[::1", "http://127.0.0.1:nothing/"]
+    good = ["/caf\u00e9", "/a b?c d", "/50%25", "/tab&#9;bed", "/del\x7f", "/redirected"]
+    links = {"/0": good, "/50%25": ["/1"], "/1": []}
+    with serving(links) as site:
+        site.outside = [*bad, "javascript:alert(1)", ""]
+        pages = crawl_to_the_end(tmp_path, site, 2)
+        assert crawl_to_the_end(tmp_path, site, 2) == []
+    escaped = ["/caf%C3%A9", "/a%20b?c%20d", "/50%25", "/tabbed", "/del%7F", "/redirected"]
+    assert Counter(pages) == Counter(["/0", "/1", *escaped])
+
+
+@pytest.mark.parametrize("wrong", [["site"], ["http://["], ["http://h/", "--workers=0"]])
+def test_example_refuses_what_it_cannot_crawl(tmp_path: Path, wrong: list[str]) -> None:
+    """A start that is no URL, or no worker: one line and exit 2, and nothing is made."""
+    command = [sys.executable, str(CRAWLER), str(tmp_path / "new"), *wrong]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "expected a URL" in done.stderr.splitlines()[-1]
+    assert not (tmp_path / "new").exists()
 
 
 def test_example_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
