@@ -71,9 +71,17 @@ def _figures(
         "capacity": capacity,
         "error_rate": error_rate,
         **layouts,
-        "whole_bits": best_practice(error_rate)._asdict(),
+        "whole_bits": _enough(error_rate),
         "table": [row._asdict() for row in best_practice_table(_TABLE_ROWS)],
     }
+
+
+def _enough(error_rate: float) -> dict[str, object] | None:
+    """Find the row that is enough; none is for a rate that takes more than 64 hashes."""
+    try:
+        return best_practice(error_rate)._asdict()
+    except ValueError:
+        return None
 
 
 def _for_people(figures: dict[str, object]) -> str:
@@ -97,9 +105,9 @@ def _for_people(figures: dict[str, object]) -> str:
         "bits per key  hashes  error rate",
     ]
     whole = figures["whole_bits"]
-    assert isinstance(whole, dict)  # noqa: S101  for the type checker
-    for best in best_practice_table(max(_TABLE_ROWS, whole["bits_per_key"])):
-        mark = "  <- enough" if best.bits_per_key == whole["bits_per_key"] else ""
+    enough = whole["bits_per_key"] if isinstance(whole, dict) else 0
+    for best in best_practice_table(max(_TABLE_ROWS, enough)):
+        mark = "  <- enough" if best.bits_per_key == enough else ""
         lines.append(
             f"{best.bits_per_key:>12} {best.num_hashes:>7}  {best.error_rate:>10.3g}{mark}"
         )
