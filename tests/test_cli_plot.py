@@ -109,6 +109,15 @@ def test_nowhere_to_draw(tmp_path: Path) -> None:
     assert is_one_line(done.err, str(path), "No such file")
 
 
+def test_a_full_disk(tmp_path: Path) -> None:
+    """A picture for which there is no room is exit 5 with its name as well."""
+    path = tmp_path / "plan.png"
+    path.symlink_to("/dev/full")
+    done = mmbloom("plan", "-n", "10", "--plot", path)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(path), "No space left")
+
+
 def test_without_matplotlib(tmp_path: Path) -> None:
     """--plot says which extra to install; without it plan works."""
     hide = "import sys; sys.modules['matplotlib'] = None; import mmbloom.cli as m"

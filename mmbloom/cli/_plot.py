@@ -59,4 +59,7 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
     # Drawn in memory first: a drawing that fails leaves the old picture as it was.
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix[1:].lower(), dpi=120)
-    path.write_bytes(picture.getvalue())
+    try:
+        path.write_bytes(picture.getvalue())
+    except OSError as error:  # of a write, which does not say where it was to go
+        raise OSError(error.errno, error.strerror, str(path)) from error
