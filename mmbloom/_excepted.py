@@ -110,8 +110,9 @@ class Excepted:
     def refresh(self) -> None:
         """Learn of changes of the file at once; raises what `look` raises."""
         table = self._table
-        # A stat of what is not there raises, which takes four times as long.
-        if table is _NONE and not os.access(self.path, os.F_OK):
+        # A stat of what is not there raises, which takes four times as long. A link is there,
+        # whatever it leads to: one that cannot be followed is no reason to find excepted keys.
+        if table is _NONE and not os.access(self.path, os.F_OK, follow_symlinks=False):
             return
         try:
             if table.listed.signature == signature_of(os.stat(self.path)):

@@ -22,6 +22,9 @@ MOST_BYTES = 1 << 20
 # inode: a file system counts time in ticks of up to 10 ms.
 _SETTLED_NS = 100_000_000
 
+# The last: of a filter whose own name is so long that nothing can be added to it.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+
 Signature = tuple[int, ...]
 
 
@@ -61,8 +64,10 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
     """
     try:
         fd = open_regular(path, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
-        return NOTHING
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return NOTHING
+        raise
     try:
         status = os.fstat(fd)  # before the bytes: what changes meanwhile is seen next time
         raw = _read_whole(fd, path)

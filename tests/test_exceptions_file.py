@@ -12,7 +12,7 @@ import pytest
 from checks import check_folder
 from test_exceptions import EXACT, Make, soon
 
-from mmbloom import BloomFilter, FormatError, copy, merge, repair
+from mmbloom import BloomFilter, FormatError, copy, merge, repair, verify
 from mmbloom._excepted_file import MOST_BYTES
 
 KEY = "a"
@@ -86,6 +86,23 @@ def test_bad_files(seen: BloomFilter, make: Callable[[Path], object], reason: st
     assert not seen.contains_many(["y", "z"]).any()
     assert path.lstat() == status
     check_folder(path.parent, "seen.bloom", "seen.bloom.exceptions")
+
+
+def test_links_in_a_ring(seen: BloomFilter) -> None:
+    """A link that cannot be followed is the system's own error, not a filter without them."""
+    listed(seen).symlink_to(listed(seen))
+    soon()
+    for ask in asks_that_hit(seen):
+        with pytest.raises(OSError, match=r"symbolic links: .*seen\.bloom\.exceptions"):
+            ask()
+
+
+def test_a_long_name(tmp_path: Path) -> None:
+    """Of a name to which nothing can be added a filter has no exceptions, and is sound."""
+    with BloomFilter.create(tmp_path / ("n" * 255), **EXACT) as made:
+        assert (made.add(KEY), KEY in made, len(made.exceptions)) == (True, True, 0)
+        copy(made.path, tmp_path / "copy")
+        assert verify(made.path).ok
 
 
 def test_mended(seen: BloomFilter) -> None:
@@ -261,9 +278,9 @@ def test_none_cost_nothing(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -
     looks: list[str] = []
     original = os.access
 
-    def access(path: str, mode: int) -> bool:
+    def access(path: str, mode: int, *, follow_symlinks: bool) -> bool:
         looks.append(path)
-        return original(path, mode)
+        return original(path, mode, follow_symlinks=follow_symlinks)
 
     monkeypatch.setattr(os, "access", access)
     soon()
