@@ -8,7 +8,7 @@ Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
 """
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 
@@ -38,11 +38,17 @@ def false_positive_rate(
     float
         Between 0 and 1.
 
+    Raises
+    ------
+    ValueError
+        If the layout is none of the two.
+
     Examples
     --------
     >>> round(false_positive_rate(1_000_000, 20_000_000, 10, layout="standard"), 7)
     8.89e-05
     """
+    _require(layout)
     if num_keys <= 0:
         return 0.0
     if layout == "standard":
@@ -83,6 +89,11 @@ def estimate_count(
     float
         A full filter gives the estimate of one whose last bit is still 0, a lower bound.
 
+    Raises
+    ------
+    ValueError
+        If the layout is none of the two.
+
     Examples
     --------
     >>> round(estimate_count(500_000, 1_000_000, 7, layout="standard"))
@@ -107,6 +118,12 @@ def expected_positions_set(
 
 def _draws(num_hashes: int, layout: Layout) -> float:
     """Distinct positions that one key draws: in a block, some of its k coincide."""
+    _require(layout)
     if layout == "standard":
         return float(num_hashes)
     return -math.expm1(_PER_BIT * num_hashes) * BLOCK_BITS
+
+
+def _require(layout: str) -> None:
+    if layout not in get_args(Layout):  # a misspelt one must not be taken for the other
+        raise ValueError(f"layout is {layout!r}, expected 'blocked' or 'standard'")

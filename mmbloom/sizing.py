@@ -197,11 +197,17 @@ def capacity_of(
     int
         The largest n whose rate is at most that, found by bisection in both layouts.
 
+    Raises
+    ------
+    ValueError
+        If the error rate or the layout is none.
+
     Examples
     --------
     >>> capacity_of(9_585_088, 7, 0.01, layout="standard")
     999179
     """
+    require_error_rate(error_rate)
     low, high = 1, 64 * num_bits  # low is good enough (or the least), high is not
     while high - low > 1:
         middle = (low + high) // 2
@@ -275,13 +281,14 @@ def best_practice(error_rate: float) -> BestPractice:
     Raises
     ------
     ValueError
-        If no filter with at most 64 hashes has such a low rate.
+        If it is not below 1, or so low that no filter with at most 64 hashes has it.
 
     Examples
     --------
     >>> best_practice(0.001)[:2]
     (15, 10)
     """
+    require_error_rate(error_rate)
     for bits_per_key in range(1, 93):  # k = 64 is best at 92 bits per key
         row = _best_row(bits_per_key)
         if row.error_rate <= error_rate:

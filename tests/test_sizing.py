@@ -1,6 +1,7 @@
 """Keys and error rate become the bits and hashes that the format's table promises."""
 
 import math
+from collections.abc import Callable
 from typing import Any, cast, get_args
 
 import hypothesis
@@ -14,6 +15,8 @@ from mmbloom.sizing import (
     Layout,
     best_practice,
     best_practice_table,
+    capacity_of,
+    estimate_count,
     false_positive_rate,
     plan,
 )
@@ -151,6 +154,10 @@ def test_error_rate_out_of_range(rate: float, layout: Layout) -> None:
     """An error rate that is not strictly between 0 and 1 is a ValueError."""
     with pytest.raises(ValueError, match=r"error_rate is .*, expected between 0 and 1"):
         plan(1000, rate, layout=layout)
+    with pytest.raises(ValueError, match=r"error_rate is .*, expected between 0 and 1"):
+        capacity_of(5120, 7, rate, layout=layout)
+    with pytest.raises(ValueError, match=r"error_rate is .*, expected between 0 and 1"):
+        best_practice(rate)
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32])
@@ -167,10 +174,19 @@ def test_seed_of_wrong_type(seed: object) -> None:
         plan(1000, seed=cast("int", seed))
 
 
-def test_unknown_layout() -> None:
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        (plan, [1000]),
+        (capacity_of, [5120, 7]),
+        (false_positive_rate, [0, 5120, 7]),
+        (estimate_count, [100, 5120, 7]),
+    ],
+)
+def test_unknown_layout(function: Callable[..., object], numbers: list[int]) -> None:
     """A layout of another name is a ValueError that names the two there are."""
     with pytest.raises(ValueError, match="layout is 'other', expected 'blocked' or 'standard'"):
-        plan(1000, layout=cast("Layout", "other"))
+        function(*numbers, layout="other")
 
 
 GOOD: dict[str, Any] = {
