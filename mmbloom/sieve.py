@@ -26,6 +26,8 @@ Url = TypeVar("Url", bound=Key)
 # all other writers wait, and as many wait twice at most after a kill.
 _CHUNK = 1 << 10
 
+_NEEDS = ("append", "popleft", "__len__", "__iter__")
+
 
 class Queue(Protocol[Url]):
     """What a sieve asks of a queue; `collections.deque` and `diskcache.Deque` have it."""
@@ -63,6 +65,8 @@ class Sieve(Generic[Url]):
     ------
     ValueError
         If the queue has a `maxlen`: a full one would drop URLs that are marked as seen.
+    TypeError
+        If it lacks one of the four: a list would take URLs and give none back.
 
     Notes
     -----
@@ -100,6 +104,12 @@ class Sieve(Generic[Url]):
     ) -> None:
         if getattr(queue, "maxlen", None) not in (None, math.inf):
             raise ValueError("the queue has a maxlen: full, it would drop URLs that are marked")
+        lacks = [name for name in _NEEDS if queue is not None and not hasattr(queue, name)]
+        if lacks:
+            raise TypeError(
+                f"queue is a {type(queue).__name__} without {', '.join(lacks)}, expected "
+                "a collections.deque, diskcache.Deque or the like"
+            )
         self.filter = filter
         self.queue: Queue[Url] = deque() if queue is None else queue  # an empty one is false
 

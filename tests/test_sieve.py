@@ -3,6 +3,7 @@
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterator
+from queue import SimpleQueue
 from typing import Any
 
 import hypothesis
@@ -260,3 +261,12 @@ def test_full_queue_that_drops_is_refused(create: Create, tmp_path: Any) -> None
         with pytest.raises(ValueError, match="maxlen"):
             Sieve(create(name=f"{number}"), queue)
     persistent.cache.close()
+
+
+@pytest.mark.parametrize(
+    "queue", [[], "abc", SimpleQueue()], ids=lambda queue: type(queue).__name__
+)
+def test_no_queue(create: Create, queue: Any) -> None:
+    """What takes no URL, or gives none back, is refused before a URL is marked."""
+    with pytest.raises(TypeError, match=r"popleft.*, expected a collections\.deque"):
+        Sieve(create(1000), queue)
