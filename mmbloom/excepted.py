@@ -137,8 +137,8 @@ class ExceptedKeys(AbstractSet[Any]):
         keys: Keys,
         change: Callable[[dict[bytes, None], dict[bytes, None]], dict[bytes, None]],
     ) -> int:
-        given = _few(keys)
         path = self.path
+        given = _few(keys, path)
         with self._section():
             listed = read_listed(path).keys
             wanted = change(listed, given)
@@ -148,7 +148,7 @@ class ExceptedKeys(AbstractSet[Any]):
         return abs(len(wanted) - len(listed))
 
 
-def _few(keys: Keys) -> dict[bytes, None]:
+def _few(keys: Keys, path: str) -> dict[bytes, None]:
     given: dict[bytes, None] = {}
     room = (
         MOST_BYTES  # for whatever iterable (law 17); a key takes its bytes and a newline at least
@@ -159,5 +159,8 @@ def _few(keys: Keys) -> dict[bytes, None]:
             given |= dict.fromkeys(bytes_of(part))
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
-                raise ValueError(f"more keys than exceptions may be: {MOST_BYTES} bytes of them")
+                raise ValueError(
+                    f"{path}: more keys than exceptions may be, {MOST_BYTES} bytes of them: where "
+                    "so many are needed, make a filter with a lower error rate"
+                )
     return given

@@ -210,9 +210,9 @@ def test_too_many(seen: BloomFilter) -> None:
     assert len(seen.exceptions) == MOST_BYTES // 16
     with pytest.raises(ValueError, match="1048576 are allowed"):
         seen.exceptions.add("")
-    with pytest.raises(ValueError, match="more keys than exceptions may be"):
+    with pytest.raises(ValueError, match=r"seen\.bloom\.exceptions: more keys than"):
         seen.exceptions.update(map(str, itertools.count()))  # which has no end
-    with pytest.raises(ValueError, match="more keys than exceptions may be"):
+    with pytest.raises(ValueError, match=r"seen\.bloom\.exceptions: more keys than"):
         seen.exceptions.difference_update(map(str, itertools.count()))
     assert len(seen.exceptions) == MOST_BYTES // 16
     assert not seen.contains_many(["000000000000007"]).any()
