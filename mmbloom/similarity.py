@@ -65,9 +65,10 @@ def compare(one: Path, other: Path) -> Similarity:
     With n(X) the estimate for X set bits (`sizing.estimate_count`), the common keys of A and B
     are n(A) + n(B) - n(A | B), between 0 and the lesser of n(A) and n(B) (Swamidass and Baldi,
     "Mathematical Correction for Fingerprint Similarity Measures to Improve Chemical Retrieval",
-    2007). The standard error of each term is about sqrt(m (e^x - 1 - x)) / k with x = k n/m: for
-    filters at capacity, planned at 1 %, some sqrt(n) / 4 keys. Few common keys of large filters
-    drown in that, and full filters say nothing.
+    2007). The standard error of each term is about sqrt(m (e^x - 1 - x)) / k with x = k n/m. That
+    of the common keys, of filters at capacity and planned at 1 %, was measured as sqrt(n) / 4 keys
+    where at least half are common, and sqrt(n) / 2 where none are: A | B is overfull then. Few
+    common keys of large filters drown in that, and full filters say nothing.
 
     Examples
     --------
