@@ -36,6 +36,7 @@ def test_lines_go_through_change_overs(growing: Path, capfdbinary: Capture) -> N
     text = inside(run, "info", growing).out.decode()
     assert "growing: the first file is for 300 keys" in text
     assert "0000000004.bloom about 5" in text
+    assert {len(row) - len(row[16:].lstrip()) for row in text.splitlines()} == {17}
     found = inside(run, "verify", growing, "--keys", lines)
     assert (found.code, b"5,000 looked up, 0 missing" in found.out) == (0, True)
 

@@ -40,7 +40,8 @@ def run(args: argparse.Namespace) -> int:
 def _for_people(info: FilterInfo | FolderInfo) -> str:
     rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
     rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
-    return "\n".join(f"{name:<15} {value}" for name, value in rows if value)
+    width = max(15, *(len(name) for name, _ in rows))  # the name of a folder's file is longer
+    return "\n".join(f"{name:<{width}} {value}" for name, value in rows if value)
 
 
 def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
