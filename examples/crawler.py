@@ -2,8 +2,8 @@
 
 python examples/crawler.py FOLDER URL [--workers N]
 
-The same command again, with as many workers, goes on where the last one was killed. Each
-worker prints the URLs that it has fetched. Needs the extra `crawl`.
+The same command again, with as many workers or more, goes on where the last one was killed.
+Each worker prints the URLs that it has fetched. Needs the extra `crawl`.
 """
 
 import argparse
@@ -116,6 +116,8 @@ def main() -> None:
     start = absolute(options.url, options.url)
     if not start.startswith(("http://", "https://")) or options.workers < 1:
         parser.error("expected a URL such as http://127.0.0.1:8000/, and one worker or more")
+    if (options.folder / f"queue-{options.workers}").exists():  # URLs that nobody would visit
+        parser.error("this crawl was begun with more workers, each with a queue: give as many")
     options.folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         push_all(open_sieves(options.folder, options.workers, stack), [start])

@@ -244,14 +244,18 @@ def test_example_survives_links_that_are_none(tmp_path: Path) -> None:
     assert Counter(pages) == Counter(["/0", "/1", *escaped])
 
 
-@pytest.mark.parametrize("wrong", [["site"], ["http://["], ["http://h/", "--workers=0"]])
-def test_example_refuses_what_it_cannot_crawl(tmp_path: Path, wrong: list[str]) -> None:
-    """A start that is no URL, or no worker: one line and exit 2, and nothing is made."""
-    command = [sys.executable, str(CRAWLER), str(tmp_path / "new"), *wrong]
+@pytest.mark.parametrize(
+    "words", ["site", "http://[", "http://h --workers=0", "http://h --workers=2"]
+)
+def test_example_refuses_what_it_cannot_crawl(tmp_path: Path, words: str) -> None:
+    """A start that is no URL, no worker, or fewer than have a queue: exit 2, nothing is made."""
+    (tmp_path / "queue-2").mkdir()
+    command = [sys.executable, str(CRAWLER), str(tmp_path), *words.split()]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert "expected a URL" in done.stderr.splitlines()[-1]
-    assert not (tmp_path / "new").exists()
+    reason = "begun with more workers" if "=2" in words else "expected a URL"
+    assert reason in done.stderr.splitlines()[-1]
+    assert os.listdir(tmp_path) == ["queue-2"]
 
 
 def test_example_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
