@@ -23,7 +23,7 @@ from mmbloom.sizing import FilterParams
 Reserve = Literal["zeros", "fallocate"]
 
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `_write_zeros`
-_THERE_ALREADY = "a file is there already; open it instead"
+_THERE_ALREADY = "a file is there already; open that one, or choose another path"
 _OTHERS_EXCEPTIONS = "exceptions of a filter that is gone; remove them, or put them by until the \
 new one is made"
 

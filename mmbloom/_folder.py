@@ -24,7 +24,7 @@ from mmbloom._opening import open_regular
 from mmbloom.errors import FileChangedError, FormatError, NetworkFileSystemError
 
 MANIFEST = "manifest.json"
-_THERE_ALREADY = "something is there already; open it instead"
+_THERE_ALREADY = "something is there already; open that, or choose another path"
 
 # What `file_name` makes.
 _OLDER = re.compile(r"([0-9]{10,20})(?:-[0-9a-f]{8})?\.bloom", re.ASCII)

@@ -162,7 +162,7 @@ def test_exists(create: Create, path: str) -> None:
     """Without exist_ok an existing filter is FileExistsError, whatever its parameters."""
     create(1000, seed=7).add("a")
     size = os.path.getsize(path)
-    with pytest.raises(FileExistsError, match="open it instead"):
+    with pytest.raises(FileExistsError, match="choose another path"):
         BloomFilter.create(path, 1000, seed=7)
     assert os.path.getsize(path) == size
     with BloomFilter.open(path) as seen:

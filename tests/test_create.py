@@ -97,7 +97,7 @@ def test_nothing_is_overwritten(
     before = os.lstat(path)
     if late:
         monkeypatch.setattr("mmbloom._create.os.path.lexists", lambda _: False)
-    with pytest.raises(FileExistsError, match="open it instead") as caught:
+    with pytest.raises(FileExistsError, match="choose another path") as caught:
         make(path)
     assert caught.value.filename == path
     assert os.lstat(path)[:9] == before[:9]
