@@ -243,34 +243,34 @@ class Chain:
         return None
 
     def change_over(self, member: Member, dropped: int = 0) -> None:
-        """Make a file of `make_next` the newest, and forget the oldest ones; within `section`.
+        """Make a file of `make_next` the newest, without the oldest `dropped`; within `section`.
 
         The section goes on with the lock of the new one.
-
-        Parameters
-        ----------
-        member : Member
-            The file.
-        dropped : int
-            How many of the oldest are no longer of this folder.
         """
         held, before = self._held, self.current
         assert held is before.newest  # noqa: S101  what all of this stands on
-        members = (*before.members[dropped:], member)
-        manifest = replace(before.file.manifest, members=tuple(member.entry for member in members))
-        draft = None
-        with self._loader():  # no thread may open the new file a second time
-            member.lock.acquire(0.0)  # nobody else knows of it
+        member.lock.acquire(0.0)  # nobody else knows of it
+        try:
+            self.name((*before.members[dropped:], member))
+        finally:
+            # If only forcing it to the disk has failed, it is the newest all the same.
+            if self._snapshot is not before:
+                self._held = member
+                held.lock.release()
+            else:
+                member.lock.release()
+
+    def name(self, members: tuple[Member, ...]) -> None:
+        """Name these files in the manifest, and no others; within `section`."""
+        before = self.current.file
+        manifest = replace(before.manifest, members=tuple(member.entry for member in members))
+        with self._loader():  # no thread may open a new file a second time
+            draft = draft_manifest(self.folder, manifest, before.permissions)
             try:
-                draft = draft_manifest(self.folder, manifest, before.file.permissions)
                 draft.install()
             finally:
-                # If only forcing it to the disk has failed, it is the newest all the same.
-                if draft is not None and draft.in_place:
-                    self._snapshot, self._held = Snapshot(draft, members), member
-                    held.lock.release()
-                else:
-                    member.lock.release()
+                if draft.in_place:
+                    self._snapshot = Snapshot(draft, members)
 
     def flush(self) -> None:
         """Force every file to the disk; nothing if this object only reads."""

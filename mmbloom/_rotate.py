@@ -3,6 +3,7 @@
 A key that only an older file has is not new, and is added to the newest all the same: its time
 starts anew. The next file is begun by the first key of its period; then, and only then, whole
 files that are past their time are dropped: from the manifest first, and from the disk after.
+Where the disk is too full for the next file, they are dropped before it is made.
 Who has one mapped is not harmed, and forgets it at its next look; who asks meanwhile leaves
 it out by the clock.
 
@@ -10,6 +11,7 @@ A period that has ended does not begin again: while a clock that went back is no
 newest file's period, keys go to that file.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -23,6 +25,8 @@ from mmbloom._older import Hashed, hashed
 from mmbloom._periods import PeriodPlan
 
 Clock = Callable[[], float]
+
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +137,40 @@ class RotatingWriter:
 
     def _rotate(self) -> bool:
         """Begin the file of the present period, unless the newest is of it; True if it was not."""
-        now = self._chain.current
         time = self._clock()
         number = self._plan.period(time)
-        if number <= now.newest.entry.number:  # of this period, or the clock went back
+        if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
             return False
-        expired = [one for one in now.members if self._plan.expired(one.entry.number, time)]
-        self._chain.change_over(self._chain.make_next(number), dropped=len(expired))
-        remove_older(self._chain.folder, self._chain.current.members[0].entry.number)
+        try:
+            self._begin(number, time)
+        except OSError as error:
+            if error.errno not in _DISK_FULL or not self._drop(time):
+                raise
+        else:
+            return True
+        self._begin(number, time)  # what was past its time had the space that it needs
         return True
+
+    def _begin(self, number: int, time: float) -> None:
+        """Make the file of a period the newest, and drop those that are past their time."""
+        self._chain.change_over(self._chain.make_next(number), dropped=self._expired(time))
+        self._remove()
+
+    def _drop(self, time: float) -> bool:
+        """Drop what is past its time, but not the newest, whose lock is held; True if any was."""
+        *older, newest = self._chain.current.members
+        kept = older[self._expired(time) :]
+        if len(kept) == len(older):
+            return False
+        self._chain.name((*kept, newest))
+        self._remove()
+        return True
+
+    def _expired(self, time: float) -> int:
+        """Count the oldest files that are past their time."""
+        members = self._chain.current.members
+        return sum(self._plan.expired(one.entry.number, time) for one in members)
+
+    def _remove(self) -> None:
+        """Remove from the disk what is older than all that the manifest names."""
+        remove_older(self._chain.folder, self._chain.current.members[0].entry.number)

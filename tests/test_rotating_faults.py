@@ -121,3 +121,66 @@ def test_what_was_not_removed_is_so_later(tmp_path: Path, two: Path) -> None:
         KIND.pass_time(-10)
     left = {name for name in os.listdir(folder) if name.endswith(".bloom")}
     assert left == {file.name for file in files_of(folder)}
+
+
+def disk_for(folder: Path, files: int) -> Hook:
+    """Be a disk that has space for so many files of the folder, as long as nobody maps others."""
+
+    def reserve(name: str) -> None:
+        if name == "posix_fallocate" and len([*folder.glob("*.bloom")]) >= files:
+            fail_with(errno.ENOSPC)(name)
+
+    return reserve
+
+
+def test_full_disk_gets_room_from_what_is_over(tmp_path: Path, two: Path) -> None:
+    """Where the next file has no space, those that are past their time go first."""
+    folder = tmp_path / "seen"
+    shutil.copytree(two, folder)
+    rotate(folder, disk_for(folder, 2))
+    check_usable(folder)
+
+
+def test_full_disk_of_what_is_not_over(tmp_path: Path, two: Path) -> None:
+    """Nothing is dropped before its time, and never the newest; a disk with space again will do."""
+    folder = tmp_path / "seen"
+    shutil.copytree(two, folder)
+    rotate(folder)
+    try:
+        KIND.pass_time(10)
+        with pytest.raises(OSError, match="cannot reserve"):
+            rotate(folder, disk_for(folder, 2))
+        assert [member["number"] for member in manifest_of(folder)["members"]] == [5, 8]
+        KIND.pass_time(90)
+        with pytest.raises(OSError, match="cannot reserve"):
+            rotate(folder, disk_for(folder, 1))
+        assert [member["number"] for member in manifest_of(folder)["members"]] == [8]
+        rotate(folder)
+    finally:
+        KIND.pass_time(NOW - KIND.now())
+    assert [member["number"] for member in manifest_of(folder)["members"]] == [18]
+
+
+@pytest.mark.laws("F1")
+def test_killed_at_any_call_with_a_full_disk(tmp_path: Path, two: Path, tally: Count) -> None:
+    """Law 5, also where files are dropped before the next one is made."""
+    number = 0
+    while True:
+        folder = tmp_path / f"{number:03}"
+        shutil.copytree(two, folder)
+        full, kill = disk_for(folder, 2), at_call(number, kill_self)
+
+        def hook(name: str, full: Hook = full, kill: Hook = kill) -> None:
+            kill(name)
+            full(name)
+
+        try:
+            in_child(partial(rotate, folder, hook))
+        except ChildDied:
+            tally(kills=1)
+        else:
+            break
+        check_usable(folder)
+        number += 1
+    check_usable(folder)
+    assert number > 0
