@@ -171,6 +171,7 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
     if os.path.lexists(path):  # before gigabytes are reserved; the rename below decides
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
     parent = os.path.dirname(path)
+    os.stat(parent)  # what is missing is to be named, not what was asked for
     temporary = os.path.join(parent, f".mmbloom-{uuid.uuid4().hex}.tmp")
     try:
         try:

@@ -123,6 +123,15 @@ def test_options_that_do_not_fit(growing: Path, tmp_path: Path, capfdbinary: Cap
         assert (ended.code, "manifest.json is missing" in ended.err) == (3, True), ended
 
 
+@pytest.mark.parametrize("kind", ["--growing", "--rotate", "--counting", "--reserve=zeros"])
+def test_where_no_folder_is(tmp_path: Path, capfdbinary: Capture, kind: str) -> None:
+    """The folder that is missing is named, the same for a file and for a folder of them."""
+    ended = inside(capfdbinary, "create", tmp_path / "nowhere" / "seen", "-n", "10", kind)
+    assert (ended.code, ended.out) == (5, b"")
+    assert ended.err == f"mmbloom: {tmp_path}/nowhere: No such file or directory\n"
+    assert os.listdir(tmp_path) == []
+
+
 def test_create_like(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     """--like makes an empty one with the same sizes and seed."""
     assert inside(capfdbinary, "add", growing, tmp_path / "lines").code == 0
