@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mmbloom._create import Reserve
-from mmbloom.sizing import FilterParams, Layout, plan, require_error_rate
+from mmbloom.sizing import FilterParams, Layout, plan, require_capacity, require_error_rate
 
 _GROWTH = 2
 _TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
@@ -51,7 +51,9 @@ class GrowthPlan:
     reserve: Reserve
 
     def __post_init__(self) -> None:
-        require_error_rate(self.error_rate)  # of the whole: that of each file is less
+        require_capacity(self.initial_capacity)  # before it is multiplied
+        # Of the whole: that of each file is less. A float, for the manifest has no other.
+        object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
 
     def sizes(self, number: int) -> tuple[int, float]:
         """Give capacity and error rate of a file, counted from 0."""

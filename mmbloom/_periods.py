@@ -88,7 +88,8 @@ class PeriodPlan:
     reserve: Reserve
 
     def __post_init__(self) -> None:
-        require_error_rate(self.error_rate)  # of the whole: that of each file is less
+        # Of the whole: that of each file is less. A float, for the manifest has no other.
+        object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
         if self.max_files > MAX_FILES:
             raise ValueError(
                 f"keep is {self.keep_seconds} s and every {self.every_seconds} s: "

@@ -159,24 +159,30 @@ def plan(
     >>> plan(1_000_000_000, 0.01).num_bytes
     1236987584
     """
-    if not isinstance(capacity, int) or isinstance(capacity, bool):
-        raise TypeError(
-            f"capacity is {capacity!r}, expected an int; write 1_000_000_000 or int(1e9)"
-        )
-    require_error_rate(error_rate)
+    require_capacity(capacity)
+    error_rate = require_error_rate(error_rate)
     if not 1 <= capacity < 2**64:
         raise ValueError(f"capacity is {capacity!r}, expected 1 to 2**64 - 1")
     if layout == "blocked":
         num_bits, num_hashes = plan_blocked(capacity, error_rate)
     else:
         num_bits, num_hashes = plan_standard(capacity, error_rate)
-    return FilterParams(capacity, float(error_rate), layout, num_bits, num_hashes, seed)
+    return FilterParams(capacity, error_rate, layout, num_bits, num_hashes, seed)
 
 
-def require_error_rate(error_rate: float) -> None:
-    """Raise `ValueError` if a rate is not between 0 and 1."""
+def require_capacity(capacity: int) -> None:
+    """Raise `TypeError` if a number of keys is no int."""
+    if not isinstance(capacity, int) or isinstance(capacity, bool):
+        raise TypeError(
+            f"capacity is {capacity!r}, expected an int; write 1_000_000_000 or int(1e9)"
+        )
+
+
+def require_error_rate(error_rate: float) -> float:
+    """Give a rate of any type of numbers as a float; `ValueError` if not between 0 and 1."""
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
+    return float(error_rate)
 
 
 def capacity_of(

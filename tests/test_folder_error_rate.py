@@ -2,8 +2,11 @@
 
 import os
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from mmbloom import FormatError, GrowingFilter, RotatingFilter
@@ -24,3 +27,18 @@ def test_rate_of_the_whole(
         make(tmp_path / "seen", rate)
     assert not isinstance(caught.value, FormatError)
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", [np.float32, np.float64, Fraction])
+def test_any_number_is_a_rate(tmp_path: Path, number: Callable[[float], Any]) -> None:
+    """The manifest has it as a float, from which every file's own rate follows again."""
+    rate = number(0.01)
+    GrowingFilter.create(tmp_path / "growing", 10, rate).close()
+    with GrowingFilter.open(tmp_path / "growing") as grown:
+        assert grown.update(range(25)) == 25  # whose second file is of the rate that was read
+    # A seventh of it, which is not exact.
+    RotatingFilter.create(
+        tmp_path / "rotating", keep="6d", capacity_per_period=10, error_rate=rate
+    ).close()
+    with RotatingFilter.open(tmp_path / "rotating") as seen:
+        assert seen.info().settings["error_rate"] == float(rate)

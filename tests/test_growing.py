@@ -175,6 +175,8 @@ def test_create_or_open(grow: Create) -> None:
     [
         {"initial_capacity": 0},
         {"initial_capacity": 1.5},
+        {"initial_capacity": True},
+        {"initial_capacity": None},
         {"error_rate": 0.0},
         {"error_rate": 1.0},
         {"layout": "round"},
