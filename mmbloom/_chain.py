@@ -256,7 +256,7 @@ class Chain:
             # If only forcing it to the disk has failed, it is the newest all the same.
             if self._snapshot is not before:
                 self._held = member
-                held.lock.release()
+                held.lock.retire()
             else:
                 member.lock.release()
 

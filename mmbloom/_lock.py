@@ -203,6 +203,14 @@ class WriteLock:
         finally:
             self._threads.release()
 
+    def retire(self) -> None:
+        """Do as `release`, and close the descriptor until the lock is wanted again."""
+        with self._threads:  # of this object none takes it in between
+            self.release()
+            if self._depth == 0 and self._held is not None:
+                self._held.close()
+                self._held = None
+
 
 _locks: "weakref.WeakSet[WriteLock]" = weakref.WeakSet()
 

@@ -6,6 +6,7 @@ import pickle
 import stat
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -373,3 +374,16 @@ def test_import_is_lean() -> None:
     code = "import mmbloom, sys; print([m for m in ('shutil', 'tempfile') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing else lists descriptors")
+def test_a_full_file_keeps_no_lock_open(grow: Create, folder: Path) -> None:
+    """Two descriptors a file, its own and that of its map: a folder can have hundreds of files."""
+    seen = grow(10)
+    seen.update(range(75))
+    opened = Counter(str(Path(link).resolve()) for link in Path("/proc/self/fd").iterdir())
+    *older, _ = files_of(folder)
+    assert len(older) == 3
+    assert all(opened[str(file.resolve())] <= 2 for file in older)
+    assert seen.update(range(150)) == 75
+    assert seen.recount() > 0  # which takes the lock of each

@@ -297,3 +297,18 @@ def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses.pop()  # cut to what was left
     assert (pauses[0], max(pauses)) == (0.0001, 0.01)
     assert all(pause <= 0.0001 + sum(pauses[:i]) / 10 for i, pause in enumerate(pauses))
+
+
+def test_retired_lock_is_free_and_can_be_taken_again(new_lock: Callable[[], WriteLock]) -> None:
+    """As after a release, but within another hold, which goes on."""
+    one, other = new_lock(), new_lock()
+    one.acquire(SHORT)
+    one.acquire(SHORT)
+    one.retire()
+    with pytest.raises(LockTimeout):
+        other.acquire(SHORT)
+    one.retire()
+    with other.held(SHORT), pytest.raises(LockTimeout):
+        one.acquire(SHORT)
+    with one.held(SHORT), pytest.raises(LockTimeout):
+        other.acquire(SHORT)
