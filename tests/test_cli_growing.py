@@ -123,6 +123,14 @@ def test_options_that_do_not_fit(growing: Path, tmp_path: Path, capfdbinary: Cap
         assert (ended.code, "manifest.json is missing" in ended.err) == (3, True), ended
 
 
+def test_nothing_can_be_removed(growing: Path, capfdbinary: Capture) -> None:
+    """Which kind of filter can do that is said, and no file of the folder is advised."""
+    ended = inside(capfdbinary, "remove", growing, growing.parent / "lines")
+    assert (ended.code, ended.out) == (3, b"")
+    assert "is a folder, expected a counting filter" in ended.err
+    assert "name one of its files" not in ended.err
+
+
 @pytest.mark.parametrize("kind", ["--growing", "--rotate", "--counting", "--reserve=zeros"])
 def test_where_no_folder_is(tmp_path: Path, capfdbinary: Capture, kind: str) -> None:
     """The folder that is missing is named, the same for a file and for a folder of them."""

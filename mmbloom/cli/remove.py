@@ -1,6 +1,7 @@
 """``mmbloom remove``: take lines out of a counting filter, printing nothing."""
 
 import argparse
+import os
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_
 from mmbloom.cli._outputs import refuse_overlap
 from mmbloom.cli._waiting import patiently
 from mmbloom.counting import CountingBloomFilter
+from mmbloom.errors import FormatError
 from mmbloom.lines import read_chunks
 
 
@@ -31,6 +33,9 @@ def run(args: argparse.Namespace) -> int:
     keys, names, removed = line_keys(args), input_names(args.inputs), 0
     check_inputs(names)
     refuse_overlap(None, names, args.file)
+    if os.path.isdir(args.file):
+        expected = "a counting filter, which is one file: make one with create --counting"
+        raise FormatError(args.file, "file", "a folder", expected)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
         progress_bar(names, args.progress) as bar,
