@@ -22,6 +22,8 @@ from mmbloom.sizing import FilterParams
 
 Reserve = Literal["zeros", "fallocate"]
 
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
+
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `_write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
 _OTHERS_EXCEPTIONS = "exceptions of a filter that is gone; remove them, or put them by until the \
@@ -173,8 +175,9 @@ def _link(temporary: str, path: str) -> None:
     except FileExistsError:
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path) from None
     except OSError as error:
-        reason = f"cannot link the new file into place ({error.strerror}); choose a file system \
-with hard links"
+        reason = f"cannot link the new file into place ({error.strerror})"
+        if error.errno in _NO_HARD_LINKS:
+            reason += "; choose a file system with hard links"
         raise OSError(error.errno, reason, path) from error
 
 

@@ -192,6 +192,19 @@ def test_disk_full_while_zeros_are_written(path: str, monkeypatch: pytest.Monkey
     check_folder(os.path.dirname(path))
 
 
+@pytest.mark.parametrize("code", [errno.ENAMETOOLONG, errno.ENOSPC, errno.EACCES])
+def test_link_that_fails_for_another_reason(
+    path: str, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """No other file system is advised, which would not help."""
+    fault = OSError(code, os.strerror(code))
+    monkeypatch.setattr(_create, "os", FaultyOs(BEFORE.index("link"), fault))
+    with pytest.raises(OSError, match=rf"into place \({os.strerror(code)}\): ") as caught:
+        make(path)
+    assert (caught.value.errno, caught.value.filename) == (code, path)
+    check_folder(os.path.dirname(path))
+
+
 def test_folder_without_hard_links(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that has no hard links is told so, with its own error number."""
     fault = OSError(errno.EPERM, "Operation not permitted")
