@@ -227,10 +227,10 @@ class FolderFilter:
         """Everything that the folder says of itself."""
 
         def read(now: Snapshot) -> FolderInfo:
-            members = self._writer.asked(now)
-            for member in members:
+            asked = self._writer.asked(now)
+            for member in asked:
                 member.storage.check_unchanged()
-            return read_folder_info(self.path, now.file.manifest, members)
+            return read_folder_info(self.path, now.file.manifest, now.members, asked)
 
         return self._chain.ask(read)
 

@@ -24,7 +24,10 @@ class FolderInfo:
     settings : dict
         What it was created with.
     file_bytes : int
-        Size of all files.
+        Size of all files, those past their time as well.
+    past_files : int
+        Files of a rotating filter that are past their time: the first key of the next period
+        drops them. They count for `file_bytes` only.
     keys_added : int
         Keys that were new to their file when they were added.
     approx_count : int
@@ -44,6 +47,7 @@ class FolderInfo:
     uuid: str
     settings: dict[str, object]
     file_bytes: int
+    past_files: int
     keys_added: int
     approx_count: int
     fill_ratio: float
@@ -56,21 +60,24 @@ class FolderInfo:
         return asdict(self)
 
 
-def read_folder_info(path: str, manifest: Manifest, members: Sequence[Member]) -> FolderInfo:
-    """Gather everything into one record."""
-    infos = [read_info(member.storage) for member in members]
+def read_folder_info(
+    path: str, manifest: Manifest, members: Sequence[Member], asked: Sequence[Member]
+) -> FolderInfo:
+    """Gather everything into one record: of all files, and of those of them that are asked."""
+    infos = [read_info(member.storage) for member in asked]
     num_bits = sum(info.num_bits for info in infos)
     return FolderInfo(
         path=path,
         kind=manifest.plan.kind,
         uuid=manifest.uuid.hex(),
         settings=asdict(manifest.plan),
-        file_bytes=sum(info.file_bytes for info in infos),
+        file_bytes=sum(member.storage.header.file_bytes for member in members),
+        past_files=len(members) - len(asked),
         keys_added=sum(info.keys_added for info in infos),
         approx_count=sum(info.approx_count for info in infos),
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
         # That no file has it, if none was told of it: their hashes differ in no way that counts.
-        current_error_rate=1 - math.prod(1 - info.current_error_rate for info in infos),
-        read_only=next((info.read_only for info in infos[::-1]), ""),
+        current_error_rate=1.0 - math.prod(1 - info.current_error_rate for info in infos),
+        read_only=members[-1].storage.read_only_reason,
         members=infos,
     )

@@ -147,3 +147,21 @@ def test_create_like(growing: Path, tmp_path: Path, capfdbinary: Capture) -> Non
     with GrowingFilter.open(growing) as one, GrowingFilter.open(tmp_path / "two") as two:
         assert one.info().settings == two.info().settings
         assert two.approx_count == 0
+
+
+def test_info_says_what_stands_in_a_file_only(
+    growing: Path, tmp_path: Path, capfdbinary: Capture
+) -> None:
+    """That the folder is sealed, and that batches were cut off: as `info` of a single file does."""
+    run = capfdbinary
+    assert inside(run, "add", growing, tmp_path / "lines").code == 0
+    assert inside(run, "copy", growing, tmp_path / "kept", "--seal").code == 0
+    live, kept = (inside(run, "info", folder).out for folder in (growing, tmp_path / "kept"))
+    assert (b"sealed " in live, b"sealed          read-only for ever\n" in kept) == (False, True)
+    assert b"note " not in live
+    with GrowingFilter.open(growing) as seen:
+        for member in seen._chain.current.members[1:3]:
+            done = member.storage.counter("batches_done")
+            member.storage.set_counter("batches_done", done - 1)
+    assert b"note            2 batches begun and not done" in inside(run, "info", growing).out
+    assert b"note " not in inside(run, "info", "--recount", growing).out

@@ -84,3 +84,13 @@ def test_options_that_do_not_fit(
     assert (made.code, made.out) == (2, b"")
     assert made.err.count("\n") == 1
     assert not (tmp_path / "seen").exists()
+
+
+def test_info_of_what_is_over(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A file that nobody asks is on the disk all the same."""
+    ago = time.time() - 9 * DAY
+    with RotatingFilter.create(tmp_path / "seen", capacity_per_period=1000, clock=lambda: ago):
+        pass
+    text = inside(capfdbinary, "info", tmp_path / "seen").out.decode()
+    assert "files           0, and 1 past their time, to go with the next period\n" in text
+    assert "size            0 bytes" not in text

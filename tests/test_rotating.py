@@ -119,7 +119,12 @@ def test_nothing_is_dropped_or_found_late(rotate: Create, clock: Clock, folder: 
     clock.days(2)
     assert "a" not in seen
     assert not seen.contains_many(["a"]).any()
-    assert seen.info().members == []
+    info = seen.info()
+    assert (info.members, info.current_error_rate) == ([], 0.0)
+    assert info.past_files == len(files_of(folder)) > 0
+    assert info.file_bytes == sum(file.stat().st_size for file in files_of(folder))
+    with RotatingFilter.open(folder, "r", clock=clock) as reader:
+        assert "mode='r'" in reader.info().read_only
     assert (seen.approx_count, seen.fill_ratio, seen.current_error_rate) == (0, 0.0, 0.0)
     assert numbers(folder) == [0]  # still there
     assert seen.add("a")

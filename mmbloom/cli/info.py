@@ -60,22 +60,18 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
         ("uuid", info.uuid),
     ]
-    if info.unfinished_batches:
-        note = (
-            f"{info.unfinished_batches} batches begun and not done: writers are at work, or were "
-            "killed; every key is safe, the figures may lag: info --recount mends them"
-        )
-        rows.append(("note", note))
-    return rows
+    return [*rows, ("note", _unfinished(info.unfinished_batches))]
 
 
 def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
     planned = info.settings["error_rate"]
+    sealed = any(file.sealed for file in info.members)
     rows = [
         ("path", info.path),
         ("kind", f"{info.kind}: {_plan(info)}"),
-        ("files", f"{len(info.members)}"),
+        ("files", f"{len(info.members)}{_past(info)}"),
         ("size", f"{info.file_bytes:,} bytes"),
+        ("sealed", "read-only for ever" if sealed else ""),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
@@ -84,7 +80,20 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
     for file in info.members:
         filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
         rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
-    return rows
+    return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.members)))]
+
+
+def _past(info: FolderInfo) -> str:
+    gone = f", and {info.past_files} past their time, to go with the next period"
+    return gone if info.past_files else ""
+
+
+def _unfinished(batches: int) -> str:
+    note = (
+        f"{batches} batches begun and not done: writers are at work, or were killed; every key is "
+        "safe, the figures may lag: info --recount mends them"
+    )
+    return note if batches else ""
 
 
 def _plan(info: FolderInfo) -> str:
