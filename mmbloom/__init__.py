@@ -7,6 +7,7 @@ level   module          one idea
 ======  ==============  ==============================================================
 0       errors          the exception tree
 1       _warn           warnings that point at the caller
+1       _asked          what a caller asks of a filter, checked
 1       _rates          false positives and counts: the formulas
 1       _planning       how many bits and hashes a new filter gets
 1       _excepted_form  how exceptions are written down: file name and lines

@@ -4,14 +4,17 @@ File i is planned for n * 2^i keys at the error rate p (1 - r) r^i with r = 1/2,
 being the first capacity and the error rate of the whole. A key that was never added is a
 false positive if any file takes it for one: at most the sum of their rates, which stays
 below p however many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable
-Bloom Filters", 2007).
+Bloom Filters", 2007). In the standard layout p is 15/16 of what was asked for, to make up for
+its whole k.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from mmbloom._asked import require_capacity, require_error_rate
 from mmbloom._create import Reserve
-from mmbloom.sizing import FilterParams, Layout, plan, require_capacity, require_error_rate
+from mmbloom._planning import to_plan_for
+from mmbloom.sizing import FilterParams, Layout, plan
 
 _GROWTH = 2
 _TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
@@ -58,7 +61,8 @@ class GrowthPlan:
     def sizes(self, number: int) -> tuple[int, float]:
         """Give capacity and error rate of a file, counted from 0."""
         share = (1 - _TIGHTENING) * _TIGHTENING**number
-        return self.initial_capacity * _GROWTH**number, self.error_rate * share
+        rate = to_plan_for(self.error_rate, self.layout) * share
+        return self.initial_capacity * _GROWTH**number, rate
 
     def params(self, number: int) -> FilterParams:
         """Plan a file."""

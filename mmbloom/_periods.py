@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
+from mmbloom._asked import require_error_rate
 from mmbloom._create import Reserve
-from mmbloom.sizing import FilterParams, Layout, plan, require_error_rate
+from mmbloom._planning import to_plan_for
+from mmbloom.sizing import FilterParams, Layout, plan
 
 MAX_FILES = 1000  # each is asked for every key that is not found
 
@@ -104,7 +106,8 @@ class PeriodPlan:
     def sizes(self, number: int) -> tuple[int, float]:
         """Give capacity and error rate of a file: all have the same."""
         del number
-        return self.capacity_per_period, self.error_rate / self.max_files
+        rate = to_plan_for(self.error_rate, self.layout) / self.max_files
+        return self.capacity_per_period, rate
 
     def params(self, number: int) -> FilterParams:
         """Plan a file."""

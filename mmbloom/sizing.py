@@ -7,6 +7,7 @@ names their sources.
 from dataclasses import dataclass
 from typing import NamedTuple, get_args
 
+from mmbloom._asked import require_capacity, require_error_rate
 from mmbloom._planning import (
     MAX_BITS,
     MAX_BLOCKS,
@@ -168,21 +169,6 @@ def plan(
     else:
         num_bits, num_hashes = plan_standard(capacity, error_rate)
     return FilterParams(capacity, error_rate, layout, num_bits, num_hashes, seed)
-
-
-def require_capacity(capacity: int) -> None:
-    """Raise `TypeError` if a number of keys is no int."""
-    if not isinstance(capacity, int) or isinstance(capacity, bool):
-        raise TypeError(
-            f"capacity is {capacity!r}, expected an int; write 1_000_000_000 or int(1e9)"
-        )
-
-
-def require_error_rate(error_rate: float) -> float:
-    """Give a rate of any type of numbers as a float; `ValueError` if not between 0 and 1."""
-    if not 0 < error_rate < 1:
-        raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
-    return float(error_rate)
 
 
 def capacity_of(

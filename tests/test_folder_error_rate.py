@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 from mmbloom import FormatError, GrowingFilter, RotatingFilter
+from mmbloom._growth import GrowthPlan
+from mmbloom._periods import PeriodPlan
+from mmbloom.sizing import Layout, false_positive_rate
 
 MAKE: list[Callable[[Path, float], object]] = [
     lambda path, rate: GrowingFilter.create(path, 10, rate),
@@ -42,3 +45,20 @@ def test_any_number_is_a_rate(tmp_path: Path, number: Callable[[float], Any]) ->
     ).close()
     with RotatingFilter.open(tmp_path / "rotating") as seen:
         assert seen.info().settings["error_rate"] == float(rate)
+
+
+@pytest.mark.parametrize("layout", ["blocked", "standard"])
+@pytest.mark.parametrize("rate", [1e-9, 1e-6, 0.001, 0.01, 0.1, 0.3, 0.34, 0.6, 0.7, 0.72, 0.99])
+def test_full_files_stay_within_it(layout: Layout, rate: float) -> None:
+    """The rates of all files at their capacities add up to no more than was asked for."""
+    growing = GrowthPlan(1000, rate, layout, 1, "zeros")
+    rotating = PeriodPlan(7 * 86400, 86400, 1000, rate, layout, 1, "zeros")
+    for files in (
+        [growing.params(number) for number in range(12)],
+        [rotating.params(number) for number in range(rotating.max_files)],
+    ):
+        rates = [
+            false_positive_rate(one.capacity, one.num_bits, one.num_hashes, layout=layout)
+            for one in files
+        ]
+        assert 0.6 * rate < sum(rates) <= rate
