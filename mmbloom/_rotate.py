@@ -23,8 +23,12 @@ from mmbloom._folder import remove_older
 from mmbloom._member import Bools, Member
 from mmbloom._older import Hashed, hashed
 from mmbloom._periods import PeriodPlan
+from mmbloom.errors import MmbloomError
 
 Clock = Callable[[], float]
+
+# Files that take longer to make than a period lasts would keep the lock for ever.
+_MOST_ROUNDS = 8
 
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
@@ -132,8 +136,14 @@ class RotatingWriter:
 
         A key is kept from the time at which its add returns, which is later than this look.
         """
-        while self._rotate():
+        for _ in range(_MOST_ROUNDS):
+            if not self._rotate():
+                return
             add(self._chain.current.newest)
+        raise MmbloomError(
+            f"{self._chain.folder}: {_MOST_ROUNDS} periods of {self._plan.every_seconds} s have "
+            "ended while files were made for them; create one with longer periods"
+        )
 
     def _rotate(self) -> bool:
         """Begin the file of the present period, unless the newest is of it; True if it was not."""

@@ -1,13 +1,11 @@
-"""GrowingFilter: what is made, what a full file does, what is refused, what survives."""
+"""GrowingFilter: what is made, what a full file does, what survives."""
 
 import io
 import os
 import pickle
 import stat
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,46 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 from chains import files_of, manifest_of
-from checks import READS, WRITES, check_folder, check_raises, flock_is_free, in_thread, run_forked
+from checks import check_folder, flock_is_free, in_thread, run_forked
+from folders import Grow as Create
 
 from mmbloom import GrowingFilter, Sieve, dedup, lines, verify
 from mmbloom.errors import (
-    ClosedFilterError,
     FileChangedError,
-    FormatError,
     KeyTypeError,
     LockTimeout,
-    ParameterMismatch,
-    ReadOnlyError,
 )
-
-Create = Callable[..., GrowingFilter]
-# Of the calls on a filter of one file, those that a folder has as well.
-QUESTIONS: dict[str, Callable[[Any], object]] = {
-    name: call
-    for name, call in READS.items()
-    if name not in ("common_count", "jaccard", "isdisjoint")
-}
-CHANGES: dict[str, Callable[[Any], object]] = dict(WRITES)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "seen"
-
-
-@pytest.fixture
-def grow(folder: Path) -> Iterator[Create]:
-    """Make growing filters that are closed when the test ends."""
-    made: list[GrowingFilter] = []
-
-    def make(initial_capacity: int = 100, error_rate: float = 1e-9, **options: Any) -> Any:
-        made.append(GrowingFilter.create(folder, initial_capacity, error_rate, **options))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_files_of_a_folder(grow: Create, folder: Path) -> None:
@@ -127,73 +94,6 @@ def test_figures(grow: Create) -> None:
     assert seen.recount() == bits
 
 
-def test_create_refuses_what_exists(grow: Create, folder: Path) -> None:
-    """Any path that exists, whatever it is; and nothing of it changes."""
-    grow(100).add("a")
-    with pytest.raises(FileExistsError) as caught:
-        grow(100)
-    assert caught.value.filename == str(folder)
-    check_folder(folder.parent, "seen")
-    with GrowingFilter.open(folder) as seen:
-        assert "a" in seen
-
-
-@pytest.mark.parametrize("there", ["file", "empty folder", "dangling link"])
-def test_create_in_the_place_of_something_else(folder: Path, there: str) -> None:
-    """Nothing is replaced, not even an empty folder."""
-    if there == "file":
-        folder.write_text("mine")
-    elif there == "empty folder":
-        folder.mkdir()
-    else:
-        folder.symlink_to(folder.parent / "nowhere")
-    for exist_ok in (False, True):
-        with pytest.raises((FileExistsError, FormatError, FileNotFoundError)):
-            GrowingFilter.create(folder, 100, exist_ok=exist_ok)
-    check_folder(folder.parent, "seen")
-
-
-def test_create_or_open(grow: Create) -> None:
-    """With exist_ok the folder is opened if its settings are those asked for."""
-    first = grow(100, 0.01, seed=3)
-    first.add("a")
-    assert "a" in grow(100, 0.01, exist_ok=True)
-    assert "a" in grow(100, 0.01, exist_ok=True, seed=3, reserve="fallocate")
-    others: dict[str, Any] = {
-        "initial_capacity": 101,
-        "error_rate": 0.02,
-        "layout": "standard",
-        "seed": 4,
-    }
-    for field, value in others.items():
-        asked = {"initial_capacity": 100, "error_rate": 0.01, "exist_ok": True, field: value}
-        with pytest.raises(ParameterMismatch, match=field):
-            grow(**asked)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"initial_capacity": 0},
-        {"initial_capacity": 1.5},
-        {"initial_capacity": True},
-        {"initial_capacity": None},
-        {"error_rate": 0.0},
-        {"error_rate": 1.0},
-        {"layout": "round"},
-        {"seed": 2**32},
-        {"reserve": "maybe"},
-        {"threads": 0},
-    ],
-)
-def test_wrong_parameters_make_nothing(grow: Create, folder: Path, options: Any) -> None:
-    (field,) = options
-    with pytest.raises((ValueError, TypeError), match=field.removeprefix("initial_")) as caught:
-        grow(**options)
-    assert not isinstance(caught.value, FormatError)
-    check_folder(folder.parent)
-
-
 def test_keys_of_every_form(grow: Create) -> None:
     """What a key is does not depend on the kind of filter; a wrong one adds nothing."""
     seen = grow(4)
@@ -210,40 +110,6 @@ def test_keys_of_every_form(grow: Create) -> None:
     assert seen.add_many([]).shape == seen.contains_many([]).shape == (0,)
     with seen.claim([]) as new:
         assert new.shape == (0,)
-
-
-def test_read_only(grow: Create, folder: Path) -> None:
-    """Mode "r" answers, learns of new files, and refuses every change."""
-    writer = grow(10)
-    with GrowingFilter.open(folder, "r") as reader:
-        writer.update(range(100))
-        assert reader.contains_many(list(range(100))).all()
-        assert "absent" not in reader
-        check_raises(CHANGES, reader, ReadOnlyError)  # type: ignore[arg-type]
-        reader.flush()
-        assert reader.info().read_only
-
-
-def test_closed(grow: Create) -> None:
-    seen = grow()
-    seen.close()
-    seen.close()
-    assert seen.closed
-    assert "closed" in repr(seen)
-    check_raises(QUESTIONS | CHANGES, seen, ClosedFilterError)  # type: ignore[arg-type]
-    with pytest.raises(ClosedFilterError):
-        seen.flush()
-
-
-def test_removed_and_replaced_folder(grow: Create, folder: Path) -> None:
-    """Who has the old folder open is told, and writes nothing to another one."""
-    seen = grow()
-    os.rename(folder, folder.parent / "moved")
-    check_raises(QUESTIONS | CHANGES, seen, FileChangedError)  # type: ignore[arg-type]
-    other = GrowingFilter.create(folder, 100, 1e-9)
-    with other:
-        check_raises(QUESTIONS | CHANGES, seen, FileChangedError)  # type: ignore[arg-type]
-        assert other.info().keys_added == 0
 
 
 def test_pickle_is_path_and_identity(grow: Create, folder: Path) -> None:
@@ -367,13 +233,6 @@ def test_sieve_and_dedup(grow: Create) -> None:
     tally = dedup.dedup(urls.filter, lines.read_chunks(io.BytesIO(raw)), sink)
     assert (tally.lines, tally.unique) == (2000, 500)
     assert sink.kept == b"".join(b"line %d\n" % n for n in range(500))
-
-
-def test_import_is_lean() -> None:
-    """A folder costs nothing who opens none: no module of the library that is slow to import."""
-    code = "import mmbloom, sys; print([m for m in ('shutil', 'tempfile') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing else lists descriptors")
