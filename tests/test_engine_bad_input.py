@@ -292,9 +292,8 @@ def test_a_list_that_another_thread_changes(engine: Engine) -> None:
             except (ValueError, IndexError, TypeError):
                 continue
             assert len(h1) == len(h2)
-            assert list(zip(h1[:9].tolist(), h2[:9].tolist(), strict=True)) == hashed(
-                [b"some key %d" % i for i in range(9)], 1
-            )
+            first = [b"some key %d" % i for i in range(9)]
+            assert list(zip(h1[:9].tolist(), h2[:9].tolist(), strict=True)) == hashed(first, 1)
     finally:
         stop.set()
         thread.join()

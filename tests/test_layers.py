@@ -158,7 +158,10 @@ def test_persistent_queue_is_the_callers() -> None:
         assert "diskcache" not in {name.split(".")[0] for name in imports_of(file)}, module
 
 
-@pytest.mark.parametrize("file", [*FILES, *CYTHON], ids=lambda file: file.name)
+OTHERS = [file for name in ("tests", "benchmarks") for file in ROOT.parent.rglob(f"{name}/*.py")]
+
+
+@pytest.mark.parametrize("file", [*FILES, *CYTHON, *OTHERS], ids=lambda file: file.name)
 def test_short_files(file: Path) -> None:
     """Every file is under 300 lines."""
     assert len(file.read_text().splitlines()) < 300

@@ -26,8 +26,7 @@ from mmbloom import (
 )
 from mmbloom.sizing import Layout, capacity_of, false_positive_rate, plan
 
-SIZE = 2 * MIB + 64
-HUNDREDTH = -(-SIZE // 100)
+HUNDREDTH = -(-(SIZE := 2 * MIB + 64) // 100)
 PARAMS = FilterParams(10**7, 0.01, "standard", 8 * SIZE, 7, 5)  # of filter_of
 
 
