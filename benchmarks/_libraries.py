@@ -163,7 +163,7 @@ class Bloomsieve(Library):
     package = module = "bloomsieve"
     windows = "one writer"
     locks = True
-    hosts = "before Redis"  # BloomFilterService: a filter on each host, in step through Redis
+    hosts = "with Redis"  # BloomFilterService: a filter on each host, in step through Redis
 
     def create(self, path: str, capacity: int, rate: float = 0.01) -> Any:
         from bloomsieve import BloomFilter  # noqa: PLC0415

@@ -17,7 +17,9 @@ class Read(NamedTuple):
 VERSION = "Redis 8"
 READ = {
     "reopens without reading all of it": Read("no", "persistence: loaded when the server starts"),
-    "`kill -9` of a writer loses no key": Read("yes", "the server holds the keys"),
+    "`kill -9` of a writer loses no key": Read(
+        "of a client", "persistence: a server that is killed loses all since its last snapshot"
+    ),
     "two writers at once lose no key": Read("yes", "commands are executed one after the other"),
     "of all writers one is told “new”": Read("yes", "BF.ADD, executed one after the other"),
     "damaged files that raise an error": Read("checksum", "redis.conf: rdbchecksum"),

@@ -1,5 +1,6 @@
 """The probes where several processes, or one that is killed, have the same file."""
 
+import math
 import os
 import signal
 import time
@@ -48,7 +49,7 @@ def two_writers(library: Library, folder: str, files: int) -> Cell:
     )
     figures: dict[str, float] = {"lost": lost, "added": sum(map(sum, added))}
     if lost:
-        return Cell(f"{rounded(100 * lost / figures['added'])} % lost", figures)
+        return Cell(f"{_share(lost / figures['added'])} lost", figures)
     return Cell("yes" if library.locks else "none lost; no lock", figures)
 
 
@@ -63,8 +64,15 @@ def one_is_told(library: Library, folder: str, files: int) -> Cell:
     ]
     figures: dict[str, float] = {"twice": told.count(2), "never": told.count(0), "keys": len(told)}
     if wrong := figures["twice"] + figures["never"]:
-        return Cell(f"{rounded(100 * wrong / len(told))} % wrong", figures)
+        return Cell(f"{_share(wrong / len(told))} wrong", figures)
     return Cell("yes" if library.locks else "none wrong; no lock", figures)
+
+
+def _share(part: float) -> str:
+    """Write a share of keys; of few, the power of ten only, as the next run finds others."""
+    if part >= 0.1:
+        return f"{rounded(100 * part)} %"
+    return f"1 in {10 ** round(-math.log10(part)):,}"
 
 
 def _both(work: Callable[..., Any], library: Library, paths: list[str]) -> list[Any]:

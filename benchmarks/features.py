@@ -110,7 +110,7 @@ if __name__ == "__main__":
         {
             "capacity": (50_000_000, "what the file that is reopened is planned for"),
             "keys": (20_000, "keys of a probe that counts or times"),
-            "files": (150, "files that two processes write to at once"),
+            "files": (400, "files that two processes write to at once"),
         },
         [library.package for library in LIBRARIES if library.package != "mmbloom"],
     )
