@@ -12,14 +12,14 @@ from mmbloom._header import HEADER_BYTES, Header, decode
 from mmbloom._kinds import BITS, Kind, require_kind
 from mmbloom.errors import FormatError
 
-Path = str | os.PathLike[str]
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 _O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def absolute(path: Path) -> str:
     """Name a file so that a change of the working folder does not change which one it is."""
-    return os.path.abspath(os.fspath(path))
+    return os.path.abspath(os.fsdecode(path))
 
 
 def open_regular(path: str, mode: int) -> int:
@@ -46,7 +46,7 @@ def open_regular(path: str, mode: int) -> int:
     except OSError as error:
         if error.errno == errno.EACCES and mode == os.O_RDWR:
             raise PermissionError(
-                error.errno, "no permission to write; use mode 'r'", path
+                error.errno, "no permission to write; only reading (mode='r') needs none", path
             ) from None
         raise
     try:

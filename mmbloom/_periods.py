@@ -19,6 +19,7 @@ from mmbloom.sizing import FilterParams, Layout, plan
 
 MAX_FILES = 1000  # each is asked for every key that is not found
 
+_MOST_SECONDS = 2**53  # whole ones in a float
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _DURATION = re.compile(r"([0-9]{1,12})([smhdw])", re.ASCII)
 
@@ -49,8 +50,10 @@ def seconds_of(duration: Duration) -> int:
         seconds = duration
     else:
         raise TypeError(f"duration is {duration!r}, expected a str, seconds or a timedelta")
-    if not 1 <= seconds < 2**53 or seconds != int(seconds):
-        raise ValueError(f"duration is {duration!r}, expected a second or more, in whole seconds")
+    if not 1 <= seconds < _MOST_SECONDS or seconds != int(seconds):
+        raise ValueError(
+            f"duration is {duration!r}, expected 1 to {_MOST_SECONDS - 1} seconds, whole ones"
+        )
     return int(seconds)
 
 

@@ -4,6 +4,7 @@ The base of the filter classes; which kind of file is theirs they say themselves
 never touches a bit, a byte or a lock itself.
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
@@ -37,6 +38,8 @@ class Settings:
     def __post_init__(self) -> None:
         if self.mode not in ("r", "r+"):
             raise ValueError(f"mode is {self.mode!r}, expected 'r' or 'r+'")
+        if self.lock_timeout is not None and math.isnan(self.lock_timeout):  # never passes
+            raise ValueError("lock_timeout is nan, expected seconds, or None to wait for ever")
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
 

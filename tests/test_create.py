@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from checks import array_of, check_folder, counters_of
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, CountingBloomFilter, verify
 from mmbloom._create import create_file
 from mmbloom.sizing import plan
 
@@ -117,3 +117,15 @@ def test_create_opens_what_it_made(create: Callable[..., BloomFilter], path: str
     assert seen.params == PARAMS
     assert (seen.path, seen.closed, seen.info().read_only) == (path, False, "")
     assert seen.add("a")
+
+
+@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter])
+def test_path_of_bytes(path: str, kind: type[BloomFilter | CountingBloomFilter]) -> None:
+    """A name that no encoding holds is one as any, and is told as `str`."""
+    raw = os.fsencode(path) + b"\xff"
+    with kind.create(raw, 100) as made:
+        made.add("a")
+        assert made.path == os.fsdecode(raw)
+    with kind.open(raw) as seen:
+        assert "a" in seen
+    assert verify(raw).ok

@@ -170,6 +170,13 @@ def test_unknown_way_to_reserve(path: str) -> None:
     assert not os.path.exists(path)
 
 
+def test_timeout_that_never_passes(path: str) -> None:
+    """No number of seconds is more than nan: it is refused before anything is made."""
+    with pytest.raises(ValueError, match="lock_timeout is nan"):
+        BloomFilter.create(path, 1000, lock_timeout=float("nan"))
+    assert not os.path.exists(path)
+
+
 @pytest.mark.parametrize("threads", [0, -1])
 def test_impossible_number_of_threads(path: str, threads: int) -> None:
     """Fewer than one thread is refused before anything is made."""
