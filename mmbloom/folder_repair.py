@@ -6,7 +6,7 @@ folder is read, never mapped, never changed.
 
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from mmbloom._create import create_file
@@ -126,19 +126,14 @@ class _Mender:
         try:
             with UnmappedFilter(path) as there:
                 found = there.header
-        except FormatError:
-            done = self._rebuilt(path, made, entry)
-        else:
-            uuid_found = Entry(entry.number, entry.name, found.uuid)
-            require_named(found, path, uuid_found, self._plan)  # or no folder can have it
-            if uuid_found != entry:
-                self._lost(entry, "is another filter: the keys of the folder's own are lost")
-            done = repair(path, made, **self._options)
-        return done
-
-    def _rebuilt(self, path: str, made: str, entry: Entry) -> Repair:
-        """Mend a file of which the header, or the size, is wrong."""
-        return repair(path, made, params=self._plan.params(entry.number), **self._options)
+        except FormatError:  # its header, or its size, is wrong
+            params = self._plan.params(entry.number)
+            return repair(path, made, params=params, **self._options)
+        as_found = replace(entry, uuid=found.uuid)
+        require_named(found, path, as_found, self._plan)  # or no folder can have it
+        if as_found != entry:
+            self._lost(entry, "is another filter: the keys of the folder's own are lost")
+        return repair(path, made, **self._options)
 
     def _report(self, entry: Entry, done: Repair) -> None:
         self.files.append(done)

@@ -104,6 +104,16 @@ def test_damage_is_found_and_mended(
         assert seen.contains_many(KEYS).all()
 
 
+def test_another_filter_in_the_place_of_one(folder: Path, tmp_path: Path) -> None:
+    """A repair tells whose keys are lost, and keeps those that are there."""
+    replace(folder, 1)
+    done = repair_folder(folder, tmp_path / "mended")
+    loss = f"{NAMES[1]}: is another filter: the keys of the folder's own are lost"
+    assert done.losses == (loss,)
+    with GrowingFilter.open(tmp_path / "mended", "r") as seen:
+        assert seen.contains_many(range(10_100, 10_300)).all()
+
+
 def test_files_that_are_not_named(folder: Path) -> None:
     """What the manifest does not name is told of, and is no problem."""
     (folder / "notes.txt").write_text("mine")
