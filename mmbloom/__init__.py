@@ -12,6 +12,7 @@ level   module          one idea
 1       _planning       how many bits and hashes a new filter gets
 1       _excepted_form  how exceptions are written down: file name and lines
 1       sizing          keys and error rate to bits and hashes, and back
+1       _capacity       more keys than planned: from when on, and what is said then
 1       _batch          the forms of a batch of keys
 1       _positions      hash halves to bit positions, a function per layout
 1       _engine         the kernels: hash, test, claim, commit; lines and their keys

@@ -30,6 +30,14 @@ class Source(NamedTuple):
     uuid: bytes | None = None
 
 
+class Combined(NamedTuple):
+    """A filter that was made of others."""
+
+    path: str
+    params: FilterParams
+    positions_set: int
+
+
 def require_alike(path: str, here: FilterParams, other: str, there: FilterParams) -> None:
     """Raise `IncompatibleFilters`, naming every parameter that differs."""
     names = [field.name for field in fields(FilterParams)]
@@ -79,7 +87,7 @@ def combine(
     *,
     permissions: int,
     allow_network: bool,
-) -> None:
+) -> Combined:
     """Make a filter of the arrays of others: what `merge` and `intersect` have in common."""
     if isinstance(sources, (str, bytes)):
         raise TypeError(f"sources is {sources!r}, expected a list of paths")
@@ -87,23 +95,31 @@ def combine(
     if not paths:
         raise ValueError("sources is empty: name one filter or more")
     target = Target(absolute(destination), permissions, allow_network)
+    with in_steps_if_too_many(), open_alike(map(Source, paths)) as inputs:
+        return combine_opened(target, inputs, operation, count_keys)
+
+
+def combine_opened(
+    target: Target, inputs: Sequence[UnmappedFilter], operation: np.ufunc, count_keys: CountKeys
+) -> Combined:
+    """Make a filter of the arrays of others that are open, and of equal parameters."""
+    added = [each.counters()["keys_added"] for each in inputs]
+    params = inputs[0].header.params
+    with new_filter(target, params) as made:
+        for piece in combined(inputs, operation):
+            made.write(piece)
+        keys = count_keys(added, made.positions_set, params)
+        made.finish(keys, batches=len(inputs))
+    return Combined(target.path, params, made.positions_set)
+
+
+@contextmanager
+def in_steps_if_too_many() -> Iterator[None]:
+    """Say what to do where more files are to be open at once than may be."""
     try:
-        _combine(target, paths, operation, count_keys)
+        yield
     except OSError as error:
         if error.errno != errno.EMFILE:
             raise
         reason = f"{error.strerror}; do it in steps, or allow more at once (ulimit -n)"
         raise OSError(error.errno, reason, error.filename) from error
-
-
-def _combine(
-    target: Target, paths: Sequence[str], operation: np.ufunc, count_keys: CountKeys
-) -> None:
-    with open_alike(map(Source, paths)) as inputs:
-        added = [each.counters()["keys_added"] for each in inputs]
-        params = inputs[0].header.params
-        with new_filter(target, params) as made:
-            for piece in combined(inputs, operation):
-                made.write(piece)
-            keys = count_keys(added, made.positions_set, params)
-            made.finish(keys, batches=len(inputs))

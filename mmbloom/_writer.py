@@ -5,7 +5,6 @@ keys were reported new by both of two workers. A writer killed at any instant le
 filter; the batch counters tell that it happened (law 5).
 """
 
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -17,15 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
+from mmbloom._capacity import full_at, warn_past_capacity
 from mmbloom._engine import HashHalves
 from mmbloom._keys import Key
 from mmbloom._kinds import kind_of
 from mmbloom._lock import WriteLock
-from mmbloom._rates import expected_positions_set
 from mmbloom._storage import Storage
-from mmbloom._warn import warn
-from mmbloom.errors import CapacityWarning, LockTimeout, LostBitsError
-from mmbloom.info import approx_count
+from mmbloom.errors import LockTimeout, LostBitsError
+from mmbloom.info import positions_set
 
 Bools = npt.NDArray[np.bool_]
 
@@ -67,13 +65,7 @@ class Writer(ABC):
 
     def __init__(self, storage: Storage, lock: WriteLock, *, verify: bool) -> None:
         self._storage, self._lock, self._verify = storage, lock, verify
-        params = storage.header.params
-        # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: who adds just
-        # what was planned for is not warned.
-        limit = params.capacity + math.sqrt(params.capacity)
-        self._full_at = expected_positions_set(
-            limit, params.num_bits, params.num_hashes, layout=params.layout
-        )
+        self._full_at = full_at(storage.header.params)
         self.past_capacity = self._warned = False
         self._check_at = 0.0  # when a section that goes on is to be checked again
 
@@ -207,13 +199,7 @@ class Writer(ABC):
             return
         self._warned = True
         params = self._storage.header.params
-        count = approx_count(self._storage)
-        warn(
-            f"{self._storage.path}: holds about {count} keys and was planned for "
-            f"{params.capacity}; false positives rise above {params.error_rate:g}: "
-            "make a larger filter",
-            CapacityWarning,
-        )
+        warn_past_capacity(self._storage.path, params, positions_set(self._storage))
 
 
 class BitWriter(Writer):

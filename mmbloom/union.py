@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mmbloom._capacity import full_at, warn_past_capacity
 from mmbloom._combine import combine
 from mmbloom._opening import Path
 from mmbloom.sizing import FilterParams
@@ -48,7 +49,9 @@ def merge(
 
     Notes
     -----
-    "Keys added" of the result is an estimate, as nobody knows which keys the sources share.
+    "Keys added" of the result is an estimate, as nobody knows which keys the sources share. If
+    they are more than the filter was planned for, that is a `CapacityWarning`, when the result
+    is there.
 
     Examples
     --------
@@ -63,7 +66,7 @@ def merge(
     ...     print("x" in seen, "y" in seen, "z" in seen)
     True True False
     """
-    combine(
+    united = combine(
         destination,
         sources,
         np.bitwise_or,
@@ -71,6 +74,8 @@ def merge(
         permissions=permissions,
         allow_network=allow_network,
     )
+    if united.positions_set > full_at(united.params):  # said last: it may raise
+        warn_past_capacity(*united)
 
 
 def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import struct
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from unions import check_union, live_writer, make, make_random
 
 from mmbloom import (
     BloomFilter,
+    CapacityWarning,
     FormatError,
     IncompatibleFilters,
     MmbloomWarning,
@@ -240,12 +242,30 @@ def test_full_filters(tmp_path: Path, two: list[str]) -> None:
     """Filters of ones only are united, and said to hold as many keys as such bits can have."""
     with BloomFilter.open(two[0]) as seen:
         seen._storage.views.words[:] = 2**64 - 1
-    merge(tmp_path / "out", two)
+    with pytest.warns(CapacityWarning):
+        merge(tmp_path / "out", two)
     naive = NaiveFilter((tmp_path / "out").read_bytes())
     num_bits, num_hashes = naive.fields.num_positions, naive.fields.num_hashes
     assert naive.popcount() == naive.counters[1] == num_bits
     assert num_bits / num_hashes <= naive.counters[0] <= num_bits
     assert verify(tmp_path / "out").ok
+
+
+@pytest.mark.filterwarnings("always::mmbloom.CapacityWarning")
+def test_more_keys_than_planned(tmp_path: Path) -> None:
+    """A union past the planned number of keys warns its caller, and is there all the same."""
+    one = make(tmp_path / "0", range(500))
+    others = [make(tmp_path / f"{i}", range(500 * i, 500 * i + 500), one) for i in (1, 2)]
+    merge(tmp_path / "full", [one, others[0]])  # which it is planned for
+    with pytest.warns(CapacityWarning, match=r"/over: holds about 1[45]\d\d keys") as caught:
+        merge(tmp_path / "over", [one, *others])
+    assert [warning.filename for warning in caught] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(CapacityWarning, match="planned for 1000"):
+            merge(tmp_path / "again", [one, *others])
+    check_union(tmp_path / "over", one, *others)
+    check_union(tmp_path / "again", one, *others)
 
 
 def test_network_and_permissions(
