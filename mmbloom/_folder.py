@@ -15,11 +15,11 @@ import os
 import re
 import uuid
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 
 from mmbloom._create import sync_folder
-from mmbloom._manifest import MAX_BYTES, Manifest, decode, encode
+from mmbloom._manifest import MAX_BYTES, Entry, Manifest, Plan, decode, encode
 from mmbloom._opening import open_regular
 from mmbloom.errors import FileChangedError, FormatError, NetworkFileSystemError
 
@@ -66,10 +66,14 @@ class ManifestFile:
         self._close = weakref.finalize(self, os.close, fd)
         self._path, self._place = path, place
         self.in_place = not place
-        status = os.fstat(fd)
-        self.stamp = _stamp(status)
-        self.permissions = status.st_mode & 0o777
-        self.manifest: Manifest = decode(os.pread(fd, MAX_BYTES + 1, 0), path)
+        try:
+            status = os.fstat(fd)
+            self.stamp = _stamp(status)
+            self.permissions = status.st_mode & 0o777
+            self.manifest: Manifest = decode(os.pread(fd, MAX_BYTES + 1, 0), path)
+        except BaseException:
+            self.close()  # now: whoever keeps the error keeps this object
+            raise
 
     def install(self) -> None:
         """Put a draft in its place, and force that to the disk (see above who may)."""
@@ -129,6 +133,13 @@ def draft_manifest(folder: str, manifest: Manifest, permissions: int) -> Manifes
         if isinstance(error, OSError):  # of a name that somebody knows
             raise OSError(error.errno, error.strerror, place) from error
         raise
+
+
+def first_manifest(folder: str, plan: Plan, members: Sequence[Entry], permissions: int) -> None:
+    """Write the manifest of a new folder, which is a filter of its own: with its own uuid."""
+    manifest = Manifest(uuid.uuid4().bytes, plan, tuple(members))
+    with closing(draft_manifest(folder, manifest, permissions)) as draft:
+        draft.install()
 
 
 def stamp_of(folder: str) -> Stamp:

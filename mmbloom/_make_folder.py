@@ -1,11 +1,10 @@
 """Making a folder of filters, and whether an existing one is what was asked for."""
 
-import uuid
 from dataclasses import fields
 
 from mmbloom._create import require_reserve
-from mmbloom._folder import draft_manifest, new_folder
-from mmbloom._manifest import Manifest, Plan
+from mmbloom._folder import first_manifest, new_folder
+from mmbloom._manifest import Plan
 from mmbloom._member import file_name, make_member
 from mmbloom.errors import ParameterMismatch
 from mmbloom.filter_file import Settings
@@ -25,8 +24,7 @@ def make_folder(
             first = make_member(
                 folder, file_name(number), plan, number, settings, permissions=permissions
             )
-            manifest = Manifest(uuid.uuid4().bytes, plan, (first,))
-            draft_manifest(folder, manifest, permissions).install()
+            first_manifest(folder, plan, [first], permissions)
     except FileExistsError:
         if not exist_ok:
             raise

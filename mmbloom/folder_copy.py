@@ -5,13 +5,11 @@ key is in one of the files that the manifest named then, and these are copied.
 """
 
 import os
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from mmbloom._build import Target
-from mmbloom._folder import ManifestFile, draft_manifest, new_folder, read_manifest, stamp_of
-from mmbloom._manifest import Manifest
+from mmbloom._folder import ManifestFile, first_manifest, new_folder, read_manifest, stamp_of
 from mmbloom._member import entry_of, require_named
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
@@ -76,8 +74,7 @@ def copy_folder(
             target = Target(os.path.join(folder, entry.name), permissions, allow_network)
             copy_opened(original, target, seal=seal)
             entries.append(entry_of(folder, entry.name, entry.number))
-        manifest = Manifest(uuid.uuid4().bytes, file.manifest.plan, tuple(entries))
-        draft_manifest(folder, manifest, permissions).install()
+        first_manifest(folder, file.manifest.plan, entries, permissions)
 
 
 @contextmanager
@@ -85,7 +82,6 @@ def open_named(folder: str) -> Iterator[tuple[ManifestFile, list[UnmappedFilter]
     """Open the files that a manifest names, oldest first, and prove that they are the ones."""
     with ExitStack() as stack:
         file, files = _open_all(folder, stack)
-        stack.callback(file.close)
         for entry, each in zip(file.manifest.members, files, strict=True):
             require_named(each.header, each.path, entry, file.manifest.plan)
         yield file, files
@@ -93,20 +89,19 @@ def open_named(folder: str) -> Iterator[tuple[ManifestFile, list[UnmappedFilter]
 
 def _open_all(folder: str, stack: ExitStack) -> tuple[ManifestFile, list[UnmappedFilter]]:
     while True:
-        file = read_manifest(folder)
-        try:
-            with ExitStack() as opening:
+        with ExitStack() as opening:
+            file = read_manifest(folder)
+            opening.callback(file.close)
+            try:
                 files = [
                     opening.enter_context(UnmappedFilter(os.path.join(folder, entry.name)))
                     for entry in file.manifest.members
                 ]
+            except FileNotFoundError as error:
+                if stamp_of(folder) == file.stamp:  # else it was dropped since that was read
+                    raise FormatError(
+                        str(error.filename), "file", "missing", "there, by the folder's manifest"
+                    ) from None
+            else:
                 stack.push(opening.pop_all())
-        except FileNotFoundError as error:
-            same = stamp_of(folder) == file.stamp
-            file.close()
-            if same:  # else it was dropped since the manifest was read
-                raise FormatError(
-                    str(error.filename), "file", "missing", "there, by the folder's manifest"
-                ) from None
-        else:
-            return file, files
+                return file, files

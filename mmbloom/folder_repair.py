@@ -5,13 +5,12 @@ folder is read, never mapped, never changed.
 """
 
 import os
-import uuid
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
 from mmbloom._create import create_file
-from mmbloom._folder import ManifestFile, draft_manifest, new_folder, read_manifest
-from mmbloom._manifest import Entry, Manifest
+from mmbloom._folder import ManifestFile, first_manifest, new_folder, read_manifest
+from mmbloom._manifest import Entry
 from mmbloom._member import entry_of, require_named
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
@@ -85,9 +84,8 @@ def repair_folder(
     file.close()
     made = _Mender(absolute(source), file, permissions, allow_network=allow_network)
     with new_folder(absolute(destination), permissions) as folder:
-        entries = tuple(made.mend(entry, folder) for entry in file.manifest.members)
-        manifest = Manifest(uuid.uuid4().bytes, file.manifest.plan, entries)
-        draft_manifest(folder, manifest, permissions).install()
+        entries = [made.mend(entry, folder) for entry in file.manifest.members]
+        first_manifest(folder, file.manifest.plan, entries, permissions)
     return FolderRepair(tuple(made.losses), tuple(made.notes), tuple(made.files))
 
 
