@@ -65,6 +65,7 @@ level   module          one idea
 3       _grow           keys go to the newest file until it is full
 3       growing         GrowingFilter, a folder of ever larger files
 3       folder_copy     a consistent copy of a folder, sealed or not
+3       folder_merge    folders of one plan, united file by file
 3       folder_check    is this folder a sound filter?
 3       folder_repair   a sound folder of a damaged one
 3       counting        CountingBloomFilter: keys can be removed
@@ -105,6 +106,7 @@ from mmbloom.filter import BloomFilter
 from mmbloom.folder_check import FolderVerification, verify_folder
 from mmbloom.folder_copy import copy_folder
 from mmbloom.folder_info import FolderInfo
+from mmbloom.folder_merge import merge_folders
 from mmbloom.folder_repair import FolderRepair, repair_folder
 from mmbloom.growing import GrowingFilter
 from mmbloom.guava import export_guava, import_guava
@@ -161,6 +163,7 @@ __all__ = [
     "import_guava",
     "intersect",
     "merge",
+    "merge_folders",
     "repair",
     "repair_folder",
     "sizing",

@@ -14,6 +14,7 @@ import numpy as np
 
 from mmbloom._build import Target, new_filter
 from mmbloom._engine import Words
+from mmbloom._manifest import Plan
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom.errors import IncompatibleFilters
@@ -21,6 +22,9 @@ from mmbloom.sizing import FilterParams
 
 # What the counters of all inputs, and the set bits of the result, say of its keys.
 CountKeys = Callable[[Sequence[int], int, FilterParams], int]
+
+# What a filter, or a folder of them, was made with.
+Parameters = FilterParams | Plan
 
 
 class Source(NamedTuple):
@@ -38,9 +42,9 @@ class Combined(NamedTuple):
     positions_set: int
 
 
-def require_alike(path: str, here: FilterParams, other: str, there: FilterParams) -> None:
+def require_alike(path: str, here: Parameters, other: str, there: Parameters) -> None:
     """Raise `IncompatibleFilters`, naming every parameter that differs."""
-    names = [field.name for field in fields(FilterParams)]
+    names = [field.name for field in fields(here)]
     differences = tuple(
         (name, str(getattr(here, name)), str(getattr(there, name)))
         for name in names
@@ -89,14 +93,20 @@ def combine(
     allow_network: bool,
 ) -> Combined:
     """Make a filter of the arrays of others: what `merge` and `intersect` have in common."""
+    paths = source_paths(sources)
+    target = Target(absolute(destination), permissions, allow_network)
+    with in_steps_if_too_many(), open_alike(map(Source, paths)) as inputs:
+        return combine_opened(target, inputs, operation, count_keys)
+
+
+def source_paths(sources: Iterable[Path]) -> list[str]:
+    """Name what is to be combined, so that there is something to combine."""
     if isinstance(sources, (str, bytes)):
         raise TypeError(f"sources is {sources!r}, expected a list of paths")
     paths = [absolute(source) for source in sources]
     if not paths:
         raise ValueError("sources is empty: name one filter or more")
-    target = Target(absolute(destination), permissions, allow_network)
-    with in_steps_if_too_many(), open_alike(map(Source, paths)) as inputs:
-        return combine_opened(target, inputs, operation, count_keys)
+    return paths
 
 
 def combine_opened(

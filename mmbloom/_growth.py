@@ -64,6 +64,11 @@ class GrowthPlan:
         rate = to_plan_for(self.error_rate, self.layout) * share
         return self.initial_capacity * _GROWTH**number, rate
 
+    def is_past(self, number: int, newest: int) -> bool:
+        """Tell whether a file is asked no more: none is ever dropped."""
+        del number, newest
+        return False
+
     def params(self, number: int) -> FilterParams:
         """Plan a file."""
         return plan(*self.sizes(number), layout=self.layout, seed=self.seed)

@@ -112,6 +112,10 @@ class PeriodPlan:
         rate = to_plan_for(self.error_rate, self.layout) / self.max_files
         return self.capacity_per_period, rate
 
+    def is_past(self, number: int, newest: int) -> bool:
+        """Tell whether a period was asked no more when the newest one began."""
+        return self.expired(number, self.start(newest))
+
     def params(self, number: int) -> FilterParams:
         """Plan a file."""
         return plan(*self.sizes(number), layout=self.layout, seed=self.seed)

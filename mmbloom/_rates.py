@@ -8,6 +8,7 @@ Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
 """
 
 import math
+from collections.abc import Iterable
 from typing import Literal, get_args
 
 import numpy as np
@@ -67,6 +68,19 @@ def false_positive_rate(
     poisson = np.exp(log_first + np.concatenate(([0.0], np.cumsum(log_steps))))
     hit = -np.expm1(_PER_BIT * num_hashes * keys_in_block)
     return min(1.0, float(np.sum(poisson * hit**num_hashes)))
+
+
+def rate_of_any(rates: Iterable[float]) -> float:
+    """Compute the rate of filters of which any may take a key for one of its own.
+
+    Their hashes are taken for independent: they differ in no way that counts.
+
+    Examples
+    --------
+    >>> round(rate_of_any([0.5, 0.5, 0.5]), 3)
+    0.875
+    """
+    return 1 - math.prod(1 - rate for rate in rates)
 
 
 def estimate_count(

@@ -1,11 +1,11 @@
 """What a folder of filters says of itself: one frozen record, ready for people and for JSON."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from mmbloom._manifest import Manifest
 from mmbloom._member import Member
+from mmbloom._rates import rate_of_any
 from mmbloom.info import FilterInfo, read_info
 
 
@@ -76,8 +76,7 @@ def read_folder_info(
         keys_added=sum(info.keys_added for info in infos),
         approx_count=sum(info.approx_count for info in infos),
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
-        # That no file has it, if none was told of it: their hashes differ in no way that counts.
-        current_error_rate=1.0 - math.prod(1 - info.current_error_rate for info in infos),
+        current_error_rate=rate_of_any(info.current_error_rate for info in infos),
         read_only=members[-1].storage.read_only_reason,
         members=infos,
     )

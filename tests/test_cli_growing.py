@@ -85,7 +85,6 @@ def test_copy_damage_and_repair(growing: Path, tmp_path: Path, capfdbinary: Capt
 @pytest.mark.parametrize(
     "command",
     [
-        ("merge", "out", "seen"),
         ("intersect", "out", "seen"),
         ("compare", "seen", "seen"),
         ("export", "seen", "out", "--guava"),

@@ -110,7 +110,7 @@ def damaged(path: Path) -> object:
 BAD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "missing": (str, ["no such filter"]),
     "dangling link": (lambda path: path.symlink_to("nowhere"), ["symbolic link to nothing"]),
-    "folder": (Path.mkdir, ["file is a folder"]),
+    "folder": (Path.mkdir, ["kind a folder and a file"]),
     "fifo": (os.mkfifo, ["is not a regular file"]),
     "text": (text, ["magic is"]),
     "truncated": (truncated, ["file size is 5000 bytes"]),

@@ -1,4 +1,4 @@
-"""verify_folder, copy_folder and repair_folder: of sound folders, and of every damage to one."""
+"""Folders verified, copied, repaired and merged: sound ones, and of every damage to one."""
 
 import json
 import os
@@ -13,6 +13,7 @@ from mmbloom import (
     GrowingFilter,
     ReadOnlyError,
     copy_folder,
+    merge_folders,
     repair_folder,
     verify,
     verify_folder,
@@ -21,6 +22,14 @@ from mmbloom import (
 KEYS = range(700)  # four files: 100, 200, 400 and 800 keys
 NAMES = [f"{number:010d}.bloom" for number in range(3)]
 PER_FILE = [range(100), range(100, 300), range(300, 700)]
+
+
+def merge_alone(source: Path, destination: Path) -> None:
+    """Make a union of one."""
+    merge_folders(destination, [source])
+
+
+MAKE = [copy_folder, repair_folder, merge_alone]
 
 
 @pytest.fixture
@@ -124,7 +133,7 @@ def test_files_that_are_not_named(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("use", [verify_folder, copy_folder, repair_folder])
+@pytest.mark.parametrize("use", [verify_folder, *MAKE])
 @pytest.mark.parametrize("raw", [None, b"", b"{}", b"\x89MMBLM\r\n"])
 def test_no_manifest(
     folder: Path, tmp_path: Path, use: Callable[..., object], raw: bytes | None
@@ -173,7 +182,7 @@ def test_sealed_copy(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("make", [copy_folder, repair_folder])
+@pytest.mark.parametrize("make", MAKE)
 def test_target_that_exists(folder: Path, tmp_path: Path, make: Callable[..., object]) -> None:
     """Nothing is overwritten, not even an empty folder, and no half-made one is left (law 8)."""
     for target in (folder, tmp_path / "file", tmp_path / "empty"):
@@ -187,11 +196,14 @@ def test_target_that_exists(folder: Path, tmp_path: Path, make: Callable[..., ob
     assert sorted(os.listdir(tmp_path)) == ["empty", "file", "seen"]
 
 
-@pytest.mark.parametrize("damage", ["missing", "another"])
-def test_copy_of_a_damaged_folder(folder: Path, tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize("make", [copy_folder, merge_alone])
+@pytest.mark.parametrize("damage", ["missing", "empty", "a folder", "header", "another"])
+def test_copy_of_a_damaged_folder(
+    folder: Path, tmp_path: Path, make: Callable[..., object], damage: str
+) -> None:
     """A folder of which a file is not the one named is not copied: the error names that file."""
     DAMAGES[damage][0](folder / NAMES[1])
     with pytest.raises(FormatError) as caught:
-        copy_folder(folder, tmp_path / "kept")
+        make(folder, tmp_path / "kept")
     assert caught.value.path == str(folder / NAMES[1])
     assert not (tmp_path / "kept").exists()

@@ -9,11 +9,12 @@ from chains import files_of
 from sweeps import Sweep
 from tally import Count
 
-from mmbloom import GrowingFilter, copy_folder, repair_folder, verify_folder
+from mmbloom import GrowingFilter, copy_folder, merge_folders, repair_folder, verify_folder
 
 WAYS: dict[str, Callable[[Path, Path], object]] = {
     "copy": copy_folder,
     "repair": repair_folder,
+    "merge": lambda source, path: merge_folders(path, [source, source]),
 }
 KEYS = range(18)
 
@@ -36,7 +37,10 @@ def check_sound(path: Path) -> None:
 
 
 @pytest.mark.laws("F7")
-@pytest.mark.parametrize(("way", "when"), [("copy", "before"), ("repair", "after")])
+@pytest.mark.parametrize(
+    ("way", "when"),
+    [("copy", "after"), ("repair", "after"), ("merge", "before")],
+)
 def test_killed_at_any_call(
     tmp_path: Path, source: Path, way: str, when: str, tally: Count
 ) -> None:
@@ -47,7 +51,9 @@ def test_killed_at_any_call(
 
 
 @pytest.mark.laws("F7")
-@pytest.mark.parametrize(("way", "code"), [("copy", errno.ENOSPC), ("repair", errno.EIO)])
+@pytest.mark.parametrize(
+    ("way", "code"), [("copy", errno.ENOSPC), ("repair", errno.EIO), ("merge", errno.EIO)]
+)
 def test_any_call_failing(tmp_path: Path, source: Path, way: str, code: int, tally: Count) -> None:
     """Each os call fails in turn: OSError, no half-made folder, no file, no descriptor left."""
     tally(faults=sweep_of(source, way).failing_at_each_call(tmp_path, code))

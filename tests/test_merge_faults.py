@@ -1,9 +1,7 @@
 """merge where things fail: inputs that change, calls that fail, kills, little memory."""
 
 import errno
-import itertools
 import os
-import resource
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
@@ -11,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from checks import HEADER_BYTES, check_folder
-from faults import at_call
+from faults import allow_descriptors, at_call
 from sweeps import Sweep
 from unions import check_union, make, make_two
 from workers import in_child
@@ -115,13 +113,6 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert two < 40 * MiB
     assert many < two + 3 * MiB
     assert much < 40 * MiB
-
-
-def allow_descriptors(number: int) -> None:
-    """In a child: let so many more files be open, and no more."""
-    free = (fd for fd in itertools.count() if not os.path.exists(f"/proc/self/fd/{fd}"))
-    limit = next(itertools.islice(free, number, None))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
 
 
 @pytest.mark.parametrize("free", [0, 1, 2, 5, 20])

@@ -3,7 +3,7 @@
 import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import reduce
 from operator import or_
@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import array_of, check_settled, counters_of
+from chains import RATE, by_number, manifest_of
+from checks import array_of, check_folder, check_settled, counters_of
 from reference import HEADER_BYTES, NaiveFilter
 from workers import running
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify_folder
 from mmbloom._keys import Keys
+from mmbloom.folder import FolderFilter
 from mmbloom.sizing import Layout
 
 Where = str | Path
@@ -53,7 +55,11 @@ def two(tmp_path: Path) -> list[str]:
 
 
 @contextmanager
-def live_writer(path: Where) -> Iterator[Callable[[int], int]]:
+def live_writer(
+    path: Where,
+    opened: Callable[[Path], BloomFilter | FolderFilter] = BloomFilter.open,
+    between: Callable[[], object] = lambda: None,
+) -> Iterator[Callable[[int], int]]:
     """Keep a child that adds 0, 1, 2, ... in batches of 100 for a block.
 
     Gives a function that waits until so many batches are acknowledged, and says how many keys
@@ -63,10 +69,11 @@ def live_writer(path: Where) -> Iterator[Callable[[int], int]]:
     reports.touch()
 
     def add_for_ever() -> None:
-        with BloomFilter.open(path) as seen, reports.open("ab", buffering=0) as report:
+        with opened(Path(path)) as seen, reports.open("ab", buffering=0) as report:
             for start in itertools.count(0, 100):
                 seen.add_many(range(start, start + 100))
                 report.write(b".")
+                between()
 
     def acknowledged(least: int) -> int:
         deadline = time.monotonic() + 60
@@ -109,3 +116,37 @@ def check_union(path: Where, *sources: Where) -> None:
     assert max(keys) <= naive.counters[0] <= sum(keys)
     status = os.stat(path)
     assert status.st_blocks * 512 >= status.st_size, "its space is reserved (law 9)"
+
+
+def make_growing(folder: Path, keys: Keys = (), **options: Any) -> Path:
+    """A growing filter: 20 keys in its first file, 40 in the second, 80 ..."""
+    sizes = {"initial_capacity": 20, "error_rate": RATE, "seed": 5} | options
+    with GrowingFilter.create(folder, **sizes) as seen:
+        seen.update(keys)
+    return folder
+
+
+def make_rotating(folder: Path, days: Mapping[float, Keys], **options: Any) -> Path:
+    """A rotating filter of a week, with some keys added at each of some times, in days."""
+    sizes = {"capacity_per_period": 1000, "error_rate": RATE, "seed": 5} | options
+    now = [min(days) * 86_400]
+    with RotatingFilter.create(folder, clock=lambda: now[0], **sizes) as seen:
+        for day, keys in sorted(days.items()):
+            now[0] = day * 86_400
+            seen.update(keys)
+    return folder
+
+
+def check_merged(out: Path, *sources: Path, without: Iterable[int] = ()) -> None:
+    """Check that a folder is sound and its own, and each file the union of those of its number."""
+    parts, made = [by_number(source) for source in sources], by_number(out)
+    assert [*made] == sorted(set().union(*parts) - {*without})
+    for number, path in made.items():
+        assert path.name == f"{number:010d}.bloom"
+        check_union(path, *(part[number] for part in parts if number in part))
+    record, records = manifest_of(out), [manifest_of(source) for source in sources]
+    assert (record["kind"], record["settings"]) == (records[0]["kind"], records[0]["settings"])
+    uuids = {one["uuid"] for each in (record, *records) for one in (each, *each["members"])}
+    assert len(uuids) == sum(1 + len(each["members"]) for each in (record, *records))
+    check_folder(out, "manifest.json", *(path.name for path in made.values()))
+    assert verify_folder(out).ok

@@ -130,14 +130,14 @@ def add_making_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-network", action="store_true", help="on a network file system")
 
 
-def add_combining_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what commands take that make a filter file of several filters."""
+def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> None:
+    """Add what commands take that make a filter of several, and say what these may be."""
     parser.add_argument("destination", metavar="OUT", help="where to make it; must not exist")
     parser.add_argument(
         "file",
         nargs="+",
         metavar="IN",
-        help="filters with equal parameters and seed (create --like); read only",
+        help=f"{inputs} with equal parameters and seed (create --like); read only",
     )
     add_making_options(parser)
 

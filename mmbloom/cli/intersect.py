@@ -9,7 +9,7 @@ from mmbloom.intersection import intersect
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
-    add_combining_arguments(parser)
+    add_combining_arguments(parser, "filters")
 
 
 def run(args: argparse.Namespace) -> int:
