@@ -55,6 +55,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
+def section(page: Path, heading: str) -> str:
+    """What stands under a heading of the second level, up to the next."""
+    _, _, rest = page.read_text(encoding="utf-8").partition(f"## {heading}\n")
+    return rest.partition("\n## ")[0]
+
+
 def run_python(code: str, folder: Path) -> str:
     """Run an example as a script in a folder; gives what it printed. No warning is let pass."""
     script = folder / "example.py"  # a file: processes that it starts may have to import it

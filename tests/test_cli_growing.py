@@ -82,29 +82,6 @@ def test_copy_damage_and_repair(growing: Path, tmp_path: Path, capfdbinary: Capt
     assert again.out.splitlines() == LINES.splitlines()[300:900]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ("intersect", "out", "seen"),
-        ("compare", "seen", "seen"),
-        ("export", "seen", "out", "--guava"),
-        ("import", "seen", "out", "--guava"),
-    ],
-)
-def test_commands_of_one_file(
-    growing: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: Capture,
-    command: tuple[str, ...],
-) -> None:
-    """What asks for files of equal sizes says so of a folder, and makes nothing."""
-    monkeypatch.chdir(growing.parent)
-    ended = inside(capfdbinary, *command)
-    assert (ended.code, ended.out) == (3, b"")
-    assert "is a folder, expected a regular file; of a growing or rotating filter" in ended.err
-    assert sorted(os.listdir()) == ["lines", "seen"]
-
-
 def test_options_that_do_not_fit(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     """Sizes of a folder that is there, and of a header, are refused: they stand in it."""
     run, empty = capfdbinary, tmp_path / "empty"

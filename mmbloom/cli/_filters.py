@@ -1,6 +1,7 @@
 """Whichever filter is at a path: a file of either kind, or a folder of files."""
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from mmbloom._folder import kind_of as kind_of_folder
@@ -8,6 +9,7 @@ from mmbloom._kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._opening import absolute
 from mmbloom._unmapped import UnmappedFilter
 from mmbloom.counting import CountingBloomFilter
+from mmbloom.errors import FormatError
 from mmbloom.filter import BloomFilter
 from mmbloom.filter_file import Mode
 from mmbloom.growing import GrowingFilter
@@ -18,6 +20,13 @@ OfBits = BloomFilter | Folder
 Filter = OfBits | CountingBloomFilter
 
 _FOLDERS: dict[str, type[Folder]] = {"growing": GrowingFilter, "rotating": RotatingFilter}
+
+
+def require_files(paths: Iterable[str], why: str) -> None:
+    """Refuse folders where a command cannot take them; `FormatError` says why, and what to do."""
+    for path in paths:
+        if os.path.isdir(path):
+            raise FormatError(absolute(path), "file", "a folder", f"a single file: {why}")
 
 
 def open_of_bits(path: str, mode: Mode = "r+", **options: Any) -> OfBits:

@@ -6,10 +6,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, fields
 
 from mmbloom.cli._errors import NOT_ALIKE, OK
+from mmbloom.cli._filters import require_files
 from mmbloom.errors import IncompatibleFilters
 from mmbloom.similarity import Similarity, compare
 
 Differences = Mapping[str, tuple[str, str]]
+
+_WHY_FILES = "a key may be in file 1 of one folder and in file 2 of the other, and would not be \
+counted; check -c counts the lines that a folder has"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +25,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it: 0 if the filters can be compared, 1 if their parameters differ."""
+    require_files([args.file, args.other], _WHY_FILES)
     found: Similarity | None = None
     differences: Differences = {}
     try:

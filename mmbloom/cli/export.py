@@ -4,7 +4,10 @@ import argparse
 
 from mmbloom.cli._arguments import add_making_options
 from mmbloom.cli._errors import OK
+from mmbloom.cli._filters import require_files
 from mmbloom.guava import export_guava
+
+_WHY_FILES = "Guava's is one filter of one size; export each .bloom file of the folder, and ask all"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +25,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the new file is on the disk when it returns."""
+    require_files([args.file], _WHY_FILES)
     export_guava(
         args.file, args.destination, permissions=args.permissions, allow_network=args.allow_network
     )

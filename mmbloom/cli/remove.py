@@ -1,7 +1,6 @@
 """``mmbloom remove``: take lines out of a counting filter, printing nothing."""
 
 import argparse
-import os
 
 import numpy as np
 
@@ -13,12 +12,14 @@ from mmbloom.cli._arguments import (
     writing_options,
 )
 from mmbloom.cli._errors import NOTHING_FOUND, OK
+from mmbloom.cli._filters import require_files
 from mmbloom.cli._inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli._outputs import refuse_overlap
 from mmbloom.cli._waiting import patiently
 from mmbloom.counting import CountingBloomFilter
-from mmbloom.errors import FormatError
 from mmbloom.lines import read_chunks
+
+_WHY_FILES = "bits, which many keys share, cannot be taken back; make one with create --counting"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -33,9 +34,7 @@ def run(args: argparse.Namespace) -> int:
     keys, names, removed = line_keys(args), input_names(args.inputs), 0
     check_inputs(names)
     refuse_overlap(None, names, args.file)
-    if os.path.isdir(args.file):
-        expected = "a counting filter, which is one file: make one with create --counting"
-        raise FormatError(args.file, "file", "a folder", expected)
+    require_files([args.file], _WHY_FILES)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
         progress_bar(names, args.progress) as bar,
