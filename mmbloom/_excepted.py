@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
-from mmbloom._batch import ByteKeys, KeyBatch, bytes_of
+from mmbloom._batch import Batch, ByteKeys, KeyBatch, bytes_of
 from mmbloom._excepted_file import NOTHING, Listed, read_listed, signature_of
-from mmbloom._excepted_form import excepted_path
 from mmbloom._keys import Key, coerce_one
 
 Bools = npt.NDArray[np.bool_]
@@ -73,18 +72,18 @@ class Excepted:
 
     Parameters
     ----------
-    filter_path : str
-        The filter.
+    path : str
+        Their file.
     seed : int
-        Of its hash.
+        Of the filter's hash.
 
     Notes
     -----
     Safe to use from any thread: what is known is replaced as a whole.
     """
 
-    def __init__(self, filter_path: str, seed: int) -> None:
-        self.path = excepted_path(filter_path)
+    def __init__(self, path: str, seed: int) -> None:
+        self.path = path
         self._seed = seed
         self._table = _NONE
         self._look_at = 0.0
@@ -171,8 +170,19 @@ class Excepted:
             seen[suspects] = np.logical_not(excepted)
         return seen
 
+    def correct_now(self, found: Bools, piece: KeyBatch, hashes: _engine.HashHalves) -> Bools:
+        """Do as `look` and then `correct`; neither, and raise nothing, if there are no hits."""
+        if not np.count_nonzero(found):
+            return found
+        self.look()
+        return self.correct(found, [piece], hashes)
+
     def correct_new(
         self, new: Bools, parts: Iterable[KeyBatch], hashes: _engine.HashHalves
     ) -> Bools:
         """Do as `correct` for answers that are True where a key is new; changes no array."""
         return new if self._table is _NONE else ~self.correct(~new, parts, hashes)
+
+    def answers_of_new(self, batch: Batch, hashes: _engine.HashHalves, new: Bools) -> Bools:
+        """Do as `correct_new` for all keys of a batch, and give the answers to its caller."""
+        return batch.answers(self.correct_new(new, batch.parts, hashes))

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from mmbloom import _mounts
 from mmbloom._engine import OneKey
 from mmbloom._excepted import Excepted
+from mmbloom._excepted_form import excepted_path
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
 from mmbloom._keys import coerce_one
 from mmbloom._kinds import BITS, Kind
@@ -101,7 +102,7 @@ class Storage:
             raise
         # A filter that is dropped unclosed must not keep its descriptor for ever.
         self._close_fd = weakref.finalize(self, os.close, self._fd)
-        self.excepted = Excepted(path, self.header.params.seed)
+        self.excepted = Excepted(excepted_path(path), self.header.params.seed)
         words = np.frombuffer(self._map, "<u8", self.header.array_bytes // 8, HEADER_BYTES)
         counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
         one = kind.one_key(words, counters, self.header.params, coerce_one)

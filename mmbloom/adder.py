@@ -108,18 +108,14 @@ class FilterAdder(FilterReader):
         # Hashed here, outside the lock.
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        excepted = self._storage.excepted
-
-        def answers(new: Bools) -> Bools:
-            return batch.answers(excepted.correct_new(new, batch.parts, (h1, h2)))
-
+        answers = partial(self._storage.excepted.answers_of_new, batch, (h1, h2))
         return Claim(self._writer, answers, (h1, h2), self._lock.timeout)
 
     @property
     def exceptions(self) -> ExceptedKeys:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
-        section = partial(self._writer.section, self._lock.timeout)
-        return ExceptedKeys(self._storage, section)
+        storage, section = self._storage, partial(self._writer.section, self._lock.timeout)
+        return ExceptedKeys(storage.path, storage.excepted, storage.check_unchanged, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:

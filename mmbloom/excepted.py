@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from mmbloom._batch import bytes_of
+from mmbloom._excepted import Excepted
 from mmbloom._excepted_file import MOST_BYTES, read_listed, replace_listed
 from mmbloom._keys import Key, Keys, batches, coerce_one
-from mmbloom._storage import Storage
 
 
 class ExceptedKeys(AbstractSet[Any]):
@@ -54,14 +54,18 @@ class ExceptedKeys(AbstractSet[Any]):
     """
 
     def __init__(
-        self, storage: Storage, section: Callable[[], AbstractContextManager[None]]
+        self,
+        of: str,  # path of the filter
+        excepted: Excepted,
+        check: Callable[[], object],  # raises if the filter is closed, or not the same any more
+        section: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._storage, self._section = storage, section
+        self._of, self._excepted, self._check, self._section = of, excepted, check, section
 
     @property
     def path(self) -> str:
         """Absolute path of the file; it is there only while there are exceptions."""
-        return self._storage.excepted.path
+        return self._excepted.path
 
     def __contains__(self, key: Any) -> bool:
         """Tell whether a key, of any type that a key may have, is an exception."""
@@ -74,7 +78,7 @@ class ExceptedKeys(AbstractSet[Any]):
         return len(self._now())
 
     def __repr__(self) -> str:
-        return f"<ExceptedKeys of {self._storage.path!r}>"
+        return f"<ExceptedKeys of {self._of!r}>"
 
     @classmethod
     def _from_iterable(cls, keys: Iterable[Any]) -> AbstractSet[Any]:
@@ -128,9 +132,9 @@ class ExceptedKeys(AbstractSet[Any]):
         )
 
     def _now(self) -> dict[bytes, None]:
-        self._storage.check_unchanged()
-        self._storage.excepted.refresh()
-        return self._storage.excepted.keys
+        self._check()
+        self._excepted.refresh()
+        return self._excepted.keys
 
     def _change(
         self,
@@ -143,8 +147,8 @@ class ExceptedKeys(AbstractSet[Any]):
             listed = read_listed(path).keys
             wanted = change(listed, given)
             if wanted != listed:
-                replace_listed(path, wanted, os.stat(self._storage.path))
-                self._storage.excepted.refresh()
+                replace_listed(path, wanted, os.stat(self._of))
+                self._excepted.refresh()
         return abs(len(wanted) - len(listed))
 
 

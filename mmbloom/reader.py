@@ -74,15 +74,7 @@ class FilterReader:
         hashes = self._hash(piece)
         self._storage.check_unchanged()
         self._storage.expect(len(piece))
-        return self._unless_excepted(self._test(hashes), piece, hashes)
-
-    def _unless_excepted(
-        self, found: npt.NDArray[np.bool_], piece: KeyBatch, hashes: HashHalves
-    ) -> npt.NDArray[np.bool_]:
-        if not np.count_nonzero(found):  # exceptions are asked for hits only
-            return found
-        self._storage.excepted.look()
-        return self._storage.excepted.correct(found, [piece], hashes)
+        return self._storage.excepted.correct_now(self._test(hashes), piece, hashes)
 
     def _test(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         return _engine.contains(self._storage.views.words, *hashes, self.params)
