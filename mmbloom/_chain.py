@@ -20,7 +20,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from mmbloom._folder import ManifestFile, draft_manifest, read_manifest, stamp_of
+from mmbloom._excepted import Excepted
+from mmbloom._excepted_form import excepted_path_in
+from mmbloom._folder import ManifestFile, draft_manifest, missing, read_manifest, stamp_of
 from mmbloom._manifest import Entry
 from mmbloom._member import Member, entry_of, file_name, make_member
 from mmbloom.errors import (
@@ -72,6 +74,8 @@ class Chain:
         Of the folder.
     plan : GrowthPlan or PeriodPlan
         How its files are made; these two never change.
+    excepted : Excepted
+        The exceptions of the folder, as far as they are known.
 
     Notes
     -----
@@ -80,12 +84,12 @@ class Chain:
 
     def __init__(self, folder: str, settings: Settings) -> None:
         self.folder, self.settings = folder, settings
-        self._snapshot: Snapshot | None = None
         self._held: Member | None = None  # whose lock a section of this object has
         self._pid, self._loading = os.getpid(), threading.Lock()
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
-        self._snapshot = Snapshot(file, ())
+        self.excepted = Excepted(excepted_path_in(folder), self.plan.seed)
+        self._snapshot: Snapshot | None = Snapshot(file, ())
         self._snapshot = self._load(file)
 
     def look(self) -> Snapshot:
@@ -131,9 +135,7 @@ class Chain:
             except FileNotFoundError as error:
                 newer = read_manifest(self.folder)
                 if newer.stamp == file.stamp:
-                    raise FormatError(
-                        str(error.filename), "file", "missing", "there, by the folder's manifest"
-                    ) from None
+                    raise missing(error) from None
                 file = newer  # it was dropped since the manifest was read
 
     def _member(self, entry: Entry) -> Member:
@@ -142,7 +144,7 @@ class Chain:
         for member in self.current.members:
             if member.entry == entry:
                 return member
-        return Member(self.folder, entry, self.plan, self.settings)
+        return Member(self.folder, entry, self.plan, self.settings, self.excepted)
 
     def ask(self, question: Callable[[Snapshot], R]) -> R:
         """Put a question to the chain as it is now.
@@ -215,24 +217,21 @@ class Chain:
 
         What a killed maker left is used if it is what would be made.
         """
-        name = file_name(number)
         try:
-            return self._make(number, name)
+            return self._make(number, file_name(number))
         except FileExistsError:
-            left = self._adopt(number, name)
+            left = self._adopt(number)
             return left or self._make(number, file_name(number, uuid.uuid4().hex[:8]))
 
     def _make(self, number: int, name: str) -> Member:
-        permissions = self.current.file.permissions
-        entry = make_member(
-            self.folder, name, self.plan, number, self.settings, permissions=permissions
-        )
-        return Member(self.folder, entry, self.plan, self.settings)
+        mode = self.current.file.permissions
+        entry = make_member(self.folder, name, self.plan, number, self.settings, permissions=mode)
+        return Member(self.folder, entry, self.plan, self.settings, self.excepted)
 
-    def _adopt(self, number: int, name: str) -> Member | None:
+    def _adopt(self, number: int) -> Member | None:
         try:
-            entry = entry_of(self.folder, name, number)
-            left = Member(self.folder, entry, self.plan, self.settings)
+            entry = entry_of(self.folder, file_name(number), number)
+            left = Member(self.folder, entry, self.plan, self.settings, self.excepted)
         except (FormatError, OSError):  # a file of somebody else's
             return None
         known = {member.entry.uuid for member in self.current.members}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from mmbloom._create import sync_folder
-from mmbloom._excepted_form import UnreadableLine, excepted_path, read_keys, write_keys
+from mmbloom._excepted_form import UnreadableLine, read_keys, write_keys
 from mmbloom._opening import open_regular
 from mmbloom.errors import FormatError
 
@@ -82,9 +82,13 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
     )
 
 
-def read_beside(filter_path: str) -> Listed:
-    """Read the exceptions of a filter that may not be open; raises as `read_listed`."""
-    return read_listed(excepted_path(filter_path))
+def check_listed(path: str) -> tuple[list[str], list[str]]:
+    """Say whether a file of exceptions can be read, and how many they are: problems, and notes."""
+    try:
+        count = len(read_listed(path).keys)
+    except (FormatError, OSError) as error:
+        return [f"exceptions cannot be read: {error}"], []
+    return [], [f"{count} keys are excepted: never seen"] * bool(count)
 
 
 def _read_whole(fd: int, path: str) -> bytes:

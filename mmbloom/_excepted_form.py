@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 
 _SUFFIX = ".exceptions"
+IN_FOLDER = "exceptions"  # their file in a folder of filters
 _EMPTY = r"\empty"
 _NAMED = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _STANDS_FOR = {written[1].encode(): key.encode() for key, written in _NAMED.items()}
@@ -22,6 +23,11 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
 def excepted_path(filter_path: str) -> str:
     """Name the file of a filter's exceptions: that of the filter itself, for all its links."""
     return os.path.realpath(filter_path) + _SUFFIX
+
+
+def excepted_path_in(folder: str) -> str:
+    """Name the file of the exceptions of a folder of filters: in it, so as to go where it goes."""
+    return os.path.join(folder, IN_FOLDER)
 
 
 def write_keys(keys: Iterable[bytes]) -> bytes:

@@ -2,10 +2,10 @@
 
 - The folder is made under a temporary name beside its path and renamed (law 8): a rename
   fails where something is, but for an empty folder, in whose place it comes.
-- The manifest is the one file of this package that is ever replaced. temp + `os.replace` is
-  wrong where two may do so at once (law 8 has the figure); here it is done only by who holds
-  the write lock of the newest file that the manifest names, and has looked, under it, that it
-  is the newest: so by one at a time, who has read what it replaces.
+- The manifest is replaced, as of all other files only that of exceptions is. temp +
+  `os.replace` is wrong where two may do so at once (law 8 has the figure); here it is done only
+  by who holds the write lock of the newest file that the manifest names, and has looked, under
+  it, that it is the newest: so by one at a time, who has read what it replaces.
 
 This file takes no lock.
 """
@@ -109,6 +109,11 @@ def read_manifest(folder: str) -> ManifestFile:
     except FileNotFoundError:
         os.stat(folder)  # whose absence is the truer error
         raise FormatError(folder, MANIFEST, "missing", "the manifest of a folder") from None
+
+
+def missing(error: FileNotFoundError) -> FormatError:
+    """Say of a file that the manifest names, and the system does not find, what that means."""
+    return FormatError(str(error.filename), "file", "missing", "there, by the folder's manifest")
 
 
 def draft_manifest(folder: str, manifest: Manifest, permissions: int) -> ManifestFile:

@@ -124,8 +124,10 @@ class GrowingWriter:
         with self.section(timeout):
             *older, newest = self._chain.current.members
             if any(member.contains_one(key) for member in reversed(older)):
+                self._chain.excepted.look()  # the newest file's writer would
                 return False
             if not newest.room and not newest.contains_one(key):
+                self._chain.excepted.look()  # which can fail: before anything is changed
                 newest = self._chain.make_next(newest.entry.number + 1)
                 self._go_to(newest)
             return newest.writer.add_one(key)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from mmbloom import _engine
 from mmbloom._create import create_file
 from mmbloom._engine import HashHalves
+from mmbloom._excepted import Excepted
 from mmbloom._header import Header
 from mmbloom._lock import WriteLock
 from mmbloom._manifest import Entry, Plan
@@ -86,6 +87,8 @@ class Member:
         What says its sizes.
     settings : Settings
         How to open it.
+    excepted : Excepted
+        The exceptions of the folder: looked at before keys are added, and never its own.
 
     Raises
     ------
@@ -95,11 +98,13 @@ class Member:
         If it cannot be opened.
     """
 
-    def __init__(self, folder: str, entry: Entry, plan: Plan, settings: Settings) -> None:
+    def __init__(
+        self, folder: str, entry: Entry, plan: Plan, settings: Settings, excepted: Excepted
+    ) -> None:
         path = os.path.join(folder, entry.name)
-        writable = settings.mode == "r+"
+        writable, network = settings.mode == "r+", settings.allow_network
         self.entry = entry
-        self.storage = Storage(path, writable=writable, allow_network=settings.allow_network)
+        self.storage = Storage(path, writable=writable, allow_network=network, excepted=excepted)
         try:
             require_named(self.storage.header, path, entry, plan)
         except BaseException:

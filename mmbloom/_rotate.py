@@ -151,6 +151,7 @@ class RotatingWriter:
         number = self._plan.period(time)
         if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
             return False
+        self._chain.excepted.look()  # which can fail: before anything is changed
         try:
             self._begin(number, time)
         except OSError as error:

@@ -62,6 +62,8 @@ class Storage:
         Whether to write on a network file system (law 18).
     kind : Kind
         What it must be.
+    excepted : Excepted, optional
+        The exceptions of the folder that the file is of; otherwise those in the file beside it.
 
     Attributes
     ----------
@@ -72,7 +74,7 @@ class Storage:
     read_only_reason : str
         Why the map cannot be written, "" if it can.
     excepted : Excepted
-        The exceptions in the file beside it, as far as they are known.
+        Those exceptions, as far as they are known.
 
     Raises
     ------
@@ -83,7 +85,13 @@ class Storage:
     """
 
     def __init__(
-        self, path: str, *, writable: bool, allow_network: bool, kind: Kind = BITS
+        self,
+        path: str,
+        *,
+        writable: bool,
+        allow_network: bool,
+        kind: Kind = BITS,
+        excepted: Excepted | None = None,
     ) -> None:
         self.path = path
         self._failure = ""
@@ -102,7 +110,7 @@ class Storage:
             raise
         # A filter that is dropped unclosed must not keep its descriptor for ever.
         self._close_fd = weakref.finalize(self, os.close, self._fd)
-        self.excepted = Excepted(excepted_path(path), self.header.params.seed)
+        self.excepted = excepted or Excepted(excepted_path(path), self.header.params.seed)
         words = np.frombuffer(self._map, "<u8", self.header.array_bytes // 8, HEADER_BYTES)
         counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
         one = kind.one_key(words, counters, self.header.params, coerce_one)

@@ -1,4 +1,4 @@
-"""`BloomFilter.exceptions`: the few keys that a filter must not know, though their bits are set.
+"""`filter.exceptions`: the few keys that a filter must not know, though their bits are set.
 
 Every change reads the file anew, changes that and replaces it, all under the filter's write
 lock (law 7): of two processes that add exceptions at once, neither loses any.
@@ -20,10 +20,10 @@ from mmbloom._keys import Key, Keys, batches, coerce_one
 class ExceptedKeys(AbstractSet[Any]):
     """The exceptions of one open filter: keys that it answers as not seen, always.
 
-    What `BloomFilter.exceptions` gives: a set of bytes, in the order in which they were added,
-    kept in a file beside the filter that people can read and edit (PATH.exceptions). It is for
-    false positives that somebody has noticed, or that must not happen: some hundreds, of 1 MiB
-    together at most.
+    What `exceptions` of every filter gives: a set of bytes, in the order in which they were
+    added, kept in a file that people can read and edit: beside the filter (PATH.exceptions), or
+    in it if it is a folder (PATH/exceptions). It is for false positives that somebody has
+    noticed, or that must not happen: some hundreds, of 1 MiB together at most.
 
     An excepted key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
     and `claim` answer True each time, so that `dedup` passes its every line. Its bits are as
@@ -144,6 +144,7 @@ class ExceptedKeys(AbstractSet[Any]):
         path = self.path
         given = _few(keys, path)
         with self._section():
+            self._check()  # of a folder, a section within `locked` does not
             listed = read_listed(path).keys
             wanted = change(listed, given)
             if wanted != listed:

@@ -6,6 +6,7 @@ writer, one for each class. This file never touches a bit, a byte or a lock itse
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, Protocol, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ from mmbloom._parallel import usable_cores
 from mmbloom._pieces import map_pieces
 from mmbloom.claim import Claim, Marker
 from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
+from mmbloom.excepted import ExceptedKeys
 from mmbloom.filter_file import Settings
 from mmbloom.folder_info import FolderInfo, read_folder_info
 
@@ -46,21 +48,21 @@ class FolderFilter:
     """A filter made of several files; the base of `GrowingFilter` and `RotatingFilter`."""
 
     def __init__(self, chain: Chain, writer: FolderWriter) -> None:
-        self._chain, self._writer = chain, writer
+        self._chain, self._writer, self._excepted = chain, writer, chain.excepted
         self._timeout = chain.settings.lock_timeout
         self._threads = chain.settings.threads or usable_cores()
 
     def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added (or is a false positive)."""
+        """Tell whether one key was added (or is a false positive), and is not excepted."""
         octets = coerce_one(key)
 
         def has(now: Snapshot) -> bool:
             return any(one.contains_one(octets) for one in reversed(self._writer.asked(now)))
 
-        return self._chain.ask(has)
+        return self._chain.ask(has) and not self._excepted.holds_now(octets)
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Tell for each key whether it was added (or is a false positive).
+        """Tell for each key whether it was added (or is a false positive), and is not excepted.
 
         Parameters
         ----------
@@ -77,6 +79,8 @@ class FolderFilter:
             If a key cannot be one; names its position.
         FileChangedError, FormatError, ClosedFilterError
             If a file cannot be read any more, or a newer one cannot be read.
+        FormatError, OSError
+            If a key is found, and the file of the exceptions is damaged or cannot be read.
         """
         self._chain.look()
         batch = coerce(keys, nulls)
@@ -85,16 +89,18 @@ class FolderFilter:
 
     def _find(self, piece: KeyBatch) -> Bools:
         hashes = self._hash(piece)
-        return self._chain.ask(lambda now: found_in(self._writer.asked(now), hashes))
+        found = self._chain.ask(lambda now: found_in(self._writer.asked(now), hashes))
+        return self._excepted.correct_now(found, piece, hashes)
 
     def _hash(self, piece: KeyBatch) -> _engine.HashHalves:
         return _engine.hash_keys(piece, self._chain.plan.seed)
 
     def add(self, key: Key) -> bool:
-        """Add one key; True if it was new. Raises what `add_many` raises."""
-        new = self._writer.add_one(coerce_one(key), self._timeout)
+        """Add one key; True if it was new, or is excepted. Raises what `add_many` raises."""
+        octets = coerce_one(key)
+        new = self._writer.add_one(octets, self._timeout)
         self._writer.warn_when_full()
-        return new
+        return new or self._excepted.holds(octets)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Add a batch of keys; answers what adding them one by one would.
@@ -107,7 +113,8 @@ class FolderFilter:
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the key was not there before; of equal keys only for the first.
+            True where the key was not there before; of equal keys only for the first. An
+            excepted key is never there: True each time.
 
         Raises
         ------
@@ -117,6 +124,8 @@ class FolderFilter:
             If a further file is needed, and cannot be made (a full disk).
         LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the folder cannot be written.
+        FormatError, OSError
+            If the file of the exceptions is damaged or cannot be read.
 
         Notes
         -----
@@ -141,8 +150,11 @@ class FolderFilter:
     def _add_batch(self, batch: Batch) -> Bools:
         # Hashed and tested in the files that do not change, ahead of the lock.
         ready = map_pieces(self._prepare, batch, self._threads, busy=True)
-        new = [self._writer.add_chunk(keys, self._timeout) for keys in ready]
-        return batch.answers(np.concatenate([np.zeros(0, np.bool_), *new]))
+        answers = [np.zeros(0, np.bool_)]
+        for piece, keys in zip(batch.pieces(_engine.CHUNK_KEYS), ready, strict=True):
+            new = self._writer.add_chunk(keys, self._timeout)
+            answers.append(self._excepted.correct_new(new, [piece], keys.hashes))
+        return batch.answers(np.concatenate(answers))
 
     def _prepare(self, piece: KeyBatch) -> Hashed:
         return self._writer.prepare(self._hash(piece))
@@ -163,7 +175,14 @@ class FolderFilter:
         batch = coerce(keys, nulls)
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        return Claim(self._writer, batch.answers, self._writer.prepare((h1, h2)), self._timeout)
+        answers = partial(self._excepted.answers_of_new, batch, (h1, h2))
+        return Claim(self._writer, answers, self._writer.prepare((h1, h2)), self._timeout)
+
+    @property
+    def exceptions(self) -> ExceptedKeys:
+        """The keys that are answered as not seen, whatever their bits; a small set in a file."""
+        section = partial(self._writer.section, self._timeout)
+        return ExceptedKeys(self.path, self._excepted, self._chain.look, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
@@ -230,7 +249,8 @@ class FolderFilter:
             asked = self._writer.asked(now)
             for member in asked:
                 member.storage.check_unchanged()
-            return read_folder_info(self.path, now.file.manifest, now.members, asked)
+            exceptions = len(self.exceptions)
+            return read_folder_info(self.path, now.file.manifest, now.members, asked, exceptions)
 
         return self._chain.ask(read)
 

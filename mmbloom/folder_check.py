@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass
 
 from mmbloom import _engine
 from mmbloom._batch import Batch
+from mmbloom._excepted_file import check_listed
+from mmbloom._excepted_form import IN_FOLDER, excepted_path_in
 from mmbloom._folder import MANIFEST, ManifestFile, read_manifest, stamp_of
 from mmbloom._gathered import gathered
 from mmbloom._keys import Keys, batches
@@ -124,6 +126,9 @@ class _Check:
                 self._problems += [f"{name}: {problem}" for problem in one.problems]
                 self._notes += [f"{name}: {note}" for note in one.notes]
             checked, missing = self._keys(there, keys)
+        problems, notes = check_listed(excepted_path_in(self._folder))
+        self._problems += problems
+        self._notes += notes
         self._strangers()
         return FolderVerification(
             path=self._folder,
@@ -183,7 +188,7 @@ class _Check:
         """Note files that the manifest does not name."""
         if stamp_of(self._folder) != self._file.stamp:
             return  # what it named when it was read is not what is there now
-        named = {MANIFEST, *(entry.name for entry in self._file.manifest.members)}
+        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in self._file.manifest.members)}
         for name in sorted({*os.listdir(self._folder)} - named):
             self._notes.append(
                 f"{name}: is none of the folder's files: left by a killed process, or somebody's"

@@ -9,11 +9,20 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from mmbloom._build import Target
-from mmbloom._folder import ManifestFile, first_manifest, new_folder, read_manifest, stamp_of
+from mmbloom._excepted_file import read_listed, replace_listed
+from mmbloom._excepted_form import excepted_path_in
+from mmbloom._folder import (
+    MANIFEST,
+    ManifestFile,
+    first_manifest,
+    missing,
+    new_folder,
+    read_manifest,
+    stamp_of,
+)
 from mmbloom._member import entry_of, require_named
 from mmbloom._opening import Path, absolute
 from mmbloom._unmapped import UnmappedFilter
-from mmbloom.errors import FormatError
 from mmbloom.snapshot import copy_opened
 
 
@@ -25,7 +34,7 @@ def copy_folder(
     permissions: int = 0o600,
     allow_network: bool = False,
 ) -> None:
-    """Copy a growing or rotating filter, whoever writes to it meanwhile.
+    """Copy a growing or rotating filter, and its exceptions, whoever writes to it meanwhile.
 
     Parameters
     ----------
@@ -44,7 +53,8 @@ def copy_folder(
     Raises
     ------
     FormatError
-        If the source is no folder of filters, or a file of it is missing or damaged.
+        If the source is no folder of filters, or a file of it, that of the exceptions too, is
+        missing or damaged.
     FileExistsError
         If the destination exists.
     FileChangedError
@@ -65,6 +75,7 @@ def copy_folder(
     ...     "a" in seen
     True
     """
+    listed = read_listed(excepted_path_in(absolute(source)))  # if damaged, nothing is made
     with (
         open_named(absolute(source)) as (file, originals),
         new_folder(absolute(destination), permissions) as folder,
@@ -75,6 +86,9 @@ def copy_folder(
             copy_opened(original, target, seal=seal)
             entries.append(entry_of(folder, entry.name, entry.number))
         first_manifest(folder, file.manifest.plan, entries, permissions)
+        if listed.keys:
+            like = os.stat(os.path.join(folder, MANIFEST))
+            replace_listed(excepted_path_in(folder), listed.keys, like)
 
 
 @contextmanager
@@ -99,9 +113,7 @@ def _open_all(folder: str, stack: ExitStack) -> tuple[ManifestFile, list[Unmappe
                 ]
             except FileNotFoundError as error:
                 if stamp_of(folder) == file.stamp:  # else it was dropped since that was read
-                    raise FormatError(
-                        str(error.filename), "file", "missing", "there, by the folder's manifest"
-                    ) from None
+                    raise missing(error) from None
             else:
                 stack.push(opening.pop_all())
                 return file, files

@@ -38,6 +38,8 @@ class FolderInfo:
         False-positive rate to expect of all files together.
     read_only : str
         Why this object cannot write, "" if it can.
+    exceptions : int
+        Keys that are answered as not seen, by the file in the folder.
     members : list of FilterInfo
         Each file, oldest first; of a rotating filter those that a query asks.
     """
@@ -53,6 +55,7 @@ class FolderInfo:
     fill_ratio: float
     current_error_rate: float
     read_only: str
+    exceptions: int
     members: list[FilterInfo]
 
     def as_dict(self) -> dict[str, object]:
@@ -61,7 +64,11 @@ class FolderInfo:
 
 
 def read_folder_info(
-    path: str, manifest: Manifest, members: Sequence[Member], asked: Sequence[Member]
+    path: str,
+    manifest: Manifest,
+    members: Sequence[Member],
+    asked: Sequence[Member],
+    exceptions: int,
 ) -> FolderInfo:
     """Gather everything into one record: of all files, and of those of them that are asked."""
     infos = [read_info(member.storage) for member in asked]
@@ -78,5 +85,6 @@ def read_folder_info(
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
         current_error_rate=rate_of_any(info.current_error_rate for info in infos),
         read_only=members[-1].storage.read_only_reason,
+        exceptions=exceptions,
         members=infos,
     )

@@ -24,8 +24,9 @@ class GrowingFilter(FolderFilter):
     Notes
     -----
     A folder of filter files: the first is planned for `initial_capacity` keys, each further
-    one for twice as many. A key that was added to any is found. The false-positive rates of
-    the files add up to less than the error rate asked for, however many they are.
+    one for twice as many. A key that was added to any is found, one of the `exceptions` never.
+    The false-positive rates of the files add up to less than the error rate asked for, however
+    many they are.
 
     It answers what one filter would: a key is new, once, if no file has it, whichever process
     asks, and `add_many` answers what adding one by one would, also where a file gets full in

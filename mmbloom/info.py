@@ -43,7 +43,8 @@ class FilterInfo:
     sealed : bool
         Whether the file is sealed: read-only for ever, with checksums.
     exceptions : int
-        Keys that are answered as not seen, by the file beside the filter.
+        Keys that are answered as not seen, by the file beside the filter; of a file that was
+        opened as one of a folder, those of the folder.
     """
 
     path: str

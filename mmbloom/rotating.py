@@ -28,7 +28,8 @@ class RotatingFilter(FolderFilter):
     A key that was added at time t is found until t + `keep` at least and t + `keep` + `every`
     at most; adding it again starts its time anew, and is answered False as long as it is
     found. So a key that comes again within `keep` each time is new once, ever. Who wants it
-    once in `keep` instead asks with ``in`` first, and adds only what he takes.
+    once in `keep` instead asks with ``in`` first, and adds only what he takes. One of the
+    `exceptions` is never found, however many periods have gone by.
 
     Time is the machine's, in Unix seconds; periods are counted from 1970, so that those of
     "1d" begin at midnight UTC. In a folder time never goes back: a clock that does is taken to

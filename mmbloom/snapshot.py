@@ -7,7 +7,7 @@ on the disk, complete and checked, before it gets its path (law 8).
 import os
 
 from mmbloom._build import Target, new_filter
-from mmbloom._excepted_file import read_beside, replace_listed
+from mmbloom._excepted_file import read_listed, replace_listed
 from mmbloom._excepted_form import excepted_path
 from mmbloom._kinds import ALL_KINDS, kind_of
 from mmbloom._opening import Path, absolute
@@ -66,7 +66,7 @@ def copy(
     ...     "a" in seen
     True
     """
-    listed = read_beside(absolute(source))  # if damaged, nothing is made
+    listed = read_listed(excepted_path(absolute(source)))  # if damaged, nothing is made
     target = Target(absolute(destination), permissions, allow_network)
     with UnmappedFilter(absolute(source), kinds=ALL_KINDS) as original:
         copy_opened(original, target, seal=seal)

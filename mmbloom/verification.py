@@ -13,7 +13,8 @@ import numpy as np
 
 from mmbloom import _mounts
 from mmbloom._batch import Batch
-from mmbloom._excepted_file import read_beside
+from mmbloom._excepted_file import check_listed
+from mmbloom._excepted_form import excepted_path
 from mmbloom._gathered import gathered
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
 from mmbloom._keys import Keys, batches
@@ -148,7 +149,9 @@ class _Check:
         unfinished = self._counters(before, after, positions_set)
         not_reserved = self._reservation()
         checked, missing = self._keys(keys)
-        self._exceptions()
+        problems, notes = check_listed(excepted_path(self._file.path))
+        self._problems += problems
+        self._notes += notes
         self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
@@ -259,13 +262,6 @@ class _Check:
                 "mmbloom copy makes one without holes"
             )
         return missing
-
-    def _exceptions(self) -> None:
-        try:
-            if excepted := read_beside(self._file.path).keys:
-                self._notes.append(f"{len(excepted)} keys are excepted: never seen")
-        except (FormatError, OSError) as error:
-            self._problems.append(f"exceptions cannot be read: {error}")
 
     def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
         """Look the keys up by their bits; how many, and how many are not there."""

@@ -110,10 +110,10 @@ class Growing:
 
     keep = float("inf")
 
-    def create(self, folder: Path, **options: Any) -> FolderFilter:
+    def create(self, folder: str | Path, **options: Any) -> FolderFilter:
         return GrowingFilter.create(folder, 20, RATE, **options)
 
-    def open(self, folder: Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
         return GrowingFilter.open(folder, mode, **options)
 
     def now(self) -> float:
@@ -130,12 +130,12 @@ class Rotating:
         self.keep = float(keep)
         self._seconds = np.frombuffer(mmap.mmap(-1, 8), np.float64)
 
-    def create(self, folder: Path, **options: Any) -> FolderFilter:
+    def create(self, folder: str | Path, **options: Any) -> FolderFilter:
         options |= {"keep": int(self.keep), "every": 10, "capacity_per_period": 100_000}
         options |= {"error_rate": RATE, "layout": "standard", "reserve": "fallocate"}
         return RotatingFilter.create(folder, clock=self.now, **options)
 
-    def open(self, folder: Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
         return RotatingFilter.open(folder, mode, clock=self.now, **options)
 
     def now(self) -> float:

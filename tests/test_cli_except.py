@@ -7,7 +7,7 @@ import pytest
 from checks import check_folder
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 
-from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, copy
+from mmbloom import BloomFilter, CountingBloomFilter, copy
 
 Capture = pytest.CaptureFixture[bytes]
 
@@ -169,13 +169,58 @@ def test_exceptions_of_a_filter_that_is_gone(
     check_folder(tmp_path, "elsewhere", "in", "seen.exceptions")
 
 
-def test_other_kinds(tmp_path: Path, capfdbinary: Capture) -> None:
-    """A filter that counts has exceptions too; a folder of filters has none, and says so."""
+def test_filter_that_counts(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A filter that counts has exceptions too."""
     CountingBloomFilter.create(tmp_path / "counts", 1000).close()
     assert inside(capfdbinary, "except", tmp_path / "counts", "--add", "b").code == 0
     assert inside(capfdbinary, "except", tmp_path / "counts", "--list").out == b"b\n"
-    GrowingFilter.create(tmp_path / "folder", 1000).close()
-    for words in (["--add", "b"], ["--list"]):
-        done = inside(capfdbinary, "except", tmp_path / "folder", *words)
-        assert (done.code, done.out) == (2, b"")
-        assert is_one_line(done.err, "is a folder of filters")
+
+
+@pytest.mark.parametrize("made", ["--growing", "--rotate"])
+def test_folder(tmp_path: Path, capfdbinary: Capture, made: str) -> None:
+    """A folder of filters has them in it, and every command treats them as those of a file."""
+    run, seen, source, kept = capfdbinary, tmp_path / "seen", tmp_path / "in", tmp_path / "kept"
+    source.write_bytes(b"a\nb\nc\nb\n")
+    assert inside(run, "create", seen, made, "-n", "1000", "-p", "1e-9") == (0, b"", "")
+    assert inside(run, "add", seen, source) == (0, b"", "")
+    assert inside(run, "except", seen, "--list") == (1, b"", "")
+    assert inside(run, "except", seen, "--add", "b", "x\n") == (0, b"", "")
+    assert inside(run, "except", f"{seen}/", "--list") == (0, b"b\nx\\n\n", "")
+    assert (seen / "exceptions").read_bytes() == b"b\nx\\n\n"
+    assert inside(run, "check", seen, source).out == b"a\nc\n"
+    assert inside(run, "dedup", seen, source).out == b"b\nb\n"
+    assert b"\nexceptions       2 keys" in inside(run, "info", seen).out
+    found = inside(run, "verify", seen).out
+    assert b"2 keys are excepted" in found
+    assert b"none of the folder's files" not in found
+    assert inside(run, "copy", seen, kept, "--seal", "--permissions", "640") == (0, b"", "")
+    assert inside(run, "check", kept, source).out == b"a\nc\n"
+    assert (kept / "exceptions").stat().st_mode & 0o777 == 0o640
+    assert "sealed" in inside(run, "except", kept, "--add", "c").err
+    assert inside(run, "repair", seen, tmp_path / "mended") == (0, b"", "")
+    assert inside(run, "check", tmp_path / "mended", "-c", source).out == b"4\n"
+    assert inside(run, "except", seen, "--remove", "b", "x\n", "y") == (0, b"", "")
+    assert inside(run, "except", seen, "--remove", "b") == (1, b"", "")
+    assert inside(run, "check", seen, source).out == source.read_bytes()
+    assert not (seen / "exceptions").exists()
+
+
+@pytest.mark.parametrize("made", ["--growing", "--rotate"])
+def test_damaged_file_of_a_folder(tmp_path: Path, capfdbinary: Capture, made: str) -> None:
+    """Exit 3, and one line that names the file and its line; verify calls it a problem."""
+    run, seen, source = capfdbinary, tmp_path / "seen", tmp_path / "in"
+    source.write_bytes(b"a\n")
+    assert inside(run, "create", seen, made, "-n", "1000") == (0, b"", "")
+    assert inside(run, "add", seen, source) == (0, b"", "")
+    (seen / "exceptions").write_bytes(b"fine\nwr\\ong\n")
+    commands: list[tuple[str | Path, ...]] = [
+        *(("check", seen, source), ("dedup", seen, source), ("add", seen, source)),
+        *(("info", seen), ("copy", seen, tmp_path / "c"), ("except", seen, "--list")),
+    ]
+    for command in commands:
+        done = inside(run, *command)
+        assert (done.code, done.out) == (3, b""), command
+        assert is_one_line(done.err, f"{seen}/exceptions", "line 2", "correct that line")
+    done = inside(run, "verify", seen)
+    assert (done.code, b"PROBLEM         exceptions cannot be read" in done.out) == (1, True)
+    check_folder(tmp_path, "in", "seen")

@@ -3,26 +3,27 @@
 import os
 import pickle
 from collections.abc import Callable
+from contextlib import suppress
 
 import forms
 import numpy as np
 import pytest
-from test_exceptions import EXACT, Make, soon
+from excepting import Kind, Make
+from test_exceptions import soon
 
 from mmbloom import (
-    BloomFilter,
     ClosedFilterError,
     ExceptedKeys,
+    FileChangedError,
     KeyEncodingError,
     KeyTypeError,
     ReadOnlyError,
-    copy,
 )
 
 
-def test_a_set(create: Make) -> None:
+def test_a_set(make: Make, path: str) -> None:
     """It is a set of bytes, in the order of adding; other sets can be made of it."""
-    exceptions = create(**EXACT).exceptions
+    exceptions = make().exceptions
     assert isinstance(exceptions, ExceptedKeys)
     assert (len(exceptions), list(exceptions), bool(exceptions)) == (0, [], False)
     assert exceptions.update(["é", b"b", 5, "b"]) == 3
@@ -39,14 +40,14 @@ def test_a_set(create: Make) -> None:
     assert not exceptions.discard("z")
     assert exceptions.difference_update([b"b", "a", "z"]) == 2
     assert list(exceptions) == ["é".encode(), five]
-    assert exceptions.path.removesuffix(".exceptions") in repr(exceptions)
+    assert repr(exceptions) == f"<ExceptedKeys of {path!r}>"
     with pytest.raises(TypeError):
         hash(exceptions)
 
 
-def test_keys_that_cannot_be(create: Make) -> None:
+def test_keys_that_cannot_be(make: Make) -> None:
     """A wrong key is an error with its place, and nothing is excepted."""
-    exceptions = create(**EXACT).exceptions
+    exceptions = make().exceptions
     with pytest.raises(KeyTypeError, match="position 1"):
         exceptions.update(["a", None])  # type: ignore[list-item]
     with pytest.raises(KeyEncodingError, match="position 2"):
@@ -60,14 +61,14 @@ def test_keys_that_cannot_be(create: Make) -> None:
     assert not os.path.exists(exceptions.path)
 
 
-def test_read_only(create: Make, path: str) -> None:
+def test_read_only(kind: Kind, make: Make, path: str) -> None:
     """In mode "r", and of a sealed copy, exceptions hold and cannot be changed."""
-    seen = create(**EXACT)
+    seen = make()
     seen.add_many(["a", "b"])
     seen.exceptions.add("b")
-    copy(path, path + "2", seal=True)
+    kind.copy(path, path + "2", seal=True)
     for where, mode in ((path, "r"), (path + "2", "r+")):
-        with BloomFilter.open(where, mode) as opened:  # type: ignore[arg-type]
+        with kind.open(where, mode) as opened:  # type: ignore[arg-type]
             assert opened.contains_many(["a", "b"]).tolist() == [True, False]
             assert "b" not in opened
             assert list(opened.exceptions) == [b"b"]
@@ -77,9 +78,9 @@ def test_read_only(create: Make, path: str) -> None:
     assert list(seen.exceptions) == [b"b"]
 
 
-def test_closed(create: Make) -> None:
+def test_closed(make: Make) -> None:
     """After close they can be neither read nor changed."""
-    seen = create(**EXACT)
+    seen = make()
     exceptions = seen.exceptions
     seen.close()
     calls: list[Callable[[], object]] = [
@@ -92,9 +93,25 @@ def test_closed(create: Make) -> None:
             call()
 
 
-def test_its_own_object_at_once(create: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_another_filter(kind: Kind, make: Make, path: str) -> None:
+    """A filter that has come to the same path has exceptions of its own, within `locked` too."""
+    seen = make()
+    seen.exceptions.add("a")
+    with seen.locked():
+        os.rename(path, path + ".old")
+        with suppress(FileNotFoundError):
+            os.rename(path + ".exceptions", path + ".old.exceptions")
+        kind.create(path).close()
+        for change in (seen.exceptions.add, seen.exceptions.discard):
+            with pytest.raises(FileChangedError, match="replaced by another"):
+                change("a")
+    with kind.open(path) as other, kind.open(path + ".old") as old:
+        assert (list(other.exceptions), list(old.exceptions)) == ([], [b"a"])
+
+
+def test_its_own_object_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who changes the exceptions need not wait for a look at the file."""
-    seen = create(**EXACT)
+    seen = make()
     seen.add("a")
     assert "a" in seen
     monkeypatch.setattr("mmbloom._excepted.monotonic", lambda: 0.0)  # no look is due any more
@@ -104,11 +121,11 @@ def test_its_own_object_at_once(create: Make, monkeypatch: pytest.MonkeyPatch) -
     assert seen.contains_many(["a"]).all()
 
 
-def test_other_objects_follow(create: Make, path: str) -> None:
+def test_other_objects_follow(kind: Kind, make: Make, path: str) -> None:
     """What one object changes all go by within a millisecond, a pickled one and others alike."""
-    seen = create(**EXACT)
+    seen = make()
     seen.add_many(["a", "b"])
-    with BloomFilter.open(path, "r") as reader, pickle.loads(pickle.dumps(seen)) as writer:
+    with kind.open(path, "r") as reader, pickle.loads(pickle.dumps(seen)) as writer:
         for n in range(100):  # quicker than the times of files tell apart
             excepted = "ab"[n % 2]
             seen.exceptions.update([excepted])

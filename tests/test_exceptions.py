@@ -3,28 +3,24 @@
 import io
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, get_args
 
 import forms
 import numpy as np
 import pyarrow as pa
 import pytest
+from chains import Rotating, files_of
+from excepting import EXACT, Kind, Make
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operations import Collect
 
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    Sieve,
-)
+from mmbloom import BloomFilter, CountingBloomFilter, Sieve
 from mmbloom._batch import DictionaryKeys, IntegerKeys, SpelledKeys
 from mmbloom._keys import coerce
 from mmbloom.dedup import dedup
 from mmbloom.lines import read_chunks
-
-Make = Callable[..., BloomFilter]
-EXACT: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9, "seed": 7}
 
 
 def soon() -> None:
@@ -34,9 +30,9 @@ def soon() -> None:
         pass
 
 
-def test_never_seen(create: Make) -> None:
+def test_never_seen(make: Make) -> None:
     """Every way to ask says no of an excepted key, and yes of the others; adding says new."""
-    seen = create(**EXACT)
+    seen = make()
     keys = ["a", "b", "c"]
     seen.add_many(keys)
     assert seen.exceptions.add("b")
@@ -72,7 +68,7 @@ def test_counting_filter(path: str) -> None:
         assert seen.info().exceptions == 1
 
 
-def test_counters_go_by_bits(create: Make) -> None:
+def test_counters_go_by_bits(create: Callable[..., BloomFilter]) -> None:
     """To add what is there already is counted as it was: nothing is set, and no key is new."""
     seen = create(**EXACT)
     seen.add_many(["a", "b"])
@@ -92,9 +88,9 @@ def test_counters_go_by_bits(create: Make) -> None:
     assert seen.info().keys_added == before.keys_added + 1
 
 
-def test_claim_marks_what_it_would(create: Make) -> None:
+def test_claim_marks_what_it_would(make: Make) -> None:
     """A claim of excepted keys sets their bits, so that without the exception they are found."""
-    seen = create(**EXACT)
+    seen = make()
     seen.exceptions.update(["a", "b"])
     with seen.claim(["a", "c", "a"]) as new:
         assert new.all()
@@ -123,9 +119,9 @@ FORMS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_of_keys(create: Make, form: str) -> None:
+def test_every_form_of_keys(make: Make, form: str) -> None:
     """In a batch of any form just the excepted key is told apart, wherever it stands in it."""
-    seen = create(**EXACT)
+    seen = make()
     keys = FORMS[form]
     items = keys.to_pylist() if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
     plain = [key.tobytes() if isinstance(key, np.ndarray) else key for key in items]
@@ -148,9 +144,9 @@ def test_forms_are_met() -> None:
     assert kinds == {*get_args(SpelledKeys), IntegerKeys, DictionaryKeys}
 
 
-def test_nulls(create: Make) -> None:
+def test_nulls(make: Make) -> None:
     """Places of answers are right where nulls are left out."""
-    seen = create(**EXACT)
+    seen = make()
     keys = pa.array([None, "a", None, "b"])
     seen.add_many(keys, nulls="skip")
     seen.exceptions.add("a")
@@ -161,9 +157,9 @@ def test_nulls(create: Make) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_large_batches(create: Make, threads: int) -> None:
+def test_large_batches(make: Make, threads: int) -> None:
     """Over many chunks and on threads, the answers of many exceptions stand at their places."""
-    seen = create(1_000_000, 1e-9, seed=7, threads=threads)
+    seen = make(threads=threads)
     keys = np.arange(100_000)
     seen.add_many(keys)
     excepted = [0, 16_383, 16_384, 65_535, 65_536, 99_999, *range(40_000, 41_000)]
@@ -177,9 +173,9 @@ def test_large_batches(create: Make, threads: int) -> None:
     assert not seen.contains_many(keys + 100_000).any()
 
 
-def test_equal_hashes_are_told_apart(create: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_equal_hashes_are_told_apart(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are compared byte for byte: whoever makes two of one hash gains nothing."""
-    seen = create(**EXACT)
+    seen = make()
     one, other = b"one key", b"other k"
     hashed = [forms.hashed([key], 7)[0] for key in (one, other)]
     monkeypatch.setattr(
@@ -196,7 +192,9 @@ def test_equal_hashes_are_told_apart(create: Make, monkeypatch: pytest.MonkeyPat
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(data=st.data())
-def test_as_one_by_one(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+def test_as_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, kind: Kind, data: st.DataObject
+) -> None:
     """Against two sets of Python: any order of adding, excepting and asking, in any batches."""
     path = tmp_path_factory.mktemp("model") / "seen"
     added: set[int] = set()
@@ -208,7 +206,7 @@ def test_as_one_by_one(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
         return new
 
     batch = st.lists(st.integers(0, 6), max_size=8)
-    with BloomFilter.create(path, **EXACT) as seen:
+    with kind.create(path) as seen:
         for _ in range(data.draw(st.integers(1, 8))):
             keys = data.draw(batch)
             what = data.draw(st.sampled_from(["add", "many", "claim", "except", "discard"]))
@@ -232,9 +230,9 @@ def test_as_one_by_one(tmp_path_factory: pytest.TempPathFactory, data: st.DataOb
 
 
 @pytest.mark.parametrize("block", [b"a\nb\na\nb\n", b"b\na\nb\na"])
-def test_dedup_passes_every_line(create: Make, block: bytes) -> None:
+def test_dedup_passes_every_line(make: Make, block: bytes) -> None:
     """A line that is excepted goes through each time it comes, whatever was seen before."""
-    seen = create(**EXACT)
+    seen = make()
     seen.add_many(["a", "b"])
     seen.exceptions.add("b")
     sink, repeats = Collect(), Collect()
@@ -245,11 +243,24 @@ def test_dedup_passes_every_line(create: Make, block: bytes) -> None:
     assert repeats.octets.replace(b"|", b"").split() == [b"a", b"a"]
 
 
-def test_sieve_takes_it_each_time(create: Make) -> None:
+def test_sieve_takes_it_each_time(make: Make) -> None:
     """As documented: an excepted URL waits as often as it is pushed."""
-    seen = create(**EXACT)
+    seen = make()
     seen.exceptions.add("/a")
     urls = Sieve[str](seen)
     assert [urls.push("/a"), urls.push("/b"), urls.push("/a"), urls.push("/b")] == [
         *(True, True, True, False)
     ]
+
+
+def test_outlives_its_period(tmp_path: Path) -> None:
+    """What a rotating filter has forgotten is excepted still, and is so when it comes again."""
+    kind = Rotating(20)
+    with kind.create(tmp_path / "seen") as seen:
+        seen.add_many(["a", "b"])
+        seen.exceptions.add("a")
+        kind.pass_time(100)
+        assert seen.add_many(["a", "b", "a", "b"]).tolist() == [True, True, True, False]
+        assert len(files_of(tmp_path / "seen")) == 1
+        assert seen.contains_many(["a", "b"]).tolist() == [False, True]
+        assert list(seen.exceptions) == [b"a"]

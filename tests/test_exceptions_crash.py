@@ -1,17 +1,22 @@
 """Changes of the exceptions at once, beside readers, killed, and with calls that fail."""
 
 import errno
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from checks import check_folder
+from excepting import EXACT, Kind, SoonFull, Ticking, tree
 from faults import at_call, fail_with, kill_self, os_calls
-from test_exceptions import EXACT, Make
 from workers import ChildDied, in_child, together
 
 from mmbloom import BloomFilter
+
+Make = Callable[..., BloomFilter]
 
 
 def test_no_exception_is_lost(create: Make, path: str, seed: int) -> None:
@@ -35,6 +40,70 @@ def test_no_exception_is_lost(create: Make, path: str, seed: int) -> None:
     with BloomFilter.open(path, "r") as reader:
         assert set(reader.exceptions) == expected
     check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exceptions")
+
+
+@pytest.mark.parametrize("kind", [SoonFull(), Ticking()], ids=type)
+def test_no_exception_is_lost_where_files_change_over(kind: Kind, path: str, seed: int) -> None:
+    """The lock of a folder goes from file to file, and each change is made under it."""
+    kind.create(path).close()
+
+    def work(number: int) -> Callable[[], int]:
+        def run() -> int:
+            with kind.open(path) as mine:
+                for n in range(40):
+                    mine.exceptions.add(f"{seed} {number} {n}")
+                    mine.update(f"{seed} {number} {n} {i}" for i in range(3 * n))
+                    with mine.locked():  # in which a file may begin
+                        mine.add(f"{seed} {number} {n}")
+                        mine.exceptions.discard(f"{seed} {number} {n - 1}")
+                    assert f"{seed} {number} {n}" not in mine
+            return 0
+
+        return run
+
+    assert together([work(number) for number in range(3)]) == [0] * 3
+    expected = {f"{seed} {i} 39".encode() for i in range(3)}
+    with kind.open(path, "r") as reader:
+        assert set(reader.exceptions) == expected
+        assert not reader.contains_many([*expected]).any()
+        assert reader.contains_many([f"{seed} {i} 38" for i in range(3)]).all()
+    files = [name for name in tree(path) if name not in ("manifest.json", "exceptions")]
+    assert len(files) > 4
+    assert all(name.endswith(".bloom") for name in files), "no temporary file stays"
+
+
+def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
+    """Whichever call fails: no copy appears that would find what is excepted."""
+    kind = SoonFull()
+    with kind.create(path) as made:
+        made.add_many(["a", "b"])
+        made.exceptions.add("a")
+
+    def copied(hook: Callable[[str], object]) -> str:
+        with os_calls(hook):
+            try:
+                kind.copy(path, path + "2")
+            except OSError as error:
+                return str(error)
+        return ""
+
+    def calls_of_a_copy() -> list[str]:
+        calls: list[str] = []
+        with os_calls(calls.append):
+            kind.copy(path, path + "2")
+        return calls
+
+    calls = in_child(calls_of_a_copy)
+    assert calls.count("replace") == 2, "of the manifest, and of the exceptions"
+    for number in range(calls.index("replace"), len(calls)):  # those before are tested elsewhere
+        shutil.rmtree(path + "2", ignore_errors=True)
+        said = in_child(partial(copied, at_call(number, fail_with(errno.EIO))))
+        if os.path.exists(path + "2"):
+            with kind.open(path + "2", "r") as seen:
+                assert seen.contains_many(["a", "b"]).tolist() == [False, True]
+        else:
+            assert said
+            check_folder(Path(path).parent, "seen.bloom")
 
 
 def test_readers_see_the_old_file_or_the_new(create: Make, path: str) -> None:

@@ -9,18 +9,17 @@ import numpy as np
 
 from mmbloom._excepted_form import write_keys
 from mmbloom.cli._errors import NOTHING_FOUND, OK, UsageError
-from mmbloom.cli._filters import Filter, open_filter
+from mmbloom.cli._filters import open_filter
 from mmbloom.cli._inputs import STDIN, open_input, progress_bar
 from mmbloom.cli._outputs import open_output
-from mmbloom.excepted import ExceptedKeys
-from mmbloom.folder import FolderFilter
 from mmbloom.lines import read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="the filter; its exceptions are in FILE.exceptions")
+    where = "FILE.exceptions, those of a folder in FILE/exceptions"
+    add("file", metavar="FILE", help=f"the filter; its exceptions are in {where}")
     add(
         "keys", nargs="*", default=[], metavar="KEY", help="as lines would be; none: lines of stdin"
     )
@@ -41,22 +40,15 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--list prints all exceptions: give no KEY")
         return _print_all(args.file)
     with open_filter(args.file) as seen, _keys(args.keys) as keys:
-        exceptions = _exceptions_of(seen)
         if args.add:
-            exceptions.update(keys)
+            seen.exceptions.update(keys)
             return OK
-        return OK if exceptions.difference_update(keys) else NOTHING_FOUND
-
-
-def _exceptions_of(seen: Filter) -> ExceptedKeys:
-    if isinstance(seen, FolderFilter):
-        raise UsageError(f"{seen.path}: is a folder of filters, which has no exceptions")
-    return seen.exceptions
+        return OK if seen.exceptions.difference_update(keys) else NOTHING_FOUND
 
 
 def _print_all(file: str) -> int:
     with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
-        written = write_keys(_exceptions_of(seen))
+        written = write_keys(seen.exceptions)
         writer.write(np.frombuffer(written, np.uint8), terminated=True)
     return OK if written else NOTHING_FOUND
 

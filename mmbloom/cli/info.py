@@ -54,7 +54,7 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
-        ("exceptions", f"{info.exceptions:,} keys, never seen" if info.exceptions else ""),
+        ("exceptions", _excepted(info)),
         ("capacity", when_full(info, time.time_ns())),
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
@@ -75,6 +75,7 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
+        ("exceptions", _excepted(info)),
         ("uuid", info.uuid),
     ]
     for file in info.members:
@@ -102,6 +103,10 @@ def _plan(info: FolderInfo) -> str:
         return f"the first file is for {of['initial_capacity']:,} keys, each next for twice as many"
     keep, every = of["keep_seconds"], of["every_seconds"]
     return f"keeps {keep:,} s, in periods of {every:,} s for {of['capacity_per_period']:,} keys"
+
+
+def _excepted(info: FilterInfo | FolderInfo) -> str:
+    return f"{info.exceptions:,} keys, never seen" if info.exceptions else ""
 
 
 def _bar(share: float) -> str:
