@@ -19,6 +19,8 @@ class Kind(NamedTuple):
         What its positions are.
     opened_by : str
         The class that opens it.
+    otherwise : str
+        What to do where the other kind is wanted.
     count_set : callable
         Counts the positions of a part of the array that are not 0.
     one_key : type
@@ -28,6 +30,7 @@ class Kind(NamedTuple):
     number: int
     noun: str
     opened_by: str
+    otherwise: str
     count_set: Callable[[Words], int]
     one_key: type[OneKey]
 
@@ -35,8 +38,22 @@ class Kind(NamedTuple):
         return f"{self.number} ({self.noun}), a {self.opened_by}"
 
 
-BITS = Kind(KIND_BITS, "bits", "BloomFilter", count_set, OneKey)
-COUNTERS = Kind(KIND_COUNTERS, "counters", "CountingBloomFilter", count_nonzero, OneCounted)
+BITS = Kind(
+    KIND_BITS,
+    "bits",
+    "BloomFilter",
+    "counters must be there from the first key: mmbloom create --counting",
+    count_set,
+    OneKey,
+)
+COUNTERS = Kind(
+    KIND_COUNTERS,
+    "counters",
+    "CountingBloomFilter",
+    "its to_bloom(path) writes a plain filter of the keys that it holds",
+    count_nonzero,
+    OneCounted,
+)
 ALL_KINDS = (BITS, COUNTERS)
 
 
@@ -48,4 +65,5 @@ def kind_of(header: Header) -> Kind:
 def require_kind(header: Header, path: str, expected: tuple[Kind, ...]) -> None:
     """Raise `FormatError`, naming the class that opens the file, if its kind is another one."""
     if (found := kind_of(header)) not in expected:
-        raise FormatError(path, "kind", str(found), " or ".join(map(str, expected)))
+        wanted = " or ".join(map(str, expected))
+        raise FormatError(path, "kind", str(found), f"{wanted}; {found.otherwise}")
