@@ -158,7 +158,7 @@ def test_persistent_queue_is_the_callers() -> None:
         assert "diskcache" not in {name.split(".")[0] for name in imports_of(file)}, module
 
 
-OTHERS = [file for name in ("tests", "benchmarks") for file in ROOT.parent.rglob(f"{name}/*.py")]
+OTHERS = [file for name in ("tests", "benchmarks") for file in (ROOT.parent / name).rglob("*.py")]
 
 
 @pytest.mark.parametrize("file", [*FILES, *CYTHON, *OTHERS], ids=lambda file: file.name)
