@@ -14,7 +14,7 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._chain import Chain, Snapshot
 from mmbloom._engine import HashHalves
-from mmbloom._member import Bools, Member
+from mmbloom._member import Bools, Member, contains_one
 from mmbloom._older import Hashed, hashed, take
 from mmbloom._positions import positions
 
@@ -123,10 +123,10 @@ class GrowingWriter:
         """Add one key in a section of its own; True if it was new."""
         with self.section(timeout):
             *older, newest = self._chain.current.members
-            if any(member.contains_one(key) for member in reversed(older)):
+            if contains_one(older, key):
                 self._chain.excepted.look()  # the newest file's writer would
                 return False
-            if not newest.room and not newest.contains_one(key):
+            if not newest.room and not contains_one([newest], key):
                 self._chain.excepted.look()  # which can fail: before anything is changed
                 newest = self._chain.make_next(newest.entry.number + 1)
                 self._go_to(newest)

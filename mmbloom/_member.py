@@ -111,23 +111,17 @@ class Member:
             self.storage.close()
             raise
         self.params = self.storage.header.params
-        self._check_at = 0.0
+        self.check_at = 0.0
         self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
         self.writer = BitWriter(self.storage, self.lock, verify=settings.verify_after_add)
         if settings.preload:
             self.storage.preload()
 
-    def contains_one(self, key: bytes) -> bool:
-        """Test one key.
-
-        The file is looked at (law 16) once in a millisecond: a look takes longer than all else.
-        Who truncates it in between does so as in between a look and a touch.
-        """
-        if monotonic() > self._check_at:
-            self.storage.check_unchanged()
-            self.storage.expect(_KEYS_A_CHECK)
-            self._check_at = monotonic() + _CHECK_SECONDS
-        return self.storage.views.one.contains(key)
+    def look(self, now: float) -> None:
+        """Make sure that the file is as it was (law 16), and will be for some keys."""
+        self.storage.check_unchanged()
+        self.storage.expect(_KEYS_A_CHECK)
+        self.check_at = now + _CHECK_SECONDS
 
     @property
     def room(self) -> int:
@@ -142,6 +136,21 @@ class Member:
         """Unmap it and release everything."""
         with self.lock.closing():
             self.storage.close()
+
+
+def contains_one(members: Sequence[Member], key: bytes) -> bool:
+    """Test one key in files, the last of them first.
+
+    Each file is looked at once in a millisecond: a look takes longer than all else. Who
+    truncates it in between does so as in between a look and a touch.
+    """
+    now = monotonic()
+    for member in reversed(members):
+        if now > member.check_at:
+            member.look(now)
+        if member.storage.views.one.contains(key):
+            return True
+    return False
 
 
 def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:

@@ -20,7 +20,7 @@ from mmbloom import _engine
 from mmbloom._chain import Chain, Snapshot
 from mmbloom._engine import HashHalves
 from mmbloom._folder import remove_older
-from mmbloom._member import Bools, Member
+from mmbloom._member import Bools, Member, contains_one
 from mmbloom._older import Hashed, hashed
 from mmbloom._periods import PeriodPlan
 from mmbloom.errors import MmbloomError
@@ -123,7 +123,7 @@ class RotatingWriter:
             now = self._chain.current
             older = self._older(now)
             new = now.newest.writer.add_one(key)
-            new = new and not any(one.contains_one(key) for one in reversed(older))
+            new = new and not contains_one(older, key)
             self._keep_up(lambda newest: newest.writer.add_one(key))
         return new
 

@@ -17,7 +17,7 @@ from mmbloom._chain import Chain, Snapshot
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce, coerce_one
 from mmbloom._make_folder import require_same
 from mmbloom._manifest import Plan
-from mmbloom._member import Bools, Member
+from mmbloom._member import Bools, Member, contains_one
 from mmbloom._older import Hashed, found_in
 from mmbloom._parallel import usable_cores
 from mmbloom._pieces import map_pieces
@@ -57,7 +57,7 @@ class FolderFilter:
         octets = coerce_one(key)
 
         def has(now: Snapshot) -> bool:
-            return any(one.contains_one(octets) for one in reversed(self._writer.asked(now)))
+            return contains_one(self._writer.asked(now), octets)
 
         return self._chain.ask(has) and not self._excepted.holds_now(octets)
 
