@@ -1,6 +1,7 @@
 """What every test gets: no leaked descriptor, child or thread; printed seeds; --stress."""
 
 import argparse
+import ctypes
 import gc
 import multiprocessing
 import os
@@ -135,6 +136,15 @@ def _children() -> set[int]:
             pids.update(map(int, listing.read_text().split()))
     pids |= {child.pid for child in multiprocessing.active_children() if child.pid}
     return pids - {vars(_TRACKER).get("_pid")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _give_memory_back() -> Iterator[None]:
+    """A fork copies the page tables of all that is held, and the tests fork some thousand times."""
+    yield
+    gc.collect()
+    with suppress(AttributeError, OSError, TypeError):  # of another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 @pytest.fixture(autouse=True)
