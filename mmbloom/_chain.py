@@ -224,8 +224,14 @@ class Chain:
             return left or self._make(number, file_name(number, uuid.uuid4().hex[:8]))
 
     def _make(self, number: int, name: str) -> Member:
-        mode = self.current.file.permissions
-        entry = make_member(self.folder, name, self.plan, number, self.settings, permissions=mode)
+        entry = make_member(
+            self.folder,
+            name,
+            self.plan,
+            number,
+            permissions=self.current.file.permissions,
+            allow_network=self.settings.allow_network,
+        )
         return Member(self.folder, entry, self.plan, self.settings, self.excepted)
 
     def _adopt(self, number: int) -> Member | None:

@@ -27,7 +27,7 @@ class CountingWriter(Writer):
     def claim(self, hashes: HashHalves) -> Found:
         """Find which keys are new; call within `section`."""
         params = self._storage.header.params
-        self._storage.excepted.look()
+        self._excepted.look()
         self._storage.expect(len(hashes[0]))
         return Found(_engine.counted_claim(self._storage.views.words, *hashes, params))
 

@@ -7,11 +7,16 @@ from mmbloom._folder import first_manifest, new_folder
 from mmbloom._manifest import Plan
 from mmbloom._member import file_name, make_member
 from mmbloom.errors import ParameterMismatch
-from mmbloom.filter_file import Settings
 
 
 def make_folder(
-    path: str, plan: Plan, number: int, settings: Settings, *, permissions: int, exist_ok: bool
+    path: str,
+    plan: Plan,
+    number: int,
+    *,
+    permissions: int,
+    allow_network: bool,
+    exist_ok: bool,
 ) -> None:
     """Make a folder with its first file, unless `exist_ok` and something is there.
 
@@ -22,7 +27,12 @@ def make_folder(
     try:
         with new_folder(path, permissions) as folder:
             first = make_member(
-                folder, file_name(number), plan, number, settings, permissions=permissions
+                folder,
+                file_name(number),
+                plan,
+                number,
+                permissions=permissions,
+                allow_network=allow_network,
             )
             first_manifest(folder, plan, [first], permissions)
     except FileExistsError:

@@ -35,14 +35,14 @@ def file_name(number: int, suffix: str = "") -> str:
 
 
 def make_member(
-    folder: str, name: str, plan: Plan, number: int, settings: Settings, *, permissions: int
+    folder: str, name: str, plan: Plan, number: int, *, permissions: int, allow_network: bool
 ) -> Entry:
     """Make a file for a folder, which no manifest names yet; raises as `create_file`."""
     create_file(
         os.path.join(folder, name),
         plan.params(number),
         permissions=permissions,
-        allow_network=settings.allow_network,
+        allow_network=allow_network,
         reserve=plan.reserve,
     )
     return entry_of(folder, name, number)
@@ -104,7 +104,7 @@ class Member:
         path = os.path.join(folder, entry.name)
         writable, network = settings.mode == "r+", settings.allow_network
         self.entry = entry
-        self.storage = Storage(path, writable=writable, allow_network=network, excepted=excepted)
+        self.storage = Storage(path, writable=writable, allow_network=network)
         try:
             require_named(self.storage.header, path, entry, plan)
         except BaseException:
@@ -113,7 +113,7 @@ class Member:
         self.params = self.storage.header.params
         self.check_at = 0.0
         self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
-        self.writer = BitWriter(self.storage, self.lock, verify=settings.verify_after_add)
+        self.writer = BitWriter(self.storage, self.lock, excepted, verify=settings.verify_after_add)
         if settings.preload:
             self.storage.preload()
 

@@ -18,8 +18,6 @@ import numpy.typing as npt
 
 from mmbloom import _mounts
 from mmbloom._engine import OneKey
-from mmbloom._excepted import Excepted
-from mmbloom._excepted_form import excepted_path
 from mmbloom._header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
 from mmbloom._keys import coerce_one
 from mmbloom._kinds import BITS, Kind
@@ -62,8 +60,6 @@ class Storage:
         Whether to write on a network file system (law 18).
     kind : Kind
         What it must be.
-    excepted : Excepted, optional
-        The exceptions of the folder that the file is of; otherwise those in the file beside it.
 
     Attributes
     ----------
@@ -73,8 +69,6 @@ class Storage:
         Device and inode of the mapped file.
     read_only_reason : str
         Why the map cannot be written, "" if it can.
-    excepted : Excepted
-        Those exceptions, as far as they are known.
 
     Raises
     ------
@@ -91,7 +85,6 @@ class Storage:
         writable: bool,
         allow_network: bool,
         kind: Kind = BITS,
-        excepted: Excepted | None = None,
     ) -> None:
         self.path = path
         self._failure = ""
@@ -110,7 +103,6 @@ class Storage:
             raise
         # A filter that is dropped unclosed must not keep its descriptor for ever.
         self._close_fd = weakref.finalize(self, os.close, self._fd)
-        self.excepted = excepted or Excepted(excepted_path(path), self.header.params.seed)
         words = np.frombuffer(self._map, "<u8", self.header.array_bytes // 8, HEADER_BYTES)
         counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
         one = kind.one_key(words, counters, self.header.params, coerce_one)

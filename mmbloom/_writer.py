@@ -18,6 +18,7 @@ import numpy.typing as npt
 from mmbloom import _engine
 from mmbloom._capacity import full_at, warn_past_capacity
 from mmbloom._engine import HashHalves
+from mmbloom._excepted import Excepted
 from mmbloom._keys import Key
 from mmbloom._kinds import kind_of
 from mmbloom._lock import WriteLock
@@ -54,6 +55,8 @@ class Writer(ABC):
         The file.
     lock : WriteLock
         Its lock.
+    excepted : Excepted
+        The exceptions of its filter: looked at before anything is changed, as that can fail.
     verify : bool
         Whether to test all keys again before they are acknowledged.
 
@@ -63,8 +66,11 @@ class Writer(ABC):
         Whether more keys were added than planned: `warn_when_full` is then to be called.
     """
 
-    def __init__(self, storage: Storage, lock: WriteLock, *, verify: bool) -> None:
-        self._storage, self._lock, self._verify = storage, lock, verify
+    def __init__(
+        self, storage: Storage, lock: WriteLock, excepted: Excepted, *, verify: bool
+    ) -> None:
+        self._storage, self._lock, self._excepted = storage, lock, excepted
+        self._verify = verify
         self._full_at = full_at(storage.header.params)
         self.past_capacity = self._warned = False
         self._check_at = 0.0  # when a section that goes on is to be checked again
@@ -100,7 +106,7 @@ class Writer(ABC):
     def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self._lock.timeout):
-            self._storage.excepted.look()  # which can fail: before anything is changed
+            self._excepted.look()  # which can fail: before anything is changed
             self._storage.expect(len(hashes[0]))
             return self._add_counted(hashes)
 
@@ -119,7 +125,7 @@ class Writer(ABC):
             # Within `locked`: one section for many keys, looked after now and then.
             if monotonic() > self._check_at:
                 self._check()
-                self._storage.excepted.look()
+                self._excepted.look()
                 self._storage.expect(_KEYS_A_CHECK)
             one = self._storage.views.one
             new = one.add(key)
@@ -130,7 +136,7 @@ class Writer(ABC):
             lock.acquire(lock.timeout)
             try:
                 self._check()
-                self._storage.excepted.look()
+                self._excepted.look()
                 self._storage.expect(1)
                 one = self._storage.views.one
                 new = one.add(key)
@@ -208,7 +214,7 @@ class BitWriter(Writer):
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
         params = self._storage.header.params
-        self._storage.excepted.look()
+        self._excepted.look()
         self._storage.expect(len(hashes[0]))
         return _engine.claim(self._storage.views.words, *hashes, params)
 

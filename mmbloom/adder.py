@@ -11,6 +11,7 @@ import numpy.typing as npt
 from mmbloom import _engine
 from mmbloom._batch import Batch
 from mmbloom._engine import HashHalves
+from mmbloom._excepted import Excepted
 from mmbloom._keys import Key, Keys, Nulls, batches, coerce
 from mmbloom._lock import WriteLock
 from mmbloom._pieces import map_pieces
@@ -26,8 +27,10 @@ Bools = npt.NDArray[np.bool_]
 class FilterAdder(FilterReader):
     """What every open filter can be told; the base of all filter classes."""
 
-    def __init__(self, storage: Storage, lock: WriteLock, threads: int, writer: Writer) -> None:
-        super().__init__(storage, threads)
+    def __init__(
+        self, storage: Storage, excepted: Excepted, lock: WriteLock, threads: int, writer: Writer
+    ) -> None:
+        super().__init__(storage, excepted, threads)
         self._lock, self._writer = lock, writer
 
     def add(self, key: Key) -> bool:
@@ -35,7 +38,7 @@ class FilterAdder(FilterReader):
         new = self._writer.add_one(key)
         if self._writer.past_capacity:  # a call less: 0.73 to 0.68 us a key in `locked`
             self._writer.warn_when_full()
-        return new or self._storage.excepted.holds(key)
+        return new or self._excepted.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Add a batch of keys; answers what adding them one by one would.
@@ -108,14 +111,14 @@ class FilterAdder(FilterReader):
         # Hashed here, outside the lock.
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        answers = partial(self._storage.excepted.answers_of_new, batch, (h1, h2))
+        answers = partial(self._excepted.answers_of_new, batch, (h1, h2))
         return Claim(self._writer, answers, (h1, h2), self._lock.timeout)
 
     @property
     def exceptions(self) -> ExceptedKeys:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
         storage, section = self._storage, partial(self._writer.section, self._lock.timeout)
-        return ExceptedKeys(storage.path, storage.excepted, storage.check_unchanged, section)
+        return ExceptedKeys(storage.path, self._excepted, storage.check_unchanged, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
@@ -144,7 +147,7 @@ class FilterAdder(FilterReader):
         return self._writer.recount()
 
     def _add_batch(self, batch: Batch) -> Bools:
-        pieces, excepted = batch.pieces(_engine.CHUNK_KEYS), self._storage.excepted
+        pieces, excepted = batch.pieces(_engine.CHUNK_KEYS), self._excepted
 
         def add(hashes: HashHalves) -> Bools:  # of the next piece
             return excepted.correct_new(self._writer.add_chunk(hashes), [next(pieces)], hashes)

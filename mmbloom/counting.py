@@ -156,7 +156,7 @@ class CountingBloomFilter(FilterFile):
             with self._writer.still():
                 helpers = helpers_for(together.num_keys, self._threads)
                 found = list(in_order(self._test_piece, hashes, helpers))
-            yield from map(self._storage.excepted.correct_now, found, some, hashes)
+            yield from map(self._excepted.correct_now, found, some, hashes)
 
     def _test_piece(self, hashes: HashHalves) -> Bools:
         self._storage.expect(len(hashes[0]))

@@ -10,6 +10,8 @@ from typing import ClassVar, Literal, Self
 
 from mmbloom._choose import choose_params, require_equal
 from mmbloom._create import Reserve, create_file, require_reserve
+from mmbloom._excepted import Excepted
+from mmbloom._excepted_form import excepted_path
 from mmbloom._kinds import Kind
 from mmbloom._lock import WriteLock
 from mmbloom._opening import Path, absolute
@@ -59,8 +61,9 @@ class FilterFile(FilterAdder):
             kind=self._KIND,
         )
         lock = WriteLock(path, storage.identity, settings.lock_timeout)
-        writer = self._WRITER(storage, lock, verify=settings.verify_after_add)
-        super().__init__(storage, lock, settings.threads or usable_cores(), writer)
+        excepted = Excepted(excepted_path(path), storage.header.params.seed)
+        writer = self._WRITER(storage, lock, excepted, verify=settings.verify_after_add)
+        super().__init__(storage, excepted, lock, settings.threads or usable_cores(), writer)
         if settings.preload:
             storage.preload()
 

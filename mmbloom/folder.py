@@ -249,8 +249,9 @@ class FolderFilter:
             asked = self._writer.asked(now)
             for member in asked:
                 member.storage.check_unchanged()
-            exceptions = len(self.exceptions)
-            return read_folder_info(self.path, now.file.manifest, now.members, asked, exceptions)
+            self._excepted.refresh()
+            manifest = now.file.manifest
+            return read_folder_info(self.path, manifest, now.members, asked, self._excepted)
 
         return self._chain.ask(read)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from mmbloom._excepted import Excepted
 from mmbloom._manifest import Manifest
 from mmbloom._member import Member
 from mmbloom._rates import rate_of_any
@@ -68,10 +69,10 @@ def read_folder_info(
     manifest: Manifest,
     members: Sequence[Member],
     asked: Sequence[Member],
-    exceptions: int,
+    excepted: Excepted,
 ) -> FolderInfo:
     """Gather everything into one record: of all files, and of those of them that are asked."""
-    infos = [read_info(member.storage) for member in asked]
+    infos = [read_info(member.storage, excepted) for member in asked]
     num_bits = sum(info.num_bits for info in infos)
     return FolderInfo(
         path=path,
@@ -85,6 +86,6 @@ def read_folder_info(
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
         current_error_rate=rate_of_any(info.current_error_rate for info in infos),
         read_only=members[-1].storage.read_only_reason,
-        exceptions=exceptions,
+        exceptions=len(excepted.keys),
         members=infos,
     )

@@ -103,7 +103,14 @@ class GrowingFilter(FolderFilter):
         settings = Settings("r+", lock_timeout, allow_network, threads, preload, verify_after_add)
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_or_random(seed), reserve)
         where = absolute(path)
-        make_folder(where, plan, 0, settings, permissions=permissions, exist_ok=exist_ok)
+        make_folder(
+            where,
+            plan,
+            0,
+            permissions=permissions,
+            allow_network=allow_network,
+            exist_ok=exist_ok,
+        )
         made = cls(where, settings)
         made._require(plan, any_seed=seed is None)
         return made

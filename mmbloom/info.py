@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 
+from mmbloom._excepted import Excepted
 from mmbloom._kinds import kind_of
 from mmbloom._storage import Storage
 from mmbloom.sizing import Layout
@@ -89,10 +90,10 @@ def current_error_rate(storage: Storage) -> float:
     return storage.header.params.expected_error_rate(positions_set(storage))
 
 
-def read_info(storage: Storage) -> FilterInfo:
+def read_info(storage: Storage, excepted: Excepted) -> FilterInfo:
     """Gather everything into one record."""
     header, params = storage.header, storage.header.params
-    storage.excepted.refresh()
+    excepted.refresh()
     unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
     return FilterInfo(
         path=storage.path,
@@ -115,5 +116,5 @@ def read_info(storage: Storage) -> FilterInfo:
         unfinished_batches=max(0, unfinished),
         read_only=storage.read_only_reason,
         sealed=header.sealed,
-        exceptions=len(storage.excepted.keys),
+        exceptions=len(excepted.keys),
     )

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from mmbloom import _engine, info
 from mmbloom._batch import Batch, KeyBatch
 from mmbloom._engine import HashHalves
+from mmbloom._excepted import Excepted
 from mmbloom._keys import Key, Keys, Nulls, coerce
 from mmbloom._pieces import map_pieces
 from mmbloom._storage import Storage
@@ -28,8 +29,8 @@ class FilterReader:
         intersected and compared exactly if theirs are equal: ``one.params == other.params``.
     """
 
-    def __init__(self, storage: Storage, threads: int) -> None:
-        self._storage, self._threads = storage, threads
+    def __init__(self, storage: Storage, excepted: Excepted, threads: int) -> None:
+        self._storage, self._excepted, self._threads = storage, excepted, threads
         self.params: FilterParams = storage.header.params
 
     def __contains__(self, key: Key) -> bool:
@@ -37,7 +38,7 @@ class FilterReader:
         storage = self._storage
         storage.check_unchanged()
         storage.expect(1)
-        return storage.views.one.contains(key) and not storage.excepted.holds_now(key)
+        return storage.views.one.contains(key) and not self._excepted.holds_now(key)
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> npt.NDArray[np.bool_]:
         """Tell for each key whether it was added (or is a false positive), and is not excepted.
@@ -74,7 +75,7 @@ class FilterReader:
         hashes = self._hash(piece)
         self._storage.check_unchanged()
         self._storage.expect(len(piece))
-        return self._storage.excepted.correct_now(self._test(hashes), piece, hashes)
+        return self._excepted.correct_now(self._test(hashes), piece, hashes)
 
     def _test(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         return _engine.contains(self._storage.views.words, *hashes, self.params)
@@ -113,4 +114,4 @@ class FilterReader:
     def info(self) -> info.FilterInfo:
         """Everything that the file says of itself."""
         self._storage.check_unchanged()
-        return info.read_info(self._storage)
+        return info.read_info(self._storage, self._excepted)

@@ -139,7 +139,14 @@ class RotatingFilter(FolderFilter):
             reserve,
         )
         where, first = absolute(path), plan.period(clock())
-        make_folder(where, plan, first, settings, permissions=permissions, exist_ok=exist_ok)
+        make_folder(
+            where,
+            plan,
+            first,
+            permissions=permissions,
+            allow_network=allow_network,
+            exist_ok=exist_ok,
+        )
         made = cls(where, settings, clock)
         made._require(plan, any_seed=seed is None)
         return made
