@@ -1,9 +1,12 @@
-"""Warnings that point at the line of the caller, not at one of this package."""
+"""Warnings that point at the caller's line, and the one about more keys than planned."""
 
+import math
 import sys
 import warnings
 
-from mmbloom.errors import MmbloomWarning
+from mmbloom.errors import CapacityWarning, MmbloomWarning
+from mmbloom.sizing.formulas import expected_positions_set
+from mmbloom.sizing.params import FilterParams
 
 
 def warn(message: str, kind: type[MmbloomWarning]) -> None:
@@ -16,3 +19,21 @@ def warn(message: str, kind: type[MmbloomWarning]) -> None:
 
 def _ours(module: str) -> bool:
     return module.startswith("mmbloom.") or module == "contextlib"  # which runs our blocks
+
+
+def full_at(params: FilterParams) -> float:
+    """Give the number of set positions above which a filter is past its capacity."""
+    # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: who adds just
+    # what was planned for is not warned.
+    limit = params.capacity + math.sqrt(params.capacity)
+    return expected_positions_set(limit, params.num_bits, params.num_hashes, layout=params.layout)
+
+
+def warn_past_capacity(path: str, params: FilterParams, positions_set: int) -> None:
+    """Warn that a filter with so many positions set is past its capacity."""
+    warn(
+        f"{path}: holds about {round(params.estimated_count(positions_set))} keys and was planned "
+        f"for {params.capacity}; false positives rise above {params.error_rate:g}: "
+        "make a larger filter",
+        CapacityWarning,
+    )

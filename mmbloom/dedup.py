@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._parallel import read_ahead
-from mmbloom.claim import Claim, Claiming
-from mmbloom.line_keys import LineKeys
-from mmbloom.lines import Chunk
-
-Octets = npt.NDArray[np.uint8]
+from mmbloom._threads import read_ahead
+from mmbloom._typing import Octets
+from mmbloom.filters.claim import Claim, Claiming
+from mmbloom.lines import Chunk, LineKeys
 
 
 class Sink(Protocol):

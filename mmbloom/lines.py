@@ -1,9 +1,11 @@
-"""Records of a byte stream, in and out, in bounded chunks.
+"""Records of a byte stream in bounded chunks, and which part of a record is its key.
 
-A line is the bytes between terminators, whatever they are: no decoding, no stripping, and
-a last line without its terminator is the same line without it.
+The options mean what they mean for uniq(1), in the C locale. A line that lacks the chosen
+field or member is its own key as a whole, and shares it with no field or member of another
+line: lines that cannot be told apart by it are not lost.
 """
 
+import json
 import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,14 +16,17 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
+from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 
 # One chunk fills the engine's best batch with log lines of common length, and stays far
 # below the 64 Ki lines and 8 MiB that may be lost to a rerun (law 6) or kept in memory.
 BLOCK_BYTES = 1 << 20
+
+
 CHUNK_LINES = 1 << 14
 
 
-class Source(Protocol):
+class RawInput(Protocol):
     """Anything that reads like a raw file: some bytes into a buffer, 0 at the end."""
 
     def readinto(self, buffer: Any, /) -> int | None:
@@ -66,7 +71,7 @@ class Chunk:
         return _engine.gather(self.octets, self.starts, self.ends, wanted, int(self.terminated))
 
 
-def read_chunks(source: Source, terminator: bytes = b"\n") -> Iterator[Chunk]:
+def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     r"""Cut a stream into chunks of lines; memory is bounded by the block and the longest line.
 
     Examples
@@ -97,7 +102,7 @@ def read_chunks(source: Source, terminator: bytes = b"\n") -> Iterator[Chunk]:
         yield Chunk(block, one[0], one[1], terminated=False)
 
 
-def _read(source: Source, room: npt.NDArray[np.uint8]) -> int:
+def _read(source: RawInput, room: npt.NDArray[np.uint8]) -> int:
     # A raw file that would block says None; whoever reads those waits (`cli._inputs`).
     return source.readinto(room.data) or 0
 
@@ -151,3 +156,95 @@ class LineWriter:
                 select.select([], [self._file], [])
             else:
                 rest = rest[written:]
+
+
+# No text in UTF-8 has the byte 0xFF: what starts so can be no string. Nor can it be a whole
+# line (`_engine.WHOLE_LINE`), for no value of JSON starts with a newline.
+_NOT_TEXT = b"\xff"
+
+
+@dataclass(frozen=True, slots=True)
+class LineKeys:
+    r"""Turn lines into keys; with no option given, lines are their own keys.
+
+    Attributes
+    ----------
+    field : int, optional
+        Take this field, counted from 1.
+    separator : bytes, optional
+        What separates fields; runs of blanks by default.
+    json_key : str, optional
+        Take this member of a line of JSON, as in "user.id"; digits index arrays. The string
+        "5" and the number 5 are two keys.
+    skip_fields : int
+        Then skip so many fields, each some blanks and the non-blanks after them.
+    skip_chars : int
+        Then skip so many bytes.
+    compare_at_most : int, optional
+        Then keep so many bytes at most.
+    ignore_case : bool
+        Then fold ASCII letters.
+
+    Examples
+    --------
+    >>> import io
+    >>> from mmbloom.lines import read_chunks
+    >>> (chunk,) = read_chunks(io.BytesIO(b"1,a\n2,b\n"))
+    >>> keys = LineKeys(field=2, separator=b",")(chunk)
+    >>> len(keys)
+    2
+    """
+
+    field: int | None = None
+    separator: bytes | None = None
+    json_key: str | None = None
+    skip_fields: int = 0
+    skip_chars: int = 0
+    compare_at_most: int | None = None
+    ignore_case: bool = False
+
+    def __call__(self, chunk: Chunk) -> KeyBatch:
+        """Find the key of each line."""
+        if self.json_key is not None:
+            return self._members(chunk.lines, _member_taker(self.json_key))
+        return _engine.select_keys(
+            chunk.octets,
+            chunk.starts,
+            chunk.ends,
+            field=self.field,
+            separator=self.separator,
+            skip_fields=self.skip_fields,
+            skip_chars=self.skip_chars,
+            compare_at_most=self.compare_at_most,
+            ignore_case=self.ignore_case,
+        )
+
+    def _members(self, lines: list[bytes], take: Callable[[bytes], bytes | None]) -> ByteKeys:
+        narrow = _engine.narrower(
+            self.skip_fields, self.skip_chars, self.compare_at_most, ignore_case=self.ignore_case
+        )
+        parts = [take(line) for line in lines]
+        return ByteKeys(
+            [
+                _engine.WHOLE_LINE + line if part is None else narrow(part)
+                for line, part in zip(lines, parts, strict=True)
+            ]
+        )
+
+
+def _member_taker(path: str) -> Callable[[bytes], bytes | None]:
+    names = path.split(".")
+
+    def take(line: bytes) -> bytes | None:
+        try:
+            value = json.loads(line)
+            for name in names:
+                index = isinstance(value, list) and name.isdecimal()
+                value = value[int(name)] if index else value[name]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return None
+        if isinstance(value, str):
+            return value.encode("utf-8", "surrogatepass")
+        return _NOT_TEXT + json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+    return take

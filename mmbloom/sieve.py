@@ -16,15 +16,18 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._keys import Key, at_position, coerce_one
-from mmbloom.claim import Claiming
+from mmbloom._keys.coerce import at_position, coerce_one
+from mmbloom._typing import Key
 from mmbloom.errors import KeyEncodingError, KeyTypeError
+from mmbloom.filters.claim import Claiming
 
 Url = TypeVar("Url", bound=Key)
+
 
 # How many URLs one claim holds: a persistent queue takes a tenth of a second for them, in which
 # all other writers wait, and as many wait twice at most after a kill.
 _CHUNK = 1 << 10
+
 
 _NEEDS = ("append", "popleft", "__len__", "__iter__")
 

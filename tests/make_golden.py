@@ -1,7 +1,7 @@
 """Write the golden files of format version 1 with the reference implementation.
 
-Run by hand, once per format version: ``python tests/make_golden.py``. The tests only ever
-read what it wrote; the same bytes come out every time.
+Run by hand, once per format version: ``PYTHONPATH=tests/helpers python tests/make_golden.py``.
+The tests only ever read what it wrote; the same bytes come out every time.
 """
 
 import hashlib

@@ -1,39 +1,35 @@
-"""Hash, test, claim, commit; lines and their keys: the kernels, behind one set of names.
+"""The kernels: hash, test, claim, commit; lines and their keys, behind one set of names.
 
-``_numpy``, ``_numpy_counters``, ``_numpy_hash``,
-``_numpy_lines``                                        the reference, which always works
-``_compiled``, ``_compiled_claim``,
-``_compiled_counters``, ``_compiled_hash``,
-``_compiled_lines``, ``_compiled_several``,
-``_compiled_text``                                      the same in Cython, where it was built
-``_choice``                                             which of the two serves
+``reference``  the definition, in numpy, which always works
+``compiled``   the same in Cython, where it was built
+``choice``     which of the two serves
+``key_batch``  the forms of keys that kernels hash
 
-Kernels take and return arrays. They never open a file, take a lock or check a type: who
-calls `add`, `increment` or `decrement`, or `claim` and `commit`, holds the write lock around
+Kernels take and return arrays. They never open a file, take a lock or check a type: the caller
+of `add`, `increment` or `decrement`, or of `claim` and `commit`, holds the write lock around
 it (laws 1 and 7).
 """
 
-from mmbloom._engine._choice import ENGINE
-from mmbloom._engine._numpy import CHUNK_KEYS, Words, union
-from mmbloom._engine._numpy_counters import (
+from mmbloom._engine.choice import ENGINE
+from mmbloom._engine.reference.bits import CHUNK_KEYS, union
+from mmbloom._engine.reference.counters import (
     OneCounted,
     count_nonzero,
     counted_claim,
     nonzero_bits,
 )
-from mmbloom._engine._numpy_hash import HashHalves
-from mmbloom._engine._numpy_lines import WHOLE_LINE, lines_of, narrower
+from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
 
 if ENGINE == "compiled":
-    from mmbloom._engine._compiled import OneKey, add, contains, count_set
-    from mmbloom._engine._compiled_claim import Claimed, claim, commit
-    from mmbloom._engine._compiled_counters import counted_contains, decrement, increment
-    from mmbloom._engine._compiled_hash import hash_keys
-    from mmbloom._engine._compiled_lines import find_lines, gather, select_keys
-    from mmbloom._engine._compiled_several import contains_any
-    from mmbloom._engine._compiled_text import first_unencodable, plain
+    from mmbloom._engine.compiled.bits import OneKey, add, contains, count_set
+    from mmbloom._engine.compiled.claim import Claimed, claim, commit
+    from mmbloom._engine.compiled.counters import counted_contains, decrement, increment
+    from mmbloom._engine.compiled.hash import hash_keys
+    from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
+    from mmbloom._engine.compiled.several import contains_any
+    from mmbloom._engine.compiled.text import first_unencodable, plain
 else:
-    from mmbloom._engine._numpy import (
+    from mmbloom._engine.reference.bits import (
         Claimed,
         OneKey,
         add,
@@ -43,19 +39,17 @@ else:
         contains_any,
         count_set,
     )
-    from mmbloom._engine._numpy_counters import counted_contains, decrement, increment
-    from mmbloom._engine._numpy_hash import first_unencodable, hash_keys, plain
-    from mmbloom._engine._numpy_lines import find_lines, gather, select_keys
+    from mmbloom._engine.reference.counters import counted_contains, decrement, increment
+    from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
+    from mmbloom._engine.reference.lines import find_lines, gather, select_keys
 
 __all__ = [
     "CHUNK_KEYS",
     "ENGINE",
     "WHOLE_LINE",
     "Claimed",
-    "HashHalves",
     "OneCounted",
     "OneKey",
-    "Words",
     "add",
     "claim",
     "commit",

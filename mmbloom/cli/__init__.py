@@ -1,19 +1,16 @@
-"""The command line: thin over the library, a file per command.
+"""The command line: thin over the library.
 
-``_main``       the parser, and errors to exit codes
-``_arguments``  options that several commands share
-``_inputs``     bytes in: files, stdin, compressed files, progress
-``_signals``    ending when asked to
-``_streams``    stdin, stdout, stderr
-``_outputs``    lines out: stdout, appended files
-``_waiting``    taking the lock, and saying so when it takes long
-``_workers``    several inputs in several processes
-``_bar``        a share as a bar
-``_pace``       when a filter will be full
-``_plot``       a picture of a plan
-``_extras``     the optional libraries, named here only
+``main``       the parser, and errors to exit codes
+``arguments``  options that several commands share
+``filters``    the filters that commands name: opened, made, waited for
+``inputs``     bytes in: files, stdin, compressed files, progress
+``outputs``    lines out: stdout, appended files
+``process``    exit codes, standard streams, signals
+``workers``    several inputs in several processes
+``extras``     the optional libraries, imported here only
+``commands``   the commands, a file each
 """
 
-from mmbloom.cli._main import main
+from mmbloom.cli.main import main
 
 __all__ = ["main"]

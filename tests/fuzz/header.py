@@ -11,8 +11,8 @@ from mutants import ORIGINALS, claimed_size
 from mutants import mutate as damage
 from reference import HEADER_BYTES, BadFileError, pack_header, parse_header, with_crc
 
-from mmbloom._header import decode, encode
 from mmbloom.errors import FormatError
+from mmbloom.format.header import decode, encode
 
 _BLOCK = 512
 

@@ -16,7 +16,7 @@ from forms import bytes_of
 from kernels import ENGINES
 
 from mmbloom import _engine, lines
-from mmbloom.line_keys import LineKeys
+from mmbloom.lines import LineKeys
 
 _CHOICES = 12
 _SEPARATORS = [None, None, b",", b"::", b"\t", b" ", b"aa", b"aab", b"\0", b"\n", b"\xff"]

@@ -35,7 +35,7 @@ def harness(
         "FUZZ_TARGET": target,
         "FUZZ_SEEDS": str(seeds or ""),
         "PATH": os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")]),
-        "PYTHONPATH": str(HERE.parent),
+        "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE.parent / 'helpers'}",
         "PYTHONSAFEPATH": "1",
         "TMPDIR": str(work),
     }

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 from guava_files import GOLDEN, ROUNDTRIP, keys_file, keys_of, parse
 
 # Name: funnel, keys put, keys and rate that it is planned for.

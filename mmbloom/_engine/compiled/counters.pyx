@@ -1,0 +1,236 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""The kernels of four-bit counters, compiled: see `reference.counters`, answer for answer.
+
+The counters of a key lie in up to k cache lines, four of them in a block. So the positions of
+keys further on are worked out early, and their lines asked for, while this key's are counted.
+
+Every position is below the number of counters by its formula; `counted_shape` proves that
+number to be the array's. The interpreter is released around all loops.
+"""
+
+import numpy as np
+
+from libc.stdint cimport uint8_t, uint64_t
+
+from mmbloom._engine.compiled.positions cimport (
+    MAX_HASHES, Shape, bit_in_block, block_of, length_of, shape_of, standard_position,
+)
+from mmbloom._engine.compiled.murmur cimport prefetch
+
+
+cdef extern from *:
+    """
+    /* The compiler must not put a store below before one above: see `uncount`. */
+    static inline void mmbloom_in_order(void) { __asm__ volatile("" ::: "memory"); }
+    """
+    void in_order "mmbloom_in_order"() noexcept nogil
+
+
+cdef enum:
+    DISTANCE = 16  # keys between asking for counters and touching them; a power of two
+    SATURATED = 15
+
+
+cdef struct Queue:  # of the next `DISTANCE` keys
+    uint64_t[DISTANCE * MAX_HASHES] positions
+
+
+cdef inline Shape counted_shape(object params, Py_ssize_t num_words) except *:
+    """Do as `shape_of` for an array of sixteen positions a word."""
+    if num_words % 4:
+        raise ValueError(f"the array has {num_words} words, expected a multiple of 4")
+    return shape_of(params, num_words // 4)
+
+
+cdef inline void positions_of(
+    const Shape *shape, uint64_t h1, uint64_t h2, uint64_t *positions
+) noexcept nogil:
+    """Work out the positions of a key, in order, repeats included."""
+    cdef uint64_t start
+    cdef int i
+    if shape.blocked:
+        start = 512 * block_of(shape, h1)
+        for i in range(shape.num_hashes):
+            positions[i] = start + bit_in_block(shape, h2, i)
+    else:
+        for i in range(shape.num_hashes):
+            positions[i] = standard_position(shape, h1, h2, i)
+
+
+cdef inline int keep_distinct(uint64_t *positions, int num_hashes) noexcept nogil:
+    """Drop the repeats among a key's positions; how many are left."""
+    cdef uint64_t[8] seen  # a bit for each remainder by 512, which few positions share
+    cdef uint64_t p, bit
+    cdef int i, some = 0
+    for i in range(8):
+        seen[i] = 0
+    for i in range(num_hashes):
+        p = positions[i]
+        bit = <uint64_t>1 << (p & 63)
+        if seen[p >> 6 & 7] & bit and is_among(positions, some, p):
+            continue
+        seen[p >> 6 & 7] |= bit
+        positions[some] = p
+        some += 1
+    return some
+
+
+cdef inline bint is_among(const uint64_t *positions, int some, uint64_t p) noexcept nogil:
+    cdef int i
+    for i in range(some):
+        if positions[i] == p:
+            return True
+    return False
+
+
+cdef inline uint8_t count_at(const uint8_t *octets, uint64_t p) noexcept nogil:
+    return octets[p >> 1] >> ((p & 1) << 2) & 15
+
+
+cdef inline void ask_for(
+    const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t j, Py_ssize_t n,
+    const Shape *shape, Queue *queue,
+) noexcept nogil:
+    """Put the positions of key j, if there is one, into the queue, and ask for their lines."""
+    cdef int i, place = j & (DISTANCE - 1)
+    cdef uint64_t *positions = queue.positions + place * MAX_HASHES
+    cdef uint64_t start
+    if j >= n:
+        return
+    positions_of(shape, h1[j], h2[j], positions)
+    if shape.blocked:  # all four lines: 35 to 31 ns a key, as they need no position
+        start = 256 * block_of(shape, h1[j])
+        for i in range(4):
+            prefetch(octets + start + 64 * i)
+    else:
+        for i in range(shape.num_hashes):
+            prefetch(octets + (positions[i] >> 1))
+
+
+def counted_contains(
+    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params
+):
+    """Test n keys; see `reference.counters.counted_contains`."""
+    cdef Shape shape = counted_shape(params, words.shape[0])
+    cdef Py_ssize_t n = length_of(h1, h2)
+    found = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] answers = found.view(np.uint8)
+    if n:
+        with nogil:
+            look(<const uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
+    return found
+
+
+cdef void look(
+    const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    cdef Queue queue
+    cdef Py_ssize_t j
+    cdef int i, found
+    cdef const uint64_t *positions
+    for j in range(DISTANCE):
+        ask_for(octets, h1, h2, j, n, shape, &queue)
+    for j in range(n):
+        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        found = 1
+        for i in range(shape.num_hashes):
+            found &= count_at(octets, positions[i]) != 0
+        answers[j] = found
+        ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
+
+
+def increment(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+    """Test and count n keys, one by one; see `reference.counters.increment`."""
+    cdef Shape shape = counted_shape(params, words.shape[0])
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef uint64_t newly_set = 0
+    new = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] answers = new.view(np.uint8)
+    if n:
+        with nogil:
+            newly_set = count_up(
+                <uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0]
+            )
+    return new, newly_set
+
+
+cdef uint64_t count_up(
+    uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    cdef Queue queue
+    cdef Py_ssize_t j
+    cdef int i, some
+    cdef uint64_t *positions
+    cdef uint8_t count
+    cdef uint64_t p, zero, newly_set = 0
+    for j in range(DISTANCE):
+        ask_for(octets, h1, h2, j, n, shape, &queue)
+    for j in range(n):
+        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        some = keep_distinct(positions, shape.num_hashes)
+        zero = 0
+        for i in range(some):
+            p = positions[i]
+            count = count_at(octets, p)
+            zero += count == 0
+            octets[p >> 1] += (count != SATURATED) << ((p & 1) << 2)
+        answers[j] = zero != 0
+        newly_set += zero
+        ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
+    return newly_set
+
+
+def decrement(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+    """Test n keys and uncount those that are there; see `reference.counters.decrement`."""
+    cdef Shape shape = counted_shape(params, words.shape[0])
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef uint64_t newly_clear = 0
+    found = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] answers = found.view(np.uint8)
+    if n:
+        with nogil:
+            newly_clear = count_down(
+                <uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0]
+            )
+    return found, newly_clear
+
+
+cdef uint64_t count_down(
+    uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    cdef Queue queue
+    cdef Py_ssize_t j
+    cdef int i, some
+    cdef uint64_t *positions
+    cdef uint8_t count, least
+    cdef uint64_t p, newly_clear = 0
+    for j in range(DISTANCE):
+        ask_for(octets, h1, h2, j, n, shape, &queue)
+    for j in range(n):
+        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        some = keep_distinct(positions, shape.num_hashes)
+        least = SATURATED
+        for i in range(some):
+            count = count_at(octets, positions[i])
+            least = min(least, count)
+        answers[j] = least != 0
+        if least == 1:
+            # To 0 first, and only then the rest: a kill in between leaves a key that is not
+            # found, so that removing it again takes nothing from others (law 5).
+            for i in range(some):
+                p = positions[i]
+                count = count_at(octets, p)
+                newly_clear += count == 1
+                octets[p >> 1] -= (count == 1) << ((p & 1) << 2)
+            in_order()
+        if least:
+            for i in range(some):
+                p = positions[i]
+                count = count_at(octets, p)
+                octets[p >> 1] -= (count != 0 and count != SATURATED) << ((p & 1) << 2)
+        ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
+    return newly_clear

@@ -1,0 +1,2 @@
+# The interface is the reference's, name for name; a test compares the signatures.
+from mmbloom._engine.reference.hash import hash_keys as hash_keys

@@ -1,0 +1,281 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""MurmurHash3_x64_128 of every form of batch, where its bytes lie; see `reference.hash`.
+
+Objects of the interpreter are only looked at to find where their bytes are; hashing goes on
+without it. Spans and views are proved to lie within their buffers before any is read.
+"""
+
+import numpy as np
+
+from mmbloom._engine.key_batch import (
+    ByteKeys, DictionaryKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
+)
+
+from mmbloom._engine.compiled.text import code_points
+
+from cpython.list cimport PyList_GET_SIZE
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc
+
+from mmbloom._engine.compiled.murmur cimport hash_octets, load_4, load_8, prefetch
+from mmbloom._engine.compiled.objects cimport (
+    OBJECTS_AHEAD, PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND,
+    has_layout, item_of,
+)
+from mmbloom._engine.compiled.utf8 cimport encodable, encode
+
+
+cdef extern from "Python.h":
+    void Py_INCREF(PyObject *)
+    void Py_DECREF(PyObject *)
+    bint PyUnicode_Check(PyObject *)
+    char *AS_STRING "PyBytes_AS_STRING"(PyObject *)
+    Py_ssize_t GET_SIZE "PyBytes_GET_SIZE"(PyObject *)
+    bint BYTES_CHECK "PyBytes_Check"(PyObject *)
+
+ctypedef fused Offset:
+    int32_t
+    int64_t
+
+
+cdef struct Text:
+    const uint8_t *at
+    size_t length
+    int width  # bytes a code point; 0 where the bytes are the key
+
+
+def hash_keys(keys, seed):
+    """Hash a batch to (h1, h2), two uint64 arrays of shape (n,); see `reference.hash.hash_keys`."""
+    cdef uint32_t start = seed
+    if isinstance(keys, DictionaryKeys):
+        if seed not in keys.hashes:
+            keys.hashes[seed] = hash_keys(keys.values, seed)
+        h1, h2 = keys.hashes[seed]
+        return h1[keys.indices], h2[keys.indices]
+    n = len(keys)
+    h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
+    if not n:
+        return h1, h2
+    if isinstance(keys, ByteKeys):
+        hash_list(keys.items, keys.start, start, h1, h2)
+    elif isinstance(keys, IntegerKeys):
+        # A chunk at a time: any width, byte order and stride becomes 8 aligned bytes.
+        items = np.require(keys.items.astype("<i8", copy=False), None, "CA")
+        hash_integers(items.view("<u8"), start, h1, h2)
+    elif isinstance(keys, PackedKeys):
+        starts, ends = np.require(keys.starts, None, "A"), np.require(keys.ends, None, "A")
+        if starts.dtype == np.int32 and ends.dtype == np.int32:
+            hash_spans[int32_t](keys.octets, starts, ends, start, h1, h2)
+        else:
+            starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
+            hash_spans[int64_t](keys.octets, starts, ends, start, h1, h2)
+    elif isinstance(keys, RowKeys):
+        rows = keys.rows if keys.rows.strides[1] == 1 else np.ascontiguousarray(keys.rows)
+        hash_rows(rows, keys.padded, start, h1, h2)
+    elif isinstance(keys, TextKeys):
+        hash_texts(code_points(keys.items), start, h1, h2)
+    elif isinstance(keys, ViewKeys):
+        hash_views(np.ascontiguousarray(keys.views), keys.buffers, start, h1, h2)
+    else:
+        raise TypeError(f"{type(keys).__name__} is no form of batch")
+    return h1, h2
+
+
+cdef int hash_list(
+    list items, Py_ssize_t first, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+) except -1:
+    """Hash a part of a list; its objects are held meanwhile, whatever becomes of the list."""
+    cdef Py_ssize_t i, n = h1.shape[0], held = 0
+    cdef size_t longest = 0
+    cdef uint8_t *scratch = NULL
+    cdef PyObject **objects
+    cdef Text *texts
+    if first + n > PyList_GET_SIZE(items):
+        raise ValueError("the list of keys changed its size while in use")
+    texts = <Text *>malloc(n * (sizeof(Text) + sizeof(PyObject *)))
+    if texts == NULL:
+        raise MemoryError
+    objects = <PyObject **>(texts + n)
+    try:
+        for i in range(n):
+            if i + OBJECTS_AHEAD < n:
+                prefetch(item_of(items, first + i + OBJECTS_AHEAD))
+            objects[i] = item_of(items, first + i)
+            Py_INCREF(objects[i])
+            held = i + 1
+            find_text(objects[i], i, &texts[i])
+            if texts[i].width:
+                longest = max(longest, texts[i].length)
+        if longest:
+            scratch = <uint8_t *>malloc(4 * longest)
+            if scratch == NULL:
+                raise MemoryError
+        with nogil:
+            for i in range(n):
+                hash_text(&texts[i], scratch, seed, &h1[i], &h2[i])
+    finally:
+        for i in range(held):
+            Py_DECREF(objects[i])
+        free(scratch)
+        free(texts)
+    return 0
+
+
+cdef inline int find_text(PyObject *item, Py_ssize_t i, Text *text) except -1:
+    """Find where a key's bytes, or its code points, lie."""
+    if BYTES_CHECK(item):
+        text.at = <const uint8_t *>AS_STRING(item)
+        text.length = GET_SIZE(item)
+        text.width = 0
+        return 0
+    if not PyUnicode_Check(item) or not has_layout(item):
+        raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")
+    text.at = <const uint8_t *>PyUnicode_DATA(item)
+    text.length = PyUnicode_GET_LENGTH(item)
+    text.width = 0 if PyUnicode_IS_ASCII(item) else PyUnicode_KIND(item)
+    if text.width and not encodable(text.at, text.width, text.length):
+        raise ValueError(f"key {i} has a lone surrogate")
+    return 0
+
+
+cdef inline void hash_text(
+    const Text *text, uint8_t *scratch, uint32_t seed, uint64_t *first, uint64_t *second
+) noexcept nogil:
+    cdef size_t size
+    if text.width == 0:
+        hash_octets(text.at, text.length, seed, first, second)
+    else:
+        size = encode(text.at, text.width, text.length, scratch)
+        hash_octets(scratch, size, seed, first, second)
+
+
+cdef int hash_integers(
+    const uint64_t[::1] items, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+) except -1:
+    cdef Py_ssize_t i
+    with nogil:
+        for i in range(items.shape[0]):
+            hash_octets(<const uint8_t *>&items[i], 8, seed, &h1[i], &h2[i])
+    return 0
+
+
+cdef int hash_spans(
+    const uint8_t[::1] octets, const Offset[:] starts, const Offset[:] ends,
+    uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2,
+) except -1:
+    cdef Py_ssize_t i, start, end, wrong = -1, size = octets.shape[0]
+    cdef const uint8_t *base = &octets[0] if size else NULL
+    if starts.shape[0] != h1.shape[0] or ends.shape[0] != h1.shape[0]:
+        raise ValueError(f"{starts.shape[0]} starts, {ends.shape[0]} ends, {h1.shape[0]} keys")
+    with nogil:
+        for i in range(starts.shape[0]):
+            # Read once: what is proved is what is used, whoever writes to the offsets.
+            start, end = starts[i], ends[i]
+            if not 0 <= start <= end <= size:
+                wrong = i
+                break
+            hash_octets(base + start, end - start, seed, &h1[i], &h2[i])
+    if wrong >= 0:
+        raise ValueError(
+            f"key {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of {size}"
+        )
+    return 0
+
+
+cdef int hash_rows(
+    const uint8_t[:, :] rows, bint padded, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+) except -1:
+    cdef Py_ssize_t i
+    cdef size_t length, width = rows.shape[1]
+    cdef const uint8_t *row
+    if rows.shape[0] != h1.shape[0] or (width > 1 and rows.strides[1] != 1):
+        raise ValueError(f"{rows.shape[0]} rows for {h1.shape[0]} keys, or bytes apart")
+    with nogil:
+        for i in range(rows.shape[0]):
+            row = &rows[i, 0] if width else NULL
+            length = width
+            if padded:
+                while length >= 8 and load_8(row + length - 8) == 0:
+                    length -= 8
+                while length and row[length - 1] == 0:
+                    length -= 1
+            hash_octets(row, length, seed, &h1[i], &h2[i])
+    return 0
+
+
+cdef int hash_texts(
+    const uint32_t[:, ::1] rows, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+) except -1:
+    cdef Py_ssize_t i, wrong = -1
+    cdef size_t width = rows.shape[1]
+    cdef Text text
+    cdef uint8_t *scratch
+    if rows.shape[0] != h1.shape[0] or not width:
+        raise ValueError(f"{rows.shape[0]} texts for {h1.shape[0]} keys, or of no width")
+    scratch = <uint8_t *>malloc(4 * width)
+    if scratch == NULL:
+        raise MemoryError
+    with nogil:
+        for i in range(rows.shape[0]):
+            text.at = <const uint8_t *>&rows[i, 0]
+            text.width = 4
+            text.length = width
+            while text.length and rows[i, text.length - 1] == 0:
+                text.length -= 1
+            if not encodable(text.at, 4, text.length):
+                wrong = i
+                break
+            hash_text(&text, scratch, seed, &h1[i], &h2[i])
+    free(scratch)
+    if wrong >= 0:
+        raise ValueError(f"key {wrong} has a lone surrogate")
+    return 0
+
+
+cdef int hash_views(
+    const uint8_t[:, ::1] views, list buffers, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+) except -1:
+    """Arrow's views: 4 bytes of length, then up to 12 of text, or 4 + buffer + offset."""
+    cdef Py_ssize_t i, wrong
+    cdef uint64_t count = len(buffers)
+    cdef const uint8_t[::1] buffer
+    if views.shape[0] != h1.shape[0] or views.shape[1] != 16:
+        raise ValueError(f"views of shape {views.shape[0]}, {views.shape[1]} for {h1.shape[0]} keys")
+    cdef Text *texts = <Text *>malloc((count or 1) * sizeof(Text))
+    if texts == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            buffer = buffers[i]
+            texts[i].at = &buffer[0] if buffer.shape[0] else NULL
+            texts[i].length = buffer.shape[0]
+        wrong = hash_all_views(views, texts, count, seed, h1, h2)
+    finally:
+        free(texts)
+    if wrong >= 0:
+        raise ValueError(f"key {wrong} is a view that points past its buffer")
+    return 0
+
+
+cdef Py_ssize_t hash_all_views(
+    const uint8_t[:, ::1] views, const Text *texts, uint64_t count, uint32_t seed,
+    uint64_t[::1] h1, uint64_t[::1] h2,
+) except -2:
+    """Hash all views; returns the first that is wrong, or -1."""
+    cdef Py_ssize_t i
+    cdef uint64_t which, offset, length
+    cdef const uint8_t *view
+    with nogil:
+        for i in range(views.shape[0]):
+            view = &views[i, 0]
+            length = load_4(view)
+            if length <= 12:
+                hash_octets(view + 4, length, seed, &h1[i], &h2[i])
+                continue
+            which, offset = load_4(view + 8), load_4(view + 12)
+            if which >= count or offset + length > texts[which].length:
+                return i
+            hash_octets(texts[which].at + offset, length, seed, &h1[i], &h2[i])
+    return -1

@@ -1,0 +1,246 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""Lines of a buffer, their keys, and the wanted ones gathered; see `reference.lines`.
+
+No object is made for a line: it is a span of the block that was read. The interpreter is
+released around every loop.
+"""
+
+import numpy as np
+
+from mmbloom._engine.key_batch import PackedKeys
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memchr, memcmp, memcpy
+
+cdef struct Selection:
+    int64_t field  # counted from 1; 0 for all of the line
+    const uint8_t *separator  # NULL for runs of blanks
+    size_t separator_length
+    int64_t skip_fields
+    int64_t skip_chars
+    int64_t at_most  # -1 for no limit
+    bint ignore_case
+
+cdef struct Span:
+    const uint8_t *at
+    const uint8_t *end
+
+
+def find_lines(const uint8_t[::1] octets, Py_ssize_t start, Py_ssize_t stop, int terminator, limit):
+    """Find the first lines that end within octets[start:stop]; see `reference.lines.find_lines`."""
+    cdef Py_ssize_t found = 0, most = limit
+    if not 0 <= start <= stop <= octets.shape[0]:
+        raise ValueError(f"bytes {start} to {stop} of a buffer of {octets.shape[0]}")
+    starts, ends = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
+    cdef int64_t[::1] first = starts, last = ends
+    cdef const uint8_t *base
+    cdef const uint8_t *hit
+    if start < stop:
+        base = &octets[0]
+        with nogil:
+            while found < most and start < stop:
+                hit = <const uint8_t *>memchr(base + start, terminator, stop - start)
+                if hit == NULL:
+                    break
+                first[found] = start
+                last[found] = hit - base
+                start = hit - base + 1
+                found += 1
+    return starts[:found], ends[:found]
+
+
+def gather(
+    const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends,
+    wanted, Py_ssize_t extra,
+):
+    """Copy the wanted lines, one after the other; see `reference.lines.gather`."""
+    cdef const uint8_t[::1] chosen = wanted.view(np.uint8)
+    cdef Py_ssize_t i, n = starts.shape[0], size = 0
+    cdef Py_ssize_t first
+    cdef uint8_t *at
+    check_spans(octets, starts, ends, extra)
+    if chosen.shape[0] != n:
+        raise ValueError(f"{chosen.shape[0]} answers for {n} lines")
+    with nogil:
+        for i in range(n):
+            if chosen[i]:
+                size += ends[i] - starts[i] + extra
+    out = np.empty(size, dtype=np.uint8)
+    cdef uint8_t[::1] target = out
+    if not size:
+        return out
+    at = &target[0]
+    with nogil:
+        i = 0
+        while i < n:
+            if not chosen[i]:
+                i += 1
+                continue
+            # Lines that follow each other are copied in one go.
+            first = i
+            i += 1
+            while i < n and chosen[i] and starts[i] == ends[i - 1] + extra:
+                i += 1
+            size = ends[i - 1] + extra - starts[first]
+            memcpy(at, &octets[0] + starts[first], size)
+            at += size
+    return out
+
+
+def select_keys(
+    octets, starts, ends, *, field=None, separator=None, skip_fields=0, skip_chars=0,
+    compare_at_most=None, ignore_case=False,
+):
+    """Find the part of each line that is its key; see `reference.lines.select_keys`."""
+    cdef Selection chosen
+    cdef const uint8_t[::1] between = separator or b" "
+    cdef int64_t most = 0x7FFFFFFFFFFFFFFF
+    chosen.field = min(field or 0, most)
+    chosen.separator = &between[0] if separator else NULL
+    chosen.separator_length = len(separator or b"")
+    chosen.skip_fields = min(skip_fields, most)
+    chosen.skip_chars = min(skip_chars, most)
+    chosen.at_most = -1 if compare_at_most is None else min(compare_at_most, most)
+    chosen.ignore_case = ignore_case
+    plain = not (chosen.field or chosen.skip_fields or chosen.skip_chars or ignore_case)
+    if plain and chosen.at_most < 0:
+        return PackedKeys(octets, starts, ends)
+    cdef const uint8_t[::1] block = octets
+    check_spans(block, starts, ends, 0)
+    cdef const int64_t[::1] old_starts = starts, old_ends = ends
+    cdef Py_ssize_t n = old_starts.shape[0]
+    new_starts, new_ends = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
+    cdef int64_t[::1] first = new_starts, last = new_ends
+    # Keys are copied where they are more than a span of the line: folded, or marked as whole.
+    cdef bint copied = chosen.field or ignore_case
+    keys = np.empty(int((ends - starts).sum()) + 3 * n if copied else 0, dtype=np.uint8)
+    cdef uint8_t[::1] target = keys
+    if not n:
+        return PackedKeys(octets, starts, ends)
+    with nogil:
+        select_all(
+            &block[0] if block.shape[0] else NULL, &old_starts[0], &old_ends[0], n, &chosen,
+            &target[0] if copied else NULL, &first[0], &last[0],
+        )
+    return PackedKeys(keys if copied else octets, new_starts, new_ends)
+
+
+cdef int check_spans(
+    const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends,
+    Py_ssize_t extra,
+) except -1:
+    """Prove that all lines, and what ends them, lie within the buffer."""
+    cdef Py_ssize_t i, wrong = -1, stop = octets.shape[0] - extra
+    if starts.shape[0] != ends.shape[0]:
+        raise ValueError(f"{starts.shape[0]} starts and {ends.shape[0]} ends")
+    with nogil:
+        for i in range(starts.shape[0]):
+            if not 0 <= starts[i] <= ends[i] <= stop:
+                wrong = i
+                break
+    if wrong >= 0:
+        raise ValueError(
+            f"line {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of "
+            f"{octets.shape[0]}, with {extra} to end it"
+        )
+    return 0
+
+
+cdef void select_all(
+    const uint8_t *octets, const int64_t *starts, const int64_t *ends, Py_ssize_t n,
+    const Selection *chosen, uint8_t *keys, int64_t *first, int64_t *last,
+) noexcept nogil:
+    """Write each line's key, as a span of the lines or, with `keys`, of a copy made there."""
+    cdef Py_ssize_t i, used = 0, length, j
+    cdef Span line, part
+    for i in range(n):
+        line.at, line.end = octets + starts[i], octets + ends[i]
+        part = line
+        if chosen.field and not take_field(chosen, &part):
+            # As `reference.lines.WHOLE_LINE`: no field of another line starts so.
+            keys[used], keys[used + 1], keys[used + 2] = 0xFF, 10, 0
+            length = line.end - line.at
+            memcpy(keys + used + 3, line.at, length)
+            length += 3
+        else:
+            narrow(chosen, &part)
+            length = part.end - part.at
+            if keys == NULL:
+                first[i], last[i] = part.at - octets, part.end - octets
+                continue
+            if chosen.ignore_case:
+                for j in range(length):
+                    keys[used + j] = part.at[j] | 32 if 65 <= part.at[j] <= 90 else part.at[j]
+            else:
+                memcpy(keys + used, part.at, length)
+        first[i], last[i] = used, used + length
+        used += length
+
+
+cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:
+    """Narrow a line to one of its fields; False if it has none so far."""
+    cdef int64_t left = chosen.field
+    cdef const uint8_t *end
+    if chosen.separator == NULL:
+        while True:
+            while part.at < part.end and is_space(part.at[0]):
+                part.at += 1
+            if part.at == part.end:
+                return False
+            end = part.at
+            while end < part.end and not is_space(end[0]):
+                end += 1
+            left -= 1
+            if left == 0:
+                part.end = end
+                return True
+            part.at = end
+    while True:
+        end = find(part, chosen.separator, chosen.separator_length)
+        left -= 1
+        if left == 0:
+            part.end = end
+            return True
+        if end == part.end:
+            return False
+        part.at = end + chosen.separator_length
+
+
+cdef const uint8_t *find(
+    const Span *part, const uint8_t *wanted, size_t length
+) noexcept nogil:
+    """Where a separator starts, or the end of the part if there is none."""
+    cdef const uint8_t *at = part.at
+    while <size_t>(part.end - at) >= length:
+        at = <const uint8_t *>memchr(at, wanted[0], part.end - at - length + 1)
+        if at == NULL:
+            break
+        if memcmp(at, wanted, length) == 0:
+            return at
+        at += 1
+    return part.end
+
+
+cdef inline bint is_space(uint8_t c) noexcept nogil:
+    """What bytes.split takes for a blank."""
+    return c == 32 or 9 <= c <= 13
+
+
+cdef inline bint is_blank(uint8_t c) noexcept nogil:
+    """What uniq(1) takes for a blank; a newline can stand within a line that NUL ends."""
+    return c == 32 or c == 9 or c == 10
+
+
+cdef void narrow(const Selection *chosen, Span *part) noexcept nogil:
+    """Skip fields, then bytes, then keep so many at most."""
+    cdef int64_t left = chosen.skip_fields
+    while left and part.at < part.end:
+        while part.at < part.end and is_blank(part.at[0]):
+            part.at += 1
+        while part.at < part.end and not is_blank(part.at[0]):
+            part.at += 1
+        left -= 1
+    part.at += min(chosen.skip_chars, <int64_t>(part.end - part.at))
+    if 0 <= chosen.at_most < part.end - part.at:
+        part.end = part.at + chosen.at_most

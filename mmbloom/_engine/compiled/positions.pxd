@@ -1,0 +1,88 @@
+"""From hash halves to bits, as `mmbloom.format.positions` defines it; inline, for this folder only.
+
+A cell is what is fetched at once: a block of 8 words in the blocked layout, where all of a
+key's bits lie in one; a single word in the standard one.
+"""
+
+from libc.stdint cimport uint64_t
+
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    /* High half of a 64 x 64 bit product. */
+    static inline uint64_t mmbloom_high(uint64_t a, uint64_t b) {
+        return (uint64_t)(((unsigned __int128)a * b) >> 64);
+    }
+    /* Set bits of a word: the builtin calls a function where the target has no instruction. */
+    static inline uint64_t mmbloom_popcount(uint64_t x) {
+        x -= x >> 1 & 0x5555555555555555u;
+        x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
+        x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
+        return x * 0x0101010101010101u >> 56;
+    }
+    """
+    uint64_t high "mmbloom_high"(uint64_t a, uint64_t b) noexcept nogil
+    uint64_t popcount "mmbloom_popcount"(uint64_t word) noexcept nogil
+
+
+cdef enum:
+    MAX_HASHES = 64
+    AHEAD = 32  # keys between asking for a cell and touching it (blocked)
+    GROUP = 16  # keys whose positions are worked out together (standard)
+
+
+cdef struct Shape:
+    bint blocked
+    int num_hashes
+    uint64_t num_bits
+    uint64_t num_blocks
+    uint64_t reciprocal  # floor((2^64 - 1) / num_bits)
+    uint64_t[MAX_HASHES] multipliers  # G^(i+1)
+
+
+cdef inline uint64_t block_of(const Shape *shape, uint64_t h1) noexcept nogil:
+    return ((h1 >> 32) * shape.num_blocks) >> 32
+
+
+cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexcept nogil:
+    return (h2 * shape.multipliers[i]) >> 55
+
+
+cdef inline uint64_t standard_position(
+    const Shape *shape, uint64_t h1, uint64_t h2, int i
+) noexcept nogil:
+    # A division takes ten times as long as this. For x < 2^63 the estimate of x / m is exact
+    # or one too small: x/m - x*reciprocal/2^64 <= x/2^64 < 1/2.
+    cdef uint64_t x = (h1 + <uint64_t>i * h2) & 0x7FFFFFFFFFFFFFFFULL
+    cdef uint64_t rest = x - high(x, shape.reciprocal) * shape.num_bits
+    return rest - shape.num_bits if rest >= shape.num_bits else rest
+
+
+cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
+    """What the loops need of a filter's parameters, proved to fit the array."""
+    cdef Shape shape
+    cdef uint64_t multiplier = 1
+    shape.blocked = params.layout == "blocked"
+    shape.num_hashes = params.num_hashes
+    shape.num_bits = params.num_bits
+    if not 1 <= shape.num_hashes <= MAX_HASHES:
+        raise ValueError(f"num_hashes is {shape.num_hashes}, expected 1 to {MAX_HASHES}")
+    if num_words < 1 or shape.num_bits != <uint64_t>num_words * 64:
+        raise ValueError(f"num_bits is {shape.num_bits}, the array has {num_words * 64}")
+    if shape.blocked and shape.num_bits % 512:
+        raise ValueError(f"num_bits is {shape.num_bits}, expected a multiple of 512")
+    shape.num_blocks = shape.num_bits // 512
+    shape.reciprocal = <uint64_t>0xFFFFFFFFFFFFFFFFULL // shape.num_bits
+    for i in range(MAX_HASHES):
+        multiplier *= 0x9E3779B97F4A7C15ULL
+        shape.multipliers[i] = multiplier
+    return shape
+
+
+cdef inline Py_ssize_t length_of(
+    const uint64_t[::1] h1, const uint64_t[::1] h2
+) except -1:
+    if h1.shape[0] != h2.shape[0]:
+        raise ValueError(f"h1 and h2 differ in length: {h1.shape[0]} and {h2.shape[0]}")
+    return h1.shape[0]

@@ -1,0 +1,236 @@
+"""The reference kernels of four-bit counters: exact one-by-one answers from vectorised numpy.
+
+The array is little-endian uint64 words of sixteen counters: counter p is in bits 4 * (p & 15)
+and the three above of word p >> 4. A key is there when none of its counters is 0. Adding one
+raises each DISTINCT counter of the key by one, and removing one that is there lowers each by
+one, so that a removal takes exactly what the addition gave. A counter at 15 counts no more:
+it stays, for ever.
+
+Removing lowers to 0 what gets to 0, and only then the rest: after a kill in between a key of
+the batch is untouched, or not found any more, or one that is found when all is done as well.
+So a batch that was killed and is removed again takes nothing from other keys that removing
+it twice would not have taken (law 5).
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._engine.reference.bits import CHUNK_KEYS, OneKey, count_set
+from mmbloom._engine.reference.hash import hash_one
+from mmbloom._typing import Bools, Words
+from mmbloom.format.positions import positions
+from mmbloom.sizing.params import FilterParams
+
+SATURATED = 15
+
+
+_FOUR, _LAST = np.uint64(4), np.uint64(15)
+
+
+_ONE_IN_EACH = np.uint64(0x1111_1111_1111_1111)
+
+
+Held = tuple[Words, npt.NDArray[np.intp]]  # distinct positions of keys, and whose each is
+
+
+def counted_contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
+    """Test n keys: True where no counter is 0. Bool array of shape (n,); O(k n)."""
+    found = np.ones(len(h1), dtype=np.bool_)
+    for column in positions(h1, h2, params):
+        found &= _counts(words, column) != 0
+    return found
+
+
+def increment(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
+    """Test and count n keys as one by one.
+
+    Returns
+    -------
+    new : ndarray of bool, shape (n,)
+        True for each key of which a counter was 0 when its turn came.
+    newly_set : int
+        How many counters were 0 before.
+    """
+    new = np.zeros(len(h1), dtype=np.bool_)
+    newly_set = 0
+    for start in range(0, len(h1), CHUNK_KEYS):
+        part = slice(start, start + CHUNK_KEYS)
+        held, _ = distinct = _distinct(h1[part], h2[part], params)
+        new[part] = _first_of_zero(words, distinct, len(h1[part]))
+        position, more = np.unique(held, return_counts=True)
+        before = _counts(words, position)
+        added = np.minimum(more.astype(np.uint64), _LAST - before)
+        _change(words, position, added, np.add)
+        newly_set += int(np.count_nonzero(before == 0))
+    return new, newly_set
+
+
+def counted_claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
+    """Find which of n keys are new, duplicates within the batch included; count nothing.
+
+    Bool array of shape (n,), as `increment` would answer. Memory is in proportion to n.
+    """
+    return _first_of_zero(words, _distinct(h1, h2, params), len(h1))
+
+
+def decrement(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
+    """Test n keys and uncount those that are there, as one by one.
+
+    Returns
+    -------
+    found : ndarray of bool, shape (n,)
+        True for each key of which no counter was 0 when its turn came.
+    newly_clear : int
+        How many counters became 0.
+    """
+    found = np.zeros(len(h1), dtype=np.bool_)
+    newly_clear = 0
+    for start in range(0, len(h1), CHUNK_KEYS):
+        part = slice(start, start + CHUNK_KEYS)
+        distinct = _distinct(h1[part], h2[part], params)
+        # Counters only fall here: what is not there at first is not there at its turn.
+        found[part] = counted_contains(words, h1[part], h2[part], params)
+        _refuse_the_late(words, distinct, found[part])
+        held, key = distinct
+        position, less = np.unique(held[found[part][key]], return_counts=True)
+        before = _counts(words, position)
+        taken = np.where(before == _LAST, np.uint64(0), less.astype(np.uint64))
+        gone = taken == before
+        _change(words, position[gone], taken[gone], np.subtract)
+        _change(words, position[~gone], taken[~gone], np.subtract)
+        newly_clear += int(np.count_nonzero(gone))
+    return found, newly_clear
+
+
+def count_nonzero(words: Words) -> int:
+    """Count the counters that are not 0, 1 MiB at a time."""
+    step = 1 << 17
+    return sum(
+        count_set(_nonzero(words[start : start + step])) for start in range(0, len(words), step)
+    )
+
+
+def nonzero_bits(words: Words) -> Words:
+    """Make of counters the bits of a plain filter: 1 where a counter is not 0.
+
+    Takes a multiple of 4 words, and gives a quarter as many.
+    """
+    octets = _nonzero(words).view(np.uint8).reshape(-1, 4)  # bits 0 and 4 of each
+    pairs = (octets | octets >> 3) & 3
+    joined = pairs[:, 0] | pairs[:, 1] << 2 | pairs[:, 2] << 4 | pairs[:, 3] << 6
+    return np.ascontiguousarray(joined).view("<u8")
+
+
+class OneCounted(OneKey):
+    """One key at a time on one array of counters; takes what `OneKey` takes.
+
+    Serves both engines: at a key a time the lock costs as much as this.
+    """
+
+    def contains(self, key: Any) -> bool:
+        """Test a key."""
+        return all(self._count_at(p) for p in self._positions(key))
+
+    def add(self, key: Any) -> bool:
+        """Raise a key's counters; True if one was 0. The write lock is held."""
+        before = {p: self._count_at(p) for p in self._positions(key)}
+        newly_set = list(before.values()).count(0)
+        self._count(2, 1)
+        for p, count in before.items():
+            if count < SATURATED:
+                self._octets[p >> 1] += 1 << 4 * (p & 1)
+        self._finish(newly_set != 0, newly_set)
+        return newly_set != 0
+
+    def remove(self, key: Any) -> bool:
+        """Lower a key's counters; False if one is 0, and nothing is done. The lock is held."""
+        before = {p: self._count_at(p) for p in self._positions(key)}
+        if 0 in before.values():
+            return False
+        self._count(2, 1)
+        for p in sorted(before, key=lambda p: before[p]):  # to 0 first: see the top
+            if before[p] < SATURATED:
+                self._octets[p >> 1] -= 1 << 4 * (p & 1)
+        self._finish(0, -list(before.values()).count(1))
+        return True
+
+    def _positions(self, key: Any) -> set[int]:
+        h1, h2 = hash_one(self._to_bytes(key), self._params.seed)
+        return set(positions(h1, h2, self._params))
+
+    def _count_at(self, position: int) -> int:
+        return self._octets[position >> 1] >> 4 * (position & 1) & 15
+
+    def _finish(self, new_keys: int, newly_set: int) -> None:
+        # As of a batch (`Writer`): one that leaves the same counters at 0 is none.
+        self._count(0, new_keys)
+        self._count(1, newly_set)
+        self._count(*((3, 1) if newly_set else (2, -1)))
+
+
+def _counts(words: Words, column: Words) -> Words:
+    counts: Words = words[(column >> _FOUR).astype(np.intp)] >> (column & _LAST) * _FOUR & _LAST
+    return counts
+
+
+def _nonzero(words: Words) -> Words:
+    folded = words | words >> np.uint64(2)
+    flags: Words = (folded | folded >> np.uint64(1)) & _ONE_IN_EACH
+    return flags
+
+
+def _distinct(h1: Words, h2: Words, params: FilterParams) -> Held:
+    """List the distinct positions of each key, key by key."""
+    columns = np.sort(np.stack(list(positions(h1, h2, params)), axis=1), axis=1)  # (n, k)
+    first = np.ones(columns.shape, dtype=np.bool_)
+    np.not_equal(columns[:, 1:], columns[:, :-1], out=first[:, 1:])
+    return columns[first], np.nonzero(first)[0]
+
+
+def _first_of_zero(words: Words, distinct: Held, num_keys: int) -> Bools:
+    """Tell which keys are the first of their batch to hold some counter that is 0."""
+    held, key = distinct
+    zero = _counts(words, held) == 0
+    new = np.zeros(num_keys, dtype=np.bool_)
+    first = np.unique(held[zero], return_index=True)[1]
+    new[key[zero][first]] = True
+    return new
+
+
+def _refuse_the_late(words: Words, distinct: Held, found: Bools) -> None:
+    """Clear `found` for keys that are there at first, and not any more when their turn comes.
+
+    Only counters that more keys would lower than they count can run out. The few keys that
+    hold one are gone through one by one; no other key's answer depends on any order.
+    """
+    held, key = distinct
+    held, key = held[found[key]], key[found[key]]
+    position, inverse, wanted = np.unique(held, return_inverse=True, return_counts=True)
+    before = _counts(words, position)
+    scarce = (wanted > before) & (before < _LAST)
+    if not scarce.any():
+        return
+    contested = scarce[inverse]
+    left = dict(zip(position[scarce].tolist(), before[scarce].tolist(), strict=True))
+    holders: dict[int, list[int]] = {}  # in the order of the keys
+    for holder, counter in zip(key[contested].tolist(), held[contested].tolist(), strict=True):
+        holders.setdefault(holder, []).append(counter)
+    for holder, counters in holders.items():
+        if all(left[counter] for counter in counters):
+            for counter in counters:
+                left[counter] -= 1
+        else:
+            found[holder] = False
+
+
+def _change(words: Words, position: Words, by: Words, operation: np.ufunc) -> None:
+    """Add to, or subtract from, counters in ascending order, none of which leaves 0 to 15."""
+    if not len(position):
+        return
+    word = (position >> _FOUR).astype(np.intp)
+    start = np.flatnonzero(np.concatenate([[True], word[1:] != word[:-1]]))
+    total = np.add.reduceat(by << (position & _LAST) * _FOUR, start)
+    word = word[start]  # none twice (law 1)
+    words[word] = operation(words[word], total)

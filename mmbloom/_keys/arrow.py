@@ -1,0 +1,247 @@
+"""Arrow columns become batches of keys where they lie: nothing is copied, all is checked.
+
+pyarrow, polars, pandas and others hand their memory over through two methods, so none of them
+is imported. Bytes of text are taken as they are. A null row is no key: it is marked as such,
+and made safe to hash in case it is. Pointers are `arrow_c`'s business.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._engine.key_batch import (
+    ByteKeys,
+    DictionaryKeys,
+    IntegerKeys,
+    KeyBatch,
+    PackedKeys,
+    RowKeys,
+    ViewKeys,
+)
+from mmbloom._keys.arrow_c import Node, open_column
+from mmbloom.errors import KeyTypeError
+
+Valid = npt.NDArray[np.bool_] | None
+
+
+_SLICE = 1 << 14  # rows checked at a time (law 17)
+
+
+_INLINE = 12  # bytes of a view that needs no buffer
+
+
+# https://arrow.apache.org/docs/format/CDataInterface.html#data-type-description-format-strings
+_INTEGERS = dict(zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True))
+
+
+_OFFSETS = {"u": "i4", "z": "i4", "U": "i8", "Z": "i8"}  # and what numpy calls their offsets
+
+
+_VIEWS = ("vu", "vz")
+
+
+_FIXED = "w:"
+
+
+_NULL = "n"
+
+
+_CAST = "cast it to integers or strings"
+
+
+_REFUSED = {  # by how the format begins: what it is, and what to do
+    "b": ("bool", _CAST),
+    "e": ("float16", _CAST),
+    "f": ("float32", _CAST),
+    "g": ("float64", _CAST),
+    "d:": ("decimals", _CAST),
+    "td": ("dates", _CAST),
+    "tt": ("times of day", _CAST),
+    "ts": ("timestamps", _CAST),
+    "tD": ("durations", _CAST),
+    "ti": ("intervals", _CAST),
+    "+l": ("lists", "flatten it"),
+    "+L": ("large lists", "flatten it"),
+    "+vl": ("list views", "flatten it"),
+    "+vL": ("large list views", "flatten it"),
+    "+w": ("fixed-size lists", "flatten it"),
+    "+s": ("structs, or a table", "pass one column"),
+    "+m": ("maps", "pass its keys or its values"),
+    "+u": ("unions", "pass one of its children"),
+    "+r": ("runs (run-end encoded)", "decode it"),
+}
+
+
+def is_arrow(keys: object) -> bool:
+    """Whether an object exports Arrow data: an array, or a stream of them."""
+    return hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__")
+
+
+def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
+    """Read an Arrow column as batches of keys.
+
+    Parameters
+    ----------
+    keys : object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
+        A column of strings, binary or integers of any width; or a dictionary of these.
+
+    Returns
+    -------
+    list of (KeyBatch, ndarray of bool of shape (n,), or None)
+        For each Arrow array of the column its n rows and which of them are valid, None if
+        all are. The batch views the producer's memory and keeps it alive.
+
+    Raises
+    ------
+    KeyTypeError
+        If the type of the column is not one of keys.
+    ValueError
+        If the data is broken; names the first such row.
+    OSError
+        If the producer of a stream fails.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> ((batch, valid),) = read(pyarrow.array([7, None]))
+    >>> batch.items.dtype, valid
+    (dtype('int64'), array([ True, False]))
+    """
+    if str(getattr(keys, "dtype", "")) == "Object":  # polars exports their addresses, as binary
+        raise KeyTypeError("a column of Python objects; cast it to strings, or pass a list")
+    formats, arrays = open_column(keys)
+    # Before any data is asked for: to make it may take the producer long.
+    _check_type(formats)
+    return [_read_array(array, formats) for array in arrays]
+
+
+def _check_type(formats: tuple[str, ...]) -> None:
+    if len(formats) > 2:
+        raise KeyTypeError("an Arrow dictionary of dictionaries; decode it")
+    if len(formats) == 2 and formats[0] not in _INTEGERS:
+        raise ValueError(f"broken Arrow schema: dictionary indices of format {formats[0]!r}")
+    kind = formats[-1]
+    if kind in _INTEGERS or kind in _OFFSETS or kind in _VIEWS or kind == _NULL:
+        return
+    if kind.startswith(_FIXED):
+        if not kind[len(_FIXED) :].isdecimal():
+            raise ValueError(f"broken Arrow schema: format {kind!r}")
+        return
+    for start, (found, advice) in _REFUSED.items():
+        if kind.startswith(start):
+            raise KeyTypeError(f"an Arrow column of {found}; {advice}")
+    raise KeyTypeError(f"an Arrow column of format {kind!r}; {_CAST}")
+
+
+def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]:
+    kind = formats[0]
+    if kind == _NULL:  # what an empty list becomes, or one of None only
+        nothing = np.zeros(array.length, dtype=np.bool_)
+        return ByteKeys([b""] * array.length), nothing if array.length else None
+    expected = 3 if kind in _OFFSETS or kind in _VIEWS else 2
+    if array.n_buffers < expected or (array.n_buffers > expected and kind not in _VIEWS):
+        raise ValueError(
+            f"broken Arrow array: {array.n_buffers} buffers, expected {expected} for {kind!r}"
+        )
+    valid = _validity(array)
+    if len(formats) == 2:
+        values, known = _read_array(array.dictionary(), formats[1:])
+        return _dictionary(array, _INTEGERS[kind], valid, values, known)
+    if kind in _INTEGERS:
+        return IntegerKeys(array.rows(1, _INTEGERS[kind])[:, 0]), valid
+    if kind in _OFFSETS:
+        return _packed(array, _OFFSETS[kind]), valid
+    if kind in _VIEWS:
+        return _views(array, valid), valid
+    return RowKeys(array.rows(1, np.uint8, int(kind.removeprefix(_FIXED))), padded=False), valid
+
+
+def _validity(array: Node) -> Valid:
+    if array.null_count == 0 or array.length == 0:
+        return None
+    if not array.has_buffer(0):
+        if array.null_count > 0:
+            raise ValueError("broken Arrow array: it counts nulls, and does not mark them")
+        return None
+    whole, odd = divmod(array.offset, 8)
+    bits = array.buffer(0, np.uint8, (odd + array.length + 7) // 8, skip=whole)
+    valid = np.unpackbits(bits, count=odd + array.length, bitorder="little")[odd:].view(np.bool_)
+    return None if valid.all() else valid
+
+
+def _packed(array: Node, dtype: str) -> PackedKeys:
+    # Without rows even the one offset that there should be may be missing.
+    offsets = array.rows(1, dtype, more=1)[:, 0] if array.length else np.zeros(1, dtype)
+    if offsets[0] < 0:
+        raise array.broken("a negative offset", 0)
+    # Null rows too must go upwards, or there is no telling where the next row begins.
+    for start in range(0, array.length, _SLICE):
+        part = offsets[start : start + _SLICE + 1]
+        falls = part[1:] < part[:-1]
+        if falls.any():
+            raise array.broken("offsets that decrease", start + int(falls.argmax()))
+    return PackedKeys(array.buffer(2, np.uint8, int(offsets[-1])), offsets[:-1], offsets[1:])
+
+
+def _views(array: Node, valid: Valid) -> ViewKeys:
+    count = array.n_buffers - 3  # the last one holds the sizes of those between
+    sizes = array.buffer(count + 2, np.int64, count)
+    if (sizes < 0).any():
+        raise ValueError("broken Arrow array: a buffer of negative size")
+    buffers = [array.buffer(2 + i, np.uint8, size) for i, size in enumerate(sizes.tolist())]
+    ends = np.append(sizes, -1)  # of a buffer that is not there
+
+    def outside(views: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        length, _, place, start = views.T
+        known = (place >= 0) & (place < count)
+        end = start.astype(np.int64) + length
+        beyond = (start < 0) | (end > ends[np.where(known, place, count)])
+        result: npt.NDArray[np.bool_] = (length < 0) | ((length > _INLINE) & beyond)
+        return result
+
+    views = _checked(array, array.rows(1, np.int32, 4), valid, outside, "a view out of bounds")
+    return ViewKeys(views.view(np.uint8), buffers)
+
+
+def _dictionary(
+    array: Node, dtype: str, valid: Valid, values: KeyBatch, known: Valid
+) -> tuple[DictionaryKeys, Valid]:
+    def outside(indices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        result: npt.NDArray[np.bool_] = (indices < 0) | (indices >= len(values))
+        return result
+
+    # An unsigned index too large for intp becomes a negative one: outside, too.
+    indices = array.rows(1, dtype)[:, 0].astype(np.intp, copy=False)
+    indices = _checked(array, indices, valid, outside, "an index outside the dictionary")
+    if known is not None:
+        pointed = known[indices]
+        valid = pointed if valid is None else valid & pointed
+        valid = None if valid.all() else valid
+    if len(values) == 0:  # all rows are null; their index 0 needs something to point to
+        values = ByteKeys([b""])
+    return DictionaryKeys(values, indices), valid
+
+
+def _checked(
+    array: Node,
+    rows: npt.NDArray[Any],
+    valid: Valid,
+    outside: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]],
+    what: str,
+) -> npt.NDArray[Any]:
+    """Give back the rows; those that are outside raise or, where null, are zeroed in a copy."""
+    safe = rows
+    for start in range(0, array.length, _SLICE):
+        part = slice(start, start + _SLICE)
+        wrong = outside(rows[part])
+        if not wrong.any():
+            continue
+        lies = wrong if valid is None else wrong & valid[part]
+        if lies.any():
+            raise array.broken(what, start + int(lies.argmax()))
+        if safe is rows:
+            safe = rows.copy()
+        safe[part][wrong] = 0
+    return safe

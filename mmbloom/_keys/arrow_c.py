@@ -1,0 +1,276 @@
+"""Arrow's C interface: the structs of other libraries, their memory, and when it is freed.
+
+Only this file follows a pointer, and nothing here knows what a key is. The structs are those
+of https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html, the
+capsules those of CDataInterface/PyCapsuleInterface.html.
+
+1. Memory outlives its views: every array made here refers to whoever frees what it views.
+2. What a stream hands over is freed once; what lies in a capsule is freed by the capsule.
+3. Whatever can be seen to be wrong is a ValueError. How long a buffer really is cannot be seen.
+"""
+
+import ctypes
+import errno
+import math
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+_Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+_Fill = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+
+
+_Explain = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
+
+
+# A prototype of our own: `pythonapi.PyCapsule_GetPointer.restype` would be everybody's.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+class _Schema(ctypes.Structure):
+    _fields_ = (
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_void_p),
+        ("metadata", ctypes.c_void_p),
+        ("flags", ctypes.c_int64),
+        ("n_children", ctypes.c_int64),
+        ("children", ctypes.c_void_p),
+        ("dictionary", ctypes.c_void_p),
+        ("release", _Release),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+class _Array(ctypes.Structure):
+    _fields_ = (
+        ("length", ctypes.c_int64),
+        ("null_count", ctypes.c_int64),
+        ("offset", ctypes.c_int64),
+        ("n_buffers", ctypes.c_int64),
+        ("n_children", ctypes.c_int64),
+        ("buffers", ctypes.c_void_p),
+        ("children", ctypes.c_void_p),
+        ("dictionary", ctypes.c_void_p),
+        ("release", _Release),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+class _Stream(ctypes.Structure):
+    _fields_ = (
+        ("get_schema", _Fill),
+        ("get_next", _Fill),
+        ("get_last_error", _Explain),
+        ("release", _Release),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+class _Owned:
+    """Releases a struct that was handed over, when nothing refers to it any more.
+
+    A finalizer of weakref would run at exit while views are still in use.
+    """
+
+    def __init__(self, struct: ctypes.Structure) -> None:
+        self._release, self._struct = struct.release, ctypes.byref(struct)
+
+    def __del__(self) -> None:
+        self._release(self._struct)  # names no global: at exit they may be gone before this
+
+
+class _Memory:
+    """Memory at an address, as numpy asks for it; numpy keeps this object, and so the owner."""
+
+    def __init__(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...], owner: object):
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (address, True),  # True: it is not ours to write
+            "typestr": dtype.str,
+            "shape": shape,
+        }
+        self._owner = owner
+
+
+def _view(
+    address: int, dtype: npt.DTypeLike, shape: tuple[int, ...], owner: object
+) -> npt.NDArray[Any]:
+    kind = np.dtype(dtype)
+    size = math.prod(shape) * kind.itemsize
+    if size == 0:  # the address may be NULL, or anything
+        return np.empty(shape, kind)
+    if not address:
+        raise ValueError("broken Arrow array: a buffer is missing")
+    if size > sys.maxsize or address > 2 * sys.maxsize:
+        raise ValueError("broken Arrow array: a buffer is larger than memory can be")
+    return np.asarray(_Memory(address, kind, shape, owner))
+
+
+class Node:
+    """One Arrow array, or the dictionary of one; what is in its buffers is not yet believed.
+
+    Attributes
+    ----------
+    length, offset, null_count : int
+        Rows, rows to leave out before them, and nulls among them (-1: not counted).
+    n_buffers : int
+        Buffers, with those that are NULL.
+    """
+
+    def __init__(self, struct: Any, owner: object, name: str = "row", first: int = 0) -> None:
+        if not struct.release:
+            raise ValueError("broken Arrow array: it was released before it was read")
+        for field in ("length", "offset", "n_buffers"):
+            if getattr(struct, field) < 0:
+                raise ValueError(f"broken Arrow array: {field} is {getattr(struct, field)}")
+        self.length, self.offset = int(struct.length), int(struct.offset)
+        self.null_count, self.n_buffers = int(struct.null_count), int(struct.n_buffers)
+        self._struct, self._owner, self._name, self._first = struct, owner, name, first
+        self._addresses = _view(struct.buffers or 0, np.uintp, (self.n_buffers,), owner)
+
+    def has_buffer(self, place: int) -> bool:
+        """Whether a buffer is there at all."""
+        return bool(self._addresses[place])
+
+    def buffer(
+        self, place: int, dtype: npt.DTypeLike, count: int, skip: int = 0
+    ) -> npt.NDArray[Any]:
+        """View `count` items of a buffer, after the first `skip`: shape (count,), read-only.
+
+        Raises
+        ------
+        ValueError
+            If the buffer is NULL and `count` is not 0.
+        """
+        return self._items(place, dtype, (count,), skip)
+
+    def rows(
+        self, place: int, dtype: npt.DTypeLike, width: int = 1, more: int = 0
+    ) -> npt.NDArray[Any]:
+        """View a buffer that has `width` items for each row: (length + more, width), read-only.
+
+        Raises
+        ------
+        ValueError
+            If the buffer is NULL and the shape is not empty.
+        """
+        return self._items(place, dtype, (self.length + more, width), self.offset * width)
+
+    def dictionary(self) -> "Node":
+        """Give the array of the values that the rows point to.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or it is broken.
+        """
+        if not self._struct.dictionary:
+            raise ValueError("broken Arrow array: its dictionary is missing")
+        struct = _Array.from_address(self._struct.dictionary)
+        return Node(struct, self._owner, "dictionary value")
+
+    def broken(self, what: str, row: int) -> ValueError:
+        """Make the error that says what is wrong, and with which row of the column."""
+        return ValueError(f"broken Arrow array: {what} at {self._name} {self._first + row}")
+
+    def _items(
+        self, place: int, dtype: npt.DTypeLike, shape: tuple[int, ...], skip: int
+    ) -> npt.NDArray[Any]:
+        address = int(self._addresses[place])
+        start = address + skip * np.dtype(dtype).itemsize if address else 0
+        return _view(start, dtype, shape, self._owner)
+
+
+def open_column(keys: object) -> tuple[tuple[str, ...], Iterator[Node]]:
+    """Ask an object for its Arrow data.
+
+    Returns
+    -------
+    formats : tuple of str
+        Format of the column; then, if it has a dictionary, that of the dictionary's values;
+        a third one says that these have a dictionary in turn.
+    arrays : iterator of Node
+        Fetched from a stream as they are asked for.
+
+    Raises
+    ------
+    ValueError
+        If what it gives is no Arrow data, or a stream says it is invalid.
+    OSError
+        If a stream fails for another reason.
+    """
+    # An object with both may be in several arrays, which only a stream can hand over.
+    if hasattr(keys, "__arrow_c_stream__"):
+        stream = _struct(_Stream, keys.__arrow_c_stream__(), b"arrow_array_stream")
+        schema = _Schema()
+        _fill(stream, "get_schema", schema)
+        if not schema.release:
+            raise ValueError("broken Arrow stream: it has no schema")
+        try:
+            return _formats(schema), _arrays(stream)
+        finally:
+            schema.release(ctypes.byref(schema))
+    if not hasattr(keys, "__arrow_c_array__"):
+        raise ValueError(f"{type(keys).__name__} does not export Arrow data")
+    capsules = keys.__arrow_c_array__()
+    if not isinstance(capsules, tuple) or len(capsules) != 2:
+        raise ValueError("__arrow_c_array__ did not return two capsules")
+    formats = _formats(_struct(_Schema, capsules[0], b"arrow_schema"))
+    array = _struct(_Array, capsules[1], b"arrow_array")
+    return formats, iter([Node(array, array)])
+
+
+def _struct(kind: type[ctypes.Structure], capsule: object, name: bytes) -> Any:
+    try:
+        struct = kind.from_address(_get_pointer(capsule, name))
+    except ValueError:
+        raise ValueError(f"not an {name.decode()} capsule: {capsule!r}") from None
+    if not struct.release:
+        raise ValueError(f"this {name.decode()} capsule was used before, and is empty")
+    struct.capsule = capsule  # the struct stays in it, and is freed with it
+    return struct
+
+
+def _arrays(stream: Any) -> Iterator[Node]:
+    first = 0
+    while True:
+        array = _Array()
+        _fill(stream, "get_next", array)
+        if not array.release:  # this is how a stream ends
+            return
+        node = Node(array, _Owned(array), first=first)
+        yield node
+        first += node.length
+
+
+def _fill(stream: Any, function: str, struct: ctypes.Structure) -> None:
+    # Calling NULL ends the process.
+    call, explain = getattr(stream, function), stream.get_last_error
+    if not call:
+        raise ValueError(f"broken Arrow stream: it has no {function}")
+    code = call(ctypes.byref(stream), ctypes.byref(struct))
+    if code:
+        reason = (explain(ctypes.byref(stream)) if explain else None) or os.strerror(code).encode()
+        message = f"the Arrow stream failed: {reason.decode(errors='replace')}"
+        raise ValueError(message) if code == errno.EINVAL else OSError(code, message)
+
+
+def _formats(schema: Any) -> tuple[str, ...]:
+    formats: list[str] = []
+    while True:
+        if not schema.release:
+            raise ValueError("broken Arrow schema: it was released before it was read")
+        if schema.format is None:
+            raise ValueError("broken Arrow schema: it has no format")
+        formats.append(schema.format.decode(errors="backslashreplace"))
+        if not schema.dictionary or len(formats) == 3:
+            return tuple(formats)
+        schema = _Schema.from_address(schema.dictionary)

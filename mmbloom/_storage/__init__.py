@@ -1,0 +1,13 @@
+"""One file on the disk, or one folder of files, and who may touch it.
+
+``mounts``          which file system a path is on
+``kinds``           bits or counters
+``opening``         a regular file, its header proved before its use
+``atomic``          new files and folders: whole or not at all, their disk space reserved
+``build``           a new filter file, written front to back
+``mapped``          a filter file, mapped; the only importer of mmap
+``unmapped``        a filter file, read with pread
+``lock``            one writer; the only importer of filelock
+``exception_list``  the file of exceptions, read and replaced
+``folder``          a folder and its manifest, read and changed
+"""

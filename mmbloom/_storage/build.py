@@ -1,0 +1,196 @@
+"""A new filter file, written front to back: an empty one, a copy, a union, a mended one.
+
+The array comes in pieces, in order; the header, which counts what was written, is filled in
+last. The file appears at its path complete and forced to the disk, or not at all.
+"""
+
+import os
+import time
+import uuid
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mmbloom._storage import mounts
+from mmbloom._storage.atomic import WRITE_BYTES, new_file, write_zeros
+from mmbloom._storage.kinds import BITS, Kind, kind_of
+from mmbloom._typing import Reserve, Words
+from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
+from mmbloom.sizing.params import FilterParams
+
+
+class Appender:
+    """A file that is being written.
+
+    Parameters
+    ----------
+    fd : int
+        Its descriptor, of `_create.new_file`.
+    path : str
+        The path that it will have: for errors, as the system knows a descriptor only.
+    start : int, default 0
+        Where to begin; what is before is left to `finish`.
+    """
+
+    def __init__(self, fd: int, path: str, start: int = 0) -> None:
+        self._fd, self._path = fd, path
+        self._at, self._waiting = start, bytearray()
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file so far."""
+        return self._at + len(self._waiting)
+
+    def append(self, octets: bytes) -> None:
+        """Add to the end."""
+        self._waiting += octets
+        if len(self._waiting) >= WRITE_BYTES:
+            # To the next multiple: so the file is mapped as huge pages (see _create.py).
+            self._write_out(WRITE_BYTES - self._at % WRITE_BYTES)
+
+    def finish(self, beginning: bytes = b"") -> None:
+        """Write what waits, then the beginning of the file, and force all to the disk."""
+        self._write_out(len(self._waiting))
+        with self._named():
+            if beginning:
+                os.pwrite(self._fd, beginning, 0)
+            os.fsync(self._fd)
+
+    def _write_out(self, size: int) -> None:
+        rest = memoryview(bytes(self._waiting[:size]))
+        del self._waiting[:size]
+        with self._named():
+            while rest:
+                written = os.pwrite(self._fd, rest, self._at)
+                self._at, rest = self._at + written, rest[written:]
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot be written: {error.strerror}", self._path
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a new filter file goes, and how: the options that all ways to make one share."""
+
+    path: str
+    permissions: int
+    allow_network: bool
+
+
+class Builder:
+    """A filter file that is being written; made by `new_filter`."""
+
+    def __init__(self, fd: int, path: str, header: Header) -> None:
+        self._header, self._count_set = header, kind_of(header).count_set
+        self._file = Appender(fd, path, HEADER_BYTES)
+        self._checksums: list[int] = []
+        self.positions_set = 0
+
+    def write(self, piece: Words) -> None:
+        """Append a piece of the array, as `UnmappedFilter.pieces` cuts it."""
+        octets = piece.tobytes()
+        self.positions_set += self._count_set(piece)
+        if self._header.sealed:
+            self._checksums.append(zlib.crc32(octets))
+        self._file.append(octets)
+
+    def finish(self, keys_added: int, batches: int) -> int:
+        """Write what is not the array, and force everything to the disk.
+
+        Gives the number of keys added that the file says: the one given, if the bits can be
+        those of so many keys, else an estimate; for the counters of a source are not proved.
+        """
+        keys_added = self._possible(keys_added)
+        if self._header.sealed:
+            table = np.array(self._checksums, "<u4").tobytes()
+            self._file.append(table + zlib.crc32(table).to_bytes(4, "little"))
+        assert self._file.size == self._header.file_bytes  # noqa: S101  all of it, and nothing else
+        counters = {
+            "keys_added": keys_added,
+            "positions_set": self.positions_set,
+            "batches_begun": batches,
+            "batches_done": batches,
+            "flushed_ns": time.time_ns(),
+        }
+        self._file.finish(with_counters(encode(self._header), counters))
+        return keys_added
+
+    def _possible(self, keys_added: int) -> int:
+        params, most = self._header.params, self.positions_set  # a new key sets 1 to k bits
+        fewest = -(-most // params.num_hashes)
+        if fewest <= keys_added <= most:
+            return keys_added
+        return min(max(fewest, round(params.estimated_count(most))), most)
+
+
+@contextmanager
+def new_filter(
+    target: Target, params: FilterParams, *, sealed: bool = False, kind: Kind = BITS
+) -> Iterator[Builder]:
+    """Make a filter file of the pieces that the block writes; it is there when that succeeds."""
+    header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind.number)
+    if sealed:
+        header = replace(header, read_only_compatible=SEALED)
+    with new_file(
+        target.path,
+        header.file_bytes,
+        permissions=target.permissions,
+        allow_network=target.allow_network,
+    ) as made:
+        yield Builder(made.fd, target.path, header)
+
+
+def create_file(
+    path: str,
+    params: FilterParams,
+    *,
+    permissions: int,
+    allow_network: bool,
+    reserve: Reserve = "zeros",
+    kind: int = KIND_BITS,
+) -> None:
+    """Create the file of an empty filter.
+
+    Parameters
+    ----------
+    path : str
+        Where; nothing may exist there, not even a dangling symbolic link.
+    params : FilterParams
+        What the header says; the array follows as zeros.
+    permissions : int
+        Mode bits of the file, whatever the umask.
+    allow_network : bool
+        Whether a network file system is acceptable (law 18).
+    reserve : {"zeros", "fallocate"}
+        Whether to write the array's zeros as well (see `write_zeros`), or only to reserve them.
+    kind : int
+        What the positions are, as the header has it.
+
+    Raises
+    ------
+    FileExistsError
+        If the path exists, or exceptions of a filter that was there before (with their path).
+    OSError
+        If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
+        says. No file is left at the path, but by the very last step: when forcing the
+        folder to the disk fails, a complete filter is there, which others may have opened.
+    NetworkFileSystemError
+        If the folder is on a network file system.
+    """
+    header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind)
+    with new_file(
+        path, header.file_bytes, permissions=permissions, allow_network=allow_network
+    ) as made:
+        os.pwrite(made.fd, encode(header), 0)
+        os.fsync(made.fd)
+        if made.reserved and reserve == "zeros" and made.file_system not in mounts.IN_MEMORY:
+            write_zeros(made.fd, HEADER_BYTES, header.file_bytes)

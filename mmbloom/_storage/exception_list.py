@@ -1,0 +1,181 @@
+"""The file of a filter's exceptions: read at once, and replaced at once or not at all.
+
+This file takes no lock; who replaces holds the filter's write lock from before it read.
+"""
+
+import errno
+import os
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.opening import open_regular
+from mmbloom.errors import FormatError
+from mmbloom.format.exception_list import UnreadableLine, read_keys, write_keys
+
+# A list for people, and each process that queries has it in memory (law 17).
+MOST_BYTES = 1 << 20
+
+
+# For so long after a change of the file another can have the same time, and even the same
+# inode: a file system counts time in ticks of up to 10 ms.
+_SETTLED_NS = 100_000_000
+
+
+# The last: of a filter whose own name is so long that nothing can be added to it.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
+Signature = tuple[int, ...]
+
+
+class Listed(NamedTuple):
+    """What the file held when it was read."""
+
+    raw: bytes
+    keys: dict[bytes, None]  # a set in the order of the file
+    signature: Signature  # () if another change may leave the same one
+
+
+NOTHING = Listed(b"", {}, ())
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """Give what differs after every change of a file."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return *times, status.st_size, status.st_ino, status.st_dev
+
+
+def read_listed(path: str, known: Listed = NOTHING) -> Listed:
+    """Read a file of exceptions; one that is not there holds none.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    known : Listed, optional
+        What was read before: not parsed again if it is still the same.
+
+    Raises
+    ------
+    FormatError
+        If it is no regular file, too large, or a line is no key.
+    OSError
+        If it cannot be read.
+    """
+    try:
+        fd = open_regular(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return NOTHING
+        raise
+    try:
+        status = os.fstat(fd)  # before the bytes: what changes meanwhile is seen next time
+        raw = _read_whole(fd, path)
+    finally:
+        os.close(fd)
+    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+    settled = abs(time.time_ns() - changed_ns) > _SETTLED_NS
+    return Listed(
+        raw,
+        known.keys if raw == known.raw else _keys_of(raw, path),
+        signature_of(status) if settled else (),
+    )
+
+
+def check_listed(path: str) -> tuple[list[str], list[str]]:
+    """Say whether a file of exceptions can be read, and how many they are: problems, and notes."""
+    try:
+        count = len(read_listed(path).keys)
+    except (FormatError, OSError) as error:
+        return [f"exceptions cannot be read: {error}"], []
+    return [], [f"{count} keys are excepted: never seen"] * bool(count)
+
+
+def _read_whole(fd: int, path: str) -> bytes:
+    raw = bytearray()
+    while piece := os.read(fd, MOST_BYTES + 1 - len(raw)):
+        raw += piece
+        if len(raw) > MOST_BYTES:
+            expected = f"{MOST_BYTES} at most: exceptions are few"
+            raise FormatError(path, "file size", f"more than {MOST_BYTES} bytes", expected)
+    return bytes(raw)
+
+
+def _keys_of(raw: bytes, path: str) -> dict[bytes, None]:
+    try:
+        return dict.fromkeys(read_keys(raw))
+    except UnreadableLine as error:
+        expected = r"a key in UTF-8, with \\ \n \r \t \xNN as escapes; correct that line"
+        raise FormatError(path, f"line {error.number}", error.found, expected) from None
+
+
+def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> None:
+    """Put other keys in the place of those in the file, forced to the disk.
+
+    Parameters
+    ----------
+    path : str
+        The file; removed if there are no keys.
+    keys : iterable of bytes
+        All that it is to hold, in order.
+    like : os.stat_result
+        Of the filter: who may read the filter may read its exceptions.
+
+    Raises
+    ------
+    ValueError
+        If they take more than 1 MiB.
+    FormatError
+        If the path is a symbolic link, which would be replaced and not followed.
+    OSError
+        As the system says, with the path; the file is then as it was, unless it was the very
+        last step that failed, forcing the folder to the disk.
+    """
+    raw = write_keys(keys)
+    if len(raw) > MOST_BYTES:
+        raise ValueError(
+            f"{path}: these exceptions would take {len(raw)} bytes, at most {MOST_BYTES} are "
+            "allowed: where so many are needed, make a filter with a lower error rate"
+        )
+    if os.path.islink(path):
+        expected = "a regular file: change the file that it points to"
+        raise FormatError(path, "file", "a symbolic link", expected)
+    try:
+        if raw:
+            _write_and_replace(path, raw, like)
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        sync_folder(os.path.dirname(path))
+    except OSError as error:  # of the file that people know, not of the temporary one
+        raise OSError(error.errno or errno.EIO, error.strerror, path) from error
+
+
+def _write_and_replace(path: str, raw: bytes, like: os.stat_result) -> None:
+    # Law 8 forbids to replace where others may write at the same time, which loses what they
+    # wrote. Here nobody does: the file is read, changed and replaced under the filter's write
+    # lock, and readers see the old file or the new one. One name, so that a killed process
+    # leaves one file at most, which is gone after the next change.
+    temporary = path + ".tmp"
+    with suppress(FileNotFoundError):
+        os.unlink(temporary)
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            with suppress(PermissionError):  # only root can: what it makes, the owner shall read
+                os.fchown(fd, like.st_uid, like.st_gid)
+            os.fchmod(fd, like.st_mode & 0o666)
+            rest = memoryview(raw)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,256 @@
+"""A folder with a manifest on the disk: read, drafted and installed; its files named and proved.
+
+The manifest is replaced; of all other files only that of exceptions is. temp + `os.replace` is
+wrong where two may do so at once (law 8 has the figure); here it is done only by the holder of
+the write lock of the newest file that the manifest names, after a look under that lock that the
+file is the newest: so by one at a time, which has read what it replaces.
+
+This file takes no lock.
+"""
+
+import errno
+import os
+import re
+import uuid
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+
+from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.build import create_file
+from mmbloom._storage.opening import open_regular, read_header
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom.errors import FileChangedError, FormatError
+from mmbloom.format.header import Header
+from mmbloom.format.manifest import MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
+
+MANIFEST = "manifest.json"
+
+
+# What `file_name` makes.
+_OLDER = re.compile(r"([0-9]{10,20})(?:-[0-9a-f]{8})?\.bloom", re.ASCII)
+
+
+Stamp = tuple[int, int, int, int]  # which manifest it is: device, inode, time of change, size
+
+
+class ManifestFile:
+    """A manifest that was read or drafted, and which file that is.
+
+    Parameters
+    ----------
+    fd : int
+        The file; it is kept open, so that its inode, and with it the stamp, cannot become that
+        of a later manifest.
+    path : str
+        Where it is.
+    place : str
+        Where it belongs, if that is elsewhere.
+
+    Attributes
+    ----------
+    manifest : Manifest
+        What it says.
+    stamp : tuple of int
+        For comparison with `stamp_of`.
+    permissions : int
+        Mode bits of the file.
+    in_place : bool
+        Of a draft, whether `install` has put it there, and perhaps failed afterwards.
+
+    Raises
+    ------
+    FormatError
+        If it is no manifest.
+    """
+
+    def __init__(self, fd: int, path: str, place: str = "") -> None:
+        self._close = weakref.finalize(self, os.close, fd)
+        self._path, self._place = path, place
+        self.in_place = not place
+        try:
+            status = os.fstat(fd)
+            self.stamp = _stamp(status)
+            self.permissions = status.st_mode & 0o777
+            self.manifest: Manifest = decode(os.pread(fd, MAX_BYTES + 1, 0), path)
+        except BaseException:
+            self.close()  # now: whoever keeps the error keeps this object
+            raise
+
+    def install(self) -> None:
+        """Put a draft in its place, and force that to the disk (see above who may)."""
+        try:
+            os.replace(self._path, self._place)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(self._path)
+            raise
+        self.in_place = True
+        sync_folder(os.path.dirname(self._place))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._close()
+
+
+def read_manifest(folder: str) -> ManifestFile:
+    """Read the manifest of a folder.
+
+    Raises
+    ------
+    FormatError
+        If it is no folder of filters.
+    OSError
+        If it cannot be read.
+    """
+    path = os.path.join(folder, MANIFEST)
+    try:
+        return ManifestFile(open_regular(path, os.O_RDONLY), path)
+    except NotADirectoryError:
+        raise FormatError(folder, "file", "no folder", "a folder of filters") from None
+    except FileNotFoundError:
+        os.stat(folder)  # whose absence is the truer error
+        raise FormatError(folder, MANIFEST, "missing", "the manifest of a folder") from None
+
+
+def missing(error: FileNotFoundError) -> FormatError:
+    """Say of a file that the manifest names, and the system does not find, what that means."""
+    return FormatError(str(error.filename), "file", "missing", "there, by the folder's manifest")
+
+
+def draft_manifest(folder: str, manifest: Manifest, permissions: int) -> ManifestFile:
+    """Write a manifest under a temporary name, whole and on the disk, for `install`."""
+    temporary = os.path.join(folder, f".manifest-{uuid.uuid4().hex}.tmp")
+    place = os.path.join(folder, MANIFEST)
+    try:
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
+        try:
+            os.chmod(temporary, permissions)
+            raw = encode(manifest)
+            if os.write(fd, raw) != len(raw):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.fsync(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        return ManifestFile(fd, temporary, place)
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(temporary)
+        if isinstance(error, OSError):  # of a name that somebody knows
+            raise OSError(error.errno, error.strerror, place) from error
+        raise
+
+
+def first_manifest(
+    folder: str, plan: FolderPlan, members: Sequence[Entry], permissions: int
+) -> None:
+    """Write the manifest of a new folder, which is a filter of its own: with its own uuid."""
+    manifest = Manifest(uuid.uuid4().bytes, plan, tuple(members))
+    with closing(draft_manifest(folder, manifest, permissions)) as draft:
+        draft.install()
+
+
+def stamp_of(folder: str) -> Stamp:
+    """Look which manifest is there now; FileChangedError if there is none any more."""
+    try:
+        return _stamp(os.stat(os.path.join(folder, MANIFEST)))
+    except (FileNotFoundError, NotADirectoryError):
+        raise FileChangedError(folder, "removed or renamed") from None
+
+
+def _stamp(status: os.stat_result) -> Stamp:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def folder_kind(path: str) -> str:
+    """Tell which filter a folder is: "growing" or "rotating"; raises as `read_manifest`."""
+    file = read_manifest(path)
+    file.close()
+    return file.manifest.plan.kind
+
+
+def remove_older(folder: str, number: int) -> None:
+    """Remove the files of earlier numbers, which no manifest names any more.
+
+    Also those that an earlier holder of the lock has not come to remove. What cannot be removed
+    now is a matter of the next time.
+    """
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            parts = _OLDER.fullmatch(name)
+            if parts and int(parts[1]) < number:
+                os.unlink(os.path.join(folder, name))
+
+
+def file_name(number: int, suffix: str = "") -> str:
+    """Name the file of a number, or another one if that name is taken."""
+    return f"{number:010d}{'-' if suffix else ''}{suffix}.bloom"
+
+
+def make_member(
+    folder: str, name: str, plan: FolderPlan, number: int, *, permissions: int, allow_network: bool
+) -> Entry:
+    """Make a file for a folder, which no manifest names yet; raises as `create_file`."""
+    create_file(
+        os.path.join(folder, name),
+        plan.params(number),
+        permissions=permissions,
+        allow_network=allow_network,
+        reserve=plan.reserve,
+    )
+    return entry_of(folder, name, number)
+
+
+def entry_of(folder: str, name: str, number: int) -> Entry:
+    """Read which filter a file has, as a manifest is to name it."""
+    path = os.path.join(folder, name)
+    fd = open_regular(path, os.O_RDONLY)
+    try:
+        header, _ = read_header(fd, path)
+    finally:
+        os.close(fd)
+    return Entry(number, name, header.uuid)
+
+
+def require_named(header: Header, path: str, entry: Entry, plan: FolderPlan) -> None:
+    """Raise `FormatError` if a file is not the one that the manifest names, or not as planned."""
+    capacity, error_rate = plan.sizes(entry.number)
+    # Bits and hashes follow from these, and another version may plan them otherwise.
+    for field, found, expected in (
+        ("uuid", header.uuid.hex(), entry.uuid.hex()),
+        ("planned capacity", header.params.capacity, capacity),
+        ("planned error rate", header.params.error_rate, error_rate),
+        ("layout", header.params.layout, plan.layout),
+        ("seed", header.params.seed, plan.seed),
+    ):
+        if found != expected:
+            raise FormatError(path, field, str(found), f"{expected}, by the folder's manifest")
+
+
+@contextmanager
+def open_named(folder: str) -> Iterator[tuple[ManifestFile, list[UnmappedFilter]]]:
+    """Open the files that a manifest names, oldest first, and prove that they are the ones."""
+    with ExitStack() as stack:
+        file, files = _open_all(folder, stack)
+        for entry, each in zip(file.manifest.members, files, strict=True):
+            require_named(each.header, each.path, entry, file.manifest.plan)
+        yield file, files
+
+
+def _open_all(folder: str, stack: ExitStack) -> tuple[ManifestFile, list[UnmappedFilter]]:
+    while True:
+        with ExitStack() as opening:
+            file = read_manifest(folder)
+            opening.callback(file.close)
+            try:
+                files = [
+                    opening.enter_context(UnmappedFilter(os.path.join(folder, entry.name)))
+                    for entry in file.manifest.members
+                ]
+            except FileNotFoundError as error:
+                if stamp_of(folder) == file.stamp:  # else it was dropped since that was read
+                    raise missing(error) from None
+            else:
+                stack.push(opening.pop_all())
+                return file, files

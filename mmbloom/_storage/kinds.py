@@ -1,0 +1,74 @@
+"""The two kinds of filter file: what their positions are, and which class opens them."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mmbloom._engine import OneCounted, OneKey, count_nonzero, count_set
+from mmbloom._typing import Words
+from mmbloom.errors import FormatError
+from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
+
+
+class Kind(NamedTuple):
+    """What readers and writers of a file need to know of its kind.
+
+    Attributes
+    ----------
+    number : int
+        In the header.
+    noun : str
+        What its positions are.
+    opened_by : str
+        The class that opens it.
+    otherwise : str
+        What to do where the other kind is wanted.
+    count_set : callable
+        Counts the positions of a part of the array that are not 0.
+    one_key : type
+        Answers, and changes, a key at a time.
+    """
+
+    number: int
+    noun: str
+    opened_by: str
+    otherwise: str
+    count_set: Callable[[Words], int]
+    one_key: type[OneKey]
+
+    def __str__(self) -> str:
+        return f"{self.number} ({self.noun}), a {self.opened_by}"
+
+
+BITS = Kind(
+    KIND_BITS,
+    "bits",
+    "BloomFilter",
+    "counters must be there from the first key: mmbloom create --counting",
+    count_set,
+    OneKey,
+)
+
+
+COUNTERS = Kind(
+    KIND_COUNTERS,
+    "counters",
+    "CountingBloomFilter",
+    "its to_bloom(path) writes a plain filter of the keys that it holds",
+    count_nonzero,
+    OneCounted,
+)
+
+
+ALL_KINDS = (BITS, COUNTERS)
+
+
+def kind_of(header: Header) -> Kind:
+    """Look up the kind that a header names."""
+    return next(kind for kind in ALL_KINDS if kind.number == header.kind)
+
+
+def require_kind(header: Header, path: str, expected: tuple[Kind, ...]) -> None:
+    """Raise `FormatError`, naming the class that opens the file, if its kind is another one."""
+    if (found := kind_of(header)) not in expected:
+        wanted = " or ".join(map(str, expected))
+        raise FormatError(path, "kind", str(found), f"{wanted}; {found.otherwise}")

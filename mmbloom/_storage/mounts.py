@@ -1,0 +1,61 @@
+"""What kind of file system a path is on, from Linux's /proc/self/mountinfo.
+
+Asked twice: two hosts cannot share a mapping over a network (law 18), and a copy-on-write
+file system cannot promise that reserved space will be there (law 9). Where the kernel does
+not say (not Linux), the answer is "" and nothing is refused.
+"""
+
+import os
+import re
+
+NETWORK = frozenset(
+    (
+        *("9p", "afs", "beegfs", "ceph", "cifs", "coda", "gfs2", "glusterfs", "gpfs", "lustre"),
+        *("ncpfs", "nfs", "nfs4", "ocfs2", "orangefs", "pvfs2", "smb3", "smbfs", "virtiofs"),
+        *("fuse.ceph", "fuse.gcsfuse", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs"),
+        "fuse.sshfs",
+    )
+)
+
+
+COPY_ON_WRITE = frozenset(("btrfs", "zfs", "bcachefs"))
+
+
+IN_MEMORY = frozenset(("tmpfs", "ramfs", "hugetlbfs"))
+
+
+def file_system_type(path: str) -> str:
+    """Name the type of the file system that holds `path`, "" if it cannot be told."""
+    try:
+        with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
+            table = mounts.read()
+    except OSError:
+        return ""
+    return find_type(table, os.path.realpath(path), os.stat(path).st_dev)
+
+
+def find_type(mountinfo: str, real_path: str, device: int) -> str:
+    """Find a path's mount in the text of mountinfo: by device, else by longest mount point.
+
+    Examples
+    --------
+    >>> line = "36 35 0:42 / /mnt/share rw shared:1 - nfs4 server:/share rw"
+    >>> find_type(line, "/mnt/share/seen.bloom", 0)
+    'nfs4'
+    """
+    best_length, best_type = -1, ""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) < 5 or not right:
+            continue
+        kind = right.split(" ")[0]
+        if fields[2] == number:
+            return kind
+        # mountinfo writes blanks and backslashes in octal.
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best_length:
+            best_length, best_type = len(point), kind
+    return best_type

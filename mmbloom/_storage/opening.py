@@ -1,0 +1,83 @@
+"""Opening what should be a filter file: a regular file, whose header is proved before its use.
+
+Opening changes nothing: no byte, no size, no time of change (laws 10, 13). Nothing is mapped
+and nothing is read here but the header.
+"""
+
+import errno
+import os
+import stat
+
+from mmbloom._storage.kinds import BITS, Kind, require_kind
+from mmbloom._typing import Path
+from mmbloom.errors import FormatError
+from mmbloom.format.header import HEADER_BYTES, Header, decode
+
+_O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+def absolute(path: Path) -> str:
+    """Name a file so that a change of the working folder does not change which one it is."""
+    return os.path.abspath(os.fsdecode(path))
+
+
+def open_regular(path: str, mode: int) -> int:
+    """Open a regular file, and nothing else, that is there; gives its descriptor.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    mode : int
+        `os.O_RDONLY` or `os.O_RDWR`.
+
+    Raises
+    ------
+    FormatError
+        If it is a folder, a device, a FIFO or a socket, none of which is opened.
+    OSError
+        As the system says.
+    """
+    # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
+    _require_regular(os.stat(path), path)
+    try:
+        fd = os.open(path, mode | _O_EXTRA)
+    except OSError as error:
+        if error.errno == errno.EACCES and mode == os.O_RDWR:
+            raise PermissionError(
+                error.errno, "no permission to write; only reading (mode='r') needs none", path
+            ) from None
+        raise
+    try:
+        _require_regular(os.fstat(fd), path)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _require_regular(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        if stat.S_ISDIR(status.st_mode):
+            expected = "a regular file; of a growing or rotating filter name one of its files"
+            raise FormatError(path, "file", "a folder", expected)
+        raise FormatError(path, "file", "not a regular file", "a regular file")
+
+
+def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[Header, int]:
+    """Read and prove the header of a filter; gives it and the size of the file.
+
+    Raises
+    ------
+    FormatError
+        If the file is no valid filter of one of these kinds.
+    """
+    size = os.fstat(fd).st_size
+    header = decode(os.pread(fd, HEADER_BYTES, 0), size, path)
+    require_kind(header, path, kinds)
+    return header, size
+
+
+def identity_of(status: os.stat_result) -> tuple[int, int]:
+    """Tell which file it is, whatever its name: device and inode."""
+    return status.st_dev, status.st_ino

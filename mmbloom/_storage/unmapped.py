@@ -1,0 +1,216 @@
+"""Filter files read with `pread`: whatever happens to them meanwhile is an error, no signal.
+
+For files that nobody vouches for, and for all that reads a filter from end to end: a map of a
+file that is truncated kills its process (law 16), a `pread` comes back short. No lock is taken:
+bits only go from 0 to 1, so that what is read holds at least every key whose add had returned
+when the reading began (law 4).
+"""
+
+import os
+import zlib
+from collections.abc import Iterator
+from itertools import count, repeat
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._storage.kinds import ALL_KINDS, BITS, Kind, kind_of
+from mmbloom._storage.opening import open_regular, read_header
+from mmbloom._typing import HashHalves, Words
+from mmbloom._warn import warn
+from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
+from mmbloom.format.header import HEADER_BYTES, KIND_BITS, read_counters
+from mmbloom.format.positions import positions
+
+PIECE_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
+
+
+_FEW_BYTES = 1 << 16  # read around a single position
+
+
+class UnmappedFile:
+    """A regular file, open for reading; a context manager, which closes it.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    size : int
+        Its size when it was opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._fd = open_regular(path, os.O_RDONLY)
+        try:
+            self.size = os.fstat(self._fd).st_size
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._fd)
+
+    def read(self, start: int, size: int) -> bytes:
+        """Read a part of the file; raises `FileChangedError` if it is no longer there."""
+        parts = []
+        while size:
+            try:
+                part = os.pread(self._fd, size, start)
+            except OSError as error:  # the system knows a descriptor only
+                reason = f"cannot be read: {error.strerror}"
+                raise OSError(error.errno, reason, self.path) from error
+            if not part:
+                raise FileChangedError(self.path, "truncated")
+            parts.append(part)
+            start, size = start + len(part), size - len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def check_size(self) -> None:
+        """Raise `FileChangedError` if the file was resized since it was opened."""
+        size = os.fstat(self._fd).st_size
+        if size != self.size:
+            raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
+
+    def bytes_not_reserved(self) -> int:
+        """How many bytes of the file have no place on the disk: holes (law 9); 0 if unknown."""
+        blocks = getattr(os.fstat(self._fd), "st_blocks", 0)
+        # A filter has a header: a file system that reports no block at all does not tell.
+        return max(0, self.size - 512 * blocks) if blocks else 0
+
+
+class UnmappedFilter(UnmappedFile):
+    """A filter file whose header is proved.
+
+    Parameters
+    ----------
+    path : str
+        The file.
+    uuid : bytes, optional
+        The filter that is meant; any by default.
+    kinds : tuple of Kind, default (BITS,)
+        What it may be.
+
+    Attributes
+    ----------
+    header : Header
+        The immutable block.
+
+    Raises
+    ------
+    FormatError
+        If the file is no valid filter of one of these kinds.
+    FileChangedError
+        If it is another filter than the one that is meant.
+    """
+
+    def __init__(
+        self, path: str, uuid: bytes | None = None, *, kinds: tuple[Kind, ...] = (BITS,)
+    ) -> None:
+        super().__init__(path)
+        try:
+            self.header, self.size = read_header(self._fd, path, kinds)
+            if uuid not in (None, self.header.uuid):
+                raise FileChangedError(path, "replaced by another filter")
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def counters(self) -> dict[str, int]:
+        """Read the counters: any values, for nothing proves them."""
+        return read_counters(self.read(0, HEADER_BYTES))
+
+    def check_same(self) -> None:
+        """Raise `FileChangedError` if the file was overwritten or resized since it was opened."""
+        self.check_size()
+        try:
+            header = read_header(self._fd, self.path, ALL_KINDS)[0]
+        except FormatError as error:
+            raise FileChangedError(self.path, f"overwritten: its {error.field} is wrong") from error
+        if header != self.header:
+            raise FileChangedError(self.path, "overwritten by another filter")
+
+    def pieces(self) -> Iterator[Words]:
+        """Read the array from front to back, in arrays of at most `PIECE_BYTES`."""
+        end = HEADER_BYTES + self.header.array_bytes
+        for start in range(HEADER_BYTES, end, PIECE_BYTES):
+            yield np.frombuffer(self.read(start, min(PIECE_BYTES, end - start)), "<u8")
+
+    def checksums(self) -> npt.NDArray[np.uint32]:
+        """Read the checksums of a sealed filter's pieces; none if it is not sealed.
+
+        Raises
+        ------
+        FormatError
+            If the table of checksums is damaged itself.
+        FileChangedError
+            If that is because the file was overwritten meanwhile.
+        """
+        start = HEADER_BYTES + self.header.array_bytes
+        if start == self.size:
+            return np.zeros(0, np.uint32)
+        table = np.frombuffer(self.read(start, self.size - start), "<u4")
+        found, expected = int(table[-1]), zlib.crc32(table[:-1].tobytes())
+        if found != expected:
+            self.check_same()
+            raise FormatError(self.path, "checksum of the seal", hex(found), hex(expected))
+        return table[:-1]
+
+    def whole_pieces(self) -> Iterator[Words]:
+        """Do as `pieces`, prove each of a sealed filter, and warn at the end if bits are lost.
+
+        For all that makes another file of this one: what is counted anew there would hide it.
+
+        Raises
+        ------
+        FormatError
+            At the first piece that is not what was sealed.
+        FileChangedError
+            If that is because the file was overwritten meanwhile.
+        """
+        checksums = self.checksums().tolist() or repeat(None)
+        # Before the array: bits are set first and counted then, and never cleared (law 4).
+        counted, self._bits_read = self.counters()["positions_set"], 0
+        # Not in a loop, whose variable would keep each piece alive until the next is wanted:
+        # a union of many filters waits with a piece of each.
+        yield from map(self._proved, self.pieces(), count(), checksums)
+        # Counters, which go down, may have been lowered meanwhile.
+        if kind_of(self.header) is BITS and self._bits_read < counted:
+            self.check_same()  # or it was overwritten meanwhile, which is another matter
+            warn(
+                f"{self.path}: {self._bits_read} bits are set, and {counted} were counted: bits "
+                "are lost, or the counters are damaged; mmbloom verify says more",
+                MmbloomWarning,
+            )
+
+    def _proved(self, piece: Words, number: int, expected: int | None) -> Words:
+        self._bits_read += kind_of(self.header).count_set(piece)
+        if expected is not None and (found := zlib.crc32(piece.tobytes())) != expected:
+            self.check_same()
+            field = f"checksum of MiB {number} of the array"
+            raise FormatError(self.path, field, hex(found), hex(expected))
+        return piece
+
+    def contains(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
+        """Tell for each key of a batch whether it was added; bool array of shape (n,)."""
+        params = self.header.params
+        # Positions a byte, and the mask of the first of them: bits, or counters that are not 0.
+        per, mask = (8, 1) if self.header.kind == KIND_BITS else (2, 15)
+        wanted = np.array(list(positions(*hashes, params)), np.uint64)
+        flat = wanted.ravel()
+        order = np.argsort(flat)
+        in_order, found = flat[order], np.zeros(len(flat), np.bool_)
+        start = 0
+        while start < len(flat):  # each part of the file is read once
+            first = int(in_order[start]) // (per * _FEW_BYTES) * _FEW_BYTES
+            stop = int(np.searchsorted(in_order, np.uint64(per * (first + _FEW_BYTES))))
+            size = min(_FEW_BYTES, self.header.array_bytes - first)
+            octets = np.frombuffer(self.read(HEADER_BYTES + first, size), np.uint8)
+            place, rest = np.divmod(in_order[start:stop] - np.uint64(per * first), np.uint64(per))
+            found[order[start:stop]] = octets[place] >> rest * np.uint64(8 // per) & mask != 0
+            start = stop
+        return np.asarray(found.reshape(wanted.shape).all(axis=0))

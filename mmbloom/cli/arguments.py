@@ -1,0 +1,220 @@
+"""Options that several commands share, and how their values are read."""
+
+import argparse
+import re
+from decimal import Decimal
+from typing import Any
+
+from mmbloom.cli.process import UsageError
+from mmbloom.format.periods import seconds_of
+from mmbloom.lines import LineKeys
+
+_SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
+
+
+def count(text: str) -> int:
+    """Read a whole number as people write it: 1e9, 10M, 1_000_000.
+
+    Examples
+    --------
+    >>> count("1e9"), count("2.5M"), count("1_000")
+    (1000000000, 2500000, 1000)
+    """
+    factor = _SUFFIXES.get(text[-1:].upper(), 1)
+    digits = text[:-1] if factor > 1 else text
+    try:
+        value = Decimal(digits) * factor
+        # Compared before it is made an int: 1e999999 has a million digits.
+        whole = int(value) if 0 <= value < 2**64 else None
+    except (ArithmeticError, ValueError):
+        whole, value = None, Decimal(0)
+    if whole is None or whole != value:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a count such as 1000000, 1e6 or 1M")
+    return whole
+
+
+def positive(text: str) -> int:
+    """Read a count of at least 1."""
+    if (value := count(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return value
+
+
+def rate(text: str) -> float:
+    """Read an error rate between 0 and 1: 0.01, 1e-3, 1%."""
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a rate between 0 and 1, such as 0.01")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return value
+
+
+def duration(text: str) -> int:
+    """Read a time as 90s, 30m, 12h, 7d or 2w; in seconds."""
+    try:
+        return seconds_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("duration is ")) from None
+
+
+def mode_bits(text: str) -> int:
+    """Read the mode bits of a file, in octal as for chmod."""
+    if not re.fullmatch("[0-7]{3,4}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a mode such as 640")
+    return int(text, 8)
+
+
+def separator(text: str) -> bytes:
+    r"""Read a field separator; ``\t``, ``\0`` and other escapes stand for their bytes."""
+    raw = text.encode("utf-8", "surrogateescape")
+    escapes = {rb"\t": b"\t", rb"\0": b"\0", rb"\n": b"\n", rb"\\": b"\\"}
+    value = re.sub(rb"\\[t0n\\]", lambda found: escapes[found.group()], raw)
+    if not value:
+        raise argparse.ArgumentTypeError("the field separator is empty")
+    return value
+
+
+def add_sizing_options(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
+) -> None:
+    """Add the options that say how large a new filter is to be."""
+    add_planning_options(parser, required=required)
+    parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
+    parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
+
+
+def add_planning_options(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
+) -> None:
+    """Add the options that say what a filter is planned for."""
+    parser.add_argument(
+        "-n",
+        "--capacity",
+        type=positive,
+        required=required,
+        metavar="N",
+        help="distinct keys to plan for (1e9, 10M)",
+    )
+    parser.add_argument(
+        "-p", "--error-rate", type=rate, metavar="P", help="false-positive rate (default 0.01)"
+    )
+
+
+def add_making_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that make a filter file out of others."""
+    parser.add_argument(
+        "--permissions",
+        type=mode_bits,
+        default=0o600,
+        metavar="MODE",
+        help="mode bits of the new file, in octal (default 600)",
+    )
+    parser.add_argument("--allow-network", action="store_true", help="on a network file system")
+
+
+def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> None:
+    """Add what commands take that make a filter of several, and say what these may be."""
+    parser.add_argument("destination", metavar="OUT", help="where to make it; must not exist")
+    parser.add_argument(
+        "file",
+        nargs="+",
+        metavar="IN",
+        help=f"{inputs} with equal parameters and seed (create --like); read only",
+    )
+    add_making_options(parser)
+
+
+def add_filter_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that write to a filter."""
+    parser.add_argument("file", metavar="FILE", help="the filter; made if -n is given")
+    add_sizing_options(parser, required=False)
+    add_writing_options(parser)
+    parser.add_argument(
+        "--stats", action="store_true", help="print one JSON object of figures to stderr"
+    )
+
+
+def add_writing_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how a filter is opened for writing."""
+    parser.add_argument(
+        "--lock-timeout",
+        type=seconds,
+        metavar="S",
+        help="give up after S seconds of waiting for other writers (default: wait)",
+    )
+    parser.add_argument(
+        "--allow-network",
+        action="store_true",
+        help="write on a network file system (safe from one host only)",
+    )
+
+
+def writing_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Gather the options of `add_writing_options`."""
+    return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
+
+
+def add_line_options(parser: argparse.ArgumentParser) -> None:
+    """Add the inputs, and the options that say which part of a line is its key."""
+    parser.add_argument(
+        "inputs",
+        nargs="*",
+        default=[],  # argparse would call them required
+        metavar="INPUT",
+        help="files, .gz .bz2 .xz .zst too; - or none: stdin",
+    )
+    add_key_options(parser)
+
+
+def add_key_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which part of a line is its key, and --progress."""
+    parser.add_argument(
+        "--progress",
+        action=argparse.BooleanOptionalAction,
+        help="show a progress bar (default: when stderr is a terminal)",
+    )
+    group = parser.add_argument_group("what is compared (as in uniq; all of the line by default)")
+    add = group.add_argument
+    add("-i", "--ignore-case", action="store_true", help="ignore differences of case (ASCII)")
+    add("-f", "--skip-fields", type=count, default=0, metavar="N", help="skip N fields")
+    add("-s", "--skip-chars", type=count, default=0, metavar="N", help="skip N bytes")
+    add("-w", "--check-chars", type=count, metavar="N", help="compare at most N bytes")
+    add("-z", "--zero-terminated", action="store_true", help="lines end in NUL, not newline")
+    add("-t", "--separator", type=separator, metavar="SEP", help="separator for -k (blanks)")
+    add("-k", "--field", type=positive, metavar="FIELD", help="compare this field (from 1)")
+    add("--json-key", metavar="A.B", help="compare this member of lines of JSON")
+
+
+def line_keys(args: argparse.Namespace) -> LineKeys:
+    """Gather the options of `add_key_options`."""
+    if args.separator is not None and args.field is None:
+        raise UsageError("-t SEP says how fields are separated: say which one with -k FIELD")
+    if args.field is not None and args.json_key is not None:
+        raise UsageError("-k FIELD and --json-key exclude each other")
+    return LineKeys(
+        field=args.field,
+        separator=args.separator,
+        json_key=args.json_key,
+        skip_fields=args.skip_fields,
+        skip_chars=args.skip_chars,
+        compare_at_most=args.check_chars,
+        ignore_case=args.ignore_case,
+    )
+
+
+def terminator(args: argparse.Namespace) -> bytes:
+    """Return what ends a line."""
+    return b"\0" if args.zero_terminated else b"\n"

@@ -1,0 +1,1 @@
+"""The commands, a file each: `register` gives one its options, `run` carries it out."""

@@ -1,0 +1,38 @@
+"""``mmbloom add``: mark lines as seen, printing nothing."""
+
+import argparse
+import time
+
+from mmbloom._open import open_filter
+from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys, terminator
+from mmbloom.cli.filters import open_or_create, patiently
+from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.outputs import print_stats
+from mmbloom.cli.process import OK
+from mmbloom.dedup import Discard, Tally, dedup
+from mmbloom.lines import read_chunks
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    add_filter_options(parser)
+    add_line_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the filter is on the disk when it returns."""
+    started = time.perf_counter()
+    keys, names, tally = line_keys(args), input_names(args.inputs), Tally()
+    check_inputs(names)
+    # Of a counting filter every line is counted, repeats too: as often as remove takes it out.
+    marked = open_or_create(args, open_filter)
+    with marked as seen, progress_bar(names, args.progress) as bar:
+        hold = patiently(seen, args.lock_timeout)
+        for name in names:
+            with open_input(name, bar) as source:
+                chunks = read_chunks(source, terminator(args))
+                tally.add(dedup(seen, chunks, Discard(), keys=keys, hold=hold))
+        seen.flush()
+    if args.stats:
+        print_stats(tally, started)
+    return OK

@@ -1,0 +1,57 @@
+"""``mmbloom check``: print the lines that are in a filter, or that are not; changes nothing."""
+
+import argparse
+from contextlib import closing
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._open import open_filter
+from mmbloom._threads import read_ahead
+from mmbloom.cli.arguments import add_line_options, line_keys, terminator
+from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.outputs import open_output, refuse_overlap
+from mmbloom.cli.process import NOTHING_FOUND, OK
+from mmbloom.lines import Chunk, read_chunks
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    parser.add_argument("file", metavar="FILE", help="the filter; opened for reading only")
+    add_line_options(parser)
+    add = parser.add_argument
+    add("-v", "--invert-match", action="store_true", help="the lines that are not in it instead")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("-c", "--count", action="store_true", help="print only how many")
+    output.add_argument("-q", "--quiet", action="store_true", help="print nothing, exit 0 or 1")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it: 0 if a line was found, 1 if none was."""
+    keys, names, end = line_keys(args), input_names(args.inputs), terminator(args)
+    check_inputs(names)
+    refuse_overlap(None, names, args.file)
+    found = 0
+    with (
+        open_filter(args.file, "r") as seen,
+        progress_bar(names, args.progress) as bar,
+        open_output(None, end) as writer,
+    ):
+
+        def look(chunk: Chunk) -> tuple[Chunk, npt.NDArray[np.bool_]]:
+            return chunk, seen.contains_many(keys(chunk)) != args.invert_match
+
+        for name in names:
+            with (
+                open_input(name, bar) as source,
+                closing(read_ahead(map(look, read_chunks(source, end)))) as looked_at,
+            ):
+                for chunk, wanted in looked_at:
+                    found += int(np.count_nonzero(wanted))
+                    if args.quiet and found:
+                        return OK
+                    if not (args.quiet or args.count):
+                        writer.write(chunk.where(wanted), terminated=chunk.terminated)
+        if args.count:
+            writer.write(np.frombuffer(b"%d%b" % (found, end), np.uint8), terminated=True)
+    return OK if found else NOTHING_FOUND

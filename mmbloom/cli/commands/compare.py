@@ -1,0 +1,60 @@
+"""``mmbloom compare``: how many keys two filters share, or why that cannot be told."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+
+from mmbloom.cli.filters import require_files
+from mmbloom.cli.process import NOT_ALIKE, OK
+from mmbloom.errors import IncompatibleFilters
+from mmbloom.operations.compare import Similarity, compare
+
+Differences = Mapping[str, tuple[str, str]]
+
+
+_WHY_FILES = "a key may be in file 1 of one folder and in file 2 of the other, and would not be \
+counted; check -c counts the lines that a folder has"
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    parser.add_argument("file", metavar="A", help="a filter")
+    parser.add_argument("other", metavar="B", help="one with equal parameters and seed")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it: 0 if the filters can be compared, 1 if their parameters differ."""
+    require_files([args.file, args.other], _WHY_FILES)
+    found: Similarity | None = None
+    differences: Differences = {}
+    try:
+        found = compare(args.file, args.other)
+    except IncompatibleFilters as error:
+        differences = {name: (here, there) for name, here, there in error.differences}
+    print(_as_json(found, differences) if args.json else _for_people(args, found, differences))
+    return OK if found else NOT_ALIKE
+
+
+def _as_json(found: Similarity | None, differences: Differences) -> str:
+    figures = asdict(found) if found else dict.fromkeys(field.name for field in fields(Similarity))
+    return json.dumps({**figures, "differences": differences})
+
+
+def _for_people(
+    args: argparse.Namespace, found: Similarity | None, differences: Differences
+) -> str:
+    rows = [("first", args.file), ("second", args.other)]
+    if found:
+        rows += [
+            ("keys of first", f"about {found.first_count:,}"),
+            ("keys of second", f"about {found.second_count:,}"),
+            ("common keys", f"about {found.common_count:,}"),
+            ("keys of either", f"about {found.union_count:,}"),
+            ("Jaccard", f"{found.jaccard:.4f}"),
+        ]
+    else:
+        rows += [(name, f"{here} and {there}") for name, (here, there) in differences.items()]
+        rows.append(("verdict", "cannot be compared: made with other parameters"))
+    return "\n".join(f"{name:<15} {value}" for name, value in rows)

@@ -1,0 +1,33 @@
+"""``mmbloom copy``: a consistent copy of a filter, whoever writes to it; sealed if asked for."""
+
+import argparse
+import os
+
+from mmbloom.cli.arguments import add_making_options
+from mmbloom.cli.process import OK
+from mmbloom.operations.copy import copy, copy_folder
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    parser.add_argument("file", metavar="SRC", help="the filter; read only")
+    parser.add_argument("destination", metavar="DST", help="where to make it; must not exist")
+    parser.add_argument(
+        "--seal",
+        action="store_true",
+        help="freeze the copy: read-only for ever, with checksums that verify compares",
+    )
+    add_making_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; the copy is on the disk when it returns."""
+    made = copy_folder if os.path.isdir(args.file) else copy
+    made(
+        args.file,
+        args.destination,
+        seal=args.seal,
+        permissions=args.permissions,
+        allow_network=args.allow_network,
+    )
+    return OK

@@ -1,0 +1,157 @@
+"""``mmbloom dedup``: print each line the first time it is seen, by any run or process."""
+
+import argparse
+import os
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from mmbloom._open import OfBits, open_of_bits
+from mmbloom.cli.arguments import (
+    add_filter_options,
+    add_line_options,
+    line_keys,
+    positive,
+    terminator,
+)
+from mmbloom.cli.filters import open_or_create, patiently
+from mmbloom.cli.inputs import (
+    COMPRESSED,
+    STDIN,
+    check_inputs,
+    input_names,
+    open_input,
+    progress_bar,
+)
+from mmbloom.cli.outputs import open_output, print_stats, refuse_overlap, require_folder
+from mmbloom.cli.process import OK, UsageError
+from mmbloom.cli.workers import run_jobs
+from mmbloom.dedup import Tally, dedup
+from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    add_filter_options(parser)
+    add_line_options(parser)
+    add = parser.add_argument
+    add("-d", "--repeated", action="store_true", help="print the repeated lines instead")
+    add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
+    add("--output-dir", metavar="DIR", help="append to a file per input in this folder")
+    add("-j", "--jobs", type=positive, default=1, metavar="N", help="processes (--output-dir)")
+
+
+@dataclass(frozen=True, slots=True)
+class DedupOptions:
+    """How lines are compared and printed: the same for every input."""
+
+    keys: LineKeys
+    terminator: bytes
+    repeated: bool
+    lock_timeout: float | None
+
+    def run(self, seen: OfBits, source: RawInput, writer: LineWriter) -> Tally:
+        """Deduplicate one input."""
+        return dedup(
+            seen,
+            read_chunks(source, self.terminator),
+            writer,
+            keys=self.keys,
+            repeats=self.repeated,
+            hold=patiently(seen, self.lock_timeout),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileJob:
+    """One input to its own output, in whatever process."""
+
+    seen: OfBits  # pickled as its path and identity
+    settings: DedupOptions
+    name: str
+    output: str
+
+    def run(self) -> Tally:
+        """Do it; both files are on the disk when it returns."""
+        with self.seen as seen:
+            with (
+                progress_bar([], wanted=False) as bar,
+                open_input(self.name, bar) as source,
+                open_output(self.output, self.settings.terminator) as writer,
+            ):
+                tally = self.settings.run(seen, source, writer)
+            seen.flush()
+        return tally
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    started = time.perf_counter()
+    settings = DedupOptions(line_keys(args), terminator(args), args.repeated, args.lock_timeout)
+    names = input_names(args.inputs)
+    outputs = _outputs(args, names)
+    check_inputs(names)
+    for output in outputs or [args.output]:
+        refuse_overlap(output, names, args.file)
+    # Before gigabytes are reserved in vain.
+    if outputs:
+        os.makedirs(args.output_dir, exist_ok=True)
+    elif args.output is not None:
+        require_folder(args.output)
+    with open_or_create(args, open_of_bits) as seen:
+        if outputs:
+            tally = _to_folder(args, seen, settings, names, outputs)
+        else:
+            tally = _to_one(args, seen, settings, names)
+    if args.stats:
+        print_stats(tally, started)
+    return OK
+
+
+def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
+    """Name the output of each input, [] without --output-dir."""
+    if args.output_dir is None:
+        if args.jobs > 1:
+            raise UsageError("-j N writes one output an input: say where with --output-dir DIR")
+        return []
+    if args.output is not None:
+        raise UsageError("-o OUTPUT and --output-dir DIR exclude each other")
+    if STDIN in names:
+        raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
+    by_output: dict[str, str] = {}
+    for name in names:
+        stem, suffix = os.path.splitext(os.path.basename(name))
+        base = stem if suffix.lower() in COMPRESSED else stem + suffix
+        output = os.path.join(args.output_dir, base)
+        if output in by_output:
+            raise UsageError(f"{name} and {by_output[output]} would both be written to {output}")
+        by_output[output] = name
+    return list(by_output)
+
+
+def _to_folder(
+    args: argparse.Namespace,
+    seen: OfBits,
+    settings: DedupOptions,
+    names: list[str],
+    outputs: list[str],
+) -> Tally:
+    jobs = [FileJob(seen, settings, *pair) for pair in zip(names, outputs, strict=True)]
+    sizes = [os.path.getsize(name) for name in names]
+    with progress_bar(names, args.progress) as bar:
+        return run_jobs(jobs, args.jobs, lambda number: bar.update(sizes[number]))
+
+
+def _to_one(
+    args: argparse.Namespace, seen: OfBits, settings: DedupOptions, names: list[str]
+) -> Tally:
+    tally = Tally()
+    with ExitStack() as stack:
+        bar = stack.enter_context(progress_bar(names, args.progress))
+        writer = stack.enter_context(open_output(args.output, settings.terminator))
+        for name in names:
+            with open_input(name, bar) as source:
+                tally.add(settings.run(seen, source, writer))
+    if args.output is not None:
+        seen.flush()  # after the output: marks on the disk without their lines would lose them
+    return tally

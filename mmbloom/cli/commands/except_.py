@@ -1,0 +1,62 @@
+"""``mmbloom except``: the keys that a filter answers as not seen, whatever its bits say."""
+
+import argparse
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from mmbloom._open import open_filter
+from mmbloom.cli.inputs import STDIN, open_input, progress_bar
+from mmbloom.cli.outputs import open_output
+from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
+from mmbloom.format.exception_list import write_keys
+from mmbloom.lines import read_chunks
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    add = parser.add_argument
+    where = "FILE.exceptions, those of a folder in FILE/exceptions"
+    add("file", metavar="FILE", help=f"the filter; its exceptions are in {where}")
+    add(
+        "keys", nargs="*", default=[], metavar="KEY", help="as lines would be; none: lines of stdin"
+    )
+    action = parser.add_mutually_exclusive_group(required=True)
+    action.add_argument("--add", action="store_true", help="except these keys")
+    action.add_argument(
+        "--remove", action="store_true", help="take them out; exit 1 if none of them was in"
+    )
+    action.add_argument(
+        "--list", action="store_true", help="print all, as they stand in the file; exit 1 if none"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it; a change is on the disk when it returns."""
+    if args.list:
+        if args.keys:
+            raise UsageError("--list prints all exceptions: give no KEY")
+        return _print_all(args.file)
+    with open_filter(args.file) as seen, _keys(args.keys) as keys:
+        if args.add:
+            seen.exceptions.update(keys)
+            return OK
+        return OK if seen.exceptions.difference_update(keys) else NOTHING_FOUND
+
+
+def _print_all(file: str) -> int:
+    with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
+        written = write_keys(seen.exceptions)
+        writer.write(np.frombuffer(written, np.uint8), terminated=True)
+    return OK if written else NOTHING_FOUND
+
+
+@contextmanager
+def _keys(words: list[str]) -> Iterator[Iterable[bytes]]:
+    if words:
+        yield map(os.fsencode, words)  # the bytes that were typed
+        return
+    with progress_bar([], wanted=False) as bar, open_input(STDIN, bar) as source:
+        yield (line for chunk in read_chunks(source) for line in chunk.lines)

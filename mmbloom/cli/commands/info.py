@@ -1,0 +1,177 @@
+"""``mmbloom info``: what a filter says of itself."""
+
+import argparse
+import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
+
+from mmbloom._engine import ENGINE
+from mmbloom._open import open_filter
+from mmbloom.cli.process import OK
+from mmbloom.filters.info import FilterInfo
+from mmbloom.folders.info import FolderInfo
+
+WIDTH = 40
+
+
+_BLOCKS, _PLAIN = "█░", "#-"
+
+
+def bar(share: float, encoding: str) -> str:
+    """Draw a share from 0 to 1: empty and full only if it is exactly 0 or 1.
+
+    Examples
+    --------
+    >>> bar(0.25, "ascii")
+    '[##########------------------------------]'
+    >>> bar(0.25, "utf-8")
+    '██████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░'
+    """
+    filled = min(max(round(WIDTH * share), share > 0), WIDTH - (share < 1))
+    try:
+        _BLOCKS.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return f"[{_drawn(filled, _PLAIN)}]"
+    return _drawn(filled, _BLOCKS)
+
+
+def _drawn(filled: int, characters: str) -> str:
+    return characters[0] * filled + characters[1] * (WIDTH - filled)
+
+
+_LEAST_AGE = 60.0  # seconds; a shorter time says nothing of the next months
+
+
+_DAY = 86_400
+
+
+_LONGEST = 1000 * 365 * _DAY  # a date has four digits for the year
+
+
+def when_full(info: FilterInfo, now_ns: int) -> str:
+    """Say when the planned capacity will be passed; "" if nothing can be said.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter
+    >>> with BloomFilter.create(os.path.join(tempfile.mkdtemp(), "a"), 1000, seed=1) as seen:
+    ...     added, info = seen.update(range(100)), seen.info()
+    >>> when_full(info, info.created_ns), when_full(info, info.created_ns + 10**13)[-31:]
+    ('', ', at the pace since it was made')
+    """
+    count = info.approx_count
+    if count > info.capacity:
+        return "is passed"
+    age = (now_ns - info.created_ns) / 1e9
+    if info.sealed or count == 0 or age < _LEAST_AGE:
+        return ""
+    left = age * (info.capacity - count) / count
+    if left > _LONGEST:
+        return "not passed in a thousand years, at the pace since it was made"
+    then = datetime.fromtimestamp(now_ns / 1e9 + left, UTC)
+    date = then.date().isoformat() if left > 2 * _DAY else f"{then:%Y-%m-%d %H:%M} UTC"
+    return f"passed about {date}, at the pace since it was made"
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    parser.add_argument("file", metavar="FILE", help="the filter")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--recount",
+        action="store_true",
+        help="count the set bits anew first (mends the counters after a killed writer)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    with open_filter(args.file, "r+" if args.recount else "r") as seen:
+        if args.recount:
+            seen.recount()
+        info = seen.info()
+    print(json.dumps({**info.as_dict(), "engine": ENGINE}) if args.json else _for_people(info))
+    return OK
+
+
+def _for_people(info: FilterInfo | FolderInfo) -> str:
+    rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
+    rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
+    width = max(15, *(len(name) for name, _ in rows))  # the name of a folder's file is longer
+    return "\n".join(f"{name:<{width}} {value}" for name, value in rows if value)
+
+
+def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
+    rows = [
+        ("path", info.path),
+        ("layout", f"{info.layout}, {info.num_hashes} hashes, seed {info.seed}"),
+        ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
+        ("sealed", "read-only for ever" if info.sealed else ""),
+        ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
+        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
+        ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
+        ("exceptions", _excepted(info)),
+        ("capacity", when_full(info, time.time_ns())),
+        ("created", _time(info.created_ns)),
+        ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
+        ("uuid", info.uuid),
+    ]
+    return [*rows, ("note", _unfinished(info.unfinished_batches))]
+
+
+def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
+    planned = info.settings["error_rate"]
+    sealed = any(file.sealed for file in info.members)
+    rows = [
+        ("path", info.path),
+        ("kind", f"{info.kind}: {_plan(info)}"),
+        ("files", f"{len(info.members)}{_past(info)}"),
+        ("size", f"{info.file_bytes:,} bytes"),
+        ("sealed", "read-only for ever" if sealed else ""),
+        ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
+        ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
+        ("exceptions", _excepted(info)),
+        ("uuid", info.uuid),
+    ]
+    for file in info.members:
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
+    return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.members)))]
+
+
+def _past(info: FolderInfo) -> str:
+    gone = f", and {info.past_files} past their time, to go with the next period"
+    return gone if info.past_files else ""
+
+
+def _unfinished(batches: int) -> str:
+    note = (
+        f"{batches} batches begun and not done: writers are at work, or were killed; every key is "
+        "safe, the figures may lag: info --recount mends them"
+    )
+    return note if batches else ""
+
+
+def _plan(info: FolderInfo) -> str:
+    of = info.settings
+    if info.kind == "growing":
+        return f"the first file is for {of['initial_capacity']:,} keys, each next for twice as many"
+    keep, every = of["keep_seconds"], of["every_seconds"]
+    return f"keeps {keep:,} s, in periods of {every:,} s for {of['capacity_per_period']:,} keys"
+
+
+def _excepted(info: FilterInfo | FolderInfo) -> str:
+    return f"{info.exceptions:,} keys, never seen" if info.exceptions else ""
+
+
+def _fill_bar(share: float) -> str:
+    return bar(share, sys.stdout.encoding or "ascii")  # None of a stream that keeps text
+
+
+def _time(nanoseconds: int) -> str:
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(" ", "seconds")

@@ -1,0 +1,185 @@
+"""``mmbloom plan``: what a filter will cost, before making it; as a picture, too."""
+
+import argparse
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mmbloom._typing import Layout
+from mmbloom.cli import extras
+from mmbloom.cli.arguments import positive, rate
+from mmbloom.cli.process import OK, UsageError
+from mmbloom.format.header import HEADER_BYTES
+from mmbloom.sizing.formulas import false_positive_rate
+from mmbloom.sizing.params import FilterParams
+from mmbloom.sizing.planning import plan
+from mmbloom.sizing.tables import best_practice, best_practice_table
+
+SUFFIXES = (".png", ".svg")
+
+
+_MOST = 2.0  # keys, in multiples of the capacity
+
+
+_POINTS = 200
+
+
+_DECADES = 4  # below the planned rate: what is lower is as good as nothing
+
+
+def image_path(text: str) -> Path:
+    """Read where a picture goes; its suffix says what it will be."""
+    if (path := Path(text)).suffix.lower() not in SUFFIXES:
+        raise argparse.ArgumentTypeError(f"{text!r} is no picture: name it .png or .svg")
+    return path
+
+
+def draw(path: Path, plans: Sequence[FilterParams]) -> None:
+    """Draw how the error rate of each planned filter grows; a picture that is there is replaced.
+
+    Raises
+    ------
+    UsageError
+        If matplotlib is missing.
+    OSError
+        If the picture cannot be written.
+    """
+    # Figure alone, without pyplot: no window, no display, no state that stays behind.
+    figure = extras.load("matplotlib.figure", "--plot").Figure(figsize=(8, 5))
+    axes = figure.subplots()
+    capacity, error_rate = plans[0].capacity, plans[0].error_rate
+    keys = np.linspace(0, _MOST * capacity, _POINTS + 1)[1:]
+    for params in plans:
+        sizes = params.num_bits, params.num_hashes
+        rates = [false_positive_rate(n, *sizes, layout=params.layout) for n in keys]
+        megabytes = params.num_bytes / 1e6
+        label = f"{params.layout}: {megabytes:.3g} MB, {params.num_hashes} hashes"
+        axes.plot(keys, rates, label=label)
+    axes.axvline(capacity, color="gray", linestyle=":")
+    axes.axhline(error_rate, color="gray", linestyle=":")
+    axes.set(
+        title=f"Planned for {capacity:,} keys at an error rate of {error_rate:g}",
+        xlabel="distinct keys added",
+        ylabel="false-positive rate",
+        yscale="log",
+        xlim=(0, keys[-1]),
+        ylim=(error_rate / 10**_DECADES, 1),
+    )
+    axes.grid(alpha=0.3)
+    axes.legend()
+    # Drawn in memory first: a drawing that fails leaves the old picture as it was.
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix[1:].lower(), dpi=120)
+    try:
+        path.write_bytes(picture.getvalue())
+    except OSError as error:  # of a write, which does not say where it was to go
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+_LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
+
+
+_TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    add = parser.add_argument
+    add("-n", "--capacity", type=positive, required=True, metavar="N", help="keys (1e9, 10M)")
+    add("-p", "--error-rate", type=rate, default=0.01, metavar="P", help="default 0.01")
+    add("--json", action="store_true", help="print one JSON object")
+    add(
+        "--plot",
+        type=image_path,
+        metavar="FILE",
+        help="draw error rate against keys as well, to a .png or .svg (replaced if it is there)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it."""
+    try:
+        plans = _plans(args.capacity, args.error_rate)
+        figures = _figures(args.capacity, args.error_rate, plans)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    if args.plot:
+        draw(args.plot, [params for params in plans.values() if isinstance(params, FilterParams)])
+    print(json.dumps(figures) if args.json else _for_people(figures))
+    return OK
+
+
+def _plans(capacity: int, error_rate: float) -> dict[Layout, FilterParams | ValueError]:
+    """Plan for each layout, or say why it cannot be."""
+    plans: dict[Layout, FilterParams | ValueError] = {}
+    for layout in _LAYOUTS:
+        try:
+            plans[layout] = plan(capacity, error_rate, layout=layout)
+        except ValueError as error:
+            plans[layout] = error
+    if all(isinstance(params, ValueError) for params in plans.values()):
+        raise ValueError(f"no layout can hold {capacity} keys at an error rate of {error_rate:g}")
+    return plans
+
+
+def _figures(
+    capacity: int, error_rate: float, plans: Mapping[Layout, FilterParams | ValueError]
+) -> dict[str, object]:
+    layouts: dict[str, object] = {
+        layout: {"error": str(params)}
+        if isinstance(params, ValueError)
+        else {
+            "bits_per_key": round(params.bits_per_key, 3),
+            "num_hashes": params.num_hashes,
+            "file_bytes": HEADER_BYTES + params.num_bytes,
+        }
+        for layout, params in plans.items()
+    }
+    return {
+        "capacity": capacity,
+        "error_rate": error_rate,
+        **layouts,
+        "whole_bits": _enough(error_rate),
+        "table": [row._asdict() for row in best_practice_table(_TABLE_ROWS)],
+    }
+
+
+def _enough(error_rate: float) -> dict[str, object] | None:
+    """Find the row that is enough; none is for a rate that takes more than 64 hashes."""
+    try:
+        return best_practice(error_rate)._asdict()
+    except ValueError:
+        return None
+
+
+def _for_people(figures: dict[str, object]) -> str:
+    capacity, error_rate = figures["capacity"], figures["error_rate"]
+    lines = [
+        f"{capacity:,} keys at an error rate of {error_rate:g}",
+        "",
+        "layout     bits per key  hashes            file size",
+    ]
+    for layout in _LAYOUTS:
+        row = figures[layout]
+        assert isinstance(row, dict)  # noqa: S101  for the type checker
+        if "error" in row:
+            lines.append(f"{layout:<9} cannot be: {row['error']}")
+            continue
+        bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
+        lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {size:>14,} bytes")
+    lines += [
+        "",
+        "whole bits per key (standard layout), for the highest error rate you tolerate:",
+        "bits per key  hashes  error rate",
+    ]
+    whole = figures["whole_bits"]
+    enough = whole["bits_per_key"] if isinstance(whole, dict) else 0
+    for best in best_practice_table(max(_TABLE_ROWS, enough)):
+        mark = "  <- enough" if best.bits_per_key == enough else ""
+        lines.append(
+            f"{best.bits_per_key:>12} {best.num_hashes:>7}  {best.error_rate:>10.3g}{mark}"
+        )
+    return "\n".join(lines)

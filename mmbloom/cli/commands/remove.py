@@ -1,0 +1,48 @@
+"""``mmbloom remove``: take lines out of a counting filter, printing nothing."""
+
+import argparse
+
+import numpy as np
+
+from mmbloom.cli.arguments import (
+    add_line_options,
+    add_writing_options,
+    line_keys,
+    terminator,
+    writing_options,
+)
+from mmbloom.cli.filters import patiently, require_files
+from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.outputs import refuse_overlap
+from mmbloom.cli.process import NOTHING_FOUND, OK
+from mmbloom.filters.counting import CountingBloomFilter
+from mmbloom.lines import read_chunks
+
+_WHY_FILES = "bits, which many keys share, cannot be taken back; make one with create --counting"
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the command."""
+    parser.add_argument("file", metavar="FILE", help="the filter, made with create --counting")
+    add_writing_options(parser)
+    add_line_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do it: 0 if a line was there, 1 if none was; on the disk when it returns."""
+    keys, names, removed = line_keys(args), input_names(args.inputs), 0
+    check_inputs(names)
+    refuse_overlap(None, names, args.file)
+    require_files([args.file], _WHY_FILES)
+    with (
+        CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
+        progress_bar(names, args.progress) as bar,
+    ):
+        hold = patiently(seen, args.lock_timeout)
+        for name in names:
+            with open_input(name, bar) as source:
+                for chunk in read_chunks(source, terminator(args)):
+                    with hold():
+                        removed += int(np.count_nonzero(seen.remove_many(keys(chunk))))
+        seen.flush()
+    return OK if removed else NOTHING_FOUND

@@ -1,0 +1,35 @@
+"""The optional libraries of the extras ``cli`` and ``plot``, imported here and nowhere else."""
+
+import importlib
+from typing import Any
+
+from mmbloom.cli.process import UsageError
+
+_EXTRAS = {"tqdm": "cli", "xopen": "cli", "matplotlib": "plot"}
+
+
+def load(name: str, purpose: str) -> Any:
+    """Import an optional library, or a module of it, or say what to install.
+
+    Raises
+    ------
+    UsageError
+        If it is missing.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        library = name.partition(".")[0]
+        extra = _EXTRAS[library]
+        raise UsageError(
+            f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[{extra}]'"
+        ) from error
+
+
+def available(name: str) -> bool:
+    """Tell whether an optional library can be imported."""
+    try:
+        importlib.import_module(name)
+    except ImportError:
+        return False
+    return True

@@ -1,0 +1,72 @@
+"""The filters that commands name: there, opened or made, and waited for in words."""
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TypeVar
+
+from mmbloom._storage.opening import absolute
+from mmbloom.cli.arguments import writing_options
+from mmbloom.cli.process import UsageError, say
+from mmbloom.errors import FormatError, LockTimeout
+from mmbloom.filters.bloom import BloomFilter
+from mmbloom.filters.claim import Claiming
+
+
+def require_files(paths: Iterable[str], why: str) -> None:
+    """Refuse folders where a command cannot take them; `FormatError` says why, and what to do."""
+    for path in paths:
+        if os.path.isdir(path):
+            raise FormatError(absolute(path), "file", "a folder", f"a single file: {why}")
+
+
+Opened = TypeVar("Opened")
+
+
+def open_or_create(
+    args: argparse.Namespace, open_existing: Callable[..., Opened]
+) -> Opened | BloomFilter:
+    """Open FILE, or make it when -n says how large."""
+    sizing = (args.error_rate, args.layout, args.seed)
+    if args.capacity is None:
+        if sizing != (None, None, None):
+            raise UsageError("-p, --layout and --seed are for making FILE: give -n as well")
+        return open_existing(args.file, **writing_options(args))
+    if os.path.isdir(args.file):
+        raise UsageError(f"{args.file}: is a folder, which says itself how it grows: leave -n")
+    return BloomFilter.create(
+        args.file,
+        args.capacity,
+        args.error_rate,
+        layout=args.layout,
+        seed=args.seed,
+        exist_ok=True,
+        **writing_options(args),
+    )
+
+
+SILENT_SECONDS = 5.0
+
+
+def patiently(seen: Claiming, timeout: float | None) -> Callable[[], AbstractContextManager[None]]:
+    """Make the context manager that takes the lock, waiting `timeout` seconds, None for ever."""
+
+    @contextmanager
+    def hold() -> Iterator[None]:
+        with ExitStack() as stack:
+            try:
+                first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
+                stack.enter_context(seen.locked(first))
+            except LockTimeout:
+                if timeout is not None and timeout <= SILENT_SECONDS:
+                    raise
+                say(
+                    f"{seen.path}: waiting for another writer to release the lock, which it "
+                    "keeps until its output is taken (so never pipe two commands on one filter)"
+                )
+                rest = None if timeout is None else timeout - SILENT_SECONDS
+                stack.enter_context(seen.locked(rest))
+            yield
+
+    return hold

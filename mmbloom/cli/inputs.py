@@ -1,0 +1,139 @@
+"""Bytes in: files, stdin and compressed files, with progress on a terminal."""
+
+import errno
+import os
+import select
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
+from typing import Any
+
+from mmbloom.cli import extras
+from mmbloom.cli.process import STDIN_FD, InputError, UsageError
+from mmbloom.lines import RawInput
+
+COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
+
+
+STDIN = "-"
+
+
+def input_names(inputs: list[str]) -> list[str]:
+    """Resolve the INPUT arguments; none means stdin.
+
+    Raises
+    ------
+    UsageError
+        If stdin is named twice.
+    """
+    if inputs.count(STDIN) > 1:
+        raise UsageError("stdin (-) can be read only once")
+    return inputs or [STDIN]
+
+
+def check_inputs(names: list[str]) -> None:
+    """Fail before anything is made or marked if an input is missing or needs a library."""
+    for name in names:
+        if name != STDIN:
+            if os.path.isdir(name):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
+            os.stat(name)
+            if _compression(name):
+                extras.load("xopen", f"{name}: reading compressed files")
+
+
+def _compression(name: str) -> str | None:
+    return COMPRESSED.get(os.path.splitext(name)[1].lower())
+
+
+class _Raw(FileIO):
+    """A raw file that fills its reads from a pipe, and tells how far it got."""
+
+    def __init__(self, file: str | int, progress: Any) -> None:
+        super().__init__(file, "rb", closefd=not isinstance(file, int))
+        self._name = "stdin" if file == STDIN_FD else file
+        self._progress = progress
+        self._pipe = not os.path.isfile(self.fileno())
+
+    def readinto(self, buffer: Any, /) -> int:
+        try:
+            count = self._fill(memoryview(buffer).cast("B"))
+        except OSError as error:
+            raise InputError(f"{self._name}: cannot be read: {error.strerror}") from error
+        self._progress.update(count)
+        return count
+
+    def _fill(self, buffer: memoryview) -> int:
+        while (count := super().readinto(buffer)) is None:  # a pipe that does not block is empty
+            select.select([self], [], [])
+        # A pipe gives 64 KiB at a time: take what else is there, but wait for nothing, so
+        # that a line is out as soon as it is in (tail -f).
+        more = count if self._pipe else 0
+        while more and count < len(buffer) and select.select([self], [], [], 0)[0]:
+            more = super().readinto(buffer[count:]) or 0
+            count += more
+        return count
+
+
+class _Decompressed:
+    """What xopen reads, with every library's complaint as an `InputError`."""
+
+    def __init__(self, name: str, stream: Any) -> None:
+        self._name, self._stream = name, stream
+
+    def readinto(self, buffer: Any, /) -> int:
+        try:
+            # Not readinto: every decompressor has read, and it is they that take the time.
+            block: bytes = self._stream.read(len(buffer))
+        except Exception as error:
+            raise InputError(f"{self._name}: damaged or cut off: {error}") from error
+        buffer[: len(block)] = block
+        return len(block)
+
+
+@contextmanager
+def open_input(name: str, progress: Any) -> Iterator[RawInput]:
+    """Open one input for reading, decompressed."""
+    with ExitStack() as stack:
+        if name == STDIN:
+            yield stack.enter_context(_Raw(STDIN_FD, progress))
+            return
+        raw = stack.enter_context(_Raw(name, progress))
+        kind = _compression(name)
+        if kind is None:
+            yield raw
+            return
+        xopen = extras.load("xopen", f"{name}: reading compressed files")
+        # threads=0: no helper process that could stay behind.
+        try:
+            stream = stack.enter_context(xopen.xopen(raw, "rb", threads=0, format=kind))
+        except Exception as error:
+            raise InputError(f"{name}: not a readable .{kind} file: {error}") from error
+        yield _Decompressed(name, stream)
+
+
+class _NoBar:
+    """Stands in for a progress bar where none is wanted."""
+
+    def update(self, amount: int) -> None:
+        """Do nothing."""
+
+
+@contextmanager
+def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
+    """Show how much of the inputs is read; by default on a terminal, if tqdm is there."""
+    if wanted is None:
+        # Lines printed to the same terminal would be torn by a bar.
+        wanted = sys.stderr.isatty() and not os.isatty(1) and extras.available("tqdm")
+    if not wanted:
+        yield _NoBar()
+        return
+    total = 0
+    with suppress(OSError):
+        total = sum(os.path.getsize(name) for name in names if name != STDIN)
+    tqdm = extras.load("tqdm", "a progress bar")
+    with tqdm.tqdm(
+        total=total or None, unit="B", unit_scale=True, file=sys.stderr, leave=False
+    ) as bar:
+        yield bar

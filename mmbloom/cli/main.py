@@ -1,0 +1,194 @@
+"""The parser, and the one place where errors become a line on stderr and an exit code."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, NoReturn
+
+import mmbloom
+from mmbloom.cli.commands import (
+    add,
+    check,
+    compare,
+    copy,
+    create,
+    dedup,
+    except_,
+    export,
+    import_,
+    info,
+    intersect,
+    merge,
+    plan,
+    remove,
+    repair,
+    verify,
+)
+from mmbloom.cli.process import (
+    EXIT_CODES,
+    INTERRUPTED,
+    IO_ERROR,
+    LOCK_TIMEOUT,
+    NOT_A_FILTER,
+    OK,
+    USAGE,
+    InputError,
+    UsageError,
+    abandon_stdout,
+    flush_stdout,
+    prepare,
+    said_warnings,
+    say,
+    unwinding,
+)
+from mmbloom.errors import (
+    DurabilityError,
+    LockTimeout,
+    LostBitsError,
+    MmbloomError,
+    NetworkFileSystemError,
+)
+
+
+def _plain_names(argv: Sequence[str]) -> list[str]:
+    """Write the names that follow ``--`` so that none of them looks like an option."""
+    # parse_intermixed_args forgets a -- that no other name stands before (Python 3.11).
+    if "--" not in argv:
+        return list(argv)
+    end = argv.index("--")
+    hidden = [f"./{name}" if name[:1] == "-" != name else name for name in argv[end + 1 :]]
+    return [*argv[:end], *hidden]
+
+
+class Command(NamedTuple):
+    """A command: its help, how it declares its options, and what it does."""
+
+    summary: str
+    register: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+    words: Callable[[Sequence[str]], list[str]] = _plain_names  # of the command line, for argparse
+
+
+COMMANDS = {
+    "create": Command("make an empty filter", create.register, create.run),
+    "dedup": Command(
+        "print each line the first time it is seen, across inputs, runs and processes",
+        dedup.register,
+        dedup.run,
+    ),
+    "add": Command("mark lines as seen", add.register, add.run),
+    "check": Command("print the lines that are in a filter", check.register, check.run),
+    "remove": Command("take lines out of a counting filter", remove.register, remove.run),
+    "except": Command(
+        "list, add or remove keys that a filter shall not know, false positives",
+        except_.register,
+        except_.run,
+        list,  # a key is not to be changed; its FILE comes first, so argparse forgets no --
+    ),
+    "info": Command("say what a filter is and holds", info.register, info.run),
+    "verify": Command("check all of a filter that can be checked", verify.register, verify.run),
+    "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),
+    "merge": Command("make one filter of several", merge.register, merge.run),
+    "intersect": Command(
+        "make one filter of the keys that several have in common", intersect.register, intersect.run
+    ),
+    "compare": Command("say how many keys two filters share", compare.register, compare.run),
+    "repair": Command("make a sound filter of a damaged one", repair.register, repair.run),
+    "export": Command("write a filter as another program's", export.register, export.run),
+    "import": Command("make a filter of another program's", import_.register, import_.run),
+    "plan": Command("say what a filter will cost", plan.register, plan.run),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+
+def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+    """Read the command and its options, which may stand before, between and after files."""
+    if argv and argv[0] in COMMANDS:
+        command = COMMANDS[argv[0]]
+        parser = _Parser(
+            allow_abbrev=False,  # or a new option could change what a script means
+            prog=f"mmbloom {argv[0]}",
+            description=f"{command.summary.capitalize()}.",
+            epilog=EXIT_CODES,
+        )
+        command.register(parser)
+        return command, parser.parse_intermixed_args(command.words(argv[1:]))
+    parser = _Parser(
+        prog="mmbloom",
+        description="A memory-mapped, persistent Bloom filter that many processes share.",
+        epilog=f"mmbloom COMMAND --help says more; {EXIT_CODES}",
+    )
+    parser.add_argument("--version", action="version", version=f"mmbloom {mmbloom.__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        commands.add_parser(name, help=command.summary)
+    parser.parse_args(argv)  # --help, --version, or an error: all of them exit
+    raise AssertionError("argparse accepted a command that is none")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
+    args = argparse.Namespace()
+    with said_warnings(), unwinding():
+        try:
+            prepare()
+            command, args = parse(sys.argv[1:] if argv is None else argv)
+            code = command.run(args)
+            flush_stdout()
+        except BrokenPipeError:
+            # Whoever read our output has enough (| head): no fault of anyone. What was not
+            # written is not marked.
+            abandon_stdout()
+            return OK
+        except KeyboardInterrupt:
+            return INTERRUPTED
+        except MemoryError:
+            say("not enough memory: a line, or the filter, is larger than what is left")
+            return IO_ERROR
+        except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
+            code, message = _explain(error, _filters(args))
+            say(message)
+            abandon_stdout()
+    return code
+
+
+def _filters(args: argparse.Namespace) -> list[str]:
+    """List the filters that a command was to read."""
+    named = [getattr(args, name, None) or [] for name in ("file", "other", "like")]
+    return [path for one in named for path in (one if isinstance(one, list) else [one])]
+
+
+# The first line that fits decides.
+_CODES: tuple[tuple[type[Exception], int], ...] = (
+    (UsageError, USAGE),
+    (InputError, IO_ERROR),
+    (LockTimeout, LOCK_TIMEOUT),
+    (DurabilityError, IO_ERROR),
+    (LostBitsError, IO_ERROR),
+    (NetworkFileSystemError, IO_ERROR),
+    (MmbloomError, NOT_A_FILTER),
+    (OSError, IO_ERROR),
+    (ValueError, USAGE),  # a size or seed that no filter can have
+)
+
+
+def _explain(error: Exception, filters: Sequence[str]) -> tuple[int, str]:
+    code = next(code for kind, code in _CODES if isinstance(error, kind))
+    if not isinstance(error, OSError) or isinstance(error, MmbloomError):
+        return code, str(error)
+    if error.filename is None:
+        return code, error.strerror or str(error)
+    if isinstance(error, FileNotFoundError):
+        for path in filters:
+            if error.filename == os.path.abspath(path):
+                if os.path.islink(path):
+                    return NOT_A_FILTER, f"{path}: a symbolic link to nothing; remove it"
+                return NOT_A_FILTER, f"{path}: no such filter; dedup and add make it with -n N"
+    return code, f"{error.filename}: {error.strerror}"

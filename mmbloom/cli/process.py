@@ -1,0 +1,115 @@
+"""The command as a process: its exit codes, its standard streams, and the signals that end it.
+
+Data goes to stdout, words to stderr, each word on one line. SIGTERM and SIGHUP unwind what is
+under way, as Ctrl-C does.
+"""
+
+import io
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from mmbloom.errors import MmbloomWarning
+
+OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR = range(6)
+
+
+NOT_SOUND = NOT_ALIKE = NOTHING_FOUND
+
+
+HUNG_UP, INTERRUPTED, TERMINATED = 129, 130, 143  # 128 + SIGHUP, SIGINT, SIGTERM, as in shells
+
+
+EXIT_CODES = """\
+exit codes: 0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, \
+4 lock timeout, 5 I/O error"""
+
+
+class UsageError(Exception):
+    """The command line asks for something that cannot be done; exit code 2."""
+
+
+class InputError(Exception):
+    """An input cannot be read to its end; exit code 5."""
+
+
+STDIN_FD, STDOUT_FD = 0, 1
+
+
+def say(message: str) -> None:
+    """Print one line to stderr, whatever characters a file name has."""
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    with suppress(OSError):  # a full disk under stderr must not change the exit code
+        print(f"mmbloom: {line}", file=sys.stderr, flush=True)
+
+
+@contextmanager
+def said_warnings() -> Iterator[None]:
+    """Print every warning of mmbloom as one line to stderr."""
+
+    def show(message: Warning | str, *_where: object) -> None:
+        say(f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", MmbloomWarning)
+        warnings.showwarning = show  # type: ignore[assignment]  # takes any rest
+        yield
+
+
+def prepare() -> None:
+    """Make all three streams usable, even if they were closed or cannot encode.
+
+    Without a stand-in for a closed stdout the filter could be opened as descriptor 1, and
+    lines be written into it. Reading the stand-in for stdin, or writing that for stdout, is
+    an error as it should be.
+    """
+    for fd, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, mode)
+    # None where the stream was closed: print would then print elsewhere, or nowhere.
+    sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
+    sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path of any bytes
+
+
+def flush_stdout() -> None:
+    """Get everything printed out of this process; an error names stdout."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "stdout") from error
+
+
+def abandon_stdout() -> None:
+    """Let the interpreter flush at exit what is left in stdout's buffer, to nowhere."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT_FD)
+
+
+_SIGNAL_CODES = {"SIGTERM": TERMINATED, "SIGHUP": HUNG_UP}
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Turn the signals into `SystemExit` for a block; those that are ignored stay so (nohup)."""
+    before = {}
+    for name, code in _SIGNAL_CODES.items():
+        number = getattr(signal, name, None)  # no SIGHUP on Windows
+        if number is None or threading.current_thread() is not threading.main_thread():
+            continue
+        if signal.getsignal(number) is signal.SIG_DFL:
+            before[number] = signal.signal(number, lambda *_, code=code: sys.exit(code))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

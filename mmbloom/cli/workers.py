@@ -1,0 +1,129 @@
+"""Several inputs in several processes that share the one filter.
+
+Jobs go to workers over pipes, one at a time. A worker whose parent is gone reads the end
+of its pipe and stops: none stays behind.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Protocol, cast
+
+from mmbloom.cli.process import TERMINATED, InputError, prepare, said_warnings
+from mmbloom.dedup import Tally
+
+
+class Job(Protocol):
+    """What a worker does; it is pickled."""
+
+    def run(self) -> Tally:
+        """Do it."""
+
+
+def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -> Tally:
+    """Run all jobs in at most `processes` processes; the first error ends them all.
+
+    Parameters
+    ----------
+    jobs : sequence of Job
+        In the order to start them.
+    processes : int
+        How many at a time.
+    done : callable
+        Called with the index of each job that has ended.
+
+    Returns
+    -------
+    Tally
+        Of all jobs together.
+    """
+    # spawn: a fresh interpreter holds nothing of ours, no descriptor, no thread, no lock.
+    context = multiprocessing.get_context("spawn")
+    total, waiting = Tally(), list(enumerate(jobs))[::-1]
+    workers: dict[Connection, tuple[BaseProcess, int]] = {}
+    resource_tracker.ensure_running()  # which lets SIGINT through, in whoever starts it
+    try:
+        for _ in range(min(processes, len(jobs))):
+            ours, theirs = context.Pipe()
+            process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
+            # Ctrl-C is the parent's to answer, from a worker's first instruction on.
+            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+            process.start()
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            theirs.close()
+            index, job = waiting.pop()
+            workers[ours] = (process, index)
+            _send(ours, process, job)
+        while workers:
+            for ready in wait(list(workers)):
+                connection = cast("Connection", ready)
+                process, index = workers[connection]
+                total.add(_receive(connection, process))
+                done(index)
+                if waiting:
+                    index, job = waiting.pop()
+                    workers[connection] = (process, index)
+                    _send(connection, process, job)
+                else:
+                    connection.close()
+                    process.join()
+                    del workers[connection]
+    finally:
+        for connection, (process, _) in workers.items():
+            process.terminate()
+            process.join()
+            connection.close()
+    return total
+
+
+def _send(connection: Connection, process: BaseProcess, job: Job) -> None:
+    try:
+        connection.send(job)
+    except ConnectionError:
+        raise _died(process) from None
+
+
+def _died(process: BaseProcess) -> InputError:
+    process.join()
+    return InputError(f"a worker process died (exit code {process.exitcode})")
+
+
+def _receive(connection: Connection, process: BaseProcess) -> Tally:
+    try:
+        answer = connection.recv()
+    except (EOFError, ConnectionError):
+        raise _died(process) from None
+    if isinstance(answer, BaseException):
+        raise answer
+    return cast("Tally", answer)
+
+
+def _work(connection: Connection) -> None:
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
+    with said_warnings(), suppress(EOFError, ConnectionError):  # raised once the parent is gone
+        while True:
+            connection.send(_answer(connection))
+
+
+def _end_with_parent() -> None:
+    """End at once when the parent is killed, even if an input never ends (law 5)."""
+    if parent := multiprocessing.parent_process():
+        parent.join()
+    os._exit(TERMINATED)
+
+
+def _answer(connection: Connection) -> Tally | Exception:
+    try:
+        job: Job = connection.recv()  # opens the filter: a part of the job that can fail
+        return job.run()
+    except EOFError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever it is, the parent reports it
+        return error

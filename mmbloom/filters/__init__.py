@@ -1,0 +1,12 @@
+"""An open filter of one file.
+
+``base``            what any filter can be asked and told
+``file``            made, opened, closed, pickled
+``bloom``           `BloomFilter`, and its set operations
+``counting``        `CountingBloomFilter`: keys can be removed
+``writer``          between lock and unlock: bits and counters
+``claim``           answer now, mark later
+``exception_list``  answers corrected by exceptions; the set that users change
+``info``            `FilterInfo`: what a file says of itself
+``options``         how it is opened; sizing arguments resolved
+"""

@@ -1,0 +1,187 @@
+"""BloomFilter: the public face of one filter file, and what it does with others.
+
+This file says what each call means; it never touches a bit, a byte or a lock itself.
+"""
+
+from dataclasses import asdict
+from typing import Self
+
+from mmbloom._storage.kinds import BITS
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._typing import Path
+from mmbloom.filters import info
+from mmbloom.filters.file import FileFilter
+from mmbloom.filters.writer import BitWriter
+from mmbloom.operations.combine import FilterAt, require_alike
+from mmbloom.operations.compare import compare_sources, disjoint_sources
+from mmbloom.operations.merge import united_count
+
+
+class BloomFilter(FileFilter):
+    """A Bloom filter in a memory-mapped file, shared by any number of processes.
+
+    Made by `create` or `open`; a context manager, which closes it.
+
+    Notes
+    -----
+    Keys are bytes (or bytearray, memoryview); str stands for its UTF-8, an int (and any numpy
+    integer) for its 8-byte little-endian two's complement: -1 and 2**64 - 1 are one key. A
+    key that was added is always found; one that was not, at the rate that `create` plans for;
+    one of the `exceptions` never.
+
+    Threads and processes: every method may be called from any thread, and any number of
+    processes may have the file open. Writes exclude each other; readers take no lock, and
+    can at worst miss a key whose add has not returned. The object survives a fork and
+    pickles to its path and identity. A process crash loses no key whose add returned; a
+    power cut loses no key whose add returned before a successful `flush`, on a local file
+    system that honours fsync.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1_000_000, error_rate=0.01) as seen:
+    ...     print(seen.add_many(["a", "b", "a"]), seen.add("b"), "c" in seen)
+    [ True  True False] False False
+    >>> with BloomFilter.open(path) as seen:
+    ...     print(seen.contains_many(["a", "c"]), seen.approx_count)
+    [ True False] 2
+    """
+
+    _KIND = BITS
+    _WRITER = BitWriter
+    _writer: BitWriter
+
+    def copy_empty(self, path: Path, *, permissions: int = 0o600) -> "BloomFilter":
+        """Make an empty filter with the parameters and seed of this one, and open it.
+
+        The two can be united, intersected and compared.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it.
+        permissions : int, default 0o600
+            Mode bits of the file.
+
+        Returns
+        -------
+        BloomFilter
+            Opened for writing, and otherwise with the options that this one was opened with.
+
+        Raises
+        ------
+        FileExistsError
+            If the path exists.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> folder = tempfile.mkdtemp()
+        >>> with (
+        ...     BloomFilter.create(os.path.join(folder, "a"), capacity=1000) as a,
+        ...     a.copy_empty(os.path.join(folder, "b")) as b,
+        ... ):
+        ...     print(a.params == b.params, a.add("x"), "x" in b)
+        ...     b |= a
+        ...     print("x" in b, a.common_count(b))
+        True True False
+        True 1
+        """
+        options = asdict(self._settings)
+        del options["mode"]  # what is made is to be filled
+        return self.create(path, like=self, permissions=permissions, **options)
+
+    def union_update(self, other: "BloomFilter | Path") -> None:
+        """Add all keys of another filter.
+
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
+            It is read as a file, without a lock and without a map, and not changed.
+
+        Raises
+        ------
+        IncompatibleFilters
+            If a parameter differs; names every one that does.
+        FormatError
+            If the other is no filter, or a sealed one that is damaged.
+        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If a file cannot be read or written. Of the pieces of 1 MiB, each under the lock,
+            those before the error stay added.
+        """
+        self._storage.check_writable()
+        with UnmappedFilter(*source_of(other)) as source:
+            require_alike(self.path, self.params, source.path, source.header.params)
+            theirs = source.counters()["keys_added"]
+            start = positions_set = 0
+            for piece in source.whole_pieces():
+                positions_set += self._writer.unite(start, piece)
+                start += len(piece)
+            source.check_same()
+        if positions_set:
+            with self.locked():  # so that what others add meanwhile is counted as well
+                keys_added = [self._storage.counter("keys_added"), theirs]
+                total = info.positions_set(self._storage)
+                self._writer.count_united(united_count(keys_added, total, self.params))
+            self._writer.warn_when_full()
+
+    def __ior__(self, other: object) -> Self:
+        """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""
+        if not isinstance(other, BloomFilter):
+            return NotImplemented
+        self.union_update(other)
+        return self
+
+    def common_count(self, other: "BloomFilter | Path") -> int:
+        """Estimate how many distinct keys this filter and another have in common.
+
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            A filter with equal parameters and seed (`copy_empty`), or the path of one.
+
+        Returns
+        -------
+        int
+            From 0 to the lesser of both counts; `mmbloom.compare` says how it is estimated,
+            how exact that is, and has all figures at once.
+
+        Raises
+        ------
+        IncompatibleFilters
+            If a parameter differs; names every one that does.
+        FormatError, FileChangedError, ClosedFilterError, OSError
+            If a file cannot be read: both are, from end to end, without a lock.
+        """
+        return compare_sources(source_of(self), source_of(other)).common_count
+
+    def jaccard(self, other: "BloomFilter | Path") -> float:
+        """Estimate the share of common keys in the keys of this filter and another, 0 to 1.
+
+        Takes and raises what `common_count` does. Of two filters without a key it is 1.
+        """
+        return compare_sources(source_of(self), source_of(other)).jaccard
+
+    def isdisjoint(self, other: "BloomFilter | Path") -> bool:
+        """Tell whether this filter and another certainly have no key in common.
+
+        True is certain: no bit is set in both. False is not: unless both filters are nearly
+        empty, bits coincide by chance as well; `common_count` has the estimate.
+
+        Takes and raises what `common_count` does; reads up to the first common bit.
+        """
+        return disjoint_sources(source_of(self), source_of(other))
+
+
+def source_of(other: BloomFilter | Path) -> FilterAt:
+    """Name the file of an open filter, and prove that the one meant is at its path."""
+    if not isinstance(other, BloomFilter):
+        return FilterAt(absolute(other))
+    storage = other._storage  # noqa: SLF001  of the class above
+    storage.check_unchanged()
+    return FilterAt(storage.path, storage.header.uuid)

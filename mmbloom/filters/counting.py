@@ -1,0 +1,164 @@
+"""CountingBloomFilter: the public face of a filter of counters, from which keys can be removed.
+
+Counters go down, so a batch query takes the lock and is of one moment (law 4). What takes
+none, a single `in` and everything in mode "r", finds every key that is there all the while:
+the counters of such a key never get to 0. This file never touches a counter itself.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from mmbloom import _engine
+from mmbloom._keys.batch import Batch, helpers_for, map_pieces
+from mmbloom._keys.coerce import Keys, coerce
+from mmbloom._storage.build import Target, new_filter
+from mmbloom._storage.kinds import COUNTERS
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._threads import in_order
+from mmbloom._typing import Bools, HashHalves, Key, Nulls, Path
+from mmbloom.filters.file import FileFilter
+from mmbloom.filters.writer import CountingWriter
+
+# As many are tested under one lock, some 5 ms: threads that had to be started for each piece
+# would take as long as its test, and a writer waits up to 10 ms between two tries as it is.
+_PIECES_A_LOCK = 16
+
+
+class CountingBloomFilter(FileFilter):
+    """A Bloom filter that counts, in four bits for each bit, so that keys can be removed.
+
+    Made by `create` or `open`; a context manager, which closes it. Keys, files, locks, threads
+    and processes are as of `BloomFilter`; the file is four times as large.
+
+    Notes
+    -----
+    Every `add` counts, of a key that is there as well: a key that was added twice is there
+    until it was removed twice. Answers are those of `BloomFilter`: True for a key that was
+    not there.
+
+    Remove only what was added. A key that was not is nearly always refused; but one that is
+    found all the same, a false positive, shares its counters with other keys, and removing it
+    can make one of those a false negative. A counter that has reached 15 is never lowered
+    again: the keys that hold only such counters stay for ever.
+
+    Locks: `contains_many` takes the lock, for each 262,144 keys, and so answers as of one
+    moment. A single ``in`` takes none, nor does anything in mode "r", where no lock can be
+    taken: a key that is there all the while is found, one that is added or removed at that
+    very moment is answered either way.
+
+    The number of keys added that `info` gives only grows: it is of keys that were new when
+    they were added. `approx_count` tells how many distinct keys are there now.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> path = os.path.join(tempfile.mkdtemp(), "online.bloom")
+    >>> with CountingBloomFilter.create(path, capacity=1_000_000) as online:
+    ...     print(online.add_many(["ann", "bob", "ann"]))
+    ...     print(online.remove_many(["ann", "eve"]), "ann" in online)
+    ...     print(online.remove("ann"), "ann" in online, "bob" in online)
+    [ True  True False]
+    [ True False] True
+    True False True
+    """
+
+    _KIND = COUNTERS
+    _WRITER = CountingWriter
+    _writer: CountingWriter
+
+    def remove(self, key: Key) -> bool:
+        """Remove one key; True if it was there. Raises what `remove_many` raises."""
+        return self._writer.remove_one(key)
+
+    def remove_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
+        """Remove a batch of keys; answers what removing them one by one would.
+
+        Only keys that are there are uncounted: of equal keys in the batch no more than were
+        added. After a process was killed within, the batch may be removed again: what had
+        been removed is refused, and nothing is taken from other keys that removing a key
+        twice would not take.
+
+        Parameters
+        ----------
+        keys, nulls
+            As for `add_many`; a null removes nothing and is answered False.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            True where the key was there, or is a false positive: see the Notes of the class.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError
+            If a key cannot be one, or a column is damaged; names the position, and nothing
+            is removed.
+        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
+            those before the error stay removed.
+        """
+        self._storage.check_writable()
+        return self._chunk_by_chunk(self._writer.remove_chunk, coerce(keys, nulls))
+
+    def to_bloom(
+        self, path: Path, *, permissions: int = 0o600, allow_network: bool = False
+    ) -> None:
+        """Write a plain filter of the keys that are there now, a quarter as large.
+
+        It has the capacity, error rate, layout and seed of this one and answers the same;
+        `BloomFilter.open` opens it. Takes no lock: keys that are added or removed meanwhile
+        may be in it or not, unless this is called within `locked`.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it. It appears complete and forced to the disk, or not at all.
+        permissions : int, default 0o600
+            Mode bits of the file.
+        allow_network : bool, default False
+            Allow it on a network file system.
+
+        Raises
+        ------
+        FileExistsError
+            If the path exists.
+        FileChangedError, ClosedFilterError
+            If this filter cannot be read any more.
+        OSError
+            If there is no space (ENOSPC), or as the system says.
+        """
+        self._storage.check_unchanged()
+        target = Target(absolute(path), permissions, allow_network)
+        uuid = self._storage.header.uuid
+        with (
+            UnmappedFilter(self.path, uuid, kinds=(COUNTERS,)) as counted,
+            new_filter(target, self.params) as made,
+        ):
+            for piece in counted.whole_pieces():
+                made.write(_engine.nonzero_bits(piece))
+            counted.check_same()
+            # Keys added, in the header, are those that were removed as well.
+            made.finish(round(self.params.estimated_count(made.positions_set)), batches=1)
+
+    def _find_batch(self, batch: Batch) -> Iterator[Bools]:
+        if self._storage.read_only_reason:
+            yield from super()._find_batch(batch)
+            return
+        pieces = batch.pieces(_engine.CHUNK_KEYS)
+        while some := list(islice(pieces, _PIECES_A_LOCK)):
+            together = Batch(some)
+            # Hashed outside the lock, then tested while this thread has it: the others, who
+            # are told from here what to do, need none.
+            hashes = list(map_pieces(self._hash, together, self._threads))
+            with self._writer.still():
+                helpers = helpers_for(together.num_keys, self._threads)
+                found = list(in_order(self._test_piece, hashes, helpers))
+            yield from map(self._excepted.correct_now, found, some, hashes)
+
+    def _test_piece(self, hashes: HashHalves) -> Bools:
+        self._storage.expect(len(hashes[0]))
+        return self._test(hashes)
+
+    def _test(self, hashes: HashHalves) -> Bools:
+        return _engine.counted_contains(self._storage.views.words, *hashes, self.params)

@@ -1,0 +1,353 @@
+"""The exceptions of a filter: answers corrected by them, and the set that users change.
+
+Asked only about hits. `look` reads the file where it has changed, and may raise; `correct` and
+`holds` go by what was read, and cannot: between adding a key and saying so nothing fails.
+Every change reads the file anew, changes that and replaces it, all under the filter's write
+lock: of two processes that add exceptions at once, neither loses any.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import islice
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom import _engine
+from mmbloom._engine.key_batch import ByteKeys, KeyBatch, bytes_of
+from mmbloom._keys.batch import Batch
+from mmbloom._keys.coerce import Keys, batches, coerce_one
+from mmbloom._storage.exception_list import (
+    MOST_BYTES,
+    NOTHING,
+    Listed,
+    read_listed,
+    replace_listed,
+    signature_of,
+)
+from mmbloom._typing import Bools, HashHalves, Key, Words
+
+# The file is looked at once in so many seconds, not for every hit: a look takes 1 us.
+_LOOK_SECONDS = 0.001
+
+
+# Of the hits that are no exceptions, one in so many is looked up among the hashes, the others
+# are told by one byte.
+_MARKS_A_KEY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """The exceptions, arranged for looking up batches of hits.
+
+    Attributes
+    ----------
+    listed : Listed
+        What the file held.
+    hashes : ndarray of uint64, shape (n,)
+        First hash halves of the keys, sorted.
+    marks : ndarray of bool, shape (a power of two,)
+        True at the low bits of each of these: small enough for the processor's cache.
+    """
+
+    listed: Listed
+    hashes: Words
+    marks: Bools
+
+    def suspects(self, seen: Bools, h1: Words) -> npt.NDArray[np.intp]:
+        """Find those of the keys seen that have the hash of an exception."""
+        low = (h1 & np.uint64(len(self.marks) - 1)).view(np.int64)
+        places = np.flatnonzero(self.marks[low] & seen)
+        if len(places):
+            wanted = h1[places]
+            at = np.minimum(np.searchsorted(self.hashes, wanted), len(self.hashes) - 1)
+            places = places[self.hashes[at] == wanted]
+        return places
+
+
+def _arrange(listed: Listed, seed: int) -> _Table:
+    h1, _ = _engine.hash_keys(ByteKeys(list(listed.keys)), seed)
+    marks = np.zeros(1 << (_MARKS_A_KEY * len(h1)).bit_length(), np.bool_)
+    marks[(h1 & np.uint64(len(marks) - 1)).view(np.int64)] = True
+    return _Table(listed, np.sort(h1), marks)
+
+
+_NONE = _Table(NOTHING, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
+
+
+class ExceptionList:
+    """The exceptions of one open filter, as far as they are known.
+
+    Parameters
+    ----------
+    path : str
+        Their file.
+    seed : int
+        Of the filter's hash.
+
+    Notes
+    -----
+    Safe to use from any thread: what is known is replaced as a whole.
+    """
+
+    def __init__(self, path: str, seed: int) -> None:
+        self.path = path
+        self._seed = seed
+        self._table = _NONE
+        self._look_at = 0.0
+
+    @property
+    def keys(self) -> dict[bytes, None]:
+        """The exceptions known, in the order of the file; not to be changed."""
+        return self._table.listed.keys
+
+    def look(self) -> None:
+        """Learn of changes of the file, at most a millisecond late.
+
+        Raises
+        ------
+        FormatError, OSError
+            If the file is there and cannot be read.
+        """
+        now = monotonic()
+        if now > self._look_at:
+            self.refresh()
+            self._look_at = now + _LOOK_SECONDS
+
+    def refresh(self) -> None:
+        """Learn of changes of the file at once; raises what `look` raises."""
+        table = self._table
+        # A stat of what is not there raises, which takes four times as long. A link is there,
+        # whatever it leads to: one that cannot be followed is no reason to find excepted keys.
+        if table is _NONE and not os.access(self.path, os.F_OK, follow_symlinks=False):
+            return
+        try:
+            if table.listed.signature == signature_of(os.stat(self.path)):
+                return
+        except (FileNotFoundError, NotADirectoryError):
+            self._table = _NONE
+            return
+        listed = read_listed(self.path, table.listed)
+        if listed.keys is not table.listed.keys:
+            self._table = _arrange(listed, self._seed) if listed.keys else _NONE
+        elif listed.keys:
+            self._table = _Table(listed, table.hashes, table.marks)
+
+    def holds(self, key: Key) -> bool:
+        """Tell whether a key is one of the exceptions known."""
+        table = self._table
+        return table is not _NONE and coerce_one(key) in table.listed.keys
+
+    def holds_now(self, key: Key) -> bool:
+        """Do as `look` and then `holds`, which for a single key would take twice as long."""
+        if monotonic() > self._look_at:
+            self.look()
+        table = self._table
+        return table is not _NONE and coerce_one(key) in table.listed.keys
+
+    def correct(self, seen: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
+        """Clear the answers of excepted keys, by the exceptions known.
+
+        Parameters
+        ----------
+        seen : ndarray of bool, shape (n,)
+            True for each hit; changed in place.
+        parts : iterable of KeyBatch
+            The n keys.
+        hashes : pair of ndarray of uint64, shape (n,)
+            Their hash halves.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            The same array.
+        """
+        table = self._table
+        if table is _NONE:
+            return seen
+        suspects = table.suspects(seen, hashes[0])
+        if len(suspects):
+            chosen = np.zeros(len(seen), np.bool_)
+            chosen[suspects] = True
+            # Byte for byte, as whoever knows the seed can make keys of equal hashes.
+            start, excepted = 0, []
+            for part in parts:
+                here = chosen[start : start + len(part)]
+                start += len(part)
+                excepted += [key in table.listed.keys for key in bytes_of(part[here])]
+            seen[suspects] = np.logical_not(excepted)
+        return seen
+
+    def correct_now(self, found: Bools, piece: KeyBatch, hashes: HashHalves) -> Bools:
+        """Do as `look` and then `correct`; neither, and raise nothing, if there are no hits."""
+        if not np.count_nonzero(found):
+            return found
+        self.look()
+        return self.correct(found, [piece], hashes)
+
+    def correct_new(self, new: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
+        """Do as `correct` for answers that are True where a key is new; changes no array."""
+        return new if self._table is _NONE else ~self.correct(~new, parts, hashes)
+
+    def answers_of_new(self, batch: Batch, hashes: HashHalves, new: Bools) -> Bools:
+        """Do as `correct_new` for all keys of a batch, and give the answers to its caller."""
+        return batch.answers(self.correct_new(new, batch.parts, hashes))
+
+
+class ExceptedKeys(AbstractSet[Any]):
+    """The exceptions of one open filter: keys that it answers as not seen, always.
+
+    What `exceptions` of every filter gives: a set of bytes, in the order in which they were
+    added, kept in a file that people can read and edit: beside the filter (PATH.exceptions), or
+    in it if it is a folder (PATH/exceptions). It is for false positives that somebody has
+    noticed, or that must not happen: some hundreds, of 1 MiB together at most.
+
+    An excepted key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
+    and `claim` answer True each time, so that `dedup` passes its every line. Its bits are as
+    they are: who wants the key found again discards the exception.
+
+    Notes
+    -----
+    Threads and processes: any number may read and change the set, and no change is lost. A
+    change is on the disk when its call returns; this object goes by it at once, others that
+    have the filter open, in any process, within a millisecond. A process killed in a change
+    leaves the file as it was, or as it was to be.
+
+    Reads raise `FormatError` if the file is damaged, naming the line, or is no regular file,
+    `OSError` if it cannot be read, and what other questions to the filter raise.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter
+    >>> path = os.path.join(tempfile.mkdtemp(), "spam.bloom")
+    >>> with BloomFilter.create(path, capacity=1000) as spam:
+    ...     print(spam.add("aunt@example.org"), spam.exceptions.add("aunt@example.org"))
+    ...     print("aunt@example.org" in spam, list(spam.exceptions))
+    ...     print(spam.exceptions.discard("aunt@example.org"), "aunt@example.org" in spam)
+    True True
+    False [b'aunt@example.org']
+    True True
+    """
+
+    def __init__(
+        self,
+        of: str,  # path of the filter
+        excepted: ExceptionList,
+        check: Callable[[], object],  # raises if the filter is closed, or not the same any more
+        section: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self._of, self._excepted, self._check, self._section = of, excepted, check, section
+
+    @property
+    def path(self) -> str:
+        """Absolute path of the file; it is there only while there are exceptions."""
+        return self._excepted.path
+
+    def __contains__(self, key: Any) -> bool:
+        """Tell whether a key, of any type that a key may have, is an exception."""
+        return coerce_one(key) in self._now()
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __repr__(self) -> str:
+        return f"<ExceptedKeys of {self._of!r}>"
+
+    @classmethod
+    def _from_iterable(cls, keys: Iterable[Any]) -> AbstractSet[Any]:
+        return frozenset(keys)  # what &, | and - give: a set of no file
+
+    def add(self, key: Key) -> bool:
+        """Except one key; True if it was not before. Raises what `update` raises."""
+        return self.update([key]) > 0
+
+    def update(self, keys: Keys) -> int:
+        """Except keys, all of them or, if that fails, none.
+
+        Parameters
+        ----------
+        keys : iterable, ndarray or Arrow column
+            As for `BloomFilter.update`.
+
+        Returns
+        -------
+        int
+            How many were no exceptions before.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError
+            If a key cannot be one; names its position.
+        ValueError
+            If the file would take more than 1 MiB.
+        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter cannot be written: one that is sealed, or open in mode "r", gives its
+            exceptions to read only.
+        FormatError
+            If the file is damaged: it is left as it is.
+        OSError
+            If there is no space, or as the system says. Only if it was the very last step that
+            failed, forcing the folder to the disk, is the change made all the same.
+        """
+        return self._change(keys, lambda listed, given: {**listed, **given})
+
+    def discard(self, key: Key) -> bool:
+        """Take one key out; True if it was in. Raises what `update` raises."""
+        return self.difference_update([key]) > 0
+
+    def difference_update(self, keys: Keys) -> int:
+        """Take keys out, all of them or, if that fails, none; how many were in.
+
+        Takes and raises what `update` does.
+        """
+        return self._change(
+            keys, lambda listed, given: {key: None for key in listed if key not in given}
+        )
+
+    def _now(self) -> dict[bytes, None]:
+        self._check()
+        self._excepted.refresh()
+        return self._excepted.keys
+
+    def _change(
+        self,
+        keys: Keys,
+        change: Callable[[dict[bytes, None], dict[bytes, None]], dict[bytes, None]],
+    ) -> int:
+        path = self.path
+        given = _few(keys, path)
+        with self._section():
+            self._check()  # of a folder, a section within `locked` does not
+            listed = read_listed(path).keys
+            wanted = change(listed, given)
+            if wanted != listed:
+                replace_listed(path, wanted, os.stat(self._of))
+                self._excepted.refresh()
+        return abs(len(wanted) - len(listed))
+
+
+def _few(keys: Keys, path: str) -> dict[bytes, None]:
+    given: dict[bytes, None] = {}
+    room = (
+        MOST_BYTES  # for whatever iterable (law 17); a key takes its bytes and a newline at least
+    )
+    for batch in batches(keys):
+        for part in batch.parts:
+            before = len(given)
+            given |= dict.fromkeys(bytes_of(part))
+            room -= sum(map(len, islice(given, before, None))) + len(given) - before
+            if room < 0:
+                raise ValueError(
+                    f"{path}: more keys than exceptions may be, {MOST_BYTES} bytes of them: where "
+                    "so many are needed, make a filter with a lower error rate"
+                )
+    return given

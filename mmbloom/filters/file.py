@@ -1,0 +1,207 @@
+"""A filter object and its file: made, opened, closed, and found again in another process.
+
+The base of the filter classes; which kind of file is theirs they say themselves. This file
+never touches a bit, a byte or a lock itself.
+"""
+
+from typing import ClassVar, Self
+
+from mmbloom._storage.atomic import require_reserve
+from mmbloom._storage.build import create_file
+from mmbloom._storage.kinds import Kind
+from mmbloom._storage.lock import WriteLock
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.opening import absolute
+from mmbloom._threads import usable_cores
+from mmbloom._typing import Layout, Mode, Path, Reserve
+from mmbloom.errors import FileChangedError, ParameterMismatch
+from mmbloom.filters.base import FilterAdder, FilterReader
+from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.options import OpenOptions, choose_params, require_equal
+from mmbloom.filters.writer import Writer
+from mmbloom.format.exception_list import excepted_path
+
+
+class FileFilter(FilterAdder):
+    """A filter in a memory-mapped file; a context manager, which closes it."""
+
+    _KIND: ClassVar[Kind]
+    _WRITER: ClassVar[type[Writer]]
+
+    def __init__(self, path: str, settings: OpenOptions) -> None:
+        self._settings = settings
+        storage = MappedFilter(
+            path,
+            writable=settings.mode == "r+",
+            allow_network=settings.allow_network,
+            kind=self._KIND,
+        )
+        lock = WriteLock(path, storage.identity, settings.lock_timeout)
+        excepted = ExceptionList(excepted_path(path), storage.header.params.seed)
+        writer = self._WRITER(storage, lock, excepted, verify=settings.verify_after_add)
+        super().__init__(storage, excepted, lock, settings.threads or usable_cores(), writer)
+        if settings.preload:
+            storage.preload()
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        *,
+        layout: Layout | None = None,
+        seed: int | None = None,
+        like: FilterReader | None = None,
+        permissions: int = 0o600,
+        exist_ok: bool = False,
+        reserve: Reserve = "zeros",
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+    ) -> Self:
+        """Make a new filter file, with its disk space reserved, and open it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it. The file appears complete or not at all.
+        capacity : int
+            Number of distinct keys to plan for. Required unless `like` is given.
+        error_rate : float, default 0.01
+            False-positive rate at capacity.
+        layout : {"blocked", "standard"}, default "blocked"
+            One cache line a key, or 3 to 14 % fewer bits.
+        seed : int, optional
+            Of the hash, 0 to 2**32 - 1; random by default: with a known seed an attacker
+            crafts false positives.
+        like : open filter, optional
+            Copy all of the above from it, of whatever class it is.
+        permissions : int, default 0o600
+            Mode bits of the file.
+        exist_ok : bool, default False
+            Open the file if it exists already with these parameters (any seed, by default).
+        reserve : {"zeros", "fallocate"}, default "zeros"
+            How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
+            and no later key waits for its page; "fallocate" takes milliseconds, and the
+            first key on each page of 4 KiB some 7 microseconds: for filters that will hold
+            far fewer keys than planned, or on slow disks.
+        lock_timeout, allow_network, threads, preload, verify_after_add
+            As in `open`.
+
+        Raises
+        ------
+        FileExistsError
+            If the path exists and `exist_ok` is not set.
+        ParameterMismatch
+            If the existing file was made with other parameters.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+        ValueError, TypeError
+            If a parameter is out of range, or missing.
+        """
+        require_reserve(reserve)
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add
+        )
+        params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
+        where = absolute(path)
+        try:
+            create_file(
+                where,
+                params,
+                permissions=permissions,
+                allow_network=allow_network,
+                reserve=reserve,
+                kind=cls._KIND.number,
+            )
+        except FileExistsError as error:
+            if not exist_ok or error.filename != where:
+                raise
+        made = cls(where, settings)
+        try:
+            same = {"copied": like is not None, "any_seed": seed is None}
+            require_equal(made.params, params, where, **same)
+        except ParameterMismatch:
+            made.close()
+            raise
+        return made
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        mode: Mode = "r+",
+        *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+    ) -> Self:
+        """Open an existing filter file; its header says all about it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file. Opening changes nothing in it.
+        mode : {"r+", "r"}, default "r+"
+            "r" takes no lock, and works on a read-only file system. A sealed file is
+            read-only in both.
+        lock_timeout : float or None, default 60.0
+            Seconds that a write waits for others before `LockTimeout`; None waits for ever.
+        allow_network : bool, default False
+            Allow writing on a network file system, which is safe from one host only.
+        threads : int, optional
+            How many threads hash and test a batch of 65,536 keys or more; by default one for
+            each core that the process may use. No answer depends on it.
+        preload : bool, default False
+            Read the whole file into memory first, so that no key waits for the disk.
+        verify_after_add : bool, default False
+            Test every key again before its add is acknowledged; keys that are not found are a
+            `LostBitsError`. It tells of others who write to the file without the lock, and of
+            failing memory, at the price of a query for each key added.
+
+        Raises
+        ------
+        FormatError
+            If the file is not a valid filter, or one for another class.
+        OSError
+            If it cannot be opened.
+        """
+        settings = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add
+        )
+        return cls(absolute(path), settings)
+
+    def close(self) -> None:
+        """Unmap the file and release everything; twice is fine. Does not flush."""
+        with self._lock.closing():
+            self._storage.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"mode={self._settings.mode!r}"
+        planned = f"capacity={self.params.capacity}, error_rate={self.params.error_rate:g}"
+        return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Path and identity only: pickling the array would make a copy that is never shared.
+        self._storage.check_unchanged()
+        identity = (self.path, self._settings, self._storage.header.uuid)
+        return _reopen, (type(self), *identity)
+
+
+def _reopen(made: type[FileFilter], path: str, settings: OpenOptions, uuid: bytes) -> FileFilter:
+    reopened = made(path, settings)
+    if reopened._storage.header.uuid != uuid:  # noqa: SLF001  of the class above
+        reopened.close()
+        raise FileChangedError(path, "replaced by another filter")
+    return reopened

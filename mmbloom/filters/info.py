@@ -1,0 +1,120 @@
+"""What a filter file says of itself: one frozen record, ready for people and for JSON."""
+
+from dataclasses import asdict, dataclass
+
+from mmbloom._storage.kinds import kind_of
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._typing import Layout
+from mmbloom.filters.exception_list import ExceptionList
+
+
+@dataclass(frozen=True, slots=True)
+class FilterInfo:
+    """A reading of a filter's header, taken without a lock.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    kind : str
+        What its positions are: "bits", or "counters" of a `CountingBloomFilter`.
+    uuid : str
+        Identity of the filter, 32 hexadecimal digits.
+    created_ns, flushed_ns : int
+        Unix times in nanoseconds; 0 if never flushed.
+    file_bytes : int
+        Size of the file.
+    capacity, error_rate, layout, num_bits, num_hashes, seed
+        As in `FilterParams`.
+    keys_added : int
+        Keys that were new when they were added, those that were removed later included.
+    positions_set : int
+        Bits that are 1, or counters that are not 0.
+    fill_ratio : float
+        positions_set / num_bits.
+    approx_count : int
+        Estimated number of distinct keys, from the set bits.
+    current_error_rate : float
+        False-positive rate to expect now.
+    unfinished_batches : int
+        Batches begun and not done: writers at work, or killed. The filter is valid all the
+        same; counters may lag until `BloomFilter.recount`.
+    read_only : str
+        Why this object cannot write, "" if it can.
+    sealed : bool
+        Whether the file is sealed: read-only for ever, with checksums.
+    exceptions : int
+        Keys that are answered as not seen, by the file beside the filter; of a file that was
+        opened as one of a folder, those of the folder.
+    """
+
+    path: str
+    kind: str
+    uuid: str
+    created_ns: int
+    flushed_ns: int
+    file_bytes: int
+    capacity: int
+    error_rate: float
+    layout: Layout
+    num_bits: int
+    num_hashes: int
+    seed: int
+    keys_added: int
+    positions_set: int
+    fill_ratio: float
+    approx_count: int
+    current_error_rate: float
+    unfinished_batches: int
+    read_only: str
+    sealed: bool
+    exceptions: int
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same as a dict of JSON-ready values."""
+        return asdict(self)
+
+
+def positions_set(storage: MappedFilter) -> int:
+    """Read the number of set bits; a damaged counter is cut to what is possible."""
+    return min(storage.counter("positions_set"), storage.header.params.num_bits)
+
+
+def approx_count(storage: MappedFilter) -> int:
+    """Estimate the number of distinct keys, in O(1)."""
+    return round(storage.header.params.estimated_count(positions_set(storage)))
+
+
+def current_error_rate(storage: MappedFilter) -> float:
+    """Compute the false-positive rate to expect at the present fill."""
+    return storage.header.params.expected_error_rate(positions_set(storage))
+
+
+def read_info(storage: MappedFilter, excepted: ExceptionList) -> FilterInfo:
+    """Gather everything into one record."""
+    header, params = storage.header, storage.header.params
+    excepted.refresh()
+    unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
+    return FilterInfo(
+        path=storage.path,
+        kind=kind_of(header).noun,
+        uuid=header.uuid.hex(),
+        created_ns=header.created_ns,
+        flushed_ns=storage.counter("flushed_ns"),
+        file_bytes=header.file_bytes,
+        capacity=params.capacity,
+        error_rate=params.error_rate,
+        layout=params.layout,
+        num_bits=params.num_bits,
+        num_hashes=params.num_hashes,
+        seed=params.seed,
+        keys_added=storage.counter("keys_added"),
+        positions_set=positions_set(storage),
+        fill_ratio=positions_set(storage) / params.num_bits,
+        approx_count=approx_count(storage),
+        current_error_rate=current_error_rate(storage),
+        unfinished_batches=max(0, unfinished),
+        read_only=storage.read_only_reason,
+        sealed=header.sealed,
+        exceptions=len(excepted.keys),
+    )

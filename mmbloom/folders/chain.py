@@ -1,0 +1,370 @@
+"""The files of a folder as one chain: which there are now, which is written to, who has a key.
+
+- **Only the newest file changes, and only under its lock.** The next one is made, and the
+  manifest replaced, under that same lock; and who takes it looks under it whether the file is
+  still the newest, and goes on to the newer one if not. So there is one writer in a folder as
+  there is one in a file (laws 1 and 7), and all other files are as they will always be: they
+  may be tested at any time, by anybody, and hold what they held when the lock was taken.
+- A look at the manifest is one `os.stat`. It is taken before the answer "absent" is given: a
+  key whose add has returned, in whatever process, is found by who asks afterwards.
+- A file that was made and not yet named when its maker died is used by the next one to change
+  over, if nothing is in it; otherwise the next one takes another name.
+- A key is looked up newest file first; in the files that do not change, outside the lock.
+"""
+
+import os
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+
+from mmbloom._storage.folder import (
+    ManifestFile,
+    draft_manifest,
+    entry_of,
+    file_name,
+    make_member,
+    missing,
+    read_manifest,
+    stamp_of,
+)
+from mmbloom._typing import Bools, HashHalves, Indices
+from mmbloom.errors import (
+    ClosedFilterError,
+    FileChangedError,
+    FormatError,
+    LockTimeout,
+    ReadOnlyError,
+)
+from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.options import OpenOptions
+from mmbloom.folders.member import Member, contains_any
+from mmbloom.format.exception_list import excepted_path_in
+from mmbloom.format.manifest import Entry
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """The chain as one manifest has it.
+
+    Attributes
+    ----------
+    file : ManifestFile
+        The manifest.
+    members : tuple of Member
+        Oldest first.
+    """
+
+    file: ManifestFile
+    members: tuple[Member, ...]
+
+    @property
+    def newest(self) -> Member:
+        """The one that is written to."""
+        return self.members[-1]
+
+
+class Chain:
+    """The open files of one folder.
+
+    Parameters
+    ----------
+    folder : str
+        Absolute path.
+    settings : OpenOptions
+        How to open each file.
+
+    Attributes
+    ----------
+    uuid : bytes
+        Of the folder.
+    plan : GrowthPlan or PeriodPlan
+        How its files are made; these two never change.
+    excepted : ExceptionList
+        The exceptions of the folder, as far as they are known.
+
+    Notes
+    -----
+    Safe to use from any thread, and after a fork in both processes.
+    """
+
+    def __init__(self, folder: str, settings: OpenOptions) -> None:
+        self.folder, self.settings = folder, settings
+        self._held: Member | None = None  # whose lock a section of this object has
+        self._pid, self._loading = os.getpid(), threading.Lock()
+        file = read_manifest(folder)
+        self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
+        self.excepted = ExceptionList(excepted_path_in(folder), self.plan.seed)
+        self._snapshot: ChainState | None = ChainState(file, ())
+        self._snapshot = self._load(file)
+
+    def look(self) -> ChainState:
+        """Give the chain as it is now.
+
+        Raises
+        ------
+        ClosedFilterError, FileChangedError
+            After `close`; if the folder was removed, or another one is at its path.
+        FormatError, OSError
+            If what is newer than the last look cannot be read.
+        """
+        snapshot = self.current
+        if stamp_of(self.folder) == snapshot.file.stamp:
+            return snapshot
+        with self._loader():
+            snapshot = self.current
+            if stamp_of(self.folder) != snapshot.file.stamp:
+                snapshot = self._snapshot = self._load(read_manifest(self.folder))
+        return snapshot
+
+    def _loader(self) -> threading.Lock:
+        """One thread at a time opens files."""
+        if self._pid != os.getpid():  # it may have been another thread's of the parent
+            self._pid, self._loading = os.getpid(), threading.Lock()
+        return self._loading
+
+    @property
+    def current(self) -> ChainState:
+        """The chain at the last look, which within a section is as it is now."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise ClosedFilterError(self.folder)
+        return snapshot
+
+    def _load(self, file: ManifestFile) -> ChainState:
+        while True:
+            manifest = file.manifest
+            if (manifest.uuid, manifest.plan) != (self.uuid, self.plan):
+                raise FileChangedError(self.folder, "replaced by another filter")
+            try:
+                return ChainState(file, tuple(map(self._member, manifest.members)))
+            except FileNotFoundError as error:
+                newer = read_manifest(self.folder)
+                if newer.stamp == file.stamp:
+                    raise missing(error) from None
+                file = newer  # it was dropped since the manifest was read
+
+    def _member(self, entry: Entry) -> Member:
+        # One object a file for as long as the chain is open, for all threads: it has the lock,
+        # and knows of a failed flush (law 11).
+        for member in self.current.members:
+            if member.entry == entry:
+                return member
+        return Member(self.folder, entry, self.plan, self.settings, self.excepted)
+
+    def ask(self, question: Callable[[ChainState], R]) -> R:
+        """Put a question to the chain as it is now.
+
+        A file that another process drops meanwhile is no error: the question is put again.
+        """
+        while True:
+            snapshot = self.look()
+            try:
+                return question(snapshot)
+            except FileChangedError:
+                if self.look() is snapshot:
+                    raise
+
+    def check_writable(self) -> None:
+        """Make sure that this object may write; raises as `MappedFilter.check_writable`."""
+        snapshot = self.current
+        if self.settings.mode == "r":
+            raise ReadOnlyError(self.folder, "it was opened with mode='r'")
+        for member in snapshot.members:
+            member.storage.check_writable()
+
+    @contextmanager
+    def section(self, timeout: float | None) -> Iterator[None]:
+        """Hold the write lock of the newest file, and with it that of the folder."""
+        self.check_writable()
+        if self.mine():
+            yield
+            return
+        self._held = self._lock_newest(timeout)
+        owner = os.getpid()
+        try:
+            yield
+        finally:
+            # A child forked within the block leaves it without the lock: it is the parent's.
+            if os.getpid() == owner:
+                held, self._held = self._held, None
+                held.lock.release()
+
+    def mine(self) -> bool:
+        """Tell whether the calling thread of this very process is in a section."""
+        held = self._held
+        return held is not None and held.lock.mine()
+
+    def _lock_newest(self, timeout: float | None) -> Member:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        left = timeout
+        while True:
+            snapshot = self.current
+            newest = snapshot.newest
+            try:
+                newest.lock.acquire(left)
+            except FileChangedError:  # dropped before it was waited for
+                if self.look() is snapshot:
+                    raise
+                continue
+            except LockTimeout:
+                raise LockTimeout(self.folder, timeout or 0.0) from None
+            try:
+                if self.look() is snapshot:  # under the lock: it stays the newest
+                    return newest
+            except BaseException:
+                newest.lock.release()
+                raise
+            newest.lock.release()
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+
+    def make_next(self, number: int) -> Member:
+        """Make the file that is to be the newest, and do not name it yet; within `section`.
+
+        What a killed maker left is used if it is what would be made.
+        """
+        try:
+            return self._make(number, file_name(number))
+        except FileExistsError:
+            left = self._adopt(number)
+            return left or self._make(number, file_name(number, uuid.uuid4().hex[:8]))
+
+    def _make(self, number: int, name: str) -> Member:
+        entry = make_member(
+            self.folder,
+            name,
+            self.plan,
+            number,
+            permissions=self.current.file.permissions,
+            allow_network=self.settings.allow_network,
+        )
+        return Member(self.folder, entry, self.plan, self.settings, self.excepted)
+
+    def _adopt(self, number: int) -> Member | None:
+        try:
+            entry = entry_of(self.folder, file_name(number), number)
+            left = Member(self.folder, entry, self.plan, self.settings, self.excepted)
+        except (FormatError, OSError):  # a file of somebody else's
+            return None
+        known = {member.entry.uuid for member in self.current.members}
+        same = left.params == self.plan.params(number) and not left.storage.read_only_reason
+        if same and entry.uuid not in known and not left.keys_that_were_added():
+            return left
+        left.close()
+        return None
+
+    def change_over(self, member: Member, dropped: int = 0) -> None:
+        """Make a file of `make_next` the newest, without the oldest `dropped`; within `section`.
+
+        The section goes on with the lock of the new one.
+        """
+        held, before = self._held, self.current
+        assert held is before.newest  # noqa: S101  what all of this stands on
+        member.lock.acquire(0.0)  # nobody else knows of it
+        try:
+            self.name((*before.members[dropped:], member))
+        finally:
+            # If only forcing it to the disk has failed, it is the newest all the same.
+            if self._snapshot is not before:
+                self._held = member
+                held.lock.retire()
+            else:
+                member.lock.release()
+
+    def name(self, members: tuple[Member, ...]) -> None:
+        """Name these files in the manifest, and no others; within `section`."""
+        before = self.current.file
+        manifest = replace(before.manifest, members=tuple(member.entry for member in members))
+        with self._loader():  # no thread may open a new file a second time
+            draft = draft_manifest(self.folder, manifest, before.permissions)
+            try:
+                draft.install()
+            finally:
+                if draft.in_place:
+                    self._snapshot = ChainState(draft, members)
+
+    def flush(self) -> None:
+        """Force every file to the disk; nothing if this object only reads."""
+
+        def flush(now: ChainState) -> None:
+            for member in now.members[:-1]:  # no stamp in these: they do not change
+                member.storage.flush()
+            now.newest.writer.flush()
+
+        self.look()
+        if self.settings.mode == "r+":
+            self.check_writable()
+            self.ask(flush)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._snapshot is None
+
+    def close(self) -> None:
+        """Close every file; twice is fine."""
+        snapshot, self._snapshot = self._snapshot, None
+        if snapshot is not None:
+            for member in snapshot.members:
+                member.close()
+            snapshot.file.close()
+
+
+def found_in(members: Sequence[Member], hashes: HashHalves) -> Bools:
+    """Test keys in files that are given oldest first: bool array of shape (n,)."""
+    found = np.zeros(len(hashes[0]), dtype=np.bool_)
+    left: Indices | None = None  # all of them
+    # Those of a rotating filter are alike: they are tested together, at half the cost.
+    for _, alike in groupby(reversed(members), key=lambda member: member.params):
+        hits = contains_any([*alike], hashes if left is None else take(hashes, left))
+        if not hits.any():  # the most frequent case, in which nothing is copied
+            continue
+        found[hits if left is None else left[hits]] = True
+        left = np.flatnonzero(~found)
+        if not len(left):
+            break
+    return found
+
+
+def take(hashes: HashHalves, part: slice | Indices | Bools) -> HashHalves:
+    """Cut the hash halves of some keys out of those of all."""
+    return hashes[0][part], hashes[1][part]
+
+
+@dataclass(frozen=True, slots=True)
+class Hashed:
+    """Keys on their way to the lock.
+
+    Attributes
+    ----------
+    hashes : HashHalves
+        Of all keys.
+    tested : tuple of Member
+        Files that were tested.
+    found : ndarray of bool, shape (n,)
+        Keys that one of these has.
+    """
+
+    hashes: HashHalves
+    tested: tuple[Member, ...]
+    found: Bools
+
+    def found_in_all(self, older: Sequence[Member]) -> Bools:
+        """Give the keys that one of these files has, testing those that were not tested."""
+        if not {*self.tested} <= {*older}:  # one was dropped: what it has does not count
+            return found_in(older, self.hashes)
+        untested = [member for member in older if member not in self.tested]
+        return self.found | found_in(untested, self.hashes) if untested else self.found
+
+
+def hashed(hashes: HashHalves, older: Sequence[Member]) -> Hashed:
+    """Test keys in files that do not change any more."""
+    return Hashed(hashes, tuple(older), found_in(older, hashes))

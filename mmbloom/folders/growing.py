@@ -1,0 +1,291 @@
+"""GrowingFilter: a filter for a number of keys that nobody knows, in ever larger files.
+
+A key is added to the newest file until that has as many as it is planned for; then the next
+one, larger, is made. How large each is, and at which error rate, says ``format/growth.py``.
+"""
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mmbloom import _engine
+from mmbloom._storage.opening import absolute
+from mmbloom._typing import Bools, HashHalves, Layout, Mode, Path, Reserve
+from mmbloom.filters.options import OpenOptions, seed_or_random
+from mmbloom.folders.chain import Chain, ChainState, Hashed, hashed, take
+from mmbloom.folders.folder import FolderFilter, make_folder, open_chain, require_identity
+from mmbloom.folders.member import Member, contains_one
+from mmbloom.format.growth import GrowthPlan
+from mmbloom.format.positions import positions
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Keys for one file."""
+
+    member: Member
+    hashes: HashHalves
+    claimed: _engine.Claimed
+
+
+@dataclass(frozen=True, slots=True)
+class PendingKeys:
+    """What `GrowingWriter.claim` found: nothing is set yet.
+
+    Attributes
+    ----------
+    room : int
+        What the newest file had left.
+    new : ndarray of bool, shape (n,)
+        True for each key that adding one by one would have reported as new.
+    parts : list
+        What to set in which file, in order; all but the first are not named yet.
+    """
+
+    room: int
+    new: Bools
+    parts: list[_Part] = field(default_factory=list)
+
+
+class GrowingWriter:
+    """Writes to one chain whose newest file gives way to a larger one when it is full."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def asked(self, now: ChainState) -> tuple[Member, ...]:
+        """Name the files that a query asks: all."""
+        return now.members
+
+    def section(self, timeout: float | None) -> AbstractContextManager[None]:
+        """Hold the write lock."""
+        return self._chain.section(timeout)
+
+    def prepare(self, hashes: HashHalves) -> Hashed:
+        """Test keys in all files but the newest, without the lock."""
+        return self._chain.ask(lambda now: hashed(hashes, now.members[:-1]))
+
+    def claim(self, keys: Hashed) -> PendingKeys:
+        """Find which keys are new; call within `section`.
+
+        Makes the files that they need, without naming them.
+        """
+        *older, member = self._chain.current.members
+        claimed = PendingKeys(member.room, np.zeros(len(keys.found), dtype=np.bool_))
+        left = np.flatnonzero(~keys.found_in_all(older))
+        while True:
+            hashes = take(keys.hashes, left)
+            found = member.writer.claim(hashes)
+            fresh = np.flatnonzero(found.new)
+            room = member.room
+            claimed.new[left[fresh[:room]]] = True
+            if len(fresh) <= room:
+                claimed.parts.append(_Part(member, hashes, found))
+                return claimed
+            cut = fresh[room]  # the first that finds the file full
+            fitting = take(hashes, slice(cut))
+            claimed.parts.append(_Part(member, fitting, member.writer.claim(fitting)))
+            # Of the rest, what is new with all of them pending is so with some.
+            held = ~found.new
+            held[:cut] = True
+            unsure = np.flatnonzero(held[cut:]) + cut
+            pending = take(hashes, fresh[:room])
+            held[unsure] = _held_with(member, pending, take(hashes, unsure))
+            left = left[cut:][~held[cut:]]
+            member = self._chain.make_next(member.entry.number + 1)
+
+    def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
+        """Set the bits of what was claimed; call within the `section` of the claim."""
+        newest = self._chain.current.newest
+        if newest is not claimed.parts[0].member or newest.room != claimed.room:
+            # The caller's block has added other keys: what was claimed may not fit any more.
+            claimed = self.claim(keys)
+        for part in claimed.parts:
+            self._go_to(part.member)
+            part.member.writer.mark(part.claimed, part.hashes)
+
+    def add_chunk(self, keys: Hashed, timeout: float | None) -> Bools:
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
+        with self.section(timeout):
+            *older, newest = self._chain.current.members
+            found = keys.found_in_all(older)
+            if np.count_nonzero(found) + newest.room < len(found):  # it may get full
+                claimed = self.claim(keys)
+                self.mark(claimed, keys)
+                return claimed.new
+            if not found.any():  # the most frequent case, in which nothing is copied
+                return newest.writer.add_chunk(keys.hashes)
+            new = ~found
+            new[new] = newest.writer.add_chunk(take(keys.hashes, new))
+            return new
+
+    def add_one(self, key: bytes, timeout: float | None) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+        with self.section(timeout):
+            *older, newest = self._chain.current.members
+            if contains_one(older, key):
+                self._chain.excepted.look()  # the newest file's writer would
+                return False
+            if not newest.room and not contains_one([newest], key):
+                self._chain.excepted.look()  # which can fail: before anything is changed
+                newest = self._chain.make_next(newest.entry.number + 1)
+                self._go_to(newest)
+            return newest.writer.add_one(key)
+
+    def warn_when_full(self) -> None:
+        """Do nothing: what would be beyond capacity goes to the next file."""
+
+    def _go_to(self, member: Member) -> None:
+        if member is not self._chain.current.newest:
+            self._chain.change_over(member)
+
+
+def _held_with(member: Member, pending: HashHalves, keys: HashHalves) -> Bools:
+    """Tell which keys a file would have if the pending ones were in it: bool array, (n,)."""
+    words = member.storage.views.words
+    taken = np.sort(np.concatenate([*positions(*pending, member.params)]))
+    held = np.ones(len(keys[0]), dtype=np.bool_)
+    for column in positions(*keys, member.params):
+        word = words[(column >> np.uint64(6)).astype(np.intp)]
+        is_set = (word >> (column & np.uint64(63))) & np.uint64(1)
+        if len(taken):
+            place = np.minimum(np.searchsorted(taken, column), len(taken) - 1)
+            is_set |= taken[place] == column
+        held &= is_set.astype(np.bool_)
+    return held
+
+
+class GrowingFilter(FolderFilter):
+    """A Bloom filter that grows with its keys, shared by any number of processes.
+
+    Made by `create` or `open`; a context manager, which closes it.
+
+    Notes
+    -----
+    A folder of filter files: the first is planned for `initial_capacity` keys, each further
+    one for twice as many. A key that was added to any is found, one of the `exceptions` never.
+    The false-positive rates of the files add up to less than the error rate asked for, however
+    many they are.
+
+    It answers what one filter would: a key is new, once, if no file has it, whichever process
+    asks, and `add_many` answers what adding one by one would, also where a file gets full in
+    the middle of a batch. A query asks the newest file first, and takes longer with each
+    file: a filter made for the right number of keys is faster and smaller.
+
+    Threads and processes, forks, pickles, crashes: as `BloomFilter`. A long-lived reader
+    learns of a new file by itself. Each file is a sound filter of its own, for `verify` and
+    for readers; only this class may write to it.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> folder = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with GrowingFilter.create(folder, initial_capacity=100, error_rate=1e-6, seed=1) as seen:
+    ...     print(seen.add_many(["a", "b", "a"]), seen.update(range(1000)))
+    ...     print("a" in seen, 999 in seen, "c" in seen, len(seen.info().members))
+    [ True  True False] 1000
+    True True False 4
+    """
+
+    def __init__(self, path: str, settings: OpenOptions) -> None:
+        chain = open_chain(path, settings, GrowthPlan.kind)
+        super().__init__(chain, GrowingWriter(chain))
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        initial_capacity: int,
+        error_rate: float = 0.01,
+        *,
+        layout: Layout = "blocked",
+        seed: int | None = None,
+        permissions: int = 0o600,
+        exist_ok: bool = False,
+        reserve: Reserve = "zeros",
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+    ) -> "GrowingFilter":
+        """Make a folder with a first filter file, and open it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it. The folder appears complete or not at all.
+        initial_capacity : int
+            Number of distinct keys to plan the first file for; the next have 2, 4, 8 ... times
+            as many.
+        error_rate : float, default 0.01
+            False-positive rate of the whole.
+        layout, seed, permissions, reserve
+            Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
+            file is made.
+        exist_ok : bool, default False
+            Open the folder if it exists already with these parameters (any seed, by default).
+        lock_timeout, allow_network, threads, preload, verify_after_add
+            As for `BloomFilter.open`.
+
+        Raises
+        ------
+        FileExistsError
+            If something is at the path and `exist_ok` is not set.
+        ParameterMismatch, FormatError
+            If what exists was made with other parameters, or is something else.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+        ValueError, TypeError
+            If a parameter is out of range.
+        """
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add
+        )
+        plan = GrowthPlan(initial_capacity, error_rate, layout, seed_or_random(seed), reserve)
+        where = absolute(path)
+        make_folder(
+            where,
+            plan,
+            0,
+            permissions=permissions,
+            allow_network=allow_network,
+            exist_ok=exist_ok,
+        )
+        made = cls(where, settings)
+        made._require(plan, any_seed=seed is None)
+        return made
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        mode: Mode = "r+",
+        *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+    ) -> "GrowingFilter":
+        """Open an existing folder; its manifest and headers say all about it.
+
+        Takes and raises what `BloomFilter.open` does. FormatError also if a file of the folder
+        is missing, damaged, or not the one that the manifest names.
+        """
+        settings = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add
+        )
+        return cls(absolute(path), settings)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Path and identity only, as of a BloomFilter.
+        self._chain.look()
+        return _reopen, (self.path, self._chain.settings, self._chain.uuid)
+
+
+def _reopen(path: str, settings: OpenOptions, uuid: bytes) -> GrowingFilter:
+    reopened = GrowingFilter(path, settings)
+    require_identity(reopened._chain, uuid)  # noqa: SLF001  of the class above
+    return reopened

@@ -1,0 +1,91 @@
+"""What a folder of filters says of itself: one frozen record, ready for people and for JSON."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.info import FilterInfo, read_info
+from mmbloom.folders.member import Member
+from mmbloom.format.manifest import Manifest
+from mmbloom.sizing.formulas import rate_of_any
+
+
+@dataclass(frozen=True, slots=True)
+class FolderInfo:
+    """A reading of a folder's manifest and of its files' headers, taken without a lock.
+
+    Attributes
+    ----------
+    path : str
+        The folder.
+    kind : str
+        "growing" or "rotating".
+    uuid : str
+        Identity of the folder, 32 hexadecimal digits.
+    settings : dict
+        What it was created with.
+    file_bytes : int
+        Size of all files, those past their time as well.
+    past_files : int
+        Files of a rotating filter that are past their time: the first key of the next period
+        drops them. They count for `file_bytes` only.
+    keys_added : int
+        Keys that were new to their file when they were added.
+    approx_count : int
+        Estimated number of keys: the sum over the files.
+    fill_ratio : float
+        Set bits over all bits, 0 to 1.
+    current_error_rate : float
+        False-positive rate to expect of all files together.
+    read_only : str
+        Why this object cannot write, "" if it can.
+    exceptions : int
+        Keys that are answered as not seen, by the file in the folder.
+    members : list of FilterInfo
+        Each file, oldest first; of a rotating filter those that a query asks.
+    """
+
+    path: str
+    kind: str
+    uuid: str
+    settings: dict[str, object]
+    file_bytes: int
+    past_files: int
+    keys_added: int
+    approx_count: int
+    fill_ratio: float
+    current_error_rate: float
+    read_only: str
+    exceptions: int
+    members: list[FilterInfo]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same as a dict of JSON-ready values."""
+        return asdict(self)
+
+
+def read_folder_info(
+    path: str,
+    manifest: Manifest,
+    members: Sequence[Member],
+    asked: Sequence[Member],
+    excepted: ExceptionList,
+) -> FolderInfo:
+    """Gather everything into one record: of all files, and of those of them that are asked."""
+    infos = [read_info(member.storage, excepted) for member in asked]
+    num_bits = sum(info.num_bits for info in infos)
+    return FolderInfo(
+        path=path,
+        kind=manifest.plan.kind,
+        uuid=manifest.uuid.hex(),
+        settings=asdict(manifest.plan),
+        file_bytes=sum(member.storage.header.file_bytes for member in members),
+        past_files=len(members) - len(asked),
+        keys_added=sum(info.keys_added for info in infos),
+        approx_count=sum(info.approx_count for info in infos),
+        fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
+        current_error_rate=rate_of_any(info.current_error_rate for info in infos),
+        read_only=members[-1].storage.read_only_reason,
+        exceptions=len(excepted.keys),
+        members=infos,
+    )

@@ -1,0 +1,118 @@
+"""One file of a folder, open: its map, its lock, and what is written between lock and unlock.
+
+It is proved to be the file that the manifest names, of the sizes that the plan gives it.
+"""
+
+import os
+from collections.abc import Sequence
+from time import monotonic
+
+from mmbloom import _engine
+from mmbloom._storage.folder import require_named
+from mmbloom._storage.lock import WriteLock
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._typing import Bools, HashHalves
+from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.options import OpenOptions
+from mmbloom.filters.writer import BitWriter
+from mmbloom.format.manifest import Entry, FolderPlan
+
+_CHECK_SECONDS = 0.001
+
+
+_KEYS_A_CHECK = 16  # as many as are asked in that time where each waits for the disk
+
+
+class Member:
+    """One filter file of a folder.
+
+    Parameters
+    ----------
+    folder : str
+        Absolute path of the folder.
+    entry : Entry
+        Which file, as the manifest names it.
+    plan : FolderPlan
+        What says its sizes.
+    settings : OpenOptions
+        How to open it.
+    excepted : ExceptionList
+        The exceptions of the folder: looked at before keys are added, and never its own.
+
+    Raises
+    ------
+    FormatError
+        If it is no valid filter, or not the one that is meant.
+    OSError
+        If it cannot be opened.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        entry: Entry,
+        plan: FolderPlan,
+        settings: OpenOptions,
+        excepted: ExceptionList,
+    ) -> None:
+        path = os.path.join(folder, entry.name)
+        writable, network = settings.mode == "r+", settings.allow_network
+        self.entry = entry
+        self.storage = MappedFilter(path, writable=writable, allow_network=network)
+        try:
+            require_named(self.storage.header, path, entry, plan)
+        except BaseException:
+            self.storage.close()
+            raise
+        self.params = self.storage.header.params
+        self.check_at = 0.0
+        self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
+        self.writer = BitWriter(self.storage, self.lock, excepted, verify=settings.verify_after_add)
+        if settings.preload:
+            self.storage.preload()
+
+    def look(self, now: float) -> None:
+        """Make sure that the file is as it was (law 16), and will be for some keys."""
+        self.storage.check_unchanged()
+        self.storage.expect(_KEYS_A_CHECK)
+        self.check_at = now + _CHECK_SECONDS
+
+    @property
+    def room(self) -> int:
+        """How many more new keys it is planned for; a damaged counter makes that 0 or all."""
+        return max(0, self.params.capacity - self.storage.counter("keys_added"))
+
+    def keys_that_were_added(self) -> bool:
+        """Tell whether any bit is set; reads the whole file."""
+        return _engine.count_set(self.storage.views.words) > 0
+
+    def close(self) -> None:
+        """Unmap it and release everything."""
+        with self.lock.closing():
+            self.storage.close()
+
+
+def contains_one(members: Sequence[Member], key: bytes) -> bool:
+    """Test one key in files, the last of them first.
+
+    Each file is looked at once in a millisecond: a look takes longer than all else. Who
+    truncates it in between does so as in between a look and a touch.
+    """
+    now = monotonic()
+    for member in reversed(members):
+        if now > member.check_at:
+            member.look(now)
+        if member.storage.views.one.contains(key):
+            return True
+    return False
+
+
+def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:
+    """Test keys in files of equal parameters at once: bool array of shape (n,)."""
+    for member in members:
+        member.storage.check_unchanged()
+        member.storage.expect(len(hashes[0]))
+    words = [member.storage.views.words for member in members]
+    if len(words) == 1:
+        return _engine.contains(words[0], *hashes, members[0].params)
+    return _engine.contains_any(words, *hashes, members[0].params)

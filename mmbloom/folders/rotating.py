@@ -1,0 +1,358 @@
+"""RotatingFilter: "seen in the last seven days", in files that are dropped as a whole.
+
+A key is written to the file of the present period, which is made when the first key of its
+period comes; then, and only then, whole files that are past their time are dropped: from the
+manifest first, and from the disk after. Where the disk is too full for the next file, they are
+dropped before it is made. A process that has one mapped is not harmed, and forgets it at its
+next look; a query meanwhile leaves it out by the clock.
+
+A period that has ended does not begin again: while a clock that went back is not past the
+newest file's period, keys go to that file. What periods are says ``format/periods.py``.
+"""
+
+import errno
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from mmbloom import _engine
+from mmbloom._storage.folder import remove_older
+from mmbloom._storage.opening import absolute
+from mmbloom._typing import Bools, Clock, Duration, HashHalves, Layout, Mode, Path, Reserve
+from mmbloom.errors import MmbloomError
+from mmbloom.filters.options import OpenOptions, seed_or_random
+from mmbloom.folders.chain import Chain, ChainState, Hashed, hashed
+from mmbloom.folders.folder import FolderFilter, make_folder, open_chain, require_identity
+from mmbloom.folders.member import Member, contains_one
+from mmbloom.format.periods import PeriodPlan, seconds_of
+
+# Files that take longer to make than a period lasts would keep the lock for ever.
+_MOST_ROUNDS = 8
+
+
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingKeys:
+    """What `RotatingWriter.claim` found: nothing is set yet.
+
+    Attributes
+    ----------
+    new : ndarray of bool, shape (n,)
+        True for each key that no file had.
+    member : Member
+        The newest file then.
+    to_set : PendingKeys
+        What is to be set in it, for keys that only older files have too.
+    """
+
+    new: Bools
+    member: Member
+    to_set: _engine.Claimed
+
+
+class RotatingWriter:
+    """Writes to one chain whose newest file gives way to the next when its period is over.
+
+    Parameters
+    ----------
+    chain : Chain
+        The files.
+    plan : PeriodPlan
+        Their periods.
+    clock : callable
+        Gives the Unix time in seconds.
+    """
+
+    def __init__(self, chain: Chain, plan: PeriodPlan, clock: Clock) -> None:
+        self._chain, self._plan, self._clock = chain, plan, clock
+
+    def asked(self, now: ChainState) -> Sequence[Member]:
+        """Name the files that a query asks: those whose time is not over."""
+        time = self._clock()
+        if not self._plan.expired(now.members[0].entry.number, time):  # most of the time
+            return now.members
+        return [one for one in now.members if not self._plan.expired(one.entry.number, time)]
+
+    def section(self, timeout: float | None) -> AbstractContextManager[None]:
+        """Hold the write lock."""
+        return self._chain.section(timeout)
+
+    def prepare(self, hashes: HashHalves) -> Hashed:
+        """Test keys in all files but the newest, without the lock."""
+        return self._chain.ask(lambda now: hashed(hashes, self._older(now)))
+
+    def _older(self, now: ChainState) -> list[Member]:
+        return [one for one in self.asked(now) if one is not now.newest]
+
+    def claim(self, keys: Hashed) -> PendingKeys:
+        """Find which keys are new; call within `section`."""
+        if len(keys.found):  # no keys, no file
+            self._rotate()
+        now = self._chain.current
+        to_set = now.newest.writer.claim(keys.hashes)
+        found = keys.found_in_all(self._older(now))
+        return PendingKeys(to_set.new & ~found, now.newest, to_set)
+
+    def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
+        """Set the bits of what was claimed; call within the `section` of the claim."""
+        if not len(keys.found):
+            return
+        newest = self._chain.current.newest
+        if newest is claimed.member:
+            newest.writer.mark(claimed.to_set, keys.hashes)
+        else:  # the caller's block has added other keys, in another period
+            newest.writer.add_chunk(keys.hashes)
+        self._keep_up(lambda newest: newest.writer.add_chunk(keys.hashes))
+
+    def add_chunk(self, keys: Hashed, timeout: float | None) -> Bools:
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
+        with self.section(timeout):
+            self._rotate()
+            now = self._chain.current
+            found = keys.found_in_all(self._older(now))
+            new = now.newest.writer.add_chunk(keys.hashes) & ~found
+            self._keep_up(lambda newest: newest.writer.add_chunk(keys.hashes))
+        return new
+
+    def add_one(self, key: bytes, timeout: float | None) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+        with self.section(timeout):
+            self._rotate()
+            now = self._chain.current
+            older = self._older(now)
+            new = now.newest.writer.add_one(key)
+            new = new and not contains_one(older, key)
+            self._keep_up(lambda newest: newest.writer.add_one(key))
+        return new
+
+    def warn_when_full(self) -> None:
+        """Warn once a period that its planned capacity is passed."""
+        self._chain.current.newest.writer.warn_when_full()
+
+    def _keep_up(self, add: Callable[[Member], object]) -> None:
+        """Add once more what was added while its period came to an end.
+
+        A key is kept from the time at which its add returns, which is later than this look.
+        """
+        for _ in range(_MOST_ROUNDS):
+            if not self._rotate():
+                return
+            add(self._chain.current.newest)
+        raise MmbloomError(
+            f"{self._chain.folder}: {_MOST_ROUNDS} periods of {self._plan.every_seconds} s have "
+            "ended while files were made for them; create one with longer periods"
+        )
+
+    def _rotate(self) -> bool:
+        """Begin the file of the present period, unless the newest is of it; True if it was not."""
+        time = self._clock()
+        number = self._plan.period(time)
+        if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
+            return False
+        self._chain.excepted.look()  # which can fail: before anything is changed
+        try:
+            self._begin(number, time)
+        except OSError as error:
+            if error.errno not in _DISK_FULL or not self._drop(time):
+                raise
+        else:
+            return True
+        self._begin(number, time)  # what was past its time had the space that it needs
+        return True
+
+    def _begin(self, number: int, time: float) -> None:
+        """Make the file of a period the newest, and drop those that are past their time."""
+        self._chain.change_over(self._chain.make_next(number), dropped=self._expired(time))
+        self._remove()
+
+    def _drop(self, time: float) -> bool:
+        """Drop what is past its time, but not the newest, whose lock is held; True if any was."""
+        *older, newest = self._chain.current.members
+        kept = older[self._expired(time) :]
+        if len(kept) == len(older):
+            return False
+        self._chain.name((*kept, newest))
+        self._remove()
+        return True
+
+    def _expired(self, time: float) -> int:
+        """Count the oldest files that are past their time."""
+        members = self._chain.current.members
+        return sum(self._plan.expired(one.entry.number, time) for one in members)
+
+    def _remove(self) -> None:
+        """Remove from the disk what is older than all that the manifest names."""
+        remove_older(self._chain.folder, self._chain.current.members[0].entry.number)
+
+
+class RotatingFilter(FolderFilter):
+    """A Bloom filter of the keys of the last days (or hours), shared by any number of processes.
+
+    Made by `create` or `open`; a context manager, which closes it.
+
+    Notes
+    -----
+    A key that was added at time t is found until t + `keep` at least and t + `keep` + `every`
+    at most; adding it again starts its time anew, and is answered False as long as it is
+    found. So a key that comes again within `keep` each time is new once, ever. Who wants it
+    once in `keep` instead asks with ``in`` first, and adds only what he takes. One of the
+    `exceptions` is never found, however many periods have gone by.
+
+    Time is the machine's, in Unix seconds; periods are counted from 1970, so that those of
+    "1d" begin at midnight UTC. In a folder time never goes back: a clock that does is taken to
+    stand still at the beginning of the newest period, and keys are found for longer. A clock
+    that is far ahead drops what would be past its time then, and that is gone.
+
+    A file is made when the first key of a period comes: without keys there are no files, and
+    nothing is dropped from the disk. A query asks the newest file first, and takes longer with
+    each. The false-positive rate is that of all files together.
+
+    Threads and processes, forks, pickles, crashes: as `BloomFilter`. Each file is a sound
+    filter of its own, for `verify` and for readers; only this class may write to it.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> folder, day, now = os.path.join(tempfile.mkdtemp(), "seen"), 86400, [0.0]
+    >>> with RotatingFilter.create(
+    ...     folder, keep="7d", every="1d", capacity_per_period=1000, seed=1, clock=lambda: now[0]
+    ... ) as seen:
+    ...     print(seen.add_many(["a", "b", "a"]))
+    ...     now[0] = 5 * day
+    ...     print(seen.add("b"))  # seen, and its time starts anew
+    ...     now[0] = 9 * day
+    ...     print("a" in seen, "b" in seen)
+    [ True  True False]
+    False
+    False True
+    """
+
+    def __init__(self, path: str, settings: OpenOptions, clock: Clock) -> None:
+        chain = open_chain(path, settings, PeriodPlan.kind)
+        plan = chain.plan
+        assert isinstance(plan, PeriodPlan)  # noqa: S101  for the type checker: of that kind
+        self._clock = clock
+        super().__init__(chain, RotatingWriter(chain, plan, clock))
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        keep: Duration = "7d",
+        every: Duration = "1d",
+        capacity_per_period: int,
+        error_rate: float = 0.01,
+        layout: Layout = "blocked",
+        seed: int | None = None,
+        permissions: int = 0o600,
+        exist_ok: bool = False,
+        reserve: Reserve = "zeros",
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        clock: Clock = time.time,
+    ) -> "RotatingFilter":
+        """Make a folder with the file of the present period, and open it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it. The folder appears complete or not at all.
+        keep : str, number or timedelta, default "7d"
+            How long a key is found at least: "90s", "30m", "12h", "7d", "2w", or seconds.
+        every : str, number or timedelta, default "1d"
+            Length of a period: how much longer a key may be found. There are up to
+            ceil(keep / every) + 1 files, each of which is asked for a key that is not found.
+            Longer than it takes to make one: after eight that ended meanwhile an add, whose keys
+            are in, raises `MmbloomError`.
+        capacity_per_period : int
+            Number of distinct keys to plan each file for: those that come in one period, of
+            which those that came before are a part.
+        error_rate : float, default 0.01
+            False-positive rate of the whole.
+        layout, seed, permissions, reserve
+            Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
+            file is made.
+        exist_ok : bool, default False
+            Open the folder if it exists already with these parameters (any seed, by default).
+        lock_timeout, allow_network, threads, preload, verify_after_add
+            As for `BloomFilter.open`.
+        clock : callable, default time.time
+            Gives the Unix time in seconds: for tests, and for replaying old logs. Who pickles
+            the filter pickles it as well.
+
+        Raises
+        ------
+        FileExistsError
+            If something is at the path and `exist_ok` is not set.
+        ParameterMismatch, FormatError
+            If what exists was made with other parameters, or is something else.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+        ValueError, TypeError
+            If a parameter is out of range.
+        """
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add
+        )
+        plan = PeriodPlan(
+            seconds_of(keep),
+            seconds_of(every),
+            capacity_per_period,
+            error_rate,
+            layout,
+            seed_or_random(seed),
+            reserve,
+        )
+        where, first = absolute(path), plan.period(clock())
+        make_folder(
+            where,
+            plan,
+            first,
+            permissions=permissions,
+            allow_network=allow_network,
+            exist_ok=exist_ok,
+        )
+        made = cls(where, settings, clock)
+        made._require(plan, any_seed=seed is None)
+        return made
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        mode: Mode = "r+",
+        *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        clock: Clock = time.time,
+    ) -> "RotatingFilter":
+        """Open an existing folder; its manifest and headers say all about it.
+
+        Takes and raises what `BloomFilter.open` does, and `clock` as `create`. FormatError also
+        if a file of the folder is missing, damaged, or not the one that the manifest names.
+        """
+        settings = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add
+        )
+        return cls(absolute(path), settings, clock)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Path and identity only, as of a BloomFilter; another clock would give other answers.
+        self._chain.look()
+        return _reopen, (self.path, self._chain.settings, self._chain.uuid, self._clock)
+
+
+def _reopen(path: str, settings: OpenOptions, uuid: bytes, clock: Clock) -> RotatingFilter:
+    reopened = RotatingFilter(path, settings, clock)
+    require_identity(reopened._chain, uuid)  # noqa: SLF001  of the class above
+    return reopened

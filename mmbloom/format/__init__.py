@@ -1,0 +1,9 @@
+"""The promise: all that a second implementation must match. Opens nothing.
+
+``header``          a file: its specification, and the one table that encodes and decodes it
+``positions``       from the halves of a key's hash to its positions, for each layout
+``manifest``        a folder: its specification and codec
+``growth``          the sizes of a growing filter's files
+``periods``         the periods of a rotating filter, and durations
+``exception_list``  the text file of exceptions: its name and its lines
+"""

@@ -1,0 +1,136 @@
+r"""How exceptions are written down: the name of their file, and its lines.
+
+One key a line, in UTF-8, for people to read and edit. What nobody could see or type is
+escaped, as is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN`` for any byte. The
+empty key is the line ``\empty``; a line without anything is no key. There are no comments:
+a key may begin with any character. This file opens nothing.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+
+_SUFFIX = ".exceptions"
+
+
+IN_FOLDER = "exceptions"  # their file in a folder of filters
+
+
+_EMPTY = r"\empty"
+
+
+_NAMED = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+_STANDS_FOR = {written[1].encode(): key.encode() for key, written in _NAMED.items()}
+
+
+_ESCAPE = re.compile(rb"\\(?:([\\nrt])|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
+
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # but for the tab, which a person may type
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
+
+
+def excepted_path(filter_path: str) -> str:
+    """Name the file of a filter's exceptions: that of the filter itself, for all its links."""
+    return os.path.realpath(filter_path) + _SUFFIX
+
+
+def excepted_path_in(folder: str) -> str:
+    """Name the file of the exceptions of a folder of filters: in it, so as to go where it goes."""
+    return os.path.join(folder, IN_FOLDER)
+
+
+def write_keys(keys: Iterable[bytes]) -> bytes:
+    r"""Write keys down, one a line.
+
+    Examples
+    --------
+    >>> write_keys([b"a@b.example", b"C:\\", b"\xff ", b""]).decode().splitlines()
+    ['a@b.example', 'C:\\\\', '\\xff\\x20', '\\empty']
+    """
+    return b"".join(_written(key).encode() + b"\n" for key in keys)
+
+
+def read_keys(raw: bytes) -> Iterable[bytes]:
+    r"""Read what `write_keys` wrote, or a person; the exact inverse.
+
+    Raises
+    ------
+    UnreadableLine
+        If a line is not UTF-8, has a control character, or an escape that is none.
+
+    Examples
+    --------
+    >>> list(read_keys(b"a\r\n\n\\x00\\n"))
+    [b'a', b'\x00\n']
+    """
+    for number, line in enumerate(raw.removeprefix(_BYTE_ORDER_MARK).split(b"\n"), start=1):
+        # A carriage return that belongs to the key is escaped: this one is of the editor.
+        if text := line.removesuffix(b"\r"):
+            yield _read(text, number)
+
+
+class UnreadableLine(ValueError):
+    """A line that is no key, for whoever knows the path to name it.
+
+    Attributes
+    ----------
+    number : int
+        Which line, from 1.
+    found : str
+        What is wrong with it.
+    """
+
+    def __init__(self, number: int, found: str) -> None:
+        super().__init__(number, found)
+        self.number, self.found = number, found
+
+
+def _written(key: bytes) -> str:
+    if not key:
+        return _EMPTY
+    text = key.decode("utf-8", "surrogateescape")
+    if text.isprintable() and "\\" not in text and text == text.strip(" "):
+        return text
+    inner = "".join(map(_escaped, text))
+    # Spaces at the ends are not seen, and cut by editors.
+    body = inner.lstrip(" ")
+    start, body = len(inner) - len(body), body.rstrip(" ")
+    return r"\x20" * start + body + r"\x20" * (len(inner) - start - len(body))
+
+
+def _escaped(character: str) -> str:
+    if character in _NAMED:
+        return _NAMED[character]
+    if character.isprintable():
+        return character
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+
+
+def _read(line: bytes, number: int) -> bytes:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        raise UnreadableLine(number, "not UTF-8") from None
+    if control := _CONTROL.search(line):
+        raise UnreadableLine(number, f"not text: it has the byte \\x{control[0][0]:02x}")
+    if line == _EMPTY.encode():
+        return b""
+
+    def stands_for(escape: re.Match[bytes]) -> bytes:
+        name, digits, _ = escape.groups()
+        if name:
+            return _STANDS_FOR[name]
+        if digits:
+            return bytes.fromhex(digits.decode())
+        raise UnreadableLine(
+            number,
+            f"not a key: {escape[0].decode('utf-8', 'replace')!r} is \
+no escape",
+        )
+
+    return _ESCAPE.sub(stands_for, line)

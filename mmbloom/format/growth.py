@@ -1,0 +1,76 @@
+"""How a growing filter grows: the sizes of its files, arithmetic only.
+
+File i is planned for n * 2^i keys at the error rate p (1 - r) r^i with r = 1/2, n and p
+being the first capacity and the error rate of the whole. A key that was never added is a
+false positive if any file takes it for one: at most the sum of their rates, which stays
+below p however many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable
+Bloom Filters", 2007). In the standard layout p is 15/16 of what was asked for, to make up for
+its whole k.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from mmbloom._typing import Layout, Reserve
+from mmbloom.sizing.params import FilterParams, require_capacity, require_error_rate
+from mmbloom.sizing.planning import plan, to_plan_for
+
+_GROWTH = 2
+
+
+_TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
+
+
+# The largest has 2^63 times the first capacity: more than there are keys.
+MAX_FILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthPlan:
+    """All that decides which files a growing filter has.
+
+    Attributes
+    ----------
+    initial_capacity : int
+        Keys that the first file is planned for.
+    error_rate : float
+        False-positive rate of all files together.
+    layout, reserve
+        Of every file, as for `BloomFilter.create`.
+    seed : int
+        Of every file: a key is hashed once for all of them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value is out of range, or no such filter can be made.
+    """
+
+    kind: ClassVar[str] = "growing"
+    max_files: ClassVar[int] = MAX_FILES
+
+    initial_capacity: int
+    error_rate: float
+    layout: Layout
+    seed: int
+    reserve: Reserve
+
+    def __post_init__(self) -> None:
+        require_capacity(self.initial_capacity)  # before it is multiplied
+        # Of the whole: that of each file is less. A float, for the manifest has no other.
+        object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
+
+    def sizes(self, number: int) -> tuple[int, float]:
+        """Give capacity and error rate of a file, counted from 0."""
+        share = (1 - _TIGHTENING) * _TIGHTENING**number
+        rate = to_plan_for(self.error_rate, self.layout) * share
+        return self.initial_capacity * _GROWTH**number, rate
+
+    def is_past(self, number: int, newest: int) -> bool:
+        """Tell whether a file is asked no more: none is ever dropped."""
+        del number, newest
+        return False
+
+    def params(self, number: int) -> FilterParams:
+        """Plan a file."""
+        return plan(*self.sizes(number), layout=self.layout, seed=self.seed)

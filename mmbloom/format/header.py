@@ -1,0 +1,287 @@
+"""The mmbloom file format, version 1: this docstring is the specification.
+
+A file is a header of 4096 bytes, then the array, then nothing (a sealed file: then a
+trailer). All integers are little-endian. The array begins at byte 4096 and is therefore
+page- and cache-line-aligned. A stranger should be able to write a reader from this page.
+
+Immutable block, bytes 0..511: written once, at creation, never rewritten.
+
+======  =====  =========================  =================================================
+offset  bytes  field                      rule
+======  =====  =========================  =================================================
+0       8      magic                      ``89 4D 4D 42 4C 4D 0D 0A``
+8       4      version                    1
+12      4      header_size                4096
+16      4      kind                       1 bits, 2 four-bit counters
+20      4      layout                     1 standard, 2 blocked
+24      4      hash_id                    1, MurmurHash3_x64_128
+28      4      num_hashes                 k, 1 to 64
+32      8      num_positions              m, 64 to 2^43, a multiple of 64; when blocked a
+                                          multiple of 512 and at most 2^31 * 512
+40      4      seed                       of the hash
+44      4      reserved                   0
+48      8      capacity                   planned number of keys, at least 1
+56      8      error_rate                 planned, IEEE 754 double, between 0 and 1
+64      8      created_ns                 Unix time of creation, nanoseconds
+72      16     uuid                       random
+88      8      compatible flags           unknown ones are ignored
+96      8      read_only_compatible       bit 0: sealed; unknown ones force read-only
+104     8      incompatible flags         unknown ones are refused
+112     396    padding                    0
+508     4      crc                        CRC-32 (zlib) of bytes 0..507
+======  =====  =========================  =================================================
+
+Mutable block, bytes 2048..2087: five unsigned 64-bit counters, written under the write
+lock, covered by no checksum and never trusted for correctness: keys added (new when
+added), positions set, batches begun, batches done, time of last flush (Unix nanoseconds).
+All other bytes of the header are 0; a reader refuses others within the immutable block.
+
+Array: bit p is bit p & 7 of byte p >> 3 (m/8 bytes); counter p is in byte p >> 1, the low
+nibble for even p (m/2 bytes). Trailer of a sealed file: one CRC-32 (u32) for each MiB of
+the array, the last for the remainder, then a CRC-32 of that table. The size of the file is
+exactly the sum.
+
+A reader checks in this order, so that every file gets its truest error: length, magic,
+version, CRC, incompatible flags, kind, layout, hash id, k, m, the other fields, file size.
+How keys become positions is in ``positions.py``. The version counts this format, not the
+package; a change of any rule above needs a new version or a new flag.
+"""
+
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmbloom._typing import Layout
+from mmbloom.errors import FormatError, NewerFormatError
+from mmbloom.sizing.formulas import BLOCK_BITS
+from mmbloom.sizing.params import MAX_BITS, MAX_BLOCKS, MIN_BITS, FilterParams
+
+MAGIC = b"\x89MMBLM\r\n"  # no text starts with 0x89; CR LF is damaged by text-mode transfer
+
+
+VERSION = 1
+
+
+HEADER_BYTES = 4096
+
+
+MUTABLE_OFFSET = 2048
+
+
+MUTABLE_FIELDS = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
+
+
+KIND_BITS, KIND_COUNTERS = 1, 2
+
+
+SEALED = 1  # bit 0 of read_only_compatible
+
+
+_HASH_MURMUR3_X64_128 = 1
+
+
+_LAYOUT_IDS: dict[Layout, int] = {"standard": 1, "blocked": 2}
+
+
+_CRC_OFFSET = 508
+
+
+# The one table that encodes, decodes and documents the immutable block.
+IMMUTABLE = np.dtype(
+    [
+        ("magic", "V8"),
+        ("version", "<u4"),
+        ("header_size", "<u4"),
+        ("kind", "<u4"),
+        ("layout", "<u4"),
+        ("hash_id", "<u4"),
+        ("num_hashes", "<u4"),
+        ("num_positions", "<u8"),
+        ("seed", "<u4"),
+        ("reserved", "<u4"),
+        ("capacity", "<u8"),
+        ("error_rate", "<f8"),
+        ("created_ns", "<u8"),
+        ("uuid", "V16"),
+        ("compatible", "<u8"),
+        ("read_only_compatible", "<u8"),
+        ("incompatible", "<u8"),
+        ("padding", "V396"),
+        ("crc", "<u4"),
+    ]
+)
+
+
+assert IMMUTABLE.itemsize == 512  # noqa: S101  the table above is the format
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The immutable block, decoded.
+
+    Attributes
+    ----------
+    params : FilterParams
+        Sizes, layout and seed; `num_bits` counts positions when the kind is counters.
+    created_ns : int
+        Unix time of creation in nanoseconds.
+    uuid : bytes
+        16 random bytes.
+    kind : int
+        1 bits, 2 four-bit counters.
+    compatible, read_only_compatible : int
+        Feature flags.
+    """
+
+    params: FilterParams
+    created_ns: int
+    uuid: bytes
+    kind: int = KIND_BITS
+    compatible: int = 0
+    read_only_compatible: int = 0
+
+    @property
+    def array_bytes(self) -> int:
+        """Size of the array."""
+        return self.params.num_bits // (8 if self.kind == KIND_BITS else 2)
+
+    @property
+    def sealed(self) -> bool:
+        """Whether checksums follow the array."""
+        return bool(self.read_only_compatible & SEALED)
+
+    @property
+    def file_bytes(self) -> int:
+        """The exact size that the file must have."""
+        trailer = 4 * (math.ceil(self.array_bytes / 2**20) + 1) if self.sealed else 0
+        return HEADER_BYTES + self.array_bytes + trailer
+
+
+def encode(header: Header) -> bytes:
+    r"""Lay out a header as its 4096 bytes, counters zero.
+
+    Examples
+    --------
+    >>> from mmbloom.sizing import plan
+    >>> encode(Header(plan(100), 0, bytes(16)))[:12]
+    b'\x89MMBLM\r\n\x01\x00\x00\x00'
+    """
+    record = np.zeros((), dtype=IMMUTABLE)
+    record["magic"] = np.void(MAGIC)
+    record["version"] = VERSION
+    record["header_size"] = HEADER_BYTES
+    record["kind"] = header.kind
+    record["layout"] = _LAYOUT_IDS[header.params.layout]
+    record["hash_id"] = _HASH_MURMUR3_X64_128
+    record["num_hashes"] = header.params.num_hashes
+    record["num_positions"] = header.params.num_bits
+    record["seed"] = header.params.seed
+    record["capacity"] = header.params.capacity
+    record["error_rate"] = header.params.error_rate
+    record["created_ns"] = header.created_ns
+    record["uuid"] = np.void(header.uuid)
+    record["compatible"] = header.compatible
+    record["read_only_compatible"] = header.read_only_compatible
+    record["crc"] = zlib.crc32(record.tobytes()[:_CRC_OFFSET])
+    return record.tobytes().ljust(HEADER_BYTES, b"\0")
+
+
+def with_counters(block: bytes, counters: Mapping[str, int]) -> bytes:
+    """Write `MUTABLE_FIELDS` into the 4096 bytes of `encode`; those not named are 0."""
+    values = [counters.get(name, 0) for name in MUTABLE_FIELDS]
+    mutable = np.array(values, "<u8").tobytes()
+    return block[:MUTABLE_OFFSET] + mutable + block[MUTABLE_OFFSET + len(mutable) :]
+
+
+def read_counters(raw: bytes) -> dict[str, int]:
+    """Read `MUTABLE_FIELDS` from the first 4096 bytes of a file: any values, for none is proved."""
+    values = np.frombuffer(raw, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
+    return dict(zip(MUTABLE_FIELDS, values.tolist(), strict=True))
+
+
+def decode(raw: bytes, file_bytes: int, path: str) -> Header:
+    """Decode and validate the first 4096 bytes of a file, and its size.
+
+    Parameters
+    ----------
+    raw : bytes
+        The beginning of the file, 4096 bytes if it has as many.
+    file_bytes : int
+        Size of the whole file.
+    path : str
+        For the error's message only.
+
+    Returns
+    -------
+    Header
+
+    Raises
+    ------
+    FormatError
+        At the first rule that does not hold (law 13); `NewerFormatError` if a later mmbloom
+        made the file.
+    """
+    header = decode_block(raw, file_bytes, path)
+    if file_bytes != header.file_bytes:
+        raise FormatError(path, "file size", f"{file_bytes} bytes", f"{header.file_bytes}")
+    return header
+
+
+def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
+    """Do as `decode`, whatever the size of the file is: for mending, not for opening."""
+
+    def require(ok: bool, field: str, found: object, expected: str) -> None:
+        if not ok:
+            raise FormatError(path, field, str(found), expected)
+
+    require(len(raw) >= HEADER_BYTES, "length", f"{file_bytes} bytes", "at least 4096")
+    require(raw[:8] == MAGIC, "magic", raw[:8], f"{MAGIC!r}, the start of an mmbloom filter")
+    record = np.frombuffer(raw, dtype=IMMUTABLE, count=1)[0]
+    version = int(record["version"])
+    if version > VERSION:
+        raise NewerFormatError(path, "format version", str(version), "1; use a newer mmbloom")
+    require(version == VERSION, "format version", version, "1")
+    crc = zlib.crc32(raw[:_CRC_OFFSET])
+    require(crc == int(record["crc"]), "header checksum", hex(int(record["crc"])), hex(crc))
+    if unknown := int(record["incompatible"]):
+        raise NewerFormatError(
+            path, "incompatible flags", hex(unknown), "none known; use a newer mmbloom"
+        )
+    kind, num_positions = int(record["kind"]), int(record["num_positions"])
+    layout = {number: name for name, number in _LAYOUT_IDS.items()}.get(int(record["layout"]))
+    num_hashes = int(record["num_hashes"])
+    require(kind in (KIND_BITS, KIND_COUNTERS), "kind", kind, "1 (bits) or 2 (counters)")
+    require(layout is not None, "layout", int(record["layout"]), "1 (standard) or 2 (blocked)")
+    hash_id = int(record["hash_id"])
+    require(hash_id == _HASH_MURMUR3_X64_128, "hash id", hash_id, "1 (MurmurHash3 x64 128)")
+    require(1 <= num_hashes <= 64, "number of hashes", num_hashes, "1 to 64")
+    step, most = (BLOCK_BITS, MAX_BLOCKS * BLOCK_BITS) if layout == "blocked" else (64, MAX_BITS)
+    require(
+        MIN_BITS <= num_positions <= most and num_positions % step == 0,
+        "number of positions",
+        num_positions,
+        f"a multiple of {step}, at most {most}",
+    )
+    header_size = int(record["header_size"])
+    require(header_size == HEADER_BYTES, "header size", header_size, "4096")
+    require(
+        not int(record["reserved"]) and not any(record["padding"].tobytes()),
+        "reserved bytes",
+        "not zero",
+        "zero",
+    )
+    capacity, error_rate = int(record["capacity"]), float(record["error_rate"])
+    require(capacity >= 1, "planned capacity", capacity, "at least 1")
+    require(0 < error_rate < 1, "planned error rate", error_rate, "between 0 and 1")
+    assert layout is not None  # noqa: S101  for the type checker: required above
+    return Header(
+        FilterParams(capacity, error_rate, layout, num_positions, num_hashes, int(record["seed"])),
+        int(record["created_ns"]),
+        record["uuid"].tobytes(),
+        kind,
+        int(record["compatible"]),
+        int(record["read_only_compatible"]),
+    )

@@ -1,0 +1,219 @@
+"""The manifest of a folder of filters, version 1: this docstring is the specification.
+
+A folder holds plain filter files (the format of ``header.py``) and ``manifest.json``, which
+names those that belong to it, oldest first; a file that it does not name is none of the
+folder's. The manifest is JSON in UTF-8, at most 1 MiB, an object of exactly these fields:
+
+=========  =================================================================================
+field      rule
+=========  =================================================================================
+format     "mmbloom folder"
+version    1; a reader refuses others
+kind       "growing" or "rotating"
+uuid       of the folder: 32 hexadecimal digits, random
+settings   an object of exactly the fields of `GrowthPlan` or `PeriodPlan`, by the kind
+members    a list, not empty, of objects of exactly: number (an int, in rising order; of a
+           growing filter 0, 1, 2 ...; of a rotating one the period), name (of the file,
+           in this folder: digits, lower-case letters and hyphens, then ".bloom") and uuid
+           (of the file's header)
+=========  =================================================================================
+
+Whatever bytes are there are a valid manifest or a `FormatError` (law 13).
+"""
+
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, get_args
+
+from mmbloom._typing import Layout, Reserve
+from mmbloom.errors import FormatError, NewerFormatError
+from mmbloom.format.growth import GrowthPlan
+from mmbloom.format.periods import PeriodPlan
+
+FORMAT, VERSION = "mmbloom folder", 1
+
+
+MAX_BYTES = 1 << 20
+
+
+_NAME = re.compile(r"[0-9a-z-]{1,80}\.bloom", re.ASCII)
+
+
+_UUID = re.compile(r"[0-9a-f]{32}", re.ASCII)
+
+
+FolderPlan = GrowthPlan | PeriodPlan
+
+
+_PLANS: dict[str, type[FolderPlan]] = {plan.kind: plan for plan in (GrowthPlan, PeriodPlan)}
+
+
+_ONE_OF: dict[str, tuple[str, ...]] = {"layout": get_args(Layout), "reserve": get_args(Reserve)}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file of the folder.
+
+    Attributes
+    ----------
+    number : int
+        Its place in the order: of a growing filter from 0, of a rotating one the period.
+    name : str
+        Of the file.
+    uuid : bytes
+        Of the filter in it.
+    """
+
+    number: int
+    name: str
+    uuid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What the folder is, and which files are its.
+
+    Attributes
+    ----------
+    uuid : bytes
+        Of the folder.
+    plan : GrowthPlan or PeriodPlan
+        How its files are made.
+    members : tuple of Entry
+        Oldest first, at least one.
+    """
+
+    uuid: bytes
+    plan: FolderPlan
+    members: tuple[Entry, ...]
+
+
+def encode(manifest: Manifest) -> bytes:
+    """Write a manifest as the text that the specification above describes."""
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "kind": manifest.plan.kind,
+        "uuid": manifest.uuid.hex(),
+        "settings": asdict(manifest.plan),
+        "members": [
+            {"number": entry.number, "name": entry.name, "uuid": entry.uuid.hex()}
+            for entry in manifest.members
+        ],
+    }
+    return (json.dumps(record, indent=1) + "\n").encode()
+
+
+def decode(raw: bytes, path: str) -> Manifest:
+    """Read and prove a manifest.
+
+    Parameters
+    ----------
+    raw : bytes
+        The whole file.
+    path : str
+        For the error's message only.
+
+    Raises
+    ------
+    FormatError
+        At the first rule that does not hold; `NewerFormatError` if a later mmbloom wrote it.
+    """
+    if len(raw) > MAX_BYTES:
+        raise FormatError(path, "size", f"more than {MAX_BYTES} bytes", "a manifest")
+    try:
+        record = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(path, "text", f"no JSON ({error})", "JSON in UTF-8") from None
+    check = _Checker(path)
+    check(isinstance(record, dict), "manifest", type(record).__name__, "an object")
+    check(record.get("format") == FORMAT, "format", record.get("format"), repr(FORMAT))
+    version = record.get("version")
+    if type(version) is int and version > VERSION:
+        raise NewerFormatError(path, "version", str(version), f"{VERSION}; use a newer mmbloom")
+    check(type(version) is int and version == VERSION, "version", version, str(VERSION))
+    check.fields(record, ["format", "version", "kind", "uuid", "settings", "members"], "manifest")
+    kind = record["kind"]
+    known = type(kind) is str and kind in _PLANS
+    check(known, "kind", kind, " or ".join(sorted(_PLANS)))
+    plan = _decode_plan(_PLANS[kind], record["settings"], check)
+    return Manifest(
+        check.uuid(record["uuid"], "uuid"), plan, _members(record["members"], plan, check)
+    )
+
+
+class _Checker:
+    """Raises `FormatError` for one file."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, ok: bool, field: str, found: object, expected: str) -> None:
+        if not ok:
+            raise FormatError(self.path, field, f"{found!r:.200}", expected)
+
+    def fields(self, record: object, names: list[str], what: str) -> None:
+        self(isinstance(record, dict), what, type(record).__name__, "an object")
+        assert isinstance(record, dict)  # noqa: S101  for the type checker: required above
+        found = ", ".join(sorted(record))
+        self(record.keys() == set(names), f"fields of {what}", found, ", ".join(sorted(names)))
+
+    def uuid(self, value: object, field: str) -> bytes:
+        ok = isinstance(value, str) and _UUID.fullmatch(value) is not None
+        self(ok, field, value, "32 hexadecimal digits")
+        return bytes.fromhex(str(value))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) != len(pairs):
+        raise ValueError("a field is there twice")
+    return record
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _decode_plan(kind: type[FolderPlan], record: Any, check: _Checker) -> FolderPlan:
+    check.fields(record, [field.name for field in fields(kind)], "settings")
+    for field in fields(kind):
+        value = record[field.name]
+        if field.name in _ONE_OF:
+            known = _ONE_OF[field.name]
+            check(type(value) is str and value in known, field.name, value, " or ".join(known))
+        elif field.name == "error_rate":
+            check(type(value) is float and 0 < value < 1, field.name, value, "between 0 and 1")
+        elif field.name == "seed":
+            ok = type(value) is int and 0 <= value < 2**32
+            check(ok, field.name, value, "0 to 2**32 - 1")
+        else:
+            ok = type(value) is int and 1 <= value < 2**63
+            check(ok, field.name, value, "an int from 1 to 2**63 - 1")
+    try:
+        return kind(**record)
+    except ValueError as error:
+        raise FormatError(check.path, "settings", str(error), "values that fit together") from None
+
+
+def _members(records: Any, plan: FolderPlan, check: _Checker) -> tuple[Entry, ...]:
+    check(isinstance(records, list) and records != [], "members", records, "a list, not empty")
+    check(len(records) <= plan.max_files, "members", len(records), f"at most {plan.max_files}")
+    entries: list[Entry] = []
+    for record in records:
+        check.fields(record, ["number", "name", "uuid"], "a member")
+        number, name = record["number"], record["name"]
+        check(type(number) is int and 0 <= number < 2**63, "number", number, "an int from 0")
+        ok = type(name) is str and _NAME.fullmatch(name) is not None
+        check(ok, "name", name, "digits, lower-case letters and hyphens, then .bloom")
+        entries.append(Entry(number, name, check.uuid(record["uuid"], "uuid")))
+    numbers = [entry.number for entry in entries]
+    if plan.kind == "growing":
+        check(numbers == [*range(len(numbers))], "numbers", numbers, "0, 1, 2 ...")
+    check(numbers == sorted({*numbers}), "numbers", numbers, "in rising order")
+    for field in ("name", "uuid"):
+        values = [getattr(entry, field) for entry in entries]
+        check(len({*values}) == len(values), f"{field}s", values, "all different")
+    return tuple(entries)

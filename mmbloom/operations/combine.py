@@ -1,0 +1,136 @@
+"""Filters with equal parameters, read side by side: compared, or combined to a new one.
+
+Inputs are read without a lock, never mapped, and left as they are. Of each a piece of 1 MiB is
+in memory, whatever their sizes (law 17).
+"""
+
+import errno
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import fields
+from typing import NamedTuple
+
+import numpy as np
+
+from mmbloom._storage.build import Target, new_filter
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._typing import Path, Words
+from mmbloom.errors import IncompatibleFilters
+from mmbloom.format.manifest import FolderPlan
+from mmbloom.sizing.params import FilterParams
+
+# What the counters of all inputs, and the set bits of the result, say of its keys.
+CountKeys = Callable[[Sequence[int], int, FilterParams], int]
+
+
+# What a filter, or a folder of them, was made with.
+Parameters = FilterParams | FolderPlan
+
+
+class FilterAt(NamedTuple):
+    """A filter to read: an absolute path, and the uuid that it must have, if that is known."""
+
+    path: str
+    uuid: bytes | None = None
+
+
+class Combined(NamedTuple):
+    """A filter that was made of others."""
+
+    path: str
+    params: FilterParams
+    positions_set: int
+
+
+def require_alike(path: str, here: Parameters, other: str, there: Parameters) -> None:
+    """Raise `IncompatibleFilters`, naming every parameter that differs."""
+    names = [field.name for field in fields(here)]
+    differences = tuple(
+        (name, str(getattr(here, name)), str(getattr(there, name)))
+        for name in names
+        if getattr(here, name) != getattr(there, name)
+    )
+    if differences:
+        raise IncompatibleFilters(path, other, differences)
+
+
+@contextmanager
+def open_alike(sources: Iterable[FilterAt]) -> Iterator[list[UnmappedFilter]]:
+    """Open filters that must have equal parameters."""
+    with ExitStack() as stack:
+        inputs: list[UnmappedFilter] = []
+        for source in sources:
+            inputs.append(stack.enter_context(UnmappedFilter(*source)))
+            first, last = inputs[0], inputs[-1]
+            require_alike(first.path, first.header.params, last.path, last.header.params)
+        yield inputs
+
+
+def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[Words]:
+    """Read all arrays at once, and give them combined by OR or AND, piece by piece.
+
+    At the end the files must be what they were (`FileChangedError`).
+    """
+    first, *others = [each.whole_pieces() for each in inputs]
+    for piece in first:
+        result = piece.copy()
+        for other in others:  # one at a time, however many there are (law 17)
+            operation(result, next(other), out=result)
+        yield result
+    for other in others:
+        next(other, None)  # which looks at all of what was read
+    for each in inputs:
+        each.check_same()
+
+
+def combine(
+    destination: Path,
+    sources: Iterable[Path],
+    operation: np.ufunc,
+    count_keys: CountKeys,
+    *,
+    permissions: int,
+    allow_network: bool,
+) -> Combined:
+    """Make a filter of the arrays of others: what `merge` and `intersect` have in common."""
+    paths = source_paths(sources)
+    target = Target(absolute(destination), permissions, allow_network)
+    with in_steps_if_too_many(), open_alike(map(FilterAt, paths)) as inputs:
+        return combine_opened(target, inputs, operation, count_keys)
+
+
+def source_paths(sources: Iterable[Path]) -> list[str]:
+    """Name what is to be combined, so that there is something to combine."""
+    if isinstance(sources, (str, bytes)):
+        raise TypeError(f"sources is {sources!r}, expected a list of paths")
+    paths = [absolute(source) for source in sources]
+    if not paths:
+        raise ValueError("sources is empty: name one filter or more")
+    return paths
+
+
+def combine_opened(
+    target: Target, inputs: Sequence[UnmappedFilter], operation: np.ufunc, count_keys: CountKeys
+) -> Combined:
+    """Make a filter of the arrays of others that are open, and of equal parameters."""
+    added = [each.counters()["keys_added"] for each in inputs]
+    params = inputs[0].header.params
+    with new_filter(target, params) as made:
+        for piece in combined(inputs, operation):
+            made.write(piece)
+        keys = count_keys(added, made.positions_set, params)
+        made.finish(keys, batches=len(inputs))
+    return Combined(target.path, params, made.positions_set)
+
+
+@contextmanager
+def in_steps_if_too_many() -> Iterator[None]:
+    """Say what to do where more files are to be open at once than may be."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        reason = f"{error.strerror}; do it in steps, or allow more at once (ulimit -n)"
+        raise OSError(error.errno, reason, error.filename) from error

@@ -1,0 +1,115 @@
+"""How many keys two filters share, estimated from the bits that both, either or one of them set.
+
+Both files are read from end to end, without a lock or a map, piece by piece.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmbloom._engine import count_set
+from mmbloom._storage.opening import absolute
+from mmbloom._typing import Path
+from mmbloom.operations.combine import FilterAt, combined, open_alike
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """What two filters have in common: estimated numbers of distinct keys.
+
+    Attributes
+    ----------
+    first_count, second_count : int
+        Keys of each filter.
+    common_count : int
+        Keys that both have: at most as many as either has.
+    union_count : int
+        Keys that one of them has, or both.
+    jaccard : float
+        common / union, from 0 to 1 (of two filters without a key: 1, they are equal).
+    """
+
+    first_count: int
+    second_count: int
+    common_count: int
+    union_count: int
+    jaccard: float
+
+
+def compare(one: Path, other: Path) -> Similarity:
+    """Estimate how many keys two filters share.
+
+    Parameters
+    ----------
+    one, other : str or path-like
+        Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`). They
+        are read without a lock, so that a key whose add has not returned may be missed; a
+        sealed one is checked on the way.
+
+    Returns
+    -------
+    Similarity
+
+    Raises
+    ------
+    IncompatibleFilters
+        If a parameter differs; names every one that does.
+    FormatError
+        If one is no filter, or a sealed one that is damaged.
+    FileChangedError
+        If one is truncated or overwritten meanwhile.
+    OSError
+        As the system says.
+
+    Notes
+    -----
+    With n(X) the estimate for X set bits (`sizing.estimate_count`), the common keys of A and B
+    are n(A) + n(B) - n(A | B), between 0 and the lesser of n(A) and n(B) (Swamidass and Baldi,
+    "Mathematical Correction for Fingerprint Similarity Measures to Improve Chemical Retrieval",
+    2007). The standard error of each term is about sqrt(m (e^x - 1 - x)) / k with x = k n/m. That
+    of the common keys, of filters at capacity and planned at 1 %, was measured as sqrt(n) / 4 keys
+    where at least half are common, and sqrt(n) / 2 where none are: A | B is overfull then. Few
+    common keys of large filters drown in that, and full filters say nothing.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, compare
+    >>> one, two = (os.path.join(tempfile.mkdtemp(), name) for name in ("one", "two"))
+    >>> with BloomFilter.create(one, 100_000, seed=1) as a, BloomFilter.create(two, like=a) as b:
+    ...     a.update(range(300)), b.update(range(200, 500))
+    (300, 300)
+    >>> found = compare(one, two)
+    >>> 90 < found.common_count < 110, 0.15 < found.jaccard < 0.25
+    (True, True)
+    """
+    return compare_sources(FilterAt(absolute(one)), FilterAt(absolute(other)))
+
+
+def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
+    """Do as `compare`, with files of which it is known which filters they must be."""
+    first = second = either = 0
+    with open_alike((one, other)) as (left, right):
+        for ours, theirs in zip(left.whole_pieces(), right.whole_pieces(), strict=True):
+            first += count_set(ours)
+            second += count_set(theirs)
+            either += count_set(ours | theirs)
+        left.check_same()
+        right.check_same()
+        params = left.header.params
+    counts = [params.estimated_count(bits) for bits in (first, second, either)]
+    common = min(max(0.0, counts[0] + counts[1] - counts[2]), counts[0], counts[1])
+    union = counts[0] + counts[1] - common
+    return Similarity(
+        first_count=round(counts[0]),
+        second_count=round(counts[1]),
+        common_count=round(common),
+        union_count=round(union),
+        jaccard=common / union if union else 1.0,
+    )
+
+
+def disjoint_sources(one: FilterAt, other: FilterAt) -> bool:
+    """Tell whether two filters have no bit in common, up to the first that they have."""
+    with open_alike((one, other)) as inputs:
+        return not any(piece.any() for piece in combined(inputs, np.bitwise_and))

@@ -1,0 +1,225 @@
+"""Filters that a JVM reads and writes: the files of Guava's `BloomFilter`, out and in.
+
+The standard layout with seed 0 sets the very bits that Guava's strategy MURMUR128_MITZ_64 sets,
+so that only the bytes around and within the array differ. A file, as `BloomFilter.writeTo` makes
+it and `readFrom` takes it, all of it big-endian:
+
+======  =====  ======================  ===================================================
+offset  bytes  field                   rule
+======  =====  ======================  ===================================================
+0       1      strategy                1, MURMUR128_MITZ_64
+1       1      number of hashes        k, 1 to 255 in Guava, 1 to 64 here
+2       4      number of longs         m / 64, signed: 1 to 2^31 - 1
+6       8 each  the array              bit p is bit p & 63 of long p >> 6
+======  =====  ======================  ===================================================
+
+Which bytes a key has is said nowhere in the file, but by the Funnel that the JVM's program uses;
+docs/interchange.md has the table.
+"""
+
+import struct
+
+import numpy as np
+
+from mmbloom._storage.atomic import new_file
+from mmbloom._storage.build import Appender, Target, new_filter
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.unmapped import PIECE_BYTES, UnmappedFile, UnmappedFilter
+from mmbloom._typing import Path
+from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
+from mmbloom.sizing.params import MAX_HASHES, FilterParams
+from mmbloom.sizing.planning import capacity_of
+
+_PREFIX = struct.Struct(">BBi")  # strategy, number of hashes, number of longs
+
+
+_STRATEGIES = ("MURMUR128_MITZ_32", "MURMUR128_MITZ_64")  # by their numbers in the file
+
+
+_STRATEGY = 1
+
+
+_MOST_LONGS = 2**31 - 1
+
+
+def export_guava(
+    source: Path,
+    destination: Path,
+    *,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> None:
+    """Write a filter as a file that Guava's `BloomFilter.readFrom` reads.
+
+    Parameters
+    ----------
+    source : str or path-like
+        A filter of layout "standard" and seed 0; read without a lock and never mapped, so that
+        others may write to it meanwhile. A sealed one is checked on the way.
+    destination : str or path-like
+        Where the file is made. It appears complete and forced to the disk, or not at all.
+    permissions : int, default 0o600
+        Mode bits of the file.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Raises
+    ------
+    ParameterMismatch
+        If the filter has another layout, another seed, or more bits than Guava can count.
+    FormatError
+        If the source is no filter, or a sealed one that is damaged.
+    FileExistsError
+        If the destination exists.
+    FileChangedError
+        If the source is truncated or overwritten meanwhile.
+    OSError
+        If there is no space for the file (ENOSPC), or as the system says.
+
+    Notes
+    -----
+    What a filter was planned for is not in such a file. Memory does not depend on its size.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, export_guava
+    >>> folder = tempfile.mkdtemp()
+    >>> ours, theirs = os.path.join(folder, "seen.bloom"), os.path.join(folder, "seen.guava")
+    >>> with BloomFilter.create(ours, capacity=1000, layout="standard", seed=0) as seen:
+    ...     seen.add("a")
+    ...     export_guava(ours, theirs)
+    True
+    >>> with open(theirs, "rb") as file:
+    ...     file.read(6).hex()  # strategy 1, 7 hashes, 150 longs
+    '010700000096'
+    """
+    target = Target(absolute(destination), permissions, allow_network)
+    with UnmappedFilter(absolute(source)) as original:
+        params = original.header.params
+        _require_exportable(original.path, params)
+        with new_file(
+            target.path,
+            _PREFIX.size + params.num_bytes,
+            permissions=target.permissions,
+            allow_network=target.allow_network,
+            mapped=False,
+        ) as made:
+            file = Appender(made.fd, target.path)
+            file.append(_PREFIX.pack(_STRATEGY, params.num_hashes, params.num_bits // 64))
+            for piece in original.whole_pieces():
+                file.append(piece.astype(">u8").tobytes())
+            original.check_same()
+            file.finish()
+
+
+def _require_exportable(path: str, params: FilterParams) -> None:
+    """Raise `ParameterMismatch` if Guava would not find the keys, or not read the file."""
+    advice = (
+        'make an exportable filter with layout="standard", seed=0 (--layout standard --seed 0) '
+        "and add its keys"
+    )
+    if params.layout != "standard":
+        raise ParameterMismatch(path, "layout", params.layout, "standard, Guava's", advice)
+    if params.seed != 0:
+        raise ParameterMismatch(path, "seed", str(params.seed), "0, Guava's", advice)
+    if params.num_bits // 64 > _MOST_LONGS:
+        most = f"at most {64 * _MOST_LONGS}, as many as Guava can count"
+        advice = "make a smaller filter, or several"
+        raise ParameterMismatch(path, "num_bits", str(params.num_bits), most, advice)
+
+
+def import_guava(
+    source: Path,
+    destination: Path,
+    *,
+    capacity: int | None = None,
+    error_rate: float = 0.01,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> None:
+    """Make a filter of a file that Guava's `BloomFilter.writeTo` wrote.
+
+    Parameters
+    ----------
+    source : str or path-like
+        The file; read, never mapped, and proved from its first byte to its length.
+    destination : str or path-like
+        Where the filter is made. It appears complete and forced to the disk, or not at all; its
+        layout is "standard" and its seed 0.
+    capacity : int, optional
+        How many keys the filter was planned for, which the file does not say; by default as
+        many as bring one of its size to `error_rate`. Beyond it mmbloom warns.
+    error_rate : float, default 0.01
+        The false-positive rate that it was planned for, between 0 and 1.
+    permissions : int, default 0o600
+        Mode bits of the filter.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Raises
+    ------
+    FormatError
+        If the file is none of Guava's, is cut off or too long, or has more than 64 hashes.
+    ValueError
+        If `capacity` or `error_rate` is out of range.
+    FileExistsError
+        If the destination exists.
+    FileChangedError
+        If the source is truncated or overwritten meanwhile.
+    OSError
+        If there is no space for the filter (ENOSPC), or as the system says.
+
+    Notes
+    -----
+    "Keys added" of the result is an estimate. Memory does not depend on the size of the file.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, import_guava
+    >>> folder = tempfile.mkdtemp()
+    >>> theirs, ours = os.path.join(folder, "seen.guava"), os.path.join(folder, "seen.bloom")
+    >>> with open(theirs, "wb") as file:  # one long, all ones: it finds whatever is asked for
+    ...     file.write(bytes.fromhex("010500000001" + 8 * "ff"))
+    14
+    >>> import_guava(theirs, ours)
+    >>> with BloomFilter.open(ours) as seen:
+    ...     "a" in seen, seen.params.num_bits, seen.params.num_hashes
+    (True, 64, 5)
+    """
+    target = Target(absolute(destination), permissions, allow_network)
+    with UnmappedFile(absolute(source)) as foreign:
+        prefix = foreign.read(0, min(_PREFIX.size, foreign.size))
+        num_hashes, num_bits = _decode(prefix, foreign.size, foreign.path)
+        if capacity is None:
+            capacity = capacity_of(num_bits, num_hashes, error_rate, layout="standard")
+        params = FilterParams(capacity, float(error_rate), "standard", num_bits, num_hashes, 0)
+        with new_filter(target, params) as made:
+            for start in range(_PREFIX.size, foreign.size, PIECE_BYTES):
+                size = min(PIECE_BYTES, foreign.size - start)
+                made.write(np.frombuffer(foreign.read(start, size), ">u8").astype("<u8"))
+            foreign.check_size()
+            if foreign.read(0, _PREFIX.size) != prefix:
+                raise FileChangedError(foreign.path, "overwritten")
+            made.finish(keys_added=0, batches=0)  # the keys are estimated: no file has 0 of some
+
+
+def _decode(prefix: bytes, file_bytes: int, path: str) -> tuple[int, int]:
+    """Prove the first bytes of a file, and its size (law 13); gives k and m."""
+
+    def require(ok: bool, field: str, found: object, expected: str) -> None:
+        if not ok:
+            raise FormatError(path, field, str(found), expected)
+
+    require(len(prefix) == _PREFIX.size, "length", f"{file_bytes} bytes", "at least 14")
+    strategy, num_hashes, longs = _PREFIX.unpack(prefix)
+    name = f" ({_STRATEGIES[strategy]})" if strategy < len(_STRATEGIES) else ""
+    expected = f"{_STRATEGY} ({_STRATEGIES[_STRATEGY]}), as Guava's BloomFilter.writeTo writes it"
+    require(strategy == _STRATEGY, "strategy", f"{strategy}{name}", expected)
+    expected = f"1 to {MAX_HASHES}, as many as mmbloom has (Guava: 255)"
+    require(1 <= num_hashes <= MAX_HASHES, "number of hashes", num_hashes, expected)
+    require(longs >= 1, "number of longs", longs, f"1 to {_MOST_LONGS}")
+    whole = _PREFIX.size + 8 * longs
+    require(file_bytes == whole, "file size", f"{file_bytes} bytes", f"{whole}")
+    return num_hashes, 64 * longs

@@ -1,0 +1,90 @@
+"""Filters with equal parameters, intersected: a key that all of them have is in the result.
+
+Always a new file: in a filter that lives, bits only go from 0 to 1 (law 4).
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mmbloom._typing import Path
+from mmbloom.operations.combine import combine
+from mmbloom.sizing.params import FilterParams
+
+
+def intersect(
+    destination: Path,
+    sources: Iterable[Path],
+    *,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> None:
+    """Make a filter that finds a key exactly if each of the others finds it.
+
+    So it has every key that all of them have, and more false positives than a filter made of
+    those keys alone: see the notes.
+
+    Parameters
+    ----------
+    destination : str or path-like
+        Where it is made; it appears complete and forced to the disk, or not at all.
+    sources : iterable of str or path-like
+        Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`), at
+        least one; sealed ones are checked on the way. Memory depends neither on their sizes
+        nor on how many there are.
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Raises
+    ------
+    IncompatibleFilters
+        If a parameter differs; names every one that does, of the first two that differ.
+    FormatError
+        If a source is no filter, or a sealed one that is damaged.
+    FileExistsError
+        If the destination exists.
+    FileChangedError
+        If a source is truncated or overwritten meanwhile.
+    OSError
+        EMFILE if there are more sources than files may be open: intersect in steps.
+
+    Notes
+    -----
+    The array is the AND of all arrays. A key of one source only is found as often as the others
+    have a false positive. For a key of none, with c common keys and a and b keys of one source
+    only, the share of set bits is f = 1 - C + C (1 - A) (1 - B), where C = e^(-k c/m) and A
+    and B likewise, and the rate f^k (standard layout; in the blocked one about so): more than
+    the (1 - C)^k of the common keys alone, and no more than that of any source.
+
+    Bits that coincide by chance look like keys: "keys added" and `approx_count` of the result
+    come from its set bits and are too high, the more so the fuller the sources are.
+    `BloomFilter.common_count` estimates how many keys two filters share.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, intersect
+    >>> one, two, both = (os.path.join(tempfile.mkdtemp(), name) for name in ("1", "2", "both"))
+    >>> with BloomFilter.create(one, capacity=1000) as a, BloomFilter.create(two, like=a) as b:
+    ...     a.update(["x", "y"]), b.update(["y", "z"])
+    (2, 2)
+    >>> intersect(both, [one, two])
+    >>> with BloomFilter.open(both) as common:
+    ...     print("x" in common, "y" in common, "z" in common)
+    False True False
+    """
+    combine(
+        destination,
+        sources,
+        np.bitwise_and,
+        _most_keys,
+        permissions=permissions,
+        allow_network=allow_network,
+    )
+
+
+def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
+    """Estimate the keys that such bits can be those of: no more than any source has."""
+    return min(*keys_added, round(params.estimated_count(positions_set)))

@@ -1,0 +1,228 @@
+"""Filters with equal parameters, united: a key of any of them is in the result.
+
+The way to scale writers without a lock: each fills a file of its own, made like the others,
+and the files are merged. Inputs are read without a lock, never mapped, and left as they are.
+
+Folders of one plan are united file by file: their plan has made files of one number with equal
+parameters. A key whose add had returned when the merge began is in one of the files that a
+manifest named then, and all of these are read.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+
+import numpy as np
+
+from mmbloom._storage.atomic import new_folder
+from mmbloom._storage.build import Target
+from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_manifest, open_named
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._typing import Path
+from mmbloom._warn import full_at, warn, warn_past_capacity
+from mmbloom.errors import CapacityWarning, IncompatibleFilters
+from mmbloom.format.manifest import FolderPlan
+from mmbloom.operations.combine import (
+    Combined,
+    combine,
+    combine_opened,
+    in_steps_if_too_many,
+    require_alike,
+    source_paths,
+)
+from mmbloom.sizing.formulas import rate_of_any
+from mmbloom.sizing.params import FilterParams
+
+
+def merge(
+    destination: Path,
+    sources: Iterable[Path],
+    *,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> None:
+    """Make a filter that holds the keys of all others given.
+
+    Parameters
+    ----------
+    destination : str or path-like
+        Where it is made; it appears complete and forced to the disk, or not at all.
+    sources : iterable of str or path-like
+        Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`), at
+        least one; sealed ones are checked on the way. Memory depends neither on their sizes
+        nor on how many there are.
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Raises
+    ------
+    IncompatibleFilters
+        If a parameter differs; names every one that does, of the first two that differ.
+    FormatError
+        If a source is no filter, or a sealed one that is damaged.
+    FileExistsError
+        If the destination exists.
+    OSError
+        EMFILE if there are more sources than files may be open: merge in steps.
+
+    Notes
+    -----
+    "Keys added" of the result is an estimate, as nobody knows which keys the sources share. If
+    they are more than the filter was planned for, that is a `CapacityWarning`, when the result
+    is there.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, merge
+    >>> one, two, both = (os.path.join(tempfile.mkdtemp(), name) for name in ("1", "2", "both"))
+    >>> with BloomFilter.create(one, capacity=1000) as a, BloomFilter.create(two, like=a) as b:
+    ...     a.add("x"), b.add("y")
+    (True, True)
+    >>> merge(both, [one, two])
+    >>> with BloomFilter.open(both) as seen:
+    ...     print("x" in seen, "y" in seen, "z" in seen)
+    True True False
+    """
+    united = combine(
+        destination,
+        sources,
+        np.bitwise_or,
+        united_count,
+        permissions=permissions,
+        allow_network=allow_network,
+    )
+    if united.positions_set > full_at(united.params):  # said last: it may raise
+        warn_past_capacity(*united)
+
+
+def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
+    """Estimate the keys of a union: no fewer than of one part, no more than of all together."""
+    estimate = round(params.estimated_count(positions_set))
+    # Counters are not proved: a damaged one must not exceed what the bits can hold.
+    return min(positions_set, max(*keys_added, min(sum(keys_added), estimate)))
+
+
+_Opened = tuple[ManifestFile, list[UnmappedFilter]]
+
+
+def merge_folders(
+    destination: Path,
+    sources: Iterable[Path],
+    *,
+    permissions: int = 0o600,
+    allow_network: bool = False,
+) -> None:
+    """Make a growing, or a rotating, filter that holds the keys of all others given.
+
+    Parameters
+    ----------
+    destination : str or path-like
+        Where it is made; it appears complete and forced to the disk, or not at all, and is a
+        filter of its own.
+    sources : iterable of str or path-like
+        Folders of one kind with equal settings and seed (`mmbloom create --like`), at least
+        one, whoever writes to them meanwhile; sealed ones are checked on the way. Memory
+        depends neither on their sizes nor on how many there are.
+    permissions : int, default 0o600
+        Mode bits of the new files.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Raises
+    ------
+    IncompatibleFilters
+        If a setting differs; names every one that does, of the first two that differ.
+    FormatError
+        If a source is no folder of filters, or a file of it is missing or damaged.
+    FileExistsError
+        If the destination exists.
+    FileChangedError
+        If a file is truncated or overwritten meanwhile.
+    OSError
+        EMFILE if there are more files in all than may be open: merge in steps. ENOSPC if there
+        is no space for the result, or as the system says.
+
+    Notes
+    -----
+    File i of a growing filter is the union of the files i, and the file of a period that of the
+    files of this period; who has none leaves it to the others. Periods that were past their
+    time when the newest of all began are left out.
+
+    A united file may hold more keys than it was planned for, of two full ones up to twice as
+    many. Then false positives are more than planned, which is a `CapacityWarning`, when the
+    result is there; `info` says how many to expect.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import GrowingFilter, merge_folders
+    >>> one, two, both = (os.path.join(tempfile.mkdtemp(), name) for name in ("1", "2", "both"))
+    >>> for path, keys in ((one, range(300)), (two, range(200, 500))):
+    ...     with GrowingFilter.create(path, initial_capacity=1000, seed=1) as seen:
+    ...         added = seen.update(keys)
+    >>> merge_folders(both, [one, two])
+    >>> with GrowingFilter.open(both) as seen:
+    ...     print(seen.contains_many(range(500)).all(), seen.add("more"))
+    True True
+    """
+    path, paths = absolute(destination), source_paths(sources)
+    with in_steps_if_too_many(), ExitStack() as stack:
+        opened = [stack.enter_context(open_named(each)) for each in paths]
+        plan = _common_plan(paths, opened)
+        parts = _parts(plan, opened)
+        with new_folder(path, permissions) as folder:
+            made, entries = [], []
+            for number, files in parts.items():
+                name = file_name(number)
+                target = Target(os.path.join(folder, name), permissions, allow_network)
+                made.append(combine_opened(target, files, np.bitwise_or, united_count))
+                entries.append(entry_of(folder, name, number))
+            first_manifest(folder, plan, entries, permissions)
+    _warn_if_past_capacity(path, plan, made)
+
+
+def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:
+    """Give the plan of all; `IncompatibleFilters` if they have more than one."""
+    first = opened[0][0].manifest.plan
+    for path, (file, _) in zip(paths, opened, strict=True):
+        plan = file.manifest.plan
+        if type(plan) is not type(first):
+            raise IncompatibleFilters(paths[0], path, (("kind", first.kind, plan.kind),))
+        # How the disk was reserved for a file says nothing of its bits.
+        require_alike(paths[0], first, path, replace(plan, reserve=first.reserve))
+    return first
+
+
+def _parts(plan: FolderPlan, opened: Sequence[_Opened]) -> dict[int, list[UnmappedFilter]]:
+    """List what each file of the result is the union of, by number, oldest first."""
+    parts: dict[int, list[UnmappedFilter]] = {}
+    for file, files in opened:
+        for entry, each in zip(file.manifest.members, files, strict=True):
+            same = parts.setdefault(entry.number, [])
+            same.append(each)
+            # Another version may have planned its bits otherwise.
+            require_alike(same[0].path, same[0].header.params, each.path, each.header.params)
+    newest = max(parts)
+    return {number: parts[number] for number in sorted(parts) if not plan.is_past(number, newest)}
+
+
+def _warn_if_past_capacity(path: str, plan: FolderPlan, made: Sequence[Combined]) -> None:
+    """Warn of files with more keys than planned; call when all is done: it may raise."""
+    past = [one for one in made if one.positions_set > full_at(one.params)]
+    if not past:
+        return
+    rate = rate_of_any(one.params.expected_error_rate(one.positions_set) for one in made)
+    most = max(past, key=lambda one: one.positions_set / full_at(one.params))
+    count = round(most.params.estimated_count(most.positions_set))
+    warn(
+        f"{path}: {len(past)} of {len(made)} files hold more keys than planned, "
+        f"{os.path.basename(most.path)} about {count} instead of {most.params.capacity}; "
+        f"false positives are at {rate:.3g}, planned were {plan.error_rate:g}: "
+        "make folders of larger files",
+        CapacityWarning,
+    )

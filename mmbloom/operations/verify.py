@@ -1,0 +1,453 @@
+"""Is this a sound filter? All that can be known from its files, read with `pread` only.
+
+Nothing is locked, mapped or changed, so a live filter can be verified, and so can a file that
+nobody vouches for. A filter's array has no checksum while it lives: a flipped bit is seen only
+if it makes the counters differ, if the copy is sealed, or if its keys are given. Of a folder,
+the manifest is verified, and each of its files.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from mmbloom._keys.batch import Batch, gathered
+from mmbloom._keys.coerce import Keys, batches
+from mmbloom._storage import mounts
+from mmbloom._storage.exception_list import check_listed
+from mmbloom._storage.folder import MANIFEST, ManifestFile, read_manifest, require_named, stamp_of
+from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._typing import HashHalves, Path
+from mmbloom.errors import FormatError
+from mmbloom.format.exception_list import IN_FOLDER, excepted_path, excepted_path_in
+from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
+from mmbloom.format.manifest import Entry
+
+_IMMUTABLE_BYTES = 512
+
+
+_COPY = "; a mmbloom copy is counted anew"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    kind : str
+        What its positions are: "bits", or "counters" of a `CountingBloomFilter`.
+    problems : tuple of str
+        What is wrong, and what to do; empty if nothing is.
+    notes : tuple of str
+        What is worth knowing, and no problem.
+    file_bytes : int
+        Size of the file, exactly what its header asks for.
+    bytes_not_reserved : int
+        Bytes of the file that have no place on the disk yet: holes.
+    sealed_pieces : int
+        Pieces of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
+    positions_set : int
+        Bits that are 1, or counters that are not 0, counted.
+    fill_ratio : float
+        positions_set over all positions.
+    approx_count : int
+        Estimated number of distinct keys.
+    capacity, error_rate
+        What it was planned for.
+    current_error_rate : float
+        False-positive rate to expect now.
+    unfinished_batches : int
+        Batches begun and not done: writers at work, or killed.
+    keys_checked, keys_missing : int
+        Keys that were given, and those of them that are not found.
+    """
+
+    path: str
+    kind: str
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    file_bytes: int
+    bytes_not_reserved: int
+    sealed_pieces: int
+    positions_set: int
+    fill_ratio: float
+    approx_count: int
+    capacity: int
+    error_rate: float
+    current_error_rate: float
+    unfinished_batches: int
+    keys_checked: int
+    keys_missing: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same as a dict of JSON-ready values."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def verify(path: Path, *, keys: Keys | None = None) -> Verification:
+    """Check all of a filter file that can be checked; O(m).
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file; read only, whoever writes to it meanwhile.
+    keys : optional
+        Keys that must be found, as for `BloomFilter.update`.
+
+    Returns
+    -------
+    Verification
+
+    Raises
+    ------
+    FormatError
+        If it is no filter at all: a wrong header, or not exactly the size that it asks for.
+    FileChangedError
+        If it is truncated or overwritten meanwhile.
+    KeyTypeError, KeyEncodingError
+        If a key cannot be one.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import BloomFilter, verify
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1000) as seen:
+    ...     seen.update(["a", "b"])
+    2
+    >>> verify(path).ok, verify(path, keys=["b", "c"]).problems
+    (True, ('1 of 2 keys are not found',))
+    """
+    return verify_batches(path, () if keys is None else batches(keys))
+
+
+def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
+    """Do as `verify`, with keys that come in batches."""
+    with UnmappedFilter(absolute(path), kinds=ALL_KINDS) as looked_at:
+        return _Check(looked_at).run(keys)
+
+
+class _Check:
+    def __init__(self, looked_at: UnmappedFilter) -> None:
+        self._file, self._params = looked_at, looked_at.header.params
+        self._kind = kind_of(looked_at.header)
+        self._problems: list[str] = []
+        self._notes: list[str] = []
+        self._seal_damaged = False
+
+    def run(self, keys: Iterable[Batch]) -> Verification:
+        header_bytes = self._file.read(0, HEADER_BYTES)
+        sealed_pieces, positions_set = self._array()
+        before, after = read_counters(header_bytes), self._file.counters()
+        self._header(header_bytes)
+        unfinished = self._counters(before, after, positions_set)
+        not_reserved = self._reservation()
+        checked, missing = self._keys(keys)
+        problems, notes = check_listed(excepted_path(self._file.path))
+        self._problems += problems
+        self._notes += notes
+        self._file.check_same()  # at the very end: keys may have come for hours
+        return Verification(
+            path=self._file.path,
+            kind=self._kind.noun,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+            file_bytes=self._file.size,
+            bytes_not_reserved=not_reserved,
+            sealed_pieces=sealed_pieces,
+            positions_set=positions_set,
+            fill_ratio=positions_set / self._params.num_bits,
+            approx_count=round(self._params.estimated_count(positions_set)),
+            capacity=self._params.capacity,
+            error_rate=self._params.error_rate,
+            current_error_rate=self._params.expected_error_rate(positions_set),
+            unfinished_batches=unfinished,
+            keys_checked=checked,
+            keys_missing=missing,
+        )
+
+    def _array(self) -> tuple[int, int]:
+        """Count the set bits, and compare the seal; how many pieces were compared, and the bits."""
+        try:
+            checksums = self._file.checksums().tolist()
+        except FormatError as error:
+            checksums = []
+            self._problems.append(
+                f"the {error.field} is {error.found}, expected {error.expected}: it is damaged, "
+                "and the array cannot be compared; go back to another copy"
+            )
+        positions_set = 0
+        for number, piece in enumerate(self._file.pieces()):
+            positions_set += self._kind.count_set(piece)
+            if checksums and (found := zlib.crc32(piece.tobytes())) != checksums[number]:
+                self._problems.append(
+                    f"MiB {number} of the array has the checksum {found:#x}, sealed was "
+                    f"{checksums[number]:#x}: go back to another copy"
+                )
+        self._seal_damaged = bool(self._problems)
+        return len(checksums), positions_set
+
+    def _header(self, raw: bytes) -> None:
+        counters_end = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
+        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[counters_end:]):
+            self._problems.append(
+                "bytes of the header that must be zero are not: something else wrote to the file"
+            )
+
+    def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
+        """Compare the counters with the bits; gives the number of unfinished batches."""
+        again, recount = self._advice()
+        quiet = before == after  # counters that move are read at different moments
+        if not quiet:
+            self._notes.append("the filter is being written to: its counters moved meanwhile")
+        unfinished = after["batches_begun"] - after["batches_done"]
+        if quiet and unfinished < 0:
+            self._problems.append(f"batches done are {-unfinished} more than were begun{recount}")
+        elif unfinished > 0:
+            self._notes.append(
+                f"{unfinished} batches begun and not done: writers are at work, or were killed; "
+                f"every key whose add returned is there, the figures may lag{recount}"
+            )
+        if self._kind is not BITS:  # counters go down, and may have while they were read
+            if quiet and not unfinished and positions_set != after["positions_set"]:
+                self._problems.append(
+                    f"{positions_set} counters are not 0, and {after['positions_set']} were "
+                    f"counted: something else changed them, or the figures are damaged{recount}"
+                )
+            return max(0, unfinished)
+        # Bits are set first and counted then, and never cleared; and a new key set one at least.
+        if positions_set < before["positions_set"]:
+            self._problems.append(
+                f"{positions_set} bits are set, and {before['positions_set']} were counted: "
+                f"bits are lost, or the counters are damaged{again}"
+            )
+        elif quiet and not unfinished and positions_set > after["positions_set"]:
+            self._problems.append(
+                f"{positions_set} bits are set, and {after['positions_set']} were counted: "
+                f"something else set bits, or the counters are damaged{recount}"
+            )
+        if before["keys_added"] > positions_set:
+            self._problems.append(
+                f"{before['keys_added']} keys added cannot be, with {positions_set} bits set: "
+                f"the counters are damaged{'' if self._seal_damaged else _COPY}"
+            )
+        return max(0, unfinished)
+
+    def _advice(self) -> tuple[str, str]:
+        """Say what to do about lost bits, and about counters; nothing that would be refused."""
+        if self._seal_damaged:  # neither copied nor written to
+            return "", ""
+        if self._file.header.sealed:
+            return _COPY, _COPY
+        return "; if you have the keys, add them again", "; info --recount mends that"
+
+    def _reservation(self) -> int:
+        missing = self._file.bytes_not_reserved()
+        if not missing:
+            return 0
+        said = f"{missing} bytes of the file are holes, without a place on the disk"
+        if self._file.header.sealed or (
+            mounts.file_system_type(self._file.path) in mounts.COPY_ON_WRITE
+        ):
+            self._notes.append(said)
+        else:
+            self._problems.append(
+                f"{said}: a full disk would end every process that writes to it; "
+                "mmbloom copy makes one without holes"
+            )
+        return missing
+
+    def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
+        """Look the keys up by their bits; how many, and how many are not there."""
+        checked = missing = 0
+        for hashes in gathered(keys, self._params.seed, self._params.num_hashes):
+            checked += len(hashes[0])
+            missing += int(np.count_nonzero(~self._file.contains(hashes)))
+        if missing:
+            self._problems.append(f"{missing} of {checked} keys are not found")
+        return checked, missing
+
+
+@dataclass(frozen=True, slots=True)
+class FolderVerification:
+    """What `verify_folder` found.
+
+    Attributes
+    ----------
+    path : str
+        The folder.
+    kind : str
+        "growing" or "rotating".
+    problems : tuple of str
+        What is wrong with it or with any of its files; empty if nothing is.
+    notes : tuple of str
+        What is worth knowing, and no problem.
+    keys_checked, keys_missing : int
+        Keys that were given, and those of them that no file has.
+    files : tuple of Verification
+        Each file that could be read, oldest first.
+    """
+
+    path: str
+    kind: str
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    keys_checked: int
+    keys_missing: int
+    files: tuple[Verification, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same as a dict of JSON-ready values."""
+        files = [file.as_dict() for file in self.files]
+        return {"ok": self.ok, **asdict(self), "files": files}
+
+
+def verify_folder(path: Path, *, keys: Keys | None = None) -> FolderVerification:
+    """Check all of a growing or rotating filter that can be checked; O(m).
+
+    Parameters
+    ----------
+    path : str or path-like
+        The folder; read only, whoever writes to it meanwhile.
+    keys : optional
+        Keys that one of the files must have, as for `BloomFilter.update`.
+
+    Returns
+    -------
+    FolderVerification
+
+    Raises
+    ------
+    FormatError
+        If it is no folder of filters at all: no manifest, or a damaged one.
+    FileChangedError
+        If a file is truncated or overwritten meanwhile.
+    KeyTypeError, KeyEncodingError
+        If a key cannot be one.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> from mmbloom import GrowingFilter, verify_folder
+    >>> folder = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with GrowingFilter.create(folder, initial_capacity=1000) as seen:
+    ...     seen.update(["a", "b"])
+    2
+    >>> verify_folder(folder).ok, verify_folder(folder, keys=["b", "c"]).problems
+    (True, ('1 of 2 keys are not found',))
+    """
+    return verify_folder_batches(path, () if keys is None else batches(keys))
+
+
+def verify_folder_batches(path: Path, keys: Iterable[Batch]) -> FolderVerification:
+    """Do as `verify_folder`, with keys that come in batches."""
+    file = read_manifest(absolute(path))
+    try:
+        return _FolderCheck(absolute(path), file).run(keys)
+    finally:
+        file.close()
+
+
+class _FolderCheck:
+    def __init__(self, folder: str, file: ManifestFile) -> None:
+        self._folder, self._file = folder, file
+        self._problems: list[str] = []
+        self._notes: list[str] = []
+
+    def run(self, keys: Iterable[Batch]) -> FolderVerification:
+        manifest = self._file.manifest
+        with ExitStack() as stack:
+            there = [each for each in map(self._open, manifest.members) if each]
+            for each in there:
+                stack.enter_context(each)
+            found = tuple(verify_batches(each.path, ()) for each in there)
+            for one in found:
+                name = os.path.basename(one.path)
+                self._problems += [f"{name}: {problem}" for problem in one.problems]
+                self._notes += [f"{name}: {note}" for note in one.notes]
+            checked, missing = self._keys(there, keys)
+        problems, notes = check_listed(excepted_path_in(self._folder))
+        self._problems += problems
+        self._notes += notes
+        self._strangers()
+        return FolderVerification(
+            path=self._folder,
+            kind=manifest.plan.kind,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+            keys_checked=checked,
+            keys_missing=missing,
+            files=found,
+        )
+
+    def _open(self, entry: Entry) -> UnmappedFilter | None:
+        path = os.path.join(self._folder, entry.name)
+        try:
+            file = UnmappedFilter(path)
+        except FileNotFoundError:
+            if self._is_named(entry):
+                self._problems.append(f"{entry.name}: is missing, and its keys with it")
+            else:
+                self._notes.append(f"{entry.name}: was dropped meanwhile")
+            return None
+        except FormatError as error:
+            self._problems.append(str(error))
+            return None
+        try:
+            require_named(file.header, path, entry, self._file.manifest.plan)
+        except FormatError as error:
+            self._problems.append(str(error))
+        return file
+
+    def _is_named(self, entry: Entry) -> bool:
+        """Look whether a file is still one of the folder's."""
+        if stamp_of(self._folder) == self._file.stamp:
+            return True
+        newer = read_manifest(self._folder)
+        newer.close()
+        return entry in newer.manifest.members
+
+    def _keys(self, files: list[UnmappedFilter], keys: Iterable[Batch]) -> tuple[int, int]:
+        """Look the keys up; how many, and how many no file has."""
+        checked = missing = 0
+        num_hashes = max((file.header.params.num_hashes for file in files), default=1)
+        for hashes in gathered(keys, self._file.manifest.plan.seed, num_hashes):
+            absent: HashHalves = hashes
+            for file in reversed(files):
+                lost = ~file.contains(absent)
+                absent = absent[0][lost], absent[1][lost]
+            checked += len(hashes[0])
+            missing += len(absent[0])
+        for file in files:
+            file.check_same()  # at the very end: keys may have come for hours
+        if missing:
+            self._problems.append(f"{missing} of {checked} keys are not found")
+        return checked, missing
+
+    def _strangers(self) -> None:
+        """Note files that the manifest does not name."""
+        if stamp_of(self._folder) != self._file.stamp:
+            return  # what it named when it was read is not what is there now
+        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in self._file.manifest.members)}
+        for name in sorted({*os.listdir(self._folder)} - named):
+            self._notes.append(
+                f"{name}: is none of the folder's files: left by a killed process, or somebody's"
+            )

@@ -1,0 +1,234 @@
+"""mmbloom dedup --output-dir: an output per input, by several processes, none left behind."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from subprocess import Popen
+
+import pytest
+from cli_runner import (
+    EXACT,
+    PATIENCE,
+    DiesAfterwards,
+    alive,
+    descendants,
+    end_all,
+    exact_filter,
+    inside,
+    is_one_line,
+    mmbloom,
+    running,
+    wait_until,
+)
+
+from mmbloom.cli.process import InputError
+from mmbloom.cli.workers import run_jobs
+
+Capture = pytest.CaptureFixture[bytes]
+JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+def is_subsequence(part: list[bytes], whole: list[bytes]) -> bool:
+    left = iter(whole)
+    return all(line in left for line in part)
+
+
+@JOBS
+def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -> None:
+    """Over all outputs each line stands once, in the order of the output's own input."""
+    rng, inputs = random.Random(seed), {}
+    for name in ("a.log", "b.log", "c"):
+        inputs[name] = [b"%d\r" % rng.randrange(12_000) for _ in range(12_000)]
+        (tmp_path / name).write_bytes(b"\n".join([*inputs[name], b""]))
+    (tmp_path / "zipped.log.gz").write_bytes(gzip.compress(b"1\r\nzipped\n"))
+    inputs["zipped.log"] = [b"1\r", b"zipped"]
+    out = tmp_path / "made" / "out"
+    files = [tmp_path / name for name in ("a.log", "b.log", "c", "zipped.log.gz")]
+    argv: list[str | Path] = [*files, "--output-dir", out, "-j", jobs]
+    done = mmbloom("dedup", tmp_path / "seen", *argv, "--stats", *EXACT)
+    assert (done.code, done.out) == (0, b"")
+    assert sorted(os.listdir(out)) == ["a.log", "b.log", "c", "zipped.log"]
+    printed = {name: (out / name).read_bytes().split(b"\n")[:-1] for name in inputs}
+    everything = [line for lines in printed.values() for line in lines]
+    assert sorted(everything) == sorted({line for lines in inputs.values() for line in lines})
+    for name, lines in printed.items():
+        assert is_subsequence(lines, inputs[name])
+    figures = json.loads(done.err)
+    assert figures["lines"] == 36_002
+    assert figures["unique"] == len(everything)
+    assert figures["bytes"] == sum(len(line) + 1 for lines in inputs.values() for line in lines)
+    assert mmbloom("dedup", tmp_path / "seen", *argv).code == 0
+    assert [(out / name).read_bytes().split(b"\n")[:-1] for name in inputs] == list(
+        printed.values()
+    )
+
+
+def test_outputs_are_appended_to(tmp_path: Path, capfdbinary: Capture) -> None:
+    """A folder of outputs is kept, and a line cut off by a killed run stays alone."""
+    (tmp_path / "in").write_bytes(b"a\nb\n")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "in").write_bytes(b"old\ncut o")
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--output-dir", tmp_path / "out", *EXACT)
+    assert inside(capfdbinary, *argv) == (0, b"", "")
+    assert (tmp_path / "out" / "in").read_bytes() == b"old\ncut o\na\nb\n"
+
+
+REFUSED = {
+    "-j without --output-dir": (["in", "-j2"], "--output-dir"),
+    "with -o": (["in", "-o", "x", "--output-dir", "out"], "-o"),
+    "stdin": (["--output-dir", "out"], "stdin"),
+    "one name for two": (["in", "sub/in", "--output-dir", "out"], "sub/in"),
+    "one name for two, one of them zipped": (["in", "in.gz", "--output-dir", "out"], "in.gz"),
+    "its own input": (["in", "--output-dir", "."], "in"),
+    "the filter": (["sub/seen", "--output-dir", "."], "seen"),
+}
+
+
+@pytest.mark.parametrize(("argv", "name"), REFUSED.values(), ids=REFUSED)
+def test_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfdbinary: Capture,
+    argv: list[str],
+    name: str,
+) -> None:
+    """What cannot be written apart is refused with exit 2, and no file is made or changed."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sub").mkdir()
+    for file in ("in", "sub/in", "in.gz", "sub/seen"):
+        Path(file).write_bytes(b"a\na\n")
+    done = inside(capfdbinary, "dedup", "seen", *argv, *EXACT)
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, name)
+    assert sorted(os.listdir()) == ["in", "in.gz", "sub"]
+    assert Path("in").read_bytes() == b"a\na\n"
+
+
+def test_no_jobs(tmp_path: Path, capfdbinary: Capture) -> None:
+    """-j 0 is refused."""
+    assert inside(capfdbinary, "dedup", tmp_path / "seen", "-j", "0").code == 2
+
+
+@pytest.mark.parametrize("name", ["file", "file/below"])
+def test_folder_that_cannot_be_made(tmp_path: Path, capfdbinary: Capture, name: str) -> None:
+    """An --output-dir that cannot be a folder is exit 5 and names it."""
+    (tmp_path / "file").write_bytes(b"a\n")
+    seen, out = exact_filter(tmp_path / "seen"), tmp_path / name
+    done = inside(capfdbinary, "dedup", seen, tmp_path / "file", "--output-dir", out)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / "file"))
+
+
+@JOBS
+def test_an_error_in_a_worker(tmp_path: Path, jobs: str) -> None:
+    """An input that breaks in a worker ends the run with one line that names it, exit 5."""
+    (tmp_path / "good").write_bytes(b"a\n")
+    (tmp_path / "bad.gz").write_bytes(b"no gzip at all")
+    files = [tmp_path / "good", tmp_path / "bad.gz"]
+    out = ("--output-dir", tmp_path / "out", "-j", jobs)
+    done = mmbloom("dedup", tmp_path / "seen", *files, *out, *EXACT)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / "bad.gz"))
+
+
+@JOBS
+def test_a_warning_in_a_worker_is_one_line(tmp_path: Path, jobs: str) -> None:
+    """Warnings of workers look like those of the command itself."""
+    (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
+    out = ("--output-dir", tmp_path / "out", "-j", jobs)
+    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "-n100", "--seed=1", *out)
+    assert done.code == 0
+    assert is_one_line(done.err, "warning", str(tmp_path / "seen"))
+
+
+def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
+    """An output that cannot be written is exit 5 and named; its lines come again."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "in").symlink_to("/dev/full")
+    (tmp_path / "in").write_bytes(b"a\n")
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--output-dir", tmp_path / "out", *EXACT)
+    done = mmbloom(*argv)
+    assert done.code == 5
+    assert is_one_line(done.err, "No space left", str(tmp_path / "out" / "in"))
+    assert mmbloom(*argv[:3]).out == b"a\n"
+
+
+def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
+    """A worker killed after its answer is not taken for a closed pipe (exit 0, jobs undone)."""
+    with pytest.raises(InputError):
+        run_jobs([DiesAfterwards(), DiesAfterwards()], 1, lambda _: time.sleep(0.6))
+
+
+@contextmanager
+def two_workers_at_work(folder: Path) -> Iterator[tuple["Popen[bytes]", set[int]]]:
+    """Start dedup on two pipes that never end; give it and its workers once they read."""
+    seen, fifos = exact_filter(folder / "seen"), [folder / "one", folder / "two"]
+    for fifo in fifos:
+        os.mkfifo(fifo)
+    argv: list[str | Path] = [seen, *fifos, "--output-dir", folder / "out", "-j", "2"]
+    with ExitStack() as stack:
+        process = stack.enter_context(running("dedup", *argv, start_new_session=True))
+        found: set[int] = set()
+        stack.callback(end_all, found)
+        for fifo in fifos:
+            # Opened for both, so that this does not wait and the worker never sees the end.
+            stack.enter_context(os.fdopen(os.open(fifo, os.O_RDWR), "wb", 0)).write(b"a\nb\n")
+        outputs = [folder / "out" / fifo.name for fifo in fifos]
+
+        def both_read() -> bool:
+            return sum(out.stat().st_size for out in outputs if out.exists()) == 4 and all(
+                out.exists() for out in outputs
+            )
+
+        wait_until(both_read, "both workers to read")
+        found |= descendants(process.pid)
+        assert len(found) >= 2
+        yield process, found
+
+
+@LINUX
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+@pytest.mark.parametrize("to", ["the command", "its whole group"])
+def test_signals_end_all_workers(tmp_path: Path, sent: signal.Signals, code: int, to: str) -> None:
+    """Ctrl-C or a polite kill ends the command and its workers, with no word on stderr."""
+    with two_workers_at_work(tmp_path) as (process, workers):
+        (os.kill if to == "the command" else os.killpg)(process.pid, sent)
+        out, err = process.communicate(timeout=PATIENCE)
+        wait_until(lambda: not any(map(alive, workers)), "the workers to end")
+    assert (process.returncode, out, err) == (code, b"", b"")
+
+
+@LINUX
+def test_no_worker_is_interrupted(tmp_path: Path) -> None:
+    """Ctrl-C at a terminal reaches the whole group; no worker answers it, the first one neither."""
+    with two_workers_at_work(tmp_path) as (_, found):
+        workers = [
+            pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        ]
+        assert len(workers) == 2
+        for pid in workers:
+            status = Path(f"/proc/{pid}/status").read_text()
+            blocked = int(status.partition("SigBlk:")[2].split()[0], 16)
+            assert blocked >> (signal.SIGINT - 1) & 1
+
+
+@LINUX
+def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the command: its workers end by themselves, though their inputs never do."""
+    with two_workers_at_work(tmp_path) as (process, workers):
+        process.kill()
+        process.wait(PATIENCE)
+        deadline = time.monotonic() + 5
+        while any(map(alive, workers)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not [pid for pid in workers if alive(pid)]

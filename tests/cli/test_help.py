@@ -1,0 +1,109 @@
+"""Help: every command and option is explained, and options may stand anywhere."""
+
+import argparse
+import itertools
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from cli_runner import COMMAND, EXACT, inside, mmbloom
+
+from mmbloom.cli.main import COMMANDS
+
+Capture = pytest.CaptureFixture[bytes]
+CODES = (
+    "0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, "
+    "4 lock timeout, 5 I/O error"
+)
+EXPECTED = {
+    "create": "-n -p --layout --seed --like --counting",
+    "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j --stats "
+    "--progress --lock-timeout",
+    "add": "-n -p -i -f -s -w -z -t -k --json-key --stats --progress --lock-timeout",
+    "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
+    "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
+    "except": "--add --remove --list",
+    "info": "--json --recount",
+    "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
+    "copy": "--seal --permissions --allow-network",
+    "merge": "--permissions --allow-network",
+    "intersect": "--permissions --allow-network",
+    "compare": "--json",
+    "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
+    "export": "--guava --permissions --allow-network",
+    "import": "--guava -n -p --permissions --allow-network",
+    "plan": "-n -p --json --plot",
+}
+
+
+def words(text: bytes) -> str:
+    return " ".join(text.decode().split())
+
+
+def test_help(capfdbinary: Capture) -> None:
+    """`mmbloom --help` names each command with what it does, and the exit codes."""
+    done = inside(capfdbinary, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert CODES in words(done.out)
+    for name, command in COMMANDS.items():
+        assert f" {name} {command.summary}" in words(done.out)
+    assert set(EXPECTED) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_help_of_each_command(capfdbinary: Capture, name: str) -> None:
+    """`mmbloom COMMAND --help` explains every option, and the exit codes."""
+    done = inside(capfdbinary, name, "--help")
+    assert (done.code, done.err) == (0, "")
+    assert f"usage: mmbloom {name}" in words(done.out)
+    assert CODES in words(done.out)
+    for flag in EXPECTED[name].split():
+        assert re.search(rf"^ +(-\w( \w+)?, )?{flag}\b", done.out.decode(), re.MULTILINE), flag
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_option_has_help(name: str) -> None:
+    """No option and no argument is left without a word on what it does."""
+    parser = argparse.ArgumentParser()
+    COMMANDS[name].register(parser)
+    assert len(parser._actions) > 2
+    for action in parser._actions:
+        assert action.help, action
+
+
+def test_as_a_process() -> None:
+    """The installed script and `python -m mmbloom` answer --help and --version alike."""
+    script = [str(Path(COMMAND[0]).with_name("mmbloom"))]
+    if not Path(script[0]).exists():
+        pytest.skip("mmbloom is not installed as a script beside this interpreter")
+    for command in (script, COMMAND):
+        assert CODES in words(mmbloom("--help", command=command).out)
+        assert mmbloom("dedup", "--help", command=command).code == 0
+        expected = f"mmbloom {version('mmbloom')}\n".encode()
+        assert mmbloom("--version", command=command) == (0, expected, "")
+
+
+def test_options_stand_anywhere(tmp_path: Path, capfdbinary: Capture) -> None:
+    """Before, between and after the files: the order of options and files is free."""
+    for name, data in {"1": b"a 1\nb 1\n", "2": b"A 2\nc 2\n"}.items():
+        (tmp_path / name).write_bytes(data)
+    files = [str(tmp_path / "1"), str(tmp_path / "2")]
+    options = (["-i"], ["-w", "1"], [*EXACT])
+    for i, places in enumerate(itertools.product((0, 1, 3), repeat=3)):
+        argv: list[str] = []
+        for place, file in enumerate([str(tmp_path / f"seen{i}"), *files, ""]):
+            for option, at in zip(options, places, strict=True):
+                argv += option if at == place else []
+            argv += [file] if file else []
+        assert inside(capfdbinary, "dedup", *argv) == (0, b"a 1\nb 1\nc 2\n", ""), argv
+
+
+def test_a_name_that_looks_like_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
+) -> None:
+    """After -- everything is a file."""
+    monkeypatch.chdir(tmp_path)
+    Path("-d").write_bytes(b"a\n")
+    assert inside(capfdbinary, "dedup", "seen", *EXACT, "--", "-d") == (0, b"a\n", "")
+    assert inside(capfdbinary, "dedup", "seen", "./-d", "-d") == (0, b"a\n", "")

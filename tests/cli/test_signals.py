@@ -1,0 +1,78 @@
+"""A command that is asked to end unwinds: it leaves no half-made file, and the usual exit code."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from checks import check_folder
+
+from mmbloom import BloomFilter
+
+# A command whose forcing of the new file to the disk takes as long as stdin is open.
+SLOW = """
+import os, sys
+from mmbloom.cli.main import main
+fsync = os.fsync
+def slow(fd):
+    print("forcing", flush=True)
+    os.read(0, 1)
+    fsync(fd)
+os.fsync = slow
+sys.exit(main(sys.argv[1:]))
+"""
+COMMANDS = {
+    "create": ("create", "made", "-n", "1000"),
+    "copy": ("copy", "seen", "made"),
+    "merge": ("merge", "made", "seen"),
+    "repair": ("repair", "seen", "made"),
+}
+
+
+def start(folder: Path, *argv: str, under: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
+    """Start a command, and wait until it forces its file to the disk."""
+    started = subprocess.Popen(
+        [*under, sys.executable, "-P", "-c", SLOW, *argv],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert started.stdout
+    assert started.stdout.readline() == b"forcing\n"
+    return started
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    BloomFilter.create(tmp_path / "seen", 1000).close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["SIGINT", "SIGTERM", "SIGHUP"],
+)
+def test_no_half_made_file(folder: Path, command: str, sent: signal.Signals, code: int) -> None:
+    """Law 8: a command that is asked to end takes its temporary file with it."""
+    with start(folder, *COMMANDS[command]) as started:
+        assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
+        started.send_signal(sent)
+        _, err = started.communicate(timeout=60)
+        assert (started.returncode, err) == (code, b"")
+    check_folder(folder, "seen")
+
+
+def test_ignored_hangup_stays_ignored(folder: Path) -> None:
+    """Under nohup a command goes on when its terminal is closed."""
+    with start(folder, "copy", "seen", "made", under=("nohup",)) as started:
+        started.send_signal(signal.SIGHUP)
+        assert started.stdin
+        started.stdin.write(b"on\n")  # as many as there are calls
+        started.stdin.close()
+        assert started.wait(60) == 0
+    check_folder(folder, "made", "seen")

@@ -1,0 +1,103 @@
+"""The table of docs/which-one.md that says which command takes what, held to what they do."""
+
+import re
+from pathlib import Path
+
+import pytest
+from cli_runner import Ended, inside, is_one_line
+from pages import DOCS, section
+
+from mmbloom.cli.main import COMMANDS
+
+Capture = pytest.CaptureFixture[bytes]
+MAKE = {
+    "file": ["--layout", "standard", "--seed", "0"],  # as export --guava has it
+    "counting": ["--counting"],
+    "growing": ["--growing", "--layout", "standard", "--seed", "0"],
+    "rotating": ["--rotate"],
+}
+# What follows a command; FILE is the filter.
+ARGUMENTS = {
+    "create --like": "FILE made",
+    "add": "FILE lines",
+    "dedup": "FILE lines",
+    "check": "FILE lines",
+    "remove": "FILE lines",
+    "except": "FILE --add b",
+    "info": "FILE",
+    "verify": "FILE --keys lines",
+    "copy": "FILE made",
+    "repair": "FILE made",
+    "merge": "made FILE FILE",
+    "intersect": "made FILE FILE",
+    "compare": "FILE FILE",
+    "export --guava": "FILE made",
+}
+HEAD, _, *ROWS = [
+    re.split(r" *\| *", row)[1:-1]
+    for row in section(DOCS / "which-one.md", "Which command takes what").splitlines()
+    if row.startswith("|")
+]
+CELLS = [(row[0].strip("`"), *cell) for row in ROWS for cell in zip(MAKE, row[1:5], strict=True)]
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run commands in, with a file of lines."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lines").write_bytes(b"a\nb\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "kind", "cell"), CELLS)
+def test_which_command_takes_what(
+    where: Path, capfdbinary: Capture, command: str, kind: str, cell: str
+) -> None:
+    """Each cell of the table is what the command does; a refusal is one line, and nothing else."""
+    make = ["create", "FILE", "-n", "1000", *MAKE[kind]]
+    if command == "create":
+        assert (inside(capfdbinary, *make), cell) == (Ended(0, b"", ""), "yes")
+        return
+    assert inside(capfdbinary, *make).code == 0
+    assert inside(capfdbinary, "add", "FILE", "lines").code == 0
+    before = contents(where)
+    ended = inside(capfdbinary, *command.split(), *ARGUMENTS[command].split())
+    if cell == "yes":
+        assert ended.code == 0
+    else:
+        assert cell == "no"
+        assert (ended.code, ended.out) in ((2, b""), (3, b""))
+        assert is_one_line(ended.err, str(where / "FILE"))
+        assert contents(where) == before
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder, and of those in it."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_command_is_in_the_table() -> None:
+    """But for those that take no filter; and each kind has a column."""
+    assert HEAD[1:5] == [*MAKE]
+    assert {row[0].strip("`").split()[0] for row in ROWS} == {*COMMANDS} - {"plan", "import"}
+    assert len(CELLS) == 4 * len(ROWS) == 4 * (1 + len(ARGUMENTS))
+
+
+@pytest.mark.parametrize("command", ["remove", "intersect", "compare", "export --guava"])
+@pytest.mark.parametrize("kind", ["growing", "rotating"])
+def test_refusals_say_what_the_table_says(
+    where: Path, capfdbinary: Capture, command: str, kind: str
+) -> None:
+    """Why a folder is refused, and what to do instead, in the same words."""
+    assert inside(capfdbinary, "create", "FILE", "-n", "9", *MAKE[kind]).code == 0
+    ended = inside(capfdbinary, *command.split(), *ARGUMENTS[command].split())
+    (reason,) = (row[5].replace("`", "") for row in ROWS if row[0] == f"`{command}`")
+    said = f"mmbloom: {where}/FILE: file is a folder, expected a single file: {reason}\n"
+    assert ended == Ended(3, b"", said)
+
+
+def test_each_file_of_a_folder_can_be_exported(where: Path, capfdbinary: Capture) -> None:
+    """As the refusal of the folder says."""
+    assert inside(capfdbinary, "create", "FILE", "-n", "9", *MAKE["growing"]).code == 0
+    argv = ("export", "--guava", "FILE/0000000000.bloom", "made")
+    assert inside(capfdbinary, *argv) == Ended(0, b"", "")

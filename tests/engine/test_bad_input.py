@@ -1,0 +1,299 @@
+"""What is wrong is refused by the compiled kernels before anything is read or written."""
+
+import struct
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from forms import chunk_of, hashed, octets_of
+from kernels import COMPILED, Engine, each_engine, needs_compiled
+from naive import LAYOUTS, empty_words
+
+from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys
+from mmbloom._keys.coerce import coerce_one
+from mmbloom._typing import Words
+from mmbloom.sizing import FilterParams, Layout
+
+KERNELS = ["contains", "add", "claim"]
+HALVES = np.arange(3, dtype=np.uint64)
+
+
+def params_of(layout: Layout = "blocked", num_bits: int = 512, num_hashes: int = 3) -> Any:
+    """Parameters, right or wrong: what `FilterParams` refuses a kernel may get all the same."""
+    return SimpleNamespace(layout=layout, num_bits=num_bits, num_hashes=num_hashes, seed=0)
+
+
+def check_refused(words: Words, params: FilterParams, error: type[Exception], match: str) -> None:
+    """Check that every kernel that takes an array refuses it, and leaves it as it is."""
+    before, counters = words.copy(), np.zeros(4, dtype=np.uint64)
+    for name in KERNELS:
+        with pytest.raises(error, match=match):
+            getattr(COMPILED, name)(words, HALVES, HALVES, params)
+    with pytest.raises(error, match=match):
+        COMPILED.OneKey(words, counters, params, coerce_one)
+    assert (words == before).all()
+
+
+@needs_compiled
+@pytest.mark.parametrize("num_hashes", [0, -1, 65, 2**31 - 1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_number_of_hashes(layout: Layout, num_hashes: int) -> None:
+    """k is 1 to 64."""
+    words, params = np.zeros(8, dtype=np.uint64), params_of(layout, 512, num_hashes)
+    check_refused(words, params, ValueError, "num_hashes is .*, expected 1 to 64")
+
+
+@needs_compiled
+@pytest.mark.parametrize("num_words", [0, 1, 7, 9, 16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_array_of_another_size(layout: Layout, num_words: int) -> None:
+    """The array has just the bits that the parameters say."""
+    words = np.zeros(num_words, dtype=np.uint64)
+    check_refused(words, params_of(layout), ValueError, "num_bits is 512, the array has")
+
+
+@needs_compiled
+def test_sizes_that_no_array_has() -> None:
+    """Sizes of no whole words or blocks, none, or beyond 64 bits are refused."""
+    words = np.zeros(8, dtype=np.uint64)
+    for num_bits in (0, 500, 513):
+        check_refused(words, params_of("standard", num_bits), ValueError, "num_bits is")
+    words = np.zeros(9, dtype=np.uint64)
+    check_refused(words, params_of("blocked", 576), ValueError, "a multiple of 512")
+    for num_bits in (-512, 2**64, 2**70):
+        check_refused(words, params_of("blocked", num_bits), OverflowError, "too (large|big)|can't")
+
+
+@needs_compiled
+@pytest.mark.parametrize("name", KERNELS)
+def test_halves_of_different_length(name: str) -> None:
+    """h1 and h2 have one item for each key."""
+    words = np.zeros(8, dtype=np.uint64)
+    for h1, h2 in ((HALVES, HALVES[:2]), (HALVES[:0], HALVES), (HALVES[:2], HALVES)):
+        with pytest.raises(ValueError, match="h1 and h2 differ in length"):
+            getattr(COMPILED, name)(words, h1, h2, params_of())
+    assert not words.any()
+
+
+REFUSALS = (ValueError, TypeError, AttributeError, BufferError)
+WRONG_WORDS: list[Any] = [
+    np.zeros(8, dtype=np.int64),
+    np.zeros(8, dtype=">u8"),
+    np.zeros(8, dtype=np.float64),
+    np.zeros(16, dtype=np.uint32),
+    np.zeros((2, 4), dtype=np.uint64),
+    np.zeros(16, dtype=np.uint64)[::2],
+    np.zeros(8, dtype=np.uint64)[::-1],
+    bytes(64),
+    None,
+    [0] * 8,
+]
+
+
+@needs_compiled
+@pytest.mark.parametrize("wrong", WRONG_WORDS, ids=lambda wrong: type(wrong).__name__)
+def test_arrays_of_another_kind(wrong: Any) -> None:
+    """Arrays are of uint64, one-dimensional and contiguous; others are an error, not a cast."""
+    words, params = np.zeros(8, dtype=np.uint64), params_of()
+    for name in KERNELS:
+        for arguments in ((wrong, HALVES, HALVES), (words, wrong, HALVES), (words, HALVES, wrong)):
+            with pytest.raises(REFUSALS):
+                getattr(COMPILED, name)(*arguments, params)
+    with pytest.raises(REFUSALS):
+        COMPILED.OneKey(wrong, np.zeros(4, dtype=np.uint64), params, coerce_one)
+    if not isinstance(wrong, np.ndarray) or wrong.dtype != np.uint64 or wrong.ndim > 1:
+        with pytest.raises(REFUSALS):
+            COMPILED.OneKey(words, wrong, params, coerce_one).add("a")
+    if wrong is not None:  # for Cython an array of no words
+        with pytest.raises(REFUSALS):
+            COMPILED.count_set(wrong)
+    assert not words.any()
+
+
+@each_engine
+def test_read_only_arrays(engine: Engine) -> None:
+    """What is mapped for reading is read; writing to it is an error, not a signal."""
+    params, words = params_of(), np.zeros(8, dtype=np.uint64)
+    claimed = engine.claim(words, HALVES, HALVES, params)
+    words.setflags(write=False)
+    one = engine.OneKey(words, np.zeros(4, dtype=np.uint64), params, coerce_one)
+    with pytest.raises((ValueError, TypeError), match="read-only"):
+        engine.add(words, HALVES, HALVES, params)
+    with pytest.raises((ValueError, TypeError), match="read-only"):
+        engine.commit(words, claimed)
+    with pytest.raises((ValueError, TypeError), match="read-only"):
+        one.add("a")
+    assert one.contains("a") is False
+    assert not engine.contains(words, HALVES, HALVES, params).any()
+    assert engine.claim(words, HALVES, HALVES, params).new.any()
+    assert engine.count_set(words) == 0
+
+
+@needs_compiled
+def test_claims_of_another_array() -> None:
+    """What was claimed of one array is not committed to one of another size."""
+    claimed = COMPILED.claim(empty_words(params_of()), HALVES, HALVES, params_of())
+    for num_words in (0, 7, 9, 16):
+        with pytest.raises(ValueError, match="claimed of 8 words"):
+            COMPILED.commit(np.zeros(num_words, dtype=np.uint64), claimed)
+    with pytest.raises(TypeError):
+        COMPILED.commit(np.zeros(8, dtype=np.uint64), None)
+    unprepared: Any = COMPILED.OneKey
+    with pytest.raises(TypeError):
+        unprepared.__new__(unprepared)
+    with pytest.raises(ValueError, match="counters"):
+        COMPILED.OneKey(empty_words(params_of()), HALVES, params_of(), coerce_one)
+
+
+SPANS: list[tuple[list[int], list[int]]] = [
+    ([0], [7]),
+    ([7], [7]),
+    ([-1], [3]),
+    ([3], [2]),
+    ([0, 3, 0], [3, 6, 2**31 - 1]),
+    ([0, -(2**31)], [1, 1]),
+]
+WIDE: list[tuple[list[int], list[int]]] = [
+    ([2**32], [2**32 + 1]),
+    ([0], [2**63 - 1]),
+    ([-(2**63)], [0]),
+    ([2**63 - 1], [2**63 - 1]),
+]
+
+
+@needs_compiled
+@pytest.mark.parametrize(("starts", "ends"), SPANS + WIDE)
+def test_spans_outside_their_buffer(starts: list[int], ends: list[int]) -> None:
+    """Offsets before, beyond or backwards are an error that names the key, not a read."""
+    octets = octets_of(b"abcdef")
+    for dtype in ("i4", "i8"):
+        if max(map(abs, starts + ends)) >= 2**31 and dtype == "i4" and (starts, ends) in WIDE:
+            continue
+        batch = PackedKeys(octets, np.array(starts, dtype=dtype), np.array(ends, dtype=dtype))
+        with pytest.raises(
+            ValueError, match=rf"key {len(starts) - 1} is bytes .* of a buffer of 6"
+        ):
+            COMPILED.hash_keys(batch, 1)
+
+
+@needs_compiled
+def test_spans_of_wrong_shape() -> None:
+    """As many starts as ends, of one dimension, in a buffer of bytes that lie together."""
+    octets, some = octets_of(b"abcdef"), np.array([0, 1])
+    for wrong in (
+        PackedKeys(octets, some, some[:1]),
+        PackedKeys(octets, some[:1], some),
+        PackedKeys(octets, some.reshape(1, 2), some.reshape(1, 2)),
+        PackedKeys(octets[::2], some, some),
+        PackedKeys(octets.view("u2"), some, some),
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011  of numpy, Cython or this package
+            COMPILED.hash_keys(wrong, 1)
+    nothing = PackedKeys(octets[:0], np.array([0, 0]), np.array([0, 0]))
+    assert COMPILED.hash_keys(nothing, 5)[0].tolist() == [hashed([b""], 5)[0][0]] * 2
+
+
+def view(length: int, buffer: int, offset: int) -> bytes:
+    return struct.pack("<I4sII", length, b"abcd", buffer, offset)
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        view(13, 0, 8),
+        view(13, 1, 0),
+        view(13, 2**32 - 1, 0),
+        view(2**32 - 1, 0, 0),
+        view(2**31, 0, 2**32 - 1),
+        view(21, 0, 0),
+    ],
+)
+def test_views_outside_their_buffers(wrong: bytes) -> None:
+    """A view past its buffer, or of a buffer that is not there, is an error."""
+    good = view(13, 0, 7)
+    for views, place in ((wrong, 0), (good + wrong, 1)):
+        batch = ViewKeys(octets_of(views).reshape(-1, 16), [octets_of(b"x" * 20)])
+        with pytest.raises(ValueError, match=f"key {place} is a view that points past its buffer"):
+            COMPILED.hash_keys(batch, 1)
+    batch = ViewKeys(octets_of(good).reshape(-1, 16), [])
+    with pytest.raises(ValueError, match="past its buffer"):
+        COMPILED.hash_keys(batch, 1)
+    for shape in ((1, 8), (2, 4)):
+        with pytest.raises(ValueError, match="views of shape"):
+            COMPILED.hash_keys(ViewKeys(octets_of(good)[:8].reshape(shape), []), 1)
+
+
+@needs_compiled
+def test_batches_of_another_kind() -> None:
+    """What is no form of batch, or holds what its form does not, is an error."""
+    wrong: list[tuple[Any, type[Exception]]] = [
+        (["a"], TypeError),
+        (ByteKeys(("a",)), TypeError),  # type: ignore[arg-type]
+        (ByteKeys(["a", 5]), TypeError),  # type: ignore[list-item]
+        (ByteKeys(["a", "\ud800"]), ValueError),
+        (ByteKeys([None]), TypeError),  # type: ignore[list-item]
+        (TextKeys(np.array(["a", "\udfff"])), ValueError),
+        (TextKeys(np.array([0x110000, 97], dtype=np.uint32).view("U1")), ValueError),
+        (RowKeys(np.zeros((2, 3), dtype=np.int32), padded=False), ValueError),
+        (RowKeys(np.zeros((2, 2, 2), dtype=np.uint8), padded=False), ValueError),
+        (IntegerKeys(np.zeros((2, 2), dtype=np.int64)), ValueError),
+    ]
+    for batch, error in wrong:
+        with pytest.raises(error):
+            COMPILED.hash_keys(batch, 1)
+    for seed in (-1, 2**32):
+        with pytest.raises(OverflowError):
+            COMPILED.hash_keys(ByteKeys(["a"]), seed)
+
+
+@needs_compiled
+def test_lines_outside_their_block() -> None:
+    """Lines, parts and answers that do not fit the block are an error before any copy."""
+    chunk, yes = chunk_of([b"ab", b"c"]), np.array([True, True])
+    octets, starts, ends = chunk.octets, chunk.starts, chunk.ends
+    for start, stop in ((-1, 2), (3, 2), (0, 6), (6, 6), (2**63 - 1, 2**63 - 1)):
+        with pytest.raises(ValueError, match="of a buffer of 5"):
+            COMPILED.find_lines(octets, start, stop, 10, 9)
+    for bad_starts, bad_ends in (
+        (starts, ends + 1),
+        (starts - 1, ends),
+        (ends + 1, starts),
+        (starts, ends[:1]),
+        (starts, np.array([2, 2**63 - 1])),
+    ):
+        with pytest.raises(ValueError, match=r"line \d is bytes|starts and"):
+            COMPILED.gather(octets, bad_starts, bad_ends, yes, 1)
+        with pytest.raises(ValueError, match=r"line \d is bytes|starts and"):
+            COMPILED.select_keys(octets, bad_starts, bad_ends + 1, ignore_case=True)
+    with pytest.raises(ValueError, match="1 answers for 2 lines"):
+        COMPILED.gather(octets, starts, ends, yes[:1], 1)
+
+
+@each_engine
+def test_a_list_that_another_thread_changes(engine: Engine) -> None:
+    """Keys that come and go while a list is hashed: an error or an answer, never a crash."""
+    keys: list[bytes | str] = [b"some key %d" % i for i in range(5000)]
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            del keys[100:]
+            keys.extend(["é" * (i % 50) for i in range(4900)])
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(300):
+            try:
+                h1, h2 = engine.hash_keys(ByteKeys(keys)[0:5000], 1)
+            except (ValueError, IndexError, TypeError):
+                continue
+            assert len(h1) == len(h2)
+            first = [b"some key %d" % i for i in range(9)]
+            assert list(zip(h1[:9].tolist(), h2[:9].tolist(), strict=True)) == hashed(first, 1)
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,140 @@
+"""Which engine serves: every combination of what is asked for, built, and the machine's order."""
+
+import importlib.machinery
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kernels import BUILT, ENGINES, PARTS, needs_compiled
+
+import mmbloom
+from mmbloom import _engine
+from mmbloom._engine.choice import _COMPILED, choose
+
+FOLDER = Path(_engine.__file__).parent / "compiled"
+ANY = [(built, order) for built in (True, False) for order in ("little", "big")]
+
+
+@pytest.mark.parametrize(("built", "byteorder"), ANY)
+@pytest.mark.parametrize("asked", [None, ""])
+def test_free_choice(asked: str | None, built: bool, byteorder: str) -> None:
+    """Unset or empty, the compiled engine serves where it was built, on little-endian machines."""
+    expected = "compiled" if built and byteorder == "little" else "numpy"
+    assert choose(asked, built=built, byteorder=byteorder) == expected
+
+
+@pytest.mark.parametrize(("built", "byteorder"), ANY)
+def test_numpy_is_always_there(built: bool, byteorder: str) -> None:
+    """The reference serves wherever it is asked for."""
+    assert choose("numpy", built=built, byteorder=byteorder) == "numpy"
+
+
+def test_compiled_where_it_can_serve() -> None:
+    """The compiled engine serves when asked for, or says in one sentence why it cannot."""
+    assert choose("compiled", built=True, byteorder="little") == "compiled"
+    for byteorder in ("little", "big"):
+        with pytest.raises(ImportError, match=r"MMBLOOM_ENGINE=compiled, .* was not built"):
+            choose("compiled", built=False, byteorder=byteorder)
+    with pytest.raises(ImportError, match=r"MMBLOOM_ENGINE=compiled, .* is for little-endian"):
+        choose("compiled", built=True, byteorder="big")
+
+
+@pytest.mark.parametrize("asked", ["nonsense", "Numpy", "COMPILED", " numpy", "0"])
+@pytest.mark.parametrize(("built", "byteorder"), ANY)
+def test_no_engine(asked: str, built: bool, byteorder: str) -> None:
+    """Any other word is an error that quotes it and names both engines."""
+    with pytest.raises(ValueError, match="expected 'numpy' or 'compiled'") as caught:
+        choose(asked, built=built, byteorder=byteorder)
+    assert repr(asked) in str(caught.value)
+
+
+def python(code: str, engine: str | None) -> "subprocess.CompletedProcess[str]":
+    """Run code in a new interpreter with MMBLOOM_ENGINE as given."""
+    env = {name: value for name, value in os.environ.items() if name != "MMBLOOM_ENGINE"}
+    env |= {} if engine is None else {"MMBLOOM_ENGINE": engine}
+    command = [sys.executable, "-P", "-W", "error", "-c", code]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+# Where the functions that serve come from, module by module.
+TELL = """
+import mmbloom, sys
+from mmbloom import _engine
+names = [name for name in _engine.__all__ if callable(getattr(_engine, name))]
+shared = ("Words", "lines_of", "narrower", "union", "OneCounted", "count_nonzero",
+          "counted_claim", "nonzero_bits")
+homes = {getattr(_engine, name).__module__ for name in names if name not in shared}
+homes.discard("types"), homes.discard("builtins"), homes.discard("numpy")
+print(mmbloom.engine, _engine.ENGINE, all(".compiled." in home for home in homes))
+print(any(".compiled." in name for name in sys.modules))
+"""
+
+
+@pytest.mark.parametrize("engine", [None, "", "numpy", "compiled"])
+def test_what_is_said_is_used(engine: str | None) -> None:
+    """`mmbloom.engine` is the engine whose functions serve; numpy's loads nothing compiled."""
+    done = python(TELL, engine)
+    if engine == "compiled" and not BUILT:
+        assert "was not built" in done.stderr
+        return
+    expected = engine or ("compiled" if BUILT else "numpy")
+    assert done.stderr == ""
+    compiled = expected == "compiled"
+    assert done.stdout.split() == [expected, expected, str(compiled), str(compiled)]
+
+
+def test_nonsense_in_the_environment() -> None:
+    """A word that is no engine stops the import, library or command, whatever is built."""
+    for code in ("import mmbloom", "from mmbloom.cli import main"):
+        done = python(code, "nonsense")
+        assert done.returncode == 1
+        assert "MMBLOOM_ENGINE is 'nonsense', expected 'numpy' or 'compiled'" in done.stderr
+
+
+HIDE = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name == "mmbloom._engine.compiled.{}":
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Absent())
+import importlib.util
+real, absent = importlib.util.find_spec, "mmbloom._engine.compiled.{}"
+importlib.util.find_spec = lambda name: None if name == absent else real(name)
+import mmbloom
+print(mmbloom.engine)
+"""
+
+
+@pytest.mark.parametrize("absent", PARTS)
+def test_one_module_that_was_not_built(absent: str) -> None:
+    """If one module of the compiled engine is absent numpy serves; asked for, it is an error."""
+    code = HIDE.format(absent, absent)
+    done = python(code, None)
+    assert (done.stdout, done.stderr) == ("numpy\n", "")
+    done = python(code, "compiled")
+    assert done.returncode == 1
+    assert "MMBLOOM_ENGINE=compiled, but the compiled engine was not built" in done.stderr
+
+
+@needs_compiled
+def test_built_with_the_package() -> None:
+    """The compiled modules are in the package's own folder, as this interpreter names them."""
+    for name in PARTS:
+        found = [FOLDER / (name + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
+        assert any(file.exists() for file in found)
+
+
+def test_all_modules_are_looked_for() -> None:
+    """What must be there for the compiled engine to serve is each of its modules."""
+    assert sorted(_COMPILED) == sorted(PARTS)
+    assert {file.stem for file in FOLDER.glob("*.pyx")} == set(PARTS)
+
+
+def test_this_run() -> None:
+    """The engine of this run is one of those that there are, and the one asked for."""
+    assert mmbloom.engine in [engine.name for engine in ENGINES]
+    asked = os.environ.get("MMBLOOM_ENGINE")
+    assert not asked or mmbloom.engine == asked

@@ -1,0 +1,206 @@
+"""The compiled kernels of the array against the reference: answers, counts and every byte."""
+
+import inspect
+from typing import Any
+
+import hypothesis
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import strategies as st
+from kernels import COMPILED, NUMPY, Engine, needs_compiled
+from naive import LAYOUTS, Hash, empty_words, scenes, split
+
+from mmbloom import _engine
+from mmbloom._keys.coerce import coerce_one
+from mmbloom.sizing import FilterParams, Layout
+
+pytestmark = needs_compiled
+Words = npt.NDArray[np.uint64]
+Scene = tuple[FilterParams, list[list[Hash]]]
+
+
+def test_same_interface() -> None:
+    """Every function takes the same parameters, by name and default; every method is in both."""
+    pairs: list[tuple[Any, Any]] = list(zip(NUMPY[1:], COMPILED[1:], strict=True))
+    for name, (ours, theirs) in zip(NUMPY._fields[1:], pairs, strict=True):
+        assert theirs is not ours
+        assert theirs.__name__ == ours.__name__ == name
+        if name == "OneKey":  # a compiled class does not tell its signatures
+            public = {method for method in vars(ours) if not method.startswith("_")}
+            assert public == {method for method in vars(theirs) if not method.startswith("_")}
+            continue
+        here, there = inspect.signature(ours).parameters, inspect.signature(theirs).parameters
+        assert list(here) == list(there), name
+        for parameter in here.values():
+            same = there[parameter.name]
+            assert (same.default, same.kind) == (parameter.default, parameter.kind), name
+    types = {"Claimed", "HashHalves", "Words"}
+    shared = {"OneCounted", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
+    named = {"CHUNK_KEYS", "ENGINE", "WHOLE_LINE", "lines_of", "narrower", *shared, *types}
+    assert set(_engine.__all__) - named == set(NUMPY._fields[1:])
+
+
+@needs_compiled
+@hypothesis.given(scenes())
+def test_every_kernel(scene: Scene) -> None:
+    """Contains, claim, commit, add and count_set: the same from the same array, batch by batch."""
+    params, batches = scene
+    words = {engine.name: empty_words(params) for engine in (NUMPY, COMPILED)}
+    for number, batch in enumerate(batches):
+        h1, h2 = split(batch)
+        answers = []
+        for engine in (NUMPY, COMPILED):
+            array = words[engine.name]
+            found = engine.contains(array, h1, h2, params).tolist()
+            if number % 2:
+                new, newly_set = engine.add(array, h1, h2, params)
+            else:
+                claimed = engine.claim(array, h1, h2, params)
+                new, newly_set = claimed.new, engine.commit(array, claimed)
+            answers.append((found, new.tolist(), newly_set, engine.count_set(array)))
+            assert type(newly_set) is type(answers[-1][3]) is int
+        assert answers[0] == answers[1]
+        assert (words["numpy"] == words["compiled"]).all()
+
+
+def random_array(params: FilterParams, chance: np.random.Generator, fill: float) -> Words:
+    """An array with about this share of its bits set."""
+    bits = chance.random(params.num_bits) < fill
+    return np.packbits(bits, bitorder="little").view("<u8")
+
+
+def repeating(chance: np.random.Generator, n: int) -> Words:
+    """Hash halves of which about every second one comes again, near or far away."""
+    some = chance.integers(0, 2**64, max(1, n // 2), np.uint64)
+    return some[chance.integers(0, len(some), n)]
+
+
+@pytest.mark.parametrize("num_hashes", range(1, 65))
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_number_of_hashes(layout: Layout, num_hashes: int, seed: int) -> None:
+    """k = 1 to 64, in a filter that is half full, with repeats within and across chunks."""
+    chance = np.random.default_rng(seed)
+    num_bits = 512 * 37 if layout == "blocked" else 64 * 301
+    params = FilterParams(10, 0.1, layout, num_bits, num_hashes)
+    before = random_array(params, chance, 0.5)
+    arrays = [before.copy(), before.copy()]
+    for n in (0, 1, 15, 16, 17, 31, 32, 33, 700):  # around the keys that are looked ahead
+        h1, h2 = repeating(chance, n), repeating(chance, n)
+        answers = [
+            (engine.contains(array, h1, h2, params), *engine.add(array, h1, h2, params))
+            for engine, array in zip((NUMPY, COMPILED), arrays, strict=True)
+        ]
+        assert (answers[0][0] == answers[1][0]).all()
+        assert (answers[0][1] == answers[1][1]).all()
+        assert answers[0][2] == answers[1][2]
+        assert (arrays[0] == arrays[1]).all()
+
+
+@pytest.mark.parametrize("n", [16_383, 16_384, 16_385, 16_416, 70_001])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_claims_beyond_a_chunk(layout: Layout, n: int, seed: int) -> None:
+    """A claim of several chunks, repeats across them, finds what adding in chunks would."""
+    chance = np.random.default_rng(seed)
+    params = FilterParams(10, 0.1, layout, 512 * 999, 5)
+    before = random_array(params, chance, 0.1)
+    h1, h2 = repeating(chance, n), repeating(chance, n)
+    h2[h1 == h1[0]] = h2[0]
+    one, other, added = before.copy(), before.copy(), before.copy()
+    ours, theirs = COMPILED.claim(one, h1, h2, params), NUMPY.claim(other, h1, h2, params)
+    assert (one == before).all()
+    assert (ours.new == theirs.new).all()
+    assert 0 < ours.new.sum() < n
+    newly_set = COMPILED.commit(one, ours)
+    assert newly_set == NUMPY.commit(other, theirs) == COMPILED.add(added, h1, h2, params)[1]
+    assert (one == other).all()
+    assert (one == added).all()
+
+
+@pytest.mark.parametrize(
+    ("layout", "num_bits"),
+    [("blocked", 2**32 + 512), ("standard", 2**32 + 64), ("standard", 2**33 - 64)],
+)
+def test_large_arrays(layout: Layout, num_bits: int, seed: int) -> None:
+    """Above 2^32 bits both set the same words, the very first and last ones too."""
+    chance = np.random.default_rng(seed)
+    params = FilterParams(10, 0.1, layout, num_bits, 9)
+    h1 = np.concatenate([repeating(chance, 500), np.array([0, 2**64 - 1], dtype=np.uint64)])
+    h2 = np.concatenate([repeating(chance, 500), np.array([0, 2**64 - 1], dtype=np.uint64)])
+    found = []
+    for engine in (NUMPY, COMPILED):
+        words = empty_words(params)  # sparse: hardly touched
+        new, newly_set = engine.add(words, h1, h2, params)
+        touched = np.flatnonzero(words)
+        found.append((new.tolist(), newly_set, touched.tolist(), words[touched].tolist()))
+        del words
+    assert found[0] == found[1]
+
+
+def positions_of(h1: int, h2: int, params: FilterParams, engine: Engine) -> list[int]:
+    """The bits that a key sets in an empty array."""
+    words = empty_words(params)
+    engine.add(words, np.array([h1], np.uint64), np.array([h2], np.uint64), params)
+    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist()
+
+
+@hypothesis.given(
+    st.integers(0, 2**64 - 1) | st.integers(2**63 - 9, 2**63 + 9),
+    st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**63, 2**64 - 1]),
+    st.integers(1, 5000) | st.sampled_from([2**16 - 1, 2**16, 2**16 + 1]),
+)
+def test_remainder_without_division(h1: int, h2: int, num_words: int) -> None:
+    """Standard positions are exact remainders for any size, at multiples and next to them."""
+    params = FilterParams(10, 0.1, "standard", 64 * num_words, 3)
+    near = h1 - h1 % params.num_bits
+    for start in {h1, near, max(0, near - 1), min(2**64 - 1, near + params.num_bits - 1)}:
+        expected = sorted({(start + i * h2) % 2**63 % params.num_bits for i in range(3)})
+        assert positions_of(start, h2, params, COMPILED) == expected
+
+
+KEYS = st.one_of(
+    st.binary(max_size=40),
+    st.text(max_size=20),
+    st.integers(-(2**63), 2**64 - 1),
+    st.sampled_from([-1, 2**63 - 1, 2**63, 2**64 - 1, -(2**63), b"", ""]),
+    st.binary(max_size=9).map(bytearray),
+    st.integers(-128, 127).map(np.int8),
+    st.booleans().map(lambda on: np.uint64(2**64 - on - 1)),
+)
+
+
+@hypothesis.given(scenes(), st.lists(KEYS, max_size=30))
+def test_one_key_at_a_time(scene: Scene, keys: list[Any]) -> None:
+    """OneKey answers, sets and counts the same for keys of every kind; counters wrap alike."""
+    params, _ = scene
+    start = np.array([2**64 - 1, 2**64 - 3, 7, 2**64 - 1, 5], dtype=np.uint64)
+    words = [empty_words(params), empty_words(params)]
+    counters = [start.copy(), start.copy()]
+    ones = [
+        engine.OneKey(array, counts, params, coerce_one)
+        for engine, array, counts in zip((NUMPY, COMPILED), words, counters, strict=True)
+    ]
+    for key in keys:
+        for method in ("contains", "add", "contains"):
+            answers = [getattr(one, method)(key) for one in ones]
+            assert answers[0] is answers[1]
+        assert (words[0] == words[1]).all()
+        assert (counters[0] == counters[1]).all()
+        assert ones[0].positions_set() == ones[1].positions_set() == int(counters[0][1])
+
+
+@pytest.mark.parametrize("key", [1.5, None, True, 2**64, -(2**63) - 1, "\ud800", ("a",)])
+def test_one_wrong_key(key: Any) -> None:
+    """What is no key raises the same from both, and sets and counts nothing."""
+    params = FilterParams(10, 0.1, "blocked", 512, 3, seed=4)
+    for engine in (NUMPY, COMPILED):
+        words, counters = empty_words(params), np.zeros(4, dtype=np.uint64)
+        one = engine.OneKey(words, counters, params, coerce_one)
+        for method in (one.add, one.contains):
+            with pytest.raises(Exception, match=r"^key: ") as caught:
+                method(key)
+            with pytest.raises(type(caught.value)) as expected:
+                coerce_one(key)
+            assert str(caught.value) == str(expected.value)
+        assert not words.any()
+        assert not counters.any()

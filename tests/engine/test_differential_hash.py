@@ -1,0 +1,198 @@
+"""Both engines and mmh3 hash every form of batch to the same halves, however its memory lies."""
+
+import os
+import sys
+from typing import Any
+
+import hypothesis
+import numpy as np
+import pytest
+from batches import BATCHES, FORMS, KEY, SEEDS, TEXT, misaligned, views_of
+from forms import bytes_of, hashed, octets_of
+from hypothesis import strategies as st
+from kernels import BUILT, COMPILED, ENGINES, NUMPY, Engine, each_engine, needs_compiled
+
+import mmbloom
+from mmbloom._engine.key_batch import (
+    ByteKeys,
+    DictionaryKeys,
+    IntegerKeys,
+    KeyBatch,
+    PackedKeys,
+    RowKeys,
+    TextKeys,
+)
+
+
+def test_the_engine_that_is_asked_for_is_tested() -> None:
+    """Where the environment asks for the compiled engine, nothing of it is skipped."""
+    if os.environ.get("MMBLOOM_ENGINE") == "compiled":
+        assert BUILT
+    assert mmbloom.engine in [engine.name for engine in ENGINES]
+    served = next(engine for engine in ENGINES if engine.name == mmbloom.engine)
+    assert mmbloom._engine.hash_keys is served.hash_keys
+    assert mmbloom._engine.find_lines is served.find_lines
+    assert mmbloom._engine.OneKey is served.OneKey
+
+
+def halves(engine: Engine, batch: KeyBatch, seed: int) -> list[tuple[int, int]]:
+    """Hash halves as ints; they are arrays of their own."""
+    h1, h2 = engine.hash_keys(batch, seed)
+    for half in (h1, h2):
+        assert half.dtype == np.uint64
+        assert half.shape == (len(batch),)
+    assert not np.shares_memory(h1, h2) or not len(h1)
+    return list(zip(h1.tolist(), h2.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@hypothesis.given(st.data())
+def test_each_form(form: str, data: st.DataObject) -> None:
+    """A batch of any form is the mmh3 of its keys' bytes, by both engines, for every seed."""
+    batch, seed = data.draw(FORMS[form]), data.draw(SEEDS)
+    expected = hashed(bytes_of(batch), seed)
+    for engine in ENGINES:
+        assert halves(engine, batch, seed) == expected, engine
+
+
+@hypothesis.given(BATCHES, SEEDS, st.data())
+def test_parts_of_a_batch(batch: KeyBatch, seed: int, data: st.DataObject) -> None:
+    """A slice or a choice of a batch hashes as those keys of it."""
+    whole = hashed(bytes_of(batch), seed)
+    start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(batch))] * 2)))
+    chosen = data.draw(st.lists(st.booleans(), min_size=len(batch), max_size=len(batch)))
+    some = [pair for pair, wanted in zip(whole, chosen, strict=True) if wanted]
+    for engine in ENGINES:
+        assert halves(engine, batch[start:stop], seed) == whole[start:stop]
+        assert halves(engine, batch[np.array(chosen, dtype=np.bool_)], seed) == some
+
+
+@each_engine
+def test_every_length_at_every_address(engine: Engine) -> None:
+    """Keys of 0 to 70 bytes are hashed right from any address, and nothing beyond them matters."""
+    data = bytes(range(1, 100))
+    for offset in range(17):
+        for beyond in (b"\0", b"\xff"):
+            octets = misaligned(octets_of(data[:70] + beyond * 40), offset)
+            ends = np.arange(71)
+            batch = PackedKeys(octets, np.zeros(71, dtype=np.int64), ends)
+            assert halves(engine, batch, 7) == hashed((data[:end] for end in ends), 7)
+
+
+@each_engine
+def test_views_around_twelve_bytes(engine: Engine) -> None:
+    """Views of up to 12 bytes hold their key, longer ones point to it, in any of the buffers."""
+    keys = [bytes(range(65, 65 + size)) for size in range(40)] * 3
+    for buffers in (1, 2, 5):
+        assert halves(engine, views_of(keys, buffers), 3) == hashed(keys, 3)
+
+
+@each_engine
+def test_offsets_of_more_than_32_bits(engine: Engine) -> None:
+    """Offsets of 64 bits may be of any integer type that holds them; 2^31 is no edge."""
+    octets = octets_of(b"abcdef")
+    for dtype in ("i4", ">i4", "i8", ">i8", "u4", "u8", "i2"):
+        starts, ends = np.array([0, 2], dtype=dtype), np.array([2, 6], dtype=dtype)
+        assert halves(engine, PackedKeys(octets, starts, ends), 1) == hashed([b"ab", b"cdef"], 1)
+    mixed = PackedKeys(octets, np.array([0], dtype=np.int32), np.array([2], dtype=np.int64))
+    assert halves(engine, mixed, 1) == hashed([b"ab"], 1)
+
+
+@each_engine
+def test_dictionary_keeps_hashes_by_seed(engine: Engine) -> None:
+    """The values of a dictionary are hashed once for each seed, and shared by its parts."""
+    batch = DictionaryKeys(ByteKeys([b"a", "é"]), np.array([1, 0, 1, 1]))
+    for seed in (1, 2, 1):
+        assert halves(engine, batch[1:], seed) == hashed([b"a", "é".encode(), "é".encode()], seed)
+    assert sorted(batch.hashes) == [1, 2]
+
+
+@each_engine
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 4)])
+def test_rows_of_nothing(engine: Engine, shape: tuple[int, int]) -> None:
+    """Rows of no width are empty keys; no rows are no keys."""
+    for padded in (False, True):
+        rows = RowKeys(np.zeros(shape, dtype=np.uint8), padded)
+        assert halves(engine, rows, 5) == hashed([b""] * shape[0], 5)
+
+
+@each_engine
+def test_long_keys(engine: Engine) -> None:
+    """A key of megabytes, ASCII or not, is one key."""
+    keys: list[bytes | str] = ["é🌸" * 1_000_000, b"x" * 3_000_001, "日" * 999_999, "y" * 10**6]
+    assert halves(engine, ByteKeys(keys), 9) == hashed(bytes_of(ByteKeys(keys)), 9)
+
+
+class Text(str):
+    """A str by descent."""
+
+    __slots__ = ()
+
+
+PLAIN: list[tuple[Any, bool]] = [
+    (b"a", True),
+    ("a", True),
+    ("é日🌸", True),
+    ("a\ud800", False),
+    ("\udfff", False),
+    (1, False),
+    (None, False),
+    (bytearray(b"a"), False),
+    (np.bytes_(b"a"), False),
+    (Text("a"), False),
+]
+
+
+@each_engine
+@pytest.mark.parametrize(("item", "expected"), PLAIN, ids=repr)
+def test_plain(engine: Engine, item: Any, expected: bool) -> None:
+    """Plain are exact bytes, and exact str that encode, wherever in the list the others are."""
+    assert engine.plain([]) is True
+    for before in (0, 1, 20, 16_384):
+        for after in (0, 20):
+            fill: list[Any] = [b"a", "é"] * before
+            assert engine.plain([*fill, item, *fill[:after]]) is expected
+
+
+@needs_compiled
+@hypothesis.given(st.lists(KEY | TEXT | st.text(st.characters()), max_size=30))
+def test_plain_is_the_same_in_both(items: list[Any]) -> None:
+    """Both engines take the same lists as they are."""
+    for some in (items, [*items, 5], ["\ud83c", "\udf38", *items]):
+        assert COMPILED.plain(some) is NUMPY.plain(some)
+
+
+@each_engine
+def test_nothing_is_kept_or_changed(engine: Engine) -> None:
+    """Hashing leaves its batch as it was, and no reference to a key behind."""
+    key, array = b"a key of its own" * 2, np.arange(5, dtype=">i4")
+    before, text = sys.getrefcount(key), np.array(["a", "é"])
+    for _ in range(3):
+        engine.hash_keys(ByteKeys([key]), 1)
+        engine.hash_keys(IntegerKeys(array), 1)
+        engine.hash_keys(TextKeys(text), 1)
+    assert sys.getrefcount(key) == before
+    assert (array == np.arange(5)).all()
+    assert text.tolist() == ["a", "é"]
+
+
+@hypothesis.given(st.lists(TEXT | st.text(st.characters(), max_size=5), min_size=1), st.data())
+def test_first_text_without_utf_8(texts: list[str], data: st.DataObject) -> None:
+    """The first item of a U array with a lone surrogate is named, or that there is none."""
+    dtype = f"{data.draw(st.sampled_from('<>'))}U{max(1, *map(len, texts))}"
+    array = np.array(texts, dtype=dtype)[:: data.draw(st.sampled_from([1, 2, -1]))]
+    wrong = [i for i, text in enumerate(array) if any(0xD800 <= ord(c) <= 0xDFFF for c in text)]
+    for engine in ENGINES:
+        assert engine.first_unencodable(array) == (wrong[0] if wrong else -1), engine
+
+
+@each_engine
+@pytest.mark.parametrize("point", [0xD7FF, 0xD800, 0xDFFF, 0xE000, 0x10FFFF, 0x110000, 2**32 - 1])
+def test_edges_of_unicode(engine: Engine, point: int) -> None:
+    """Surrogates, and numbers beyond Unicode, have no UTF-8, wherever in the array they are."""
+    wrong = 0xD800 <= point <= 0xDFFF or point > 0x10FFFF
+    for place in (0, 1, 20_000):
+        points = np.full((20_001, 3), 97, dtype=np.uint32)
+        points[place, 2] = point
+        array = points.view("U3").reshape(-1)
+        assert engine.first_unencodable(array) == (place if wrong else -1)

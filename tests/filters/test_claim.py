@@ -1,0 +1,243 @@
+"""Claims: the answer now, the marks only when the block has succeeded (law 6)."""
+
+import os
+import shutil
+from collections.abc import Callable
+from typing import Any, get_args
+
+import hypothesis
+import numpy as np
+import pytest
+from checks import (
+    array_of,
+    check_holds,
+    check_same_filter,
+    check_settled,
+    counters_of,
+    flock_is_free,
+    in_thread,
+    run_forked,
+)
+from hypothesis import strategies as st
+
+from mmbloom import (
+    BloomFilter,
+    CapacityWarning,
+    ClosedFilterError,
+    DurabilityError,
+    FileChangedError,
+    KeyTypeError,
+    LockTimeout,
+)
+from mmbloom.sizing import Layout
+
+Create = Callable[..., BloomFilter]
+LAYOUTS = get_args(Layout)
+
+
+def test_marks_after_the_block(create: Create, path: str) -> None:
+    """Within the block the keys are not yet in; after it they are, counted as one batch."""
+    seen = create(1000)
+    seen.add("a")
+    before = array_of(path)
+    with seen.claim(["a", "b", "c", "b"]) as new:
+        assert new.tolist() == [False, True, True, False]
+        assert new.dtype == np.bool_
+        assert "b" not in seen
+        assert array_of(path) == before
+        assert counters_of(path)["batches_begun"] == 1
+    check_holds(seen, "abc")
+    check_settled(path)
+    assert counters_of(path)["keys_added"] == 3
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
+def test_block_that_raises_marks_nothing(
+    create: Create, path: str, error: type[BaseException]
+) -> None:
+    """Whatever ends the block early goes through, and the file is as it was, the lock free."""
+    seen = create(1000)
+    seen.add("a")
+    before, counters = array_of(path), counters_of(path)
+    with pytest.raises(error), seen.claim(["a", "b"]):
+        raise error
+    assert (array_of(path), counters_of(path)) == (before, counters)
+    assert flock_is_free(path)
+    assert seen.add_many(["a", "b"]).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_claim_beyond_a_chunk_is_add_many(create: Create, path: str, layout: Layout) -> None:
+    """A claim of several chunks answers and marks as add_many, duplicates across chunks too."""
+    keys = np.concatenate([np.arange(20_000), np.arange(15_000, 40_000), np.arange(50)])
+    one = create(30_000, 0.2, layout=layout, seed=5)  # many false positives among these
+    other = create(30_000, 0.2, layout=layout, seed=5, name="other")
+    with pytest.warns(CapacityWarning):
+        expected = one.add_many(keys)
+    with pytest.warns(CapacityWarning), other.claim(keys) as new:
+        answer = new
+    assert answer.tolist() == expected.tolist()
+    check_same_filter(one.path, other.path)
+
+
+@hypothesis.settings(
+    max_examples=30, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(
+    st.lists(st.lists(st.integers(0, 60), max_size=40), min_size=1, max_size=3),
+    st.sampled_from(LAYOUTS),
+    st.integers(1, 10),
+)
+def test_claim_in_small_chunks_is_add_many(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[list[int]], layout: Layout, step: int
+) -> None:
+    """With chunks of a few keys, every claim still answers as one-by-one adds would."""
+    folder = tmp_path_factory.mktemp("claims")
+    options: dict[str, Any] = {"capacity": 10**3, "error_rate": 0.5, "layout": layout, "seed": 1}
+    with (
+        BloomFilter.create(folder / "one", **options) as one,
+        BloomFilter.create(folder / "two", **options) as two,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for place in ("mmbloom._engine.CHUNK_KEYS", "mmbloom._engine.reference.bits.CHUNK_KEYS"):
+            patch.setattr(place, step)
+        for batch in batches:
+            with one.claim(batch) as new:
+                answer = new.tolist()
+            assert answer == [two.add(key) for key in batch]
+        check_same_filter(one.path, two.path)
+    shutil.rmtree(folder)
+
+
+def test_lock_is_kept_for_the_block(create: Create, path: str) -> None:
+    """Others wait from the first line of the block to the last; making a claim takes nothing."""
+    seen = create(1000)
+    claim = seen.claim(["a"])
+    assert flock_is_free(path)
+    with BloomFilter.open(path, lock_timeout=0.01) as other:
+        with claim:
+            assert not flock_is_free(path)
+            with pytest.raises(LockTimeout):
+                other.add("a")
+        assert not other.add("a")
+
+
+def test_claim_waits_its_time(create: Create, path: str) -> None:
+    """A claim that cannot get the lock in time raises LockTimeout and holds nothing."""
+    holder = create(1000)
+    with BloomFilter.open(path, lock_timeout=0.01) as seen:
+        with holder.locked(), pytest.raises(LockTimeout), seen.claim(["a"]):
+            pass
+        assert "a" not in seen
+        assert in_thread(lambda: seen.add("a")) is True
+
+
+def test_wrong_key_raises_before_the_lock(create: Create, path: str) -> None:
+    """A key that is none is refused when the claim is made, with its position."""
+    seen = create(1000)
+    with pytest.raises(KeyTypeError, match="position 2"):
+        seen.claim(["a", "b", None])  # type: ignore[list-item]
+    assert not any(array_of(path))
+    assert flock_is_free(path)
+
+
+def test_empty_claim(create: Create, path: str) -> None:
+    """A claim of nothing answers nothing, and marks nothing."""
+    with create(1000).claim([]) as new:
+        assert new.tolist() == []
+        assert new.dtype == np.bool_
+    assert not any(counters_of(path).values())
+
+
+def test_claims_and_adds_within_a_claim(create: Create, path: str) -> None:
+    """What is added within the block counts for later answers; the outer marks come last."""
+    seen = create(1000)
+    with seen.claim(["a", "b"]) as outer:
+        assert outer.all()
+        assert seen.add("c")
+        with seen.claim(["c", "d"]) as inner:
+            assert inner.tolist() == [False, True]
+        assert "d" in seen
+        assert "a" not in seen
+    check_holds(seen, "abcd")
+    assert (
+        counters_of(path)["positions_set"] == int.from_bytes(array_of(path), "little").bit_count()
+    )
+
+
+def test_error_in_entering_frees_the_lock(
+    create: Create, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If finding the new keys fails, the claim is not entered and the lock is free."""
+    seen = create(1000)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("mmbloom._engine.claim", fail)
+    claim = seen.claim(["a"])  # kept alive: its end would free the lock too
+    with pytest.raises(MemoryError), claim:
+        pytest.fail("entered")
+    assert flock_is_free(path)
+
+
+def test_child_that_leaves_the_block(create: Create, path: str) -> None:
+    """A child forked within the block leaves it without marking and without freeing the lock."""
+    seen = create(1000)
+    claim = seen.claim(["a"])
+    claim.__enter__()
+    run_forked(lambda: claim.__exit__(None, None, None))
+    assert not any(array_of(path))
+    assert not flock_is_free(path)
+    claim.__exit__(None, None, None)
+    assert "a" in seen
+    assert flock_is_free(path)
+
+
+def test_closed_within_the_block(create: Create, path: str) -> None:
+    """A filter closed within the block cannot be marked: an error, not silence."""
+    seen = create(1000)
+    with pytest.raises(ClosedFilterError), seen.claim(["a"]):
+        seen.close()
+    assert not any(array_of(path))
+    assert flock_is_free(path)
+
+
+def test_file_replaced_within_the_block(create: Create, path: str) -> None:
+    """Keys are not marked, silently, in a file that has left its path: FileChangedError."""
+    seen = create(1000)
+    shutil.copy(path, path + ".new")
+    with pytest.raises(FileChangedError), seen.claim(["a"]):
+        os.replace(path + ".new", path)
+    assert flock_is_free(path)
+
+
+def test_file_truncated_within_the_block(create: Create, path: str) -> None:
+    """A file cut while the claim was open is FileChangedError at its end, not a fatal signal."""
+    create(1000).close()
+
+    def work() -> None:
+        with BloomFilter.open(path) as seen, seen.claim(["a"]):
+            os.truncate(path, 0)
+
+    with pytest.raises(FileChangedError):
+        run_forked(work)
+
+
+def test_flush_that_fails_within_the_block(
+    create: Create, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a failed flush within the block the marks are refused as any write is (law 11)."""
+    seen = create(1000)
+
+    def fail(_: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    def flush() -> None:
+        with pytest.raises(DurabilityError):
+            seen.flush()
+
+    monkeypatch.setattr("mmbloom._storage.mapped.os.fsync", fail)
+    with pytest.raises(DurabilityError, match="a flush failed"), seen.claim(["a"]):
+        flush()
+    assert not any(array_of(path))

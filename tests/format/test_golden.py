@@ -1,0 +1,265 @@
+"""Format version 1, byte for byte: golden files, the independent reader and the package agree.
+
+The golden files are read, never written, by tests; `make_golden.py` made them once.
+"""
+
+import hashlib
+import itertools
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from golden import EXPECTED, GOLDEN, golden_bytes, golden_fields, golden_keys
+from reference import Fields, NaiveFilter, murmur3_x64_128, pack_header, seal
+from tally import Count
+
+from mmbloom import BloomFilter, FilterParams, FormatError, NewerFormatError, ReadOnlyError
+from mmbloom.format import header as package_header
+
+LAYOUT_NAMES = {1: "standard", 2: "blocked"}
+
+every_file = pytest.mark.parametrize("name", list(EXPECTED["files"]))
+WITH_KEYS = [name for name, expected in EXPECTED["files"].items() if expected["keys"]]
+every_filter = pytest.mark.parametrize("name", WITH_KEYS)
+
+
+@pytest.mark.laws("T12")
+@pytest.mark.parametrize(
+    ("text", "seed", "digest"),
+    [
+        ("", 0, "00000000000000000000000000000000"),
+        ("", 2538058380, "b3bbaa1d8a202b397a9502e38f60b093"),
+        ("The quick brown fox jumps over the lazy dog", 0, "6c1b07bc7bbc4be347939ac4a93c437a"),
+        (
+            "The quick brown fox jumps over the lazy dog",
+            2538058380,
+            "213163d23b7f8a73e516c07e727345f9",
+        ),
+    ],
+)
+def test_reference_hash_gives_published_digests(
+    text: str, seed: int, digest: str, tally: Count
+) -> None:
+    """The reference's own MurmurHash3_x64_128 gives digests published by others."""
+    assert struct.pack("<QQ", *murmur3_x64_128(text.encode(), seed)).hex() == digest
+    tally(digests=1)
+
+
+@pytest.mark.laws("T12")
+def test_reference_hash_gives_smhasher_verification_value(tally: Count) -> None:
+    """SMHasher's check of MurmurHash3_x64_128 over all lengths 0..255 gives 0x6384BA69."""
+    digests = b"".join(
+        struct.pack("<QQ", *murmur3_x64_128(bytes(range(i)), 256 - i)) for i in range(256)
+    )
+    assert murmur3_x64_128(digests, 0)[0] & 0xFFFFFFFF == 0x6384BA69
+    tally(digests=256)
+
+
+@pytest.mark.laws("T12")
+def test_no_golden_file_is_missing_or_unknown(tally: Count) -> None:
+    """The folder holds exactly the recorded files, both kinds in both layouts, a sealed one."""
+    found = {file.stem for file in GOLDEN.glob("*.bloom")}
+    assert found == set(EXPECTED["files"])
+    fields = [golden_fields(name) for name in EXPECTED["files"]]
+    assert {(f.layout, f.kind) for f in fields} == {(1, 1), (2, 1), (1, 2), (2, 2)}
+    assert any(f.read_only_compatible & 1 for f in fields)
+    tally(files=len(found))
+
+
+@pytest.mark.laws("T12")
+@every_file
+def test_golden_bytes_are_as_recorded(name: str) -> None:
+    """No byte of a golden file has changed since it was made."""
+    found = hashlib.sha256(golden_bytes(name)).hexdigest()
+    assert found == EXPECTED["files"][name]["sha256"]
+
+
+@pytest.mark.laws("T12")
+@every_file
+def test_reference_reads_golden_file(name: str, tally: Count) -> None:
+    """The independent reader finds fields, keys, set bits and checksums as recorded."""
+    golden, expected = NaiveFilter(golden_bytes(name)), EXPECTED["files"][name]
+    assert golden.fields == golden_fields(name)
+    assert all(key in golden for key in golden_keys(name))
+    assert golden.popcount() == expected["positions_set"]
+    assert golden.trailer == (seal(golden.array) if golden.fields.read_only_compatible & 1 else b"")
+    false_positives = expected["first_false_positives"]
+    for i in range(max(false_positives, default=-1) + 1):
+        assert (f"absent-{i}" in golden) == (i in false_positives)
+    tally(files_read_by_the_reference=1)
+
+
+@pytest.mark.laws("T12")
+@every_filter
+def test_package_reads_golden_file(name: str, tally: Count) -> None:
+    """Mode r finds every key, and exactly the recorded first ten false positives."""
+    file, expected = GOLDEN / f"{name}.bloom", EXPECTED["files"][name]
+    keys, false_positives = golden_keys(name), expected["first_false_positives"]
+    absent = [f"absent-{i}" for i in range(false_positives[-1] + 1)]
+    with BloomFilter.open(file, mode="r") as golden:
+        assert golden.contains_many(keys).all()
+        assert all(key in golden for key in keys)
+        assert np.flatnonzero(golden.contains_many(absent)).tolist() == false_positives
+        assert [i for i, key in enumerate(absent) if key in golden] == false_positives
+    assert len(false_positives) == 10
+    assert file.read_bytes() == golden_bytes(name)
+    tally(files_read_by_the_package=1, keys=len(keys))
+
+
+@pytest.mark.laws("T12")
+@every_file
+def test_package_decodes_golden_header(name: str, tally: Count) -> None:
+    """The package reads every field of the header as the reference packed it."""
+    raw, fields = golden_bytes(name), golden_fields(name)
+    decoded = package_header.decode(raw[:4096], len(raw), name)
+    assert decoded == as_package_header(fields)
+    assert decoded.file_bytes == len(raw)
+    tally(headers=1)
+
+
+@pytest.mark.laws("T12")
+@every_file
+def test_package_encodes_header_as_reference(name: str, tally: Count) -> None:
+    """The package's header is the reference's struct packing, byte for byte."""
+    fields = golden_fields(name)
+    assert package_header.encode(as_package_header(fields)) == pack_header(fields)
+    tally(headers=1)
+
+
+def as_package_header(fields: Fields) -> package_header.Header:
+    layout: Any = LAYOUT_NAMES[fields.layout]
+    params = FilterParams(
+        fields.capacity,
+        fields.error_rate,
+        layout,
+        fields.num_positions,
+        fields.num_hashes,
+        fields.seed,
+    )
+    return package_header.Header(
+        params,
+        fields.created_ns,
+        fields.uuid,
+        fields.kind,
+        fields.compatible,
+        fields.read_only_compatible,
+    )
+
+
+WRITABLE = [name for name in WITH_KEYS if not golden_fields(name).read_only_compatible]
+
+
+@pytest.mark.laws("T12")
+@pytest.mark.parametrize("how", ["add", "add_many", "update", "claim"])
+@pytest.mark.parametrize("name", WRITABLE)
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
+def test_package_writes_what_reference_writes(
+    tmp_path: Path, name: str, how: str, tally: Count
+) -> None:
+    """Keys of every form, added to an empty file by any call, give the golden array."""
+    file, keys = tmp_path / "seen.bloom", golden_keys(name)
+    expected = NaiveFilter.empty(golden_fields(name))
+    file.write_bytes(expected.data)
+    new = [expected.add(key) for key in keys]
+    with BloomFilter.open(file) as seen:
+        if how == "add":
+            assert [seen.add(key) for key in keys] == new
+        elif how == "add_many":
+            assert seen.add_many(keys).tolist() == new
+        elif how == "update":
+            assert seen.update(iter(keys)) == sum(new)
+        else:
+            with seen.claim(keys) as claimed:
+                assert claimed.tolist() == new
+    written = NaiveFilter(file.read_bytes())
+    assert written.array == NaiveFilter(golden_bytes(name)).array
+    assert written.data[:2048] == pack_header(golden_fields(name))[:2048]
+    added, positions, begun, done, _ = written.counters
+    assert (added, positions) == (sum(new), written.popcount())
+    assert begun == done
+    tally(files_written=1)
+
+
+@pytest.mark.laws("T12")
+@pytest.mark.parametrize("layout", ["standard", "blocked"])
+@pytest.mark.parametrize("error_rate", [0.3, 0.01, 1e-6])
+def test_package_made_file_is_what_the_reference_expects(
+    tmp_path: Path, layout: Any, error_rate: float, seed: int, tally: Count
+) -> None:
+    """A file of the package's own making is read, and equalled, by the reference."""
+    file, keys = tmp_path / "seen.bloom", golden_keys("blocked-k6")[:500]
+    options = {"layout": layout, "seed": seed}
+    with BloomFilter.create(file, 1000, error_rate, **options) as seen:
+        empty = NaiveFilter(file.read_bytes())
+        half = len(keys) // 2
+        new = [*seen.add_many(keys[:half]), *(seen.add(key) for key in keys[half:])]
+        params = seen.params
+    assert empty.data == NaiveFilter.empty(empty.fields).data
+    assert (empty.fields.capacity, empty.fields.error_rate) == (1000, error_rate)
+    assert (empty.fields.seed, LAYOUT_NAMES[empty.fields.layout]) == (seed, layout)
+    assert (empty.fields.num_positions, empty.fields.num_hashes) == (
+        params.num_bits,
+        params.num_hashes,
+    )
+    assert new == [empty.add(key) for key in keys]
+    assert NaiveFilter(file.read_bytes()).array == empty.array
+    tally(files_written=1)
+
+
+def test_integer_arrays_are_the_keys_that_their_values_are(tmp_path: Path) -> None:
+    """An array of any integer dtype sets the bits of the same Python ints."""
+    fields = golden_fields("blocked-k12")
+    for dtype in ("i1", "i2", ">i4", "i8", "u1", "u2", ">u4", "u8"):
+        bounds = np.iinfo(dtype)
+        array = np.array([bounds.min, bounds.max, 0, 1, bounds.max // 3], dtype=dtype)
+        expected = NaiveFilter.empty(fields)
+        for value in array.tolist():
+            expected.add(value)
+        file = tmp_path / f"{dtype[-2:]}.bloom"
+        file.write_bytes(NaiveFilter.empty(fields).data)
+        with BloomFilter.open(file) as seen:
+            seen.add_many(array)
+        assert NaiveFilter(file.read_bytes()).array == expected.array, dtype
+
+
+@pytest.mark.parametrize("name", ["blocked-sealed", "standard-newer-flag"])
+def test_read_only_flags_force_read_only(tmp_path: Path, name: str) -> None:
+    """Laws 13, 19: a sealed file, or one with an unknown read-only flag, takes no key."""
+    file = tmp_path / "seen.bloom"
+    file.write_bytes(golden_bytes(name))
+    with BloomFilter.open(file, mode="r+") as seen:
+        for write in (
+            lambda: seen.add("a"),
+            lambda: seen.add_many(["a"]),
+            lambda: seen.update(["a"]),
+            lambda: seen.claim(["a"]).__enter__(),
+            lambda: seen.locked().__enter__(),
+            seen.recount,
+        ):
+            with pytest.raises(ReadOnlyError):
+                write()
+        seen.flush()
+    assert file.read_bytes() == golden_bytes(name)
+
+
+def test_counters_are_refused_as_a_bloom_filter() -> None:
+    """Law 13: a file of counters is told apart from a Bloom filter, whatever the mode."""
+    for layout, mode in itertools.product(("standard", "blocked"), ("r", "r+")):
+        with pytest.raises(FormatError) as caught:
+            BloomFilter.open(GOLDEN / f"{layout}-counters.bloom", mode=mode)  # type: ignore[arg-type]
+        assert caught.value.field == "kind"
+
+
+def test_unknown_incompatible_flag_asks_for_a_newer_mmbloom(tmp_path: Path) -> None:
+    """Law 13: an unknown incompatible flag, or a later version, is refused as "newer"."""
+    file, fields = tmp_path / "seen.bloom", golden_fields("blocked-k6")
+    flagged = pack_header(replace(fields, incompatible=1 << 40))
+    later = bytearray(pack_header(fields))
+    later[8:12] = struct.pack("<I", 2)  # its checksum is of no rule that version 1 knows
+    for header in (flagged, bytes(later)):
+        file.write_bytes(header + bytes(fields.array_bytes))
+        with pytest.raises(NewerFormatError):
+            BloomFilter.open(file)

@@ -1,0 +1,259 @@
+"""The header is byte for byte the specified one, and every wrong field gets its own error.
+
+Headers are built and taken apart here with `struct` alone.
+"""
+
+import itertools
+import struct
+import zlib
+from typing import Any, get_args
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from mmbloom import FormatError, NewerFormatError
+from mmbloom.format.header import IMMUTABLE, Header, decode, encode
+from mmbloom.sizing import FilterParams, Layout
+
+LAYOUTS = get_args(Layout)
+# Offset and struct code of each field, from the table of the format.
+FIELDS = {
+    "magic": (0, "8s"),
+    "version": (8, "<I"),
+    "header_size": (12, "<I"),
+    "kind": (16, "<I"),
+    "layout": (20, "<I"),
+    "hash_id": (24, "<I"),
+    "num_hashes": (28, "<I"),
+    "num_positions": (32, "<Q"),
+    "seed": (40, "<I"),
+    "reserved": (44, "<I"),
+    "capacity": (48, "<Q"),
+    "error_rate": (56, "<d"),
+    "created_ns": (64, "<Q"),
+    "uuid": (72, "16s"),
+    "compatible": (88, "<Q"),
+    "read_only_compatible": (96, "<Q"),
+    "incompatible": (104, "<Q"),
+    "padding": (112, "396s"),
+    "crc": (508, "<I"),
+}
+GOOD: dict[str, Any] = {
+    "magic": b"\x89MMBLM\r\n",
+    "version": 1,
+    "header_size": 4096,
+    "kind": 1,
+    "layout": 2,
+    "hash_id": 1,
+    "num_hashes": 6,
+    "num_positions": 1024,
+    "seed": 0xCAFEBABE,
+    "capacity": 100,
+    "error_rate": 0.01,
+    "created_ns": 1_700_000_000_000_000_000,
+    "uuid": bytes(range(16)),
+}
+
+
+def build(**fields: Any) -> bytes:
+    """Lay out 4096 bytes by the table; the CRC is right unless it is given."""
+    raw = bytearray(4096)
+    for name, value in {**GOOD, **fields}.items():
+        offset, code = FIELDS[name]
+        struct.pack_into(code, raw, offset, value)
+    if "crc" not in fields:
+        struct.pack_into("<I", raw, 508, zlib.crc32(bytes(raw[:508])))
+    return bytes(raw)
+
+
+def header(**changes: Any) -> Header:
+    params = {
+        "capacity": 100,
+        "error_rate": 0.01,
+        "layout": "blocked",
+        "num_bits": 1024,
+        "num_hashes": 6,
+        "seed": 0xCAFEBABE,
+    }
+    there = {name: changes.pop(name) for name in list(changes) if name in params}
+    return Header(
+        FilterParams(**{**params, **there}),
+        changes.pop("created_ns", GOOD["created_ns"]),
+        changes.pop("uuid", GOOD["uuid"]),
+        **changes,
+    )
+
+
+GOOD_SIZE = 4096 + 1024 // 8
+
+
+def test_encode_is_the_table() -> None:
+    """Encoding gives the bytes of the format's table, zeros and checksum included."""
+    assert encode(header()) == build()
+    counters = encode(header(kind=2, compatible=8, read_only_compatible=1))
+    assert counters == build(kind=2, compatible=8, read_only_compatible=1)
+    standard = encode(header(layout="standard", num_bits=64, seed=0))
+    assert standard == build(layout=1, num_positions=64, seed=0)
+
+
+def test_table_in_the_code_is_the_table_of_the_format() -> None:
+    """Each field of the one dtype has the offset and size that the format gives it."""
+    offsets = {name: (offset, struct.calcsize(code)) for name, (offset, code) in FIELDS.items()}
+    assert {
+        name: (offset, dtype.itemsize)
+        for name, (dtype, offset, *_) in (IMMUTABLE.fields or {}).items()
+    } == offsets
+
+
+@hypothesis.given(
+    capacity=st.integers(1, 2**64 - 1),
+    error_rate=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    layout=st.sampled_from(LAYOUTS),
+    blocks=st.integers(1, 2**31),
+    num_hashes=st.integers(1, 64),
+    seed=st.integers(0, 2**32 - 1),
+    created_ns=st.integers(0, 2**64 - 1),
+    uuid=st.binary(min_size=16, max_size=16),
+    kind=st.sampled_from([1, 2]),
+    compatible=st.integers(0, 2**64 - 1),
+    read_only_compatible=st.integers(0, 2**64 - 1),
+)
+def test_decode_inverts_encode(blocks: int, **fields: Any) -> None:
+    """Every header that can be made comes back the same, in a file of the right size."""
+    made = header(num_bits=512 * blocks, **fields)
+    assert decode(encode(made), made.file_bytes, "f") == made
+
+
+def test_sizes() -> None:
+    """m/8 bytes of bits or m/2 of counters follow; a sealed file has a CRC a MiB, and one more."""
+    mib = 2**20 * 8
+    assert (header().array_bytes, header().file_bytes) == (128, 4096 + 128)
+    assert header(kind=2).file_bytes == 4096 + 512
+    for num_bits, table in ((mib, 1), (mib + 512, 2), (mib - 512, 1), (5 * mib, 5)):
+        made = header(num_bits=num_bits, read_only_compatible=1)
+        assert made.sealed
+        assert made.file_bytes == 4096 + num_bits // 8 + 4 * table + 4
+    assert not header(read_only_compatible=2).sealed
+
+
+# What is wrong, the field that the error names, what it says it found.
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"magic": b"\x89MMBLM\n\0"}, "magic", "MMBLM"),
+    ({"magic": b"\x88MMBLM\r\n"}, "magic", "x88"),
+    ({"version": 0}, "format version", "0"),
+    ({"crc": 12345}, "header checksum", "0x3039"),
+    ({"kind": 0}, "kind", "0"),
+    ({"kind": 3}, "kind", "3"),
+    ({"layout": 0}, "layout", "0"),
+    ({"layout": 3}, "layout", "3"),
+    ({"hash_id": 2}, "hash id", "2"),
+    ({"num_hashes": 0}, "number of hashes", "0"),
+    ({"num_hashes": 65}, "number of hashes", "65"),
+    ({"num_hashes": 10**9}, "number of hashes", "1000000000"),
+    ({"num_positions": 0}, "number of positions", "0"),
+    ({"num_positions": 64}, "number of positions", "64"),
+    ({"num_positions": 1025}, "number of positions", "1025"),
+    ({"num_positions": 2**40 + 512}, "number of positions", str(2**40 + 512)),
+    ({"num_positions": 2**64 - 512}, "number of positions", str(2**64 - 512)),
+    ({"layout": 1, "num_positions": 2**43 + 64}, "number of positions", str(2**43 + 64)),
+    ({"layout": 1, "num_positions": 100}, "number of positions", "100"),
+    ({"layout": 1, "num_positions": 0}, "number of positions", "0"),
+    ({"header_size": 512}, "header size", "512"),
+    ({"reserved": 1}, "reserved bytes", "not zero"),
+    ({"padding": bytes(395) + b"\x01"}, "reserved bytes", "not zero"),
+    ({"capacity": 0}, "planned capacity", "0"),
+    ({"error_rate": 0.0}, "planned error rate", "0.0"),
+    ({"error_rate": 1.0}, "planned error rate", "1.0"),
+    ({"error_rate": float("nan")}, "planned error rate", "nan"),
+    ({"error_rate": float("inf")}, "planned error rate", "inf"),
+    ({"num_positions": 2048}, "file size", f"{GOOD_SIZE} bytes"),
+    ({"kind": 2}, "file size", f"{GOOD_SIZE} bytes"),
+    ({"read_only_compatible": 1}, "file size", f"{GOOD_SIZE} bytes"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "field", "found"), WRONG, ids=lambda value: str(value)[:40])
+def test_wrong_field(wrong: dict[str, Any], field: str, found: str) -> None:
+    """A rule that does not hold is a FormatError with the path, the field and what is there."""
+    with pytest.raises(FormatError) as caught:
+        decode(build(**wrong), GOOD_SIZE, "/some/where")
+    assert not isinstance(caught.value, NewerFormatError)
+    assert (caught.value.path, caught.value.field) == ("/some/where", field)
+    assert found in caught.value.found
+    assert caught.value.expected
+
+
+@pytest.mark.parametrize("newer", [{"version": 2}, {"version": 2**32 - 1}, {"incompatible": 1}])
+def test_newer_file_says_so(newer: dict[str, int]) -> None:
+    """A later version, or an incompatible flag, is NewerFormatError: get a newer mmbloom."""
+    with pytest.raises(NewerFormatError, match="use a newer mmbloom"):
+        decode(build(**newer), GOOD_SIZE, "f")
+
+
+def test_newer_version_may_change_everything_after() -> None:
+    """Of a later version nothing but magic and version is looked at, not even the CRC."""
+    raw = struct.pack("<8sI", GOOD["magic"], 9).ljust(4096, b"\xff")
+    with pytest.raises(NewerFormatError):
+        decode(raw, 12345, "f")
+
+
+@pytest.mark.parametrize("length", [0, 1, 8, 511, 4095])
+def test_short_file(length: int) -> None:
+    """A file shorter than a header is told by its length, whatever its beginning."""
+    with pytest.raises(FormatError) as caught:
+        decode(build()[:length], length, "f")
+    assert (caught.value.field, caught.value.found) == ("length", f"{length} bytes")
+
+
+# One wrong thing of each kind, in the order in which the format says they are checked.
+ORDER: list[tuple[str, dict[str, Any]]] = [
+    ("magic", {"magic": b"notmagic"}),
+    ("format version", {"version": 2}),
+    ("header checksum", {"crc": 0}),
+    ("incompatible flags", {"incompatible": 2}),
+    ("kind", {"kind": 9}),
+    ("layout", {"layout": 9}),
+    ("hash id", {"hash_id": 9}),
+    ("number of hashes", {"num_hashes": 99}),
+    ("number of positions", {"num_positions": 3}),
+    ("planned capacity", {"capacity": 0}),
+]
+
+
+@pytest.mark.parametrize("pair", [*itertools.combinations(ORDER, 2)], ids=lambda pair: pair[0][0])
+def test_truest_error_first(pair: tuple[tuple[str, dict[str, Any]], ...]) -> None:
+    """Of two wrong things the one that the format checks first is told."""
+    (first, one), (_, other) = pair
+    with pytest.raises(FormatError) as caught:
+        decode(build(**{**other, **one}), GOOD_SIZE, "f")
+    assert caught.value.field == first
+
+
+@pytest.mark.parametrize("size", [4096, GOOD_SIZE - 1, GOOD_SIZE + 1, 2 * GOOD_SIZE])
+def test_file_size_is_exact(size: int) -> None:
+    """A file one byte too short or too long is refused."""
+    with pytest.raises(FormatError, match=f"file size is {size} bytes, expected {GOOD_SIZE}"):
+        decode(build(), size, "f")
+    assert decode(build(), GOOD_SIZE, "f").file_bytes == GOOD_SIZE
+
+
+@hypothesis.given(st.integers(0, 508 * 8 - 1))
+def test_any_flipped_bit_is_noticed(bit: int) -> None:
+    """One flipped bit anywhere before the checksum makes the header invalid."""
+    raw = bytearray(build())
+    raw[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(FormatError):
+        decode(bytes(raw), GOOD_SIZE, "f")
+
+
+def test_mutable_block_is_not_trusted_nor_checked() -> None:
+    """Counters of any value make no header invalid: they are under no checksum."""
+    raw = build()[:2048] + b"\xff" * 40 + build()[2088:]
+    assert decode(raw, GOOD_SIZE, "f") == decode(build(), GOOD_SIZE, "f")
+
+
+def test_unknown_flags() -> None:
+    """Unknown compatible and read-only-compatible flags are kept and accepted."""
+    found = decode(build(compatible=2**63, read_only_compatible=6), GOOD_SIZE, "f")
+    assert (found.compatible, found.read_only_compatible, found.sealed) == (2**63, 6, False)

@@ -1,0 +1,95 @@
+"""Positions are those of the format's formulas, for ints and for arrays alike."""
+
+from typing import get_args
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+from mmbloom.format.positions import positions
+from mmbloom.sizing import FilterParams, Layout
+
+LAYOUTS = get_args(Layout)
+HALF = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1]))
+G = 0x9E3779B97F4A7C15
+
+
+def params_of(layout: Layout, num_bits: int, num_hashes: int) -> FilterParams:
+    return FilterParams(10, 0.1, layout, num_bits, num_hashes)
+
+
+@st.composite
+def some_params(draw: st.DrawFn) -> FilterParams:
+    """Parameters over the whole range of the format, edges included."""
+    layout: Layout = draw(st.sampled_from(LAYOUTS))
+    step, largest = (512, 2**31) if layout == "blocked" else (64, 2**37)
+    steps = draw(st.one_of(st.integers(1, largest), st.sampled_from([1, 2, 3, largest])))
+    return params_of(layout, step * steps, draw(st.integers(1, 64)))
+
+
+@hypothesis.given(st.lists(st.tuples(HALF, HALF), max_size=20), some_params())
+def test_arrays_and_ints_agree(keys: list[tuple[int, int]], params: FilterParams) -> None:
+    """An array of n keys has k columns whose rows are the positions of each key alone."""
+    h1 = np.array([one for one, _ in keys], dtype=np.uint64)
+    h2 = np.array([two for _, two in keys], dtype=np.uint64)
+    columns = list(positions(h1, h2, params))
+    assert len(columns) == params.num_hashes
+    assert all(column.dtype == np.uint64 and column.shape == h1.shape for column in columns)
+    for row, (one, two) in enumerate(keys):
+        assert [int(column[row]) for column in columns] == list(positions(one, two, params))
+
+
+@hypothesis.given(HALF, HALF, some_params())
+def test_formulas_of_the_format(h1: int, h2: int, params: FilterParams) -> None:
+    """Standard: ((h1 + i h2) AND (2^63 - 1)) mod m. Blocked: 512 block + (h2 G^(i+1)) >> 55."""
+    m, expected = params.num_bits, []
+    for i in range(params.num_hashes):
+        if params.layout == "standard":
+            expected.append((h1 + i * h2) % 2**64 % 2**63 % m)
+        else:
+            block = (h1 // 2**32) * (m // 512) // 2**32
+            expected.append(512 * block + h2 * pow(G, i + 1) % 2**64 // 2**55)
+    assert list(positions(h1, h2, params)) == expected
+
+
+def test_by_hand() -> None:
+    """Two keys worked out on paper."""
+    assert list(positions(3, 5, params_of("standard", 64, 3))) == [3, 8, 13]
+    assert list(positions(2**63 + 1, 2**63, params_of("standard", 128, 3))) == [1, 1, 1]
+    # Half way up four blocks is block 2; the top nine bits of G are 0b100111100 = 316.
+    assert list(positions(2**63, 1, params_of("blocked", 2048, 1))) == [1024 + 316]
+
+
+@hypothesis.given(HALF, HALF, some_params())
+def test_within_the_array(h1: int, h2: int, params: FilterParams) -> None:
+    """Positions are below m, and those of a key in a blocked filter are in one block."""
+    found = list(positions(h1, h2, params))
+    assert all(0 <= position < params.num_bits for position in found)
+    if params.layout == "blocked":
+        assert len({position // 512 for position in found}) == 1
+
+
+@hypothesis.given(st.lists(HALF, min_size=2), st.integers(1, 2**31))
+def test_blocks_follow_h1(h1s: list[int], num_blocks: int) -> None:
+    """Blocks are in the order of h1: a range of h1 is a contiguous range of the file."""
+    params = params_of("blocked", 512 * num_blocks, 1)
+    blocks = [next(positions(h1, 0, params)) // 512 for h1 in sorted(h1s)]
+    assert blocks == sorted(blocks)
+
+
+@pytest.mark.parametrize("num_blocks", [1, 3, 1000, 2**31])
+def test_first_and_last_block_are_used(num_blocks: int) -> None:
+    """The least and the greatest h1 fall into the first and the last block."""
+    params = params_of("blocked", 512 * num_blocks, 1)
+    assert next(positions(0, 0, params)) // 512 == 0
+    assert next(positions(2**64 - 1, 0, params)) // 512 == num_blocks - 1
+
+
+def test_bits_of_a_block_are_used_evenly() -> None:
+    """Each of the 512 bits of a block is drawn about equally often by consecutive hashes."""
+    params = params_of("blocked", 512, 8)
+    h2 = np.arange(1, 51_201, dtype=np.uint64) * np.uint64(0xD1B54A32D192ED03)
+    for column in positions(h2, h2, params):
+        counts = np.bincount(column.astype(np.intp), minlength=512)
+        assert 40 < counts.min() <= counts.max() < 160  # 100 expected; six standard deviations

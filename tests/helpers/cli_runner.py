@@ -1,0 +1,197 @@
+"""Run the command line: as a process of its own, or within this one where that is the same."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from workers import Child, end
+
+from mmbloom import BloomFilter
+from mmbloom.cli.main import main
+from mmbloom.dedup import Tally
+
+# -P: the package that is installed, not the folder of that name where the tests are run.
+COMMAND = [sys.executable, "-P", "-m", "mmbloom"]
+PATIENCE = 30.0  # seconds until a wait counts as a hang
+# Far fewer false positives than tests have lines, and the same ones in every run.
+EXACT = ("-n", "100000", "-p", "1e-9", "--seed", "7")
+
+
+class Ended(NamedTuple):
+    """How a run ended, and what it printed."""
+
+    code: int
+    out: bytes
+    err: str
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines of stdout, without their newlines."""
+        return self.out.splitlines() if b"\r" not in self.out else self.out.split(b"\n")
+
+
+def mmbloom(
+    *argv: str | Path,
+    stdin: bytes | None = b"",
+    env: Mapping[str, str] | None = None,
+    command: Sequence[str] = COMMAND,
+    **options: Any,
+) -> Ended:
+    """Run a command in a process of its own; further options are those of Popen."""
+    options.setdefault("stdout", subprocess.PIPE)
+    with subprocess.Popen(
+        [*command, *map(str, argv)],
+        stdin=None if stdin is None else subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **(env or {})},
+        **options,
+    ) as process:
+        try:
+            out, err = process.communicate(stdin, PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)  # shows the stacks
+            time.sleep(0.5)
+            process.kill()
+            raise AssertionError(f"hung: {process.communicate()[1].decode()}") from None
+        except BaseException:
+            process.kill()
+            raise
+    return Ended(process.returncode, out or b"", err.decode())
+
+
+def inside(capture: pytest.CaptureFixture[bytes], *argv: str | Path) -> Ended:
+    """Run a command within this process, which is faster; stdin is not to be used."""
+    capture.readouterr()
+    try:
+        code = main([str(argument) for argument in argv])
+    except SystemExit as end:  # argparse's own: --help, usage errors
+        code = int(end.code or 0)
+    out, err = capture.readouterr()
+    return Ended(code, out, err.decode())
+
+
+@contextmanager
+def running(
+    *argv: str | Path, command: Sequence[str] = COMMAND, **options: Any
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a command with all streams piped (unless options say else); never leave it behind."""
+    for stream in ("stdin", "stdout", "stderr"):
+        options.setdefault(stream, subprocess.PIPE)
+    process = subprocess.Popen([*command, *map(str, argv)], **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(PATIENCE)
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:  # what a killed process did not read
+                    continue
+
+
+@contextmanager
+def forked(*argv: str | Path, stdout: int) -> Iterator["Child[int]"]:
+    """Start a command in a fork of this process, its output to a descriptor; gone after the block.
+
+    It has a process group of its own. A fork has imported everything already, which is most of
+    what a short command costs (0.25 s of 0.35 s).
+    """
+
+    def run() -> int:
+        os.setsid()
+        null = os.open(os.devnull, os.O_RDWR)
+        for fd, to in enumerate((null, stdout, null)):
+            os.dup2(to, fd)
+        # Not those of the tests, which capture them.
+        sys.stdout, sys.stderr = (os.fdopen(fd, "w", closefd=False) for fd in (1, 2))
+        return main([str(argument) for argument in argv])
+
+    process = Child(run)
+    try:
+        yield process
+    finally:
+        end(process)
+
+
+def wait_until(true: Callable[[], object], what: str) -> None:
+    """Wait for something to become true; fail after PATIENCE."""
+    deadline = time.monotonic() + PATIENCE
+    while not true():
+        assert time.monotonic() < deadline, f"waited {PATIENCE} s for {what}"
+        time.sleep(0.005)
+
+
+def read_soon(pipe: Any, size: int) -> bytes:
+    """Read `size` bytes from a pipe that stays open; fewer after PATIENCE or at its end."""
+    found, deadline = b"", time.monotonic() + PATIENCE
+    while len(found) < size and time.monotonic() < deadline:
+        if select.select([pipe], [], [], 0.1)[0]:
+            piece = os.read(pipe.fileno(), size - len(found))
+            if not piece:
+                break
+            found += piece
+    return found
+
+
+def descendants(pid: int) -> set[int]:
+    """Pids of the children of a process, and of theirs; Linux only."""
+    found: set[int] = set()
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            children = {int(child) for child in listing.read_text().split()}
+        except OSError:  # it ended meanwhile
+            continue
+        found |= children.union(*map(descendants, children))
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not); Linux only."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def end_all(pids: set[int]) -> None:
+    """Kill what a failed test left behind, by pid."""
+    for pid in pids:
+        if alive(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def exact_filter(path: str | Path) -> Path:
+    """Make a filter with next to no false positives; return its path."""
+    BloomFilter.create(path, 100_000, 1e-9, seed=7).close()
+    return Path(path)
+
+
+def is_one_line(err: str, *names: str) -> bool:
+    """Check the rule of errors: one line that says who, what, and no traceback."""
+    assert err.endswith("\n"), err
+    assert err.count("\n") == 1, err
+    assert err.startswith("mmbloom: "), err
+    for name in names:
+        assert name in err, err
+    return True
+
+
+class DiesAfterwards:
+    """A job whose worker process is killed right after the answer is out."""
+
+    def run(self) -> Tally:
+        """Answer, and be dead when the next job comes."""
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        return Tally(1, 1, 0, 1)

@@ -1,0 +1,89 @@
+"""Filter files of an exact size to copy, verify and repair, and ways to damage them."""
+
+import os
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import HEADER_BYTES, array_of
+
+from mmbloom import BloomFilter, FilterParams, copy
+from mmbloom._storage.build import create_file
+from mmbloom.sizing import Layout
+
+MIB = 1 << 20
+KEYS = range(500)
+
+
+def filter_of(
+    path: str | Path,
+    array_bytes: int,
+    *,
+    layout: Layout = "standard",
+    num_hashes: int = 7,
+    keys: range = KEYS,
+) -> str:
+    """Make a filter whose array has so many bytes, and add keys to it; gives its path."""
+    params = FilterParams(10**7, 0.01, layout, 8 * array_bytes, num_hashes, 5)
+    create_file(str(path), params, permissions=0o600, allow_network=False)
+    with BloomFilter.open(path) as seen:
+        seen.add_many(list(keys))
+    return str(path)
+
+
+def sealed_of(path: str | Path, array_bytes: int, **options: Any) -> str:
+    """Make a sealed filter; gives its path."""
+    live = filter_of(f"{path}.live", array_bytes, **options)
+    copy(live, path, seal=True)
+    os.unlink(live)
+    return str(path)
+
+
+def flip(path: str, at: int, bit: int = 0) -> None:
+    """Flip one bit of a file, at a byte of it."""
+    with open(path, "r+b") as file:
+        file.seek(at)
+        (octet,) = file.read(1)
+        file.seek(at)
+        file.write(bytes([octet ^ 1 << bit]))
+
+
+def clear_a_bit(path: str) -> None:
+    """Clear a bit of the array that is set."""
+    array = array_of(path)
+    octet = next(number for number, value in enumerate(array) if value)
+    flip(path, HEADER_BYTES + octet, (array[octet] & -array[octet]).bit_length() - 1)
+
+
+def set_a_bit(path: str) -> None:
+    """Set a bit of the array that is clear."""
+    flip(path, HEADER_BYTES + array_of(path).index(0), 3)
+
+
+def at_pread(monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
+    """Do something before one of the calls of `os.pread`, counted from 0."""
+    real, calls = os.pread, iter(range(10**9))
+
+    def pread(fd: int, size: int, start: int) -> bytes:
+        if next(calls) == number:
+            action()
+        return real(fd, size, start)
+
+    monkeypatch.setattr(os, "pread", pread)
+
+
+def copy_over(path: str, other: bytes) -> Callable[[], object]:
+    """Make an action that rewrites a file in place, as cp does."""
+    return lambda: Path(path).write_bytes(other)
+
+
+@contextmanager
+def untouched(path: str | Path) -> Any:
+    """Check that a file has the same bytes, size and times of change after the block."""
+    before, status = Path(path).read_bytes(), os.stat(path)
+    yield
+    after = os.stat(path)
+    assert (after.st_mtime_ns, after.st_ctime_ns) == (status.st_mtime_ns, status.st_ctime_ns)
+    assert Path(path).read_bytes() == before

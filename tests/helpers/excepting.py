@@ -1,0 +1,123 @@
+"""Every kind of filter that has exceptions, made and asked alike: files, and folders of files.
+
+A growing filter of few keys has several files here, and a rotating one too: its clock goes on
+with every look at it. What is added is in the newest file, or in an older one, or in both.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chains import RATE, Growing, Rotating
+
+import mmbloom
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
+from mmbloom._typing import Mode
+
+Filter = BloomFilter | GrowingFilter | RotatingFilter
+Make = Callable[..., Filter]
+EXACT: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9, "seed": 7}
+
+
+def soon() -> None:
+    """Let the time pass after which every object goes by a change."""
+    until = time.monotonic() + 0.001
+    while time.monotonic() <= until:
+        pass
+
+
+class OneFile:
+    """A filter of one file; its exceptions are beside it."""
+
+    copy = staticmethod(mmbloom.copy)
+    merge = staticmethod(mmbloom.merge)
+    repair = staticmethod(mmbloom.repair)
+
+    def create(self, path: str | Path, **options: Any) -> Filter:
+        return BloomFilter.create(path, **{**EXACT, **options})
+
+    def open(self, path: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
+        return BloomFilter.open(path, mode, **options)
+
+    def listed(self, path: str | Path) -> Path:
+        """Name the file of the exceptions."""
+        return Path(f"{path}.exceptions")
+
+
+class Folder:
+    """What all folders have in common: their exceptions are in them."""
+
+    copy = staticmethod(mmbloom.copy_folder)
+    merge = staticmethod(mmbloom.merge_folders)
+    repair = staticmethod(mmbloom.repair_folder)
+
+    def listed(self, path: str | Path) -> Path:
+        """Name the file of the exceptions."""
+        return Path(path) / "exceptions"
+
+
+class SoonFull(Folder, Growing):
+    """A growing filter whose first two files are full with two and with six keys."""
+
+    def create(self, folder: str | Path, **options: Any) -> Any:
+        return GrowingFilter.create(folder, 2, RATE, **{"seed": 7, **options})
+
+
+class Ticking(Folder, Rotating):
+    """A rotating filter with five periods, which begin one after the other."""
+
+    def __init__(self) -> None:
+        super().__init__(keep=900)
+
+    def create(self, folder: str | Path, **options: Any) -> Any:
+        return super().create(folder, **{"seed": 7, **options})
+
+    def now(self) -> float:
+        if super().now() < 50:
+            self.pass_time(2.0)
+        return super().now()
+
+
+Kind = OneFile | SoonFull | Ticking
+
+
+@pytest.fixture(params=[OneFile, SoonFull, Ticking])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Make a test run with each kind of filter."""
+    made: Kind = request.param()
+    return made
+
+
+@pytest.fixture
+def make(kind: Kind, path: str) -> Iterator[Make]:
+    """Make a filter without false positives, which is closed when the test ends."""
+    made: list[Filter] = []
+
+    def create(**options: Any) -> Filter:
+        made.append(kind.create(path, **options))
+        return made[-1]
+
+    yield create
+    for one in made:
+        one.close()
+
+
+def listed(seen: Filter) -> Path:
+    """Name the file of its exceptions."""
+    return Path(seen.exceptions.path)
+
+
+@pytest.fixture
+def seen(make: Make) -> Filter:
+    """Make a filter that holds a to f: a growing one that is full with them."""
+    made = make()
+    made.add_many(["a", "b", "c", "d", "e", "f"])
+    return made
+
+
+def tree(folder: str | Path) -> list[str]:
+    """Everything in a folder, and in the folders in it."""
+    return sorted(os.path.relpath(path, folder) for path in Path(folder).rglob("*"))

@@ -1,0 +1,184 @@
+"""Injected faults, for children of a test: calls that fail or kill, a small disk, no lock."""
+
+import ctypes
+import faulthandler
+import itertools
+import mmap
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mmbloom._storage import lock as _lock
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._typing import Words
+
+# Every call of the os module that making or using a file could make.
+OS_CALLS = [
+    *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
+    *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
+    *("stat", "lstat", "fstat", "remove", "pread", "mkdir", "rmdir"),
+]
+
+
+Hook = Callable[[str], object]
+
+
+def ignore(name: str) -> None:
+    """Do nothing at a call."""
+
+
+@contextmanager
+def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
+    """In a child: run something before and after every call of the system.
+
+    Those of the os module, of a map ("mmap", "madvise", "msync") and of the lock ("flock",
+    "unlock").
+    """
+
+    def wrap(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            try:
+                before(name)
+            except OSError:
+                if name == "close":  # whose error comes when the descriptor is gone
+                    original(*args)
+                raise
+            try:
+                return original(*args, **options)
+            finally:
+                after(name)
+
+        return call
+
+    class Map(mmap.mmap):
+        madvise = wrap("madvise", mmap.mmap.madvise)
+        flush = wrap("msync", mmap.mmap.flush)
+
+    replaced: list[tuple[Any, str, str]] = [
+        *((os, name, name) for name in OS_CALLS),
+        (_lock, "lock_descriptor", "flock"),
+        (_lock, "unlock_descriptor", "unlock"),
+    ]
+    originals: list[tuple[Any, str, Any]] = [(mmap, "mmap", mmap.mmap)]
+    originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
+    mmap.mmap = wrap("mmap", Map)  # type: ignore[assignment, misc]
+    for module, place, name in replaced:
+        setattr(module, place, wrap(name, getattr(module, place)))
+    try:
+        yield
+    finally:
+        for module, place, original in originals:
+            setattr(module, place, original)
+
+
+def at_call(number: int, action: Hook) -> Hook:
+    """Make a hook that acts at one call only, counted from 0."""
+    calls = itertools.count()
+    return lambda name: action(name) if next(calls) == number else None
+
+
+def fail_with(code: int) -> Hook:
+    """Make a hook that raises an OSError."""
+
+    def fail(name: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
+
+
+def kill_self(name: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def die_at_counter(number: int, when: str) -> None:
+    """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
+    real, hook = MappedFilter.set_counter, at_call(number, kill_self)
+
+    def set_counter(self: MappedFilter, name: str, value: int) -> None:
+        if when == "before":
+            hook(name)
+        real(self, name, value)
+        if when == "after":
+            hook(name)
+
+    MappedFilter.set_counter = set_counter  # type: ignore[method-assign]
+
+
+def mount_tmpfs(folder: Path, size: int) -> bool:
+    """In a child: mount a tmpfs of few bytes in a namespace of its own; False if not allowed."""
+    libc, new_namespaces = ctypes.CDLL(None, use_errno=True), 0x10000000 | 0x00020000
+    uid, gid = os.getuid(), os.getgid()
+    if libc.unshare(new_namespaces):
+        return False
+    Path("/proc/self/setgroups").write_text("deny")
+    Path("/proc/self/uid_map").write_text(f"0 {uid} 1")
+    Path("/proc/self/gid_map").write_text(f"0 {gid} 1")
+    options = f"size={size}".encode()
+    return not libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options)
+
+
+def remount_read_only(folder: Path) -> bool:
+    """Make the disk of `mount_tmpfs` a read-only file system; False if not allowed."""
+    libc, read_only_remount = ctypes.CDLL(None, use_errno=True), 1 | 32
+    return not libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", read_only_remount, None)
+
+
+def die_when_written(start: int, size: int) -> None:
+    """In a child: the first write to these pages of memory is the end of the process, SIGSEGV.
+
+    A kill at one instruction of compiled code, where no hook can be.
+    """
+    faulthandler.disable()
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert start % mmap.PAGESIZE == 0
+    if libc.mprotect(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.PROT_READ):
+        raise OSError(ctypes.get_errno(), "mprotect failed")
+
+
+def slow(change: Callable[..., Any], chance: random.Random) -> Callable[..., Any]:
+    """Make a kernel that for some batches lets others in between reading and writing the array.
+
+    The kernels do both within nanoseconds: without this the lock could be missing and hundreds
+    of rounds lose nothing.
+    """
+
+    def run(words: Words, *rest: Any) -> Any:
+        if chance.random() > 0.2:
+            return change(words, *rest)
+        whole = words.copy()
+        answer = change(whole, *rest)
+        changed = np.flatnonzero(whole != words)
+        time.sleep(1e-5)
+        words[changed] = whole[changed]
+        return answer
+
+    return run
+
+
+def switch_lock_off() -> None:
+    """In a child: every process gets the lock at once, whoever has it."""
+
+    class Open(_lock.DescriptorLock):
+        def try_acquire(self) -> bool:
+            return True
+
+        def release(self) -> None:
+            pass
+
+    _lock.WriteLock.__init__.__defaults__ = (Open,)
+
+
+def allow_descriptors(number: int) -> None:
+    """In a child: let so many more files be open, and no more."""
+    free = (fd for fd in itertools.count() if not os.path.exists(f"/proc/self/fd/{fd}"))
+    limit = next(itertools.islice(free, number, None))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

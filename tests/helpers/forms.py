@@ -1,0 +1,92 @@
+"""Batches and chunks made by hand, and read back as plain bytes, for tests of keys and lines.
+
+Nothing here uses the code under test but for the dataclasses that it makes.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+
+import mmh3
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._engine.key_batch import (
+    ByteKeys,
+    DictionaryKeys,
+    IntegerKeys,
+    KeyBatch,
+    PackedKeys,
+    RowKeys,
+    TextKeys,
+)
+from mmbloom.lines import Chunk
+
+Octets = npt.NDArray[np.uint8]
+Halves = list[tuple[int, int]]
+
+
+def octets_of(data: bytes) -> Octets:
+    """The bytes as a read-only array of just their size: what is read beyond is not theirs."""
+    octets = np.frombuffer(data, dtype=np.uint8).copy()
+    octets.setflags(write=False)
+    return octets
+
+
+def chunk_of(
+    lines: Sequence[bytes],
+    *,
+    terminated: bool = True,
+    terminator: bytes = b"\n",
+    before: bytes = b"",
+) -> Chunk:
+    """A chunk of these lines, as `read_chunks` would have found them after other bytes."""
+    sizes = np.array([len(line) for line in lines], dtype=np.int64)
+    ends = len(before) + np.cumsum(sizes + 1) - 1
+    data = before + b"".join(line + terminator for line in lines)
+    data = data if terminated else data.removesuffix(terminator)
+    return Chunk(octets_of(data), ends - sizes, ends, terminated)
+
+
+def octets_of_lines(lines: Iterable[bytes], terminator: bytes, *, terminated: bool) -> Octets:
+    """Lines with their terminators, as a sink gets them."""
+    ends = terminator if terminated else b""
+    return octets_of(terminator.join(lines) + ends)
+
+
+def int_bytes(number: int) -> bytes:
+    """Bytes of an int key: two's complement of 64 bits, little-endian."""
+    return number.to_bytes(8, "little", signed=number < 0)
+
+
+def bytes_of(batch: KeyBatch) -> list[bytes]:  # noqa: PLR0911  one for each form
+    """The bytes of each key of a batch in any form."""
+    if isinstance(batch, ByteKeys):
+        return [key.encode() if isinstance(key, str) else bytes(key) for key in batch.items]
+    if isinstance(batch, IntegerKeys):
+        return [int_bytes(number) for number in batch.items.tolist()]
+    if isinstance(batch, RowKeys):
+        rows = [bytes(row.tolist()) for row in batch.rows]
+        return [row.rstrip(b"\0") for row in rows] if batch.padded else rows
+    if isinstance(batch, TextKeys):
+        return [str(text).encode() for text in batch.items]
+    if isinstance(batch, PackedKeys):
+        data, spans = batch.octets.tobytes(), zip(batch.starts, batch.ends, strict=True)
+        return [data[start:end] for start, end in spans]
+    if isinstance(batch, DictionaryKeys):
+        values = bytes_of(batch.values)
+        return [values[place] for place in batch.indices]
+    return [_viewed(view.tobytes(), batch.buffers) for view in batch.views]
+
+
+def _viewed(view: bytes, buffers: list[Octets]) -> bytes:
+    length, prefix, buffer, offset = struct.unpack("<I4sII", view)
+    if length <= 12:
+        return view[4 : 4 + length]
+    data: bytes = buffers[buffer].tobytes()
+    assert data.startswith(prefix, offset)
+    return data[offset : offset + length]
+
+
+def hashed(keys: Iterable[bytes], seed: int) -> Halves:
+    """Hash halves by mmh3, one key at a time."""
+    return [mmh3.hash64(key, seed, signed=False) for key in keys]

@@ -1,0 +1,69 @@
+"""Both engines, imported directly, whichever of them serves the package in this process."""
+
+from collections.abc import Callable
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+import pytest
+
+from mmbloom._engine.key_batch import KeyBatch
+from mmbloom._typing import Bools, HashHalves, Octets, Offsets, Words
+from mmbloom.sizing import FilterParams
+
+
+class Engine(NamedTuple):
+    """The names that every engine has."""
+
+    name: str
+    contains: Callable[[Words, Words, Words, FilterParams], Bools]
+    contains_any: Callable[[list[Words], Words, Words, FilterParams], Bools]
+    add: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
+    increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    claim: Callable[[Words, Words, Words, FilterParams], Any]
+    commit: Callable[[Words, Any], int]
+    count_set: Callable[[Words], int]
+    OneKey: Callable[[Words, Words, FilterParams, Callable[[Any], bytes]], Any]
+    hash_keys: Callable[[KeyBatch, int], HashHalves]
+    plain: Callable[[list[Any]], bool]
+    first_unencodable: Callable[[npt.NDArray[Any]], int]
+    find_lines: Callable[[Octets, int, int, int, int], tuple[Offsets, Offsets]]
+    gather: Callable[[Octets, Offsets, Offsets, Bools, int], Octets]
+    select_keys: Callable[..., KeyBatch]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+REFERENCE = ("bits", "counters", "hash", "lines")
+PARTS = ("bits", "claim", "counters", "hash", "lines", "several", "text")
+
+
+def _load(name: str, folder: str, parts: tuple[str, ...]) -> Engine:
+    modules = [import_module(f"mmbloom._engine.{folder}.{part}") for part in parts]
+    kernels = (
+        next(getattr(module, kernel) for module in modules if hasattr(module, kernel))
+        for kernel in Engine._fields[1:]
+    )
+    return Engine(name, *kernels)
+
+
+NUMPY = _load("numpy", "reference", REFERENCE)
+
+
+def _load_compiled() -> Engine | None:
+    if not all(find_spec(f"mmbloom._engine.compiled.{part}") for part in PARTS):
+        return None
+    return _load("compiled", "compiled", PARTS)
+
+
+_FOUND = _load_compiled()
+BUILT = _FOUND is not None
+ENGINES = [NUMPY, *([_FOUND] if _FOUND else [])]
+# Where it was not built every test that uses it is skipped; CI builds it.
+COMPILED: Engine = _FOUND or NUMPY
+needs_compiled = pytest.mark.skipif(not BUILT, reason="the compiled engine was not built here")
+each_engine = pytest.mark.parametrize("engine", ENGINES, ids=repr)

@@ -1,0 +1,106 @@
+"""The naive filters: positions in a set or counted, one key at a time, and random scenes."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import get_args
+
+import numpy as np
+from hypothesis import strategies as st
+
+from mmbloom._typing import Words
+from mmbloom.sizing import FilterParams, Layout
+
+G = 0x9E3779B97F4A7C15
+LAYOUTS = get_args(Layout)
+Hash = tuple[int, int]
+
+
+@dataclass
+class OneByOne:
+    """A set of positions, and the formulas of the format in Python ints."""
+
+    params: FilterParams
+    held: set[int] = field(default_factory=set)
+
+    def positions(self, key: Hash) -> set[int]:
+        (h1, h2), m, k = key, self.params.num_bits, self.params.num_hashes
+        if self.params.layout == "standard":
+            return {(h1 + i * h2) % 2**63 % m for i in range(k)}
+        block = ((h1 >> 32) * (m // 512)) >> 32
+        return {512 * block + (h2 * G ** (i + 1) % 2**64 >> 55) for i in range(k)}
+
+    def add(self, key: Hash) -> bool:
+        new = not self.positions(key) <= self.held
+        self.held |= self.positions(key)
+        return new
+
+    def has(self, key: Hash) -> bool:
+        return self.positions(key) <= self.held
+
+    def words(self) -> list[int]:
+        number = sum(1 << position for position in self.held)
+        return [number >> start & 2**64 - 1 for start in range(0, self.params.num_bits, 64)]
+
+
+@dataclass
+class CountedOneByOne(OneByOne):
+    """How often each position is held, up to 15, which stays."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+
+    def add(self, key: Hash) -> bool:
+        new = not self.has(key)
+        for position in self.positions(key):
+            self.counts[position] = min(15, self.counts[position] + 1)
+        return new
+
+    def has(self, key: Hash) -> bool:
+        return all(self.counts[position] for position in self.positions(key))
+
+    def remove(self, key: Hash) -> bool:
+        if not self.has(key):
+            return False
+        for position in self.positions(key):
+            self.counts[position] -= self.counts[position] != 15
+        return True
+
+    def nonzero(self) -> int:
+        return sum(count > 0 for count in self.counts.values())
+
+    def words(self) -> list[int]:
+        number = sum(count << 4 * position for position, count in self.counts.items())
+        return [number >> start & 2**64 - 1 for start in range(0, 4 * self.params.num_bits, 64)]
+
+
+WORD = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3), st.just(2**64 - 1))
+HASH = st.tuples(WORD, WORD)
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> tuple[FilterParams, list[list[Hash]]]:
+    """Parameters of a small filter, and batches in which keys come again and again."""
+    layout: Layout = draw(st.sampled_from(LAYOUTS))
+    step = 512 if layout == "blocked" else 64
+    num_bits = step * draw(st.sampled_from([1, 1, 2, 3, 17]))
+    params = FilterParams(10, 0.1, layout, num_bits, draw(st.integers(1, 64)))
+    pool = draw(st.lists(HASH, min_size=1, max_size=12))
+    batch = st.lists(st.one_of(st.sampled_from(pool), HASH), max_size=30)
+    return params, draw(st.lists(batch, min_size=1, max_size=4))
+
+
+def split(batch: list[Hash]) -> tuple[Words, Words]:
+    """The two halves of each hash, as arrays."""
+    return (
+        np.array([h1 for h1, _ in batch], dtype=np.uint64),
+        np.array([h2 for _, h2 in batch], dtype=np.uint64),
+    )
+
+
+def empty_words(params: FilterParams) -> Words:
+    """An array with no bit set."""
+    return np.zeros(params.num_bits // 64, dtype=np.uint64)
+
+
+def empty_counters(params: FilterParams) -> Words:
+    """An array with every counter at 0."""
+    return np.zeros(params.num_bits // 16, dtype=np.uint64)

@@ -1,0 +1,113 @@
+"""A small run of every benchmark, so that none can rot; speed is not looked at."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mmbloom.sizing import plan
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+SCRIPTS = {
+    "insert_query": "| mmbloom, int64 array |",
+    "engines": "| list of bytes |",
+    "dedup_log": "| mmbloom dedup |",
+    "open_filter": "| mmbloom: open, query one key, close |",
+    "memory": "### 2 workers",
+    "contention": "| add, in locked() |",
+    "members": "| absent, list of bytes |",
+    "huge": "| create(...) | create + add 1,000 |",
+    "counting": "| remove, int64 array |",
+    "features": "| union, intersection | yes, yes |",
+    "billion": "| false positives when full |",
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Run all scripts once, with tiny sizes."""
+    folder = tmp_path_factory.mktemp("results")
+    command = [sys.executable, str(BENCHMARKS / "run_all.py"), "--quick", "--results", str(folder)]
+    # As if started by hand: a script finds its neighbours (see conftest).
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert ("no charts" in done.stderr) == (find_spec("matplotlib") is None)
+    return folder
+
+
+def test_every_script_is_run() -> None:
+    """Neither the runner nor this test forgets a script."""
+    helpers = {"make_log", "run_all"}
+    scripts = {path.stem for path in BENCHMARKS.glob("[!_]*.py")} - helpers
+    assert scripts == set(SCRIPTS)
+
+
+@pytest.mark.parametrize(("script", "expected"), SCRIPTS.items())
+def test_benchmark_runs(script: str, expected: str, results: Path) -> None:
+    """Each script prints its table, says what it ran on, and leaves its figures as data."""
+    kept: dict[str, Any] = json.loads((results / "figures" / f"{script}.json").read_text("utf-8"))
+    assert expected in kept["markdown"]
+    assert "Python 3" in kept["environment"]
+    values = [
+        values
+        for rows in kept["figures"].values()
+        for row in rows.values()
+        for values in row.values()
+    ]
+    assert values
+    assert all(isinstance(value, float) for some in values for value in some)
+    assert kept["markdown"] in (results / "RESULTS.md").read_text("utf-8")
+
+
+def test_results_compare_with_what_was_asked(results: Path) -> None:
+    """A goal is judged where both sides were measured; a chart is drawn where it can be."""
+    text = (results / "RESULTS.md").read_text("utf-8")
+    assert "Run with --quick" in text
+    assert re.search(r"^\| dedup \| awk \| at least 10x \| [0-9.]+x \| ", text, re.MULTILINE)
+    assert "| not measured |" in text or find_spec("pyarrow")
+    for chart in re.findall(r"\]\((charts/.*)\)", text):
+        assert (results / chart).stat().st_size > 1000
+
+
+def test_the_limit_in_c_does_the_same_work(tmp_path: Path) -> None:
+    """The C program drops the same lines as mmbloom does, false positives included."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    program, log = str(tmp_path / "limit"), BENCHMARKS.parent / "examples" / "access.log"
+    source = str(BENCHMARKS / "dedup_limit.c")
+    subprocess.run([compiler, "-O1", "-std=gnu11", "-o", program, source], check=True)
+    params = plan(2000, 0.3)
+    sizes = [str(params.num_bytes), str(params.num_hashes)]
+    limit = subprocess.run(
+        [program, *sizes], input=log.read_bytes(), capture_output=True, check=True
+    )
+    dedup = [sys.executable, "-P", "-m", "mmbloom", "dedup", str(tmp_path / "seen.bloom"), str(log)]
+    options = ["-n", "2000", "-p", "0.3", "--seed", "0"]
+    ours = subprocess.run([*dedup, *options], capture_output=True, check=True)
+    assert 0 < ours.stdout.count(b"\n") < len(set(log.read_bytes().splitlines()))
+    assert limit.stdout == ours.stdout
+
+
+def test_sample_log_is_what_the_script_writes() -> None:
+    """The sample log in the repository can be made again."""
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "make_log.py"), "2000", "7"],
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout == (BENCHMARKS.parent / "examples" / "access.log").read_bytes()
+
+
+def test_log_repeats_three_lines_in_ten() -> None:
+    """The synthetic log has the share of repeats that it says it has."""
+    lines = (BENCHMARKS.parent / "examples" / "access.log").read_bytes().splitlines()
+    assert 0.65 < len(set(lines)) / len(lines) < 0.75

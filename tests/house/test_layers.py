@@ -1,0 +1,307 @@
+"""The map in the package's docstring is the truth: imports only point down it.
+
+Also what a room may be: how long a file is, how many files a folder has, and which libraries
+each may import. All is read from the sources, Python with `ast` and Cython line by line; nothing
+is imported.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from kernels import PARTS
+
+ROOT = Path(__file__).parents[2] / "mmbloom"
+FILES = sorted(ROOT.rglob("*.py"))
+CYTHON = sorted(file for ending in ("pyx", "pxd") for file in ROOT.rglob(f"*.{ending}"))
+OTHERS = [file for name in ("tests", "benchmarks") for file in (ROOT.parent / name).rglob("*.py")]
+TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: above all others
+
+MOST_LINES = 350  # of code, in a file
+MOST_FILES = 10  # in a folder, `__init__.py` aside
+FEWEST_LINES = 30  # of code, in a private file that is no command
+
+# Shorter than that, each for its reason.
+SHORT = {
+    "_typing": "aliases have no body",
+    "_warn": "above `sizing`, which it needs, and below all that warns",
+    "_open": "the classes that it chooses among are above everything else that opens files",
+    "_engine.choice": "must be imported before any kernel",
+    "format.growth": "a part of the format, as periods are",
+    "format.positions": "the part of the format that every kernel follows",
+    "cli.extras": "the optional libraries, imported in one place",
+}
+
+
+def name_of(file: Path) -> str:
+    """Dotted name of a module below mmbloom: "filters.base", "_engine", "cli"."""
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if len(parts) > 1 and parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(file): file for file in FILES}
+CYTHON_MODULES = {name_of(file) for file in CYTHON}
+
+
+def docstring_of(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
+
+
+def map_of_packages() -> dict[str, int]:
+    """Read the table in the docstring of the package: package to its place, lowest first."""
+    table = docstring_of(ROOT / "__init__.py").split("====\n")[2]
+    names = re.findall(r"^(\w+)  +\S", table, re.MULTILINE)
+    assert len(set(names)) == len(names), "no package twice"
+    return {name: place for place, name in enumerate(names)}
+
+
+PLACES = map_of_packages()
+
+
+def place_of(module: str) -> int:
+    return PLACES[module.split(".", maxsplit=1)[0]]
+
+
+def imports_of(file: Path) -> Iterator[str]:
+    """Dotted names that a file imports anywhere; `from mmbloom import x` is mmbloom.x."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def cython_imports_of(file: Path) -> Iterator[str]:
+    """The same of a Cython file, which `ast` cannot read: what it imports and cimports."""
+    text = re.sub(  # names in parentheses, over several lines
+        r"import \(([^)]*)\)",
+        lambda found: f"import {' '.join(found[1].split())}",
+        file.read_text(),
+    )
+    for line in text.splitlines():
+        if found := re.match(r"\s*from\s+([\w.]+)\s+c?import\s+(.*)", line):
+            assert not found[1].startswith("."), f"{file}: relative import"
+            names = found[2].rstrip(",").split(",")
+            yield from (f"{found[1]}.{name.split()[0]}" for name in names)
+        elif found := re.match(r"\s*c?import\s+(.*)", line):
+            yield from (name.split()[0] for name in found[1].split(","))
+
+
+def own_imports_of(file: Path) -> set[str]:
+    """Modules of the package that a file imports, by their dotted name below it."""
+    found = set()
+    cython = file.suffix in (".pyx", ".pxd")
+    for name in cython_imports_of(file) if cython else imports_of(file):
+        if name == "mmbloom" or name.startswith("mmbloom."):
+            own = name.removeprefix("mmbloom").removeprefix(".")
+            while own and own not in MODULES.keys() | CYTHON_MODULES:  # a name within a module
+                own = own.rpartition(".")[0]
+            found.add(own or "__init__")
+    return found
+
+
+def lines_of_code(file: Path) -> int:
+    """Count the lines of a file that are code: no docstring, comment or blank line."""
+    text = file.read_text()
+    if file.suffix == ".py":
+        numbers = lines_with_tokens(text)
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                assert node.end_lineno is not None
+                numbers -= set(range(node.lineno, node.end_lineno + 1))
+        return len(numbers)
+    bare = re.sub(r'^\s*[ru]?""".*?"""', "", text, flags=re.MULTILINE | re.DOTALL)
+    lines = (line.strip() for line in bare.splitlines())
+    return sum(bool(line) and not line.startswith("#") for line in lines)
+
+
+def lines_with_tokens(text: str) -> set[int]:
+    nothing = {
+        tokenize.COMMENT,
+        tokenize.NL,
+        tokenize.NEWLINE,
+        tokenize.INDENT,
+        tokenize.DEDENT,
+        tokenize.ENDMARKER,
+    }
+    numbers: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in nothing:
+            numbers |= set(range(token.start[0], token.end[0] + 1))
+    return numbers
+
+
+def test_something_is_read() -> None:
+    """The tests below look at the whole package: these files and rows are among them."""
+    assert {"errors", "_engine", "_engine.reference.bits", "filters.base"} <= MODULES.keys()
+    assert "mmbloom._storage.mapped.MappedFilter" in set(imports_of(MODULES["filters.file"]))
+    assert own_imports_of(MODULES["filters.writer"]) >= {"_engine", "_storage.lock", "errors"}
+    compiled = {file.name: file for file in CYTHON}
+    assert sorted(file.stem for file in CYTHON if file.suffix == ".pyx") == sorted(PARTS)
+    assert "mmbloom._engine.compiled.positions.shape_of" in {
+        *cython_imports_of(compiled["bits.pyx"])
+    }
+    assert own_imports_of(compiled["hash.pyx"]) >= {
+        "_engine.key_batch",
+        "_engine.compiled.murmur",
+    }
+
+
+def test_code_is_counted() -> None:
+    """Docstrings, comments and blank lines are no code; strings that are values are."""
+    here = Path(__file__)
+    assert 100 < lines_of_code(here) < len(here.read_text().splitlines()) - 50
+    shape = ROOT / "_engine" / "compiled" / "positions.pxd"
+    assert 30 < lines_of_code(shape) < len(shape.read_text().splitlines())
+
+
+def test_every_package_is_on_the_map() -> None:
+    """Each package, and each module beside them, has a row; each row has one of them."""
+    on_disk = {module.split(".")[0] for module in MODULES} - set(TOP)
+    assert PLACES.keys() == on_disk
+
+
+FOLDERS = sorted({file.parent for file in FILES} - {ROOT, ROOT / "cli" / "commands"})
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+def test_every_file_is_on_the_map_of_its_folder(folder: Path) -> None:
+    """The docstring of a folder has a row for each file, or folder, in it, and no other."""
+    rows = re.findall(r"^``(\w+)``  +\S", docstring_of(folder / "__init__.py"), re.MULTILINE)
+    there = {file.stem for file in folder.iterdir() if file.suffix in (".py", ".pyx")}
+    there |= {file.parent.name for file in folder.glob("*/__init__.py")}
+    assert sorted(rows) == sorted(there - {"__init__"})
+
+
+@pytest.mark.parametrize("module", sorted(set(MODULES) - set(TOP)))
+def test_imports_point_down(module: str) -> None:
+    """No package imports one that is below it in the table; the package's face is for `cli`."""
+    for imported in own_imports_of(MODULES[module]):
+        place = PLACES["cli"] if imported in TOP else place_of(imported)
+        assert place <= place_of(module), f"{module} imports {imported}"
+
+
+def test_no_cycles() -> None:
+    """Within a package too, no module imports itself by way of others."""
+    graph: dict[str, set[str]] = {}
+    for file in [*FILES, *CYTHON]:  # a .pxd and its .pyx are one module
+        module = name_of(file)
+        graph.setdefault(module, set()).update(own_imports_of(file) - {module})
+    assert {*TopologicalSorter(graph).static_order()} == MODULES.keys() | CYTHON_MODULES
+
+
+@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap", "ctypes"])
+def test_one_importer(library: str) -> None:
+    """Each of these is imported in exactly one module, which hides it from the others."""
+    importers = {
+        module
+        for module, file in MODULES.items()
+        if library in {name.split(".")[0] for name in imports_of(file)}
+    }
+    home = {
+        "mmh3": "_engine.reference.hash",
+        "filelock": "_storage.lock",
+        "mmap": "_storage.mapped",
+        "ctypes": "_keys.arrow_c",
+    }
+    assert importers == {home[library]}
+
+
+@pytest.mark.parametrize("library", ["tqdm", "xopen", "matplotlib"])
+def test_extras_stay_in_the_command_line(library: str) -> None:
+    """The optional libraries are imported by the command line only."""
+    for module, file in MODULES.items():
+        if library in {name.split(".")[0] for name in imports_of(file)}:
+            assert module.startswith("cli.")
+
+
+def test_persistent_queue_is_the_callers() -> None:
+    """The library of the extra `crawl` is imported by nothing of the package."""
+    for module, file in MODULES.items():
+        assert "diskcache" not in {name.split(".")[0] for name in imports_of(file)}, module
+
+
+@pytest.mark.parametrize("file", [*FILES, *CYTHON, *OTHERS], ids=lambda file: file.name)
+def test_no_file_is_long(file: Path) -> None:
+    """A file has at most so many lines of code; documentation is free."""
+    assert lines_of_code(file) <= MOST_LINES
+
+
+UNCROWDED = [folder for folder in FOLDERS if folder.name != "compiled"]  # whose 7 become 4
+
+
+@pytest.mark.parametrize("folder", UNCROWDED, ids=lambda folder: folder.name)
+def test_no_folder_is_crowded(folder: Path) -> None:
+    """A folder has at most so many files; that of the commands has one a command."""
+    names = {file.stem for file in folder.iterdir() if file.suffix in (".py", ".pyx", ".pxd")}
+    assert len(names - {"__init__"}) <= MOST_FILES
+
+
+def test_no_file_is_a_fragment() -> None:
+    """A file of few lines is public, a command, or on the list above with its reason."""
+    for module, file in MODULES.items():
+        private = module.startswith(("_", "format.", "cli."))
+        command = module.startswith("cli.commands.")
+        if file.stem not in TOP and private and not command:
+            assert (lines_of_code(file) < FEWEST_LINES) == (module in SHORT), module
+    assert SHORT.keys() <= MODULES.keys()
+
+
+@pytest.mark.parametrize("file", CYTHON, ids=lambda file: file.name)
+def test_cython_imports_point_down(file: Path) -> None:
+    """Compiled modules import down the map too; of the engine, compiled ones and key forms."""
+    for imported in own_imports_of(file):
+        assert place_of(imported) <= PLACES["_engine"], f"{file.name} imports {imported}"
+        if imported.startswith("_engine") and imported != "_engine.key_batch":
+            assert imported in CYTHON_MODULES, f"{file.name} imports {imported}"
+
+
+@pytest.mark.parametrize("file", CYTHON, ids=lambda file: file.name)
+def test_cython_stays_within_the_package(file: Path) -> None:
+    """Compiled modules use numpy, and of Python and C what needs no include of their own."""
+    tops = {name.split(".")[0] for name in cython_imports_of(file)}
+    assert tops <= {"mmbloom", "numpy", "libc", "cpython"}
+
+
+@pytest.mark.parametrize("module", sorted(MODULES))
+def test_no_hidden_imports(module: str) -> None:
+    """No module of the package is imported within a function, where the map would not show."""
+    for function in ast.walk(ast.parse(MODULES[module].read_text())):
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import):
+                    assert not any(alias.name.startswith("mmbloom") for alias in node.names)
+                elif isinstance(node, ast.ImportFrom):
+                    assert not (node.module or "").startswith("mmbloom")
+
+
+def test_nothing_dangerous_is_used() -> None:
+    """No file content can become code: no pickle, eval or exec anywhere."""
+    for module, file in MODULES.items():
+        names = {name.split(".")[0] for name in imports_of(file)}
+        assert not names & {"pickle", "marshal", "shelve"}, module
+        calls = [
+            node.func
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Call)
+        ]
+        called = {func.id for func in calls if isinstance(func, ast.Name)}
+        assert not called & {"eval", "exec", "__import__"}, module
+
+
+def test_no_signal_handler_and_no_memmap() -> None:
+    """No handler for SIGBUS is ever installed, and np.memmap is never used: it extends files."""
+    for module, file in MODULES.items():
+        used = {
+            node.attr
+            for node in ast.walk(ast.parse(file.read_text()))
+            if isinstance(node, ast.Attribute)
+        }
+        assert "memmap" not in used, module
+        assert "SIGBUS" not in used, module

@@ -1,0 +1,148 @@
+"""Reading ahead in another thread: in order, errors in their place, stopped when closed."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from mmbloom._threads import read_ahead
+
+LONG = 5.0  # seconds that no closing takes
+
+
+def reading_threads() -> list[threading.Thread]:
+    return [one for one in threading.enumerate() if one.name == "mmbloom-read-ahead"]
+
+
+def ended() -> bool:
+    """Wait for the thread to end."""
+    deadline = time.monotonic() + LONG
+    while reading_threads() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return not reading_threads()
+
+
+def test_everything_in_order() -> None:
+    """All items come, in order, None and exceptions among them; then the thread is gone."""
+    items: list[Any] = [1, None, ValueError("an item"), (), StopIteration()]
+    assert list(read_ahead(items)) == items
+    assert list(read_ahead([])) == []
+    assert list(read_ahead(iter(range(1000)))) == list(range(1000))
+    assert ended()
+
+
+def test_another_thread_reads() -> None:
+    """The items are made in a thread of their own, the same for all."""
+    makers = []
+
+    def items() -> Iterator[int]:
+        for number in range(5):
+            makers.append(threading.current_thread().name)
+            yield number
+
+    assert list(read_ahead(items())) == [0, 1, 2, 3, 4]
+    assert set(makers) == {"mmbloom-read-ahead"}
+    assert ended()
+
+
+def test_no_more_than_two_ahead() -> None:
+    """Of what was not asked for yet two items are made at most (law 17)."""
+    made = []
+
+    def items() -> Iterator[int]:
+        for number in range(100):
+            made.append(number)
+            yield number
+
+    with closing(read_ahead(items())) as ahead:
+        for asked in range(1, 6):
+            assert next(ahead) == asked - 1
+            time.sleep(0.02)
+            assert asked <= len(made) <= asked + 2
+    assert ended()
+
+
+@pytest.mark.parametrize("after", [0, 1, 5])
+@pytest.mark.parametrize("error", [OSError("broken"), KeyboardInterrupt(), SystemExit(3)])
+def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
+    """What the producer raises is raised after the items before it, the very same object."""
+
+    def items() -> Iterator[int]:
+        yield from range(after)
+        raise error
+
+    ahead = read_ahead(items())
+    assert [next(ahead) for _ in range(after)] == list(range(after))
+    with pytest.raises(type(error)) as caught:
+        next(ahead)
+    assert caught.value is error
+    assert ended()
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2, 10])
+def test_closing_early_stops_the_thread(taken: int) -> None:
+    """Closed before its end, whether just started or long read, nothing goes on."""
+    made = []
+
+    def items() -> Iterator[int]:
+        number = 0
+        while True:
+            made.append(number)
+            yield number
+            number += 1
+
+    ahead = read_ahead(items())
+    for _ in range(taken):
+        next(ahead)
+    ahead.close()
+    assert ended()
+    count = len(made)
+    time.sleep(0.02)
+    assert len(made) == count <= taken + 3
+
+
+def test_an_error_of_the_reader_stops_the_thread() -> None:
+    """When the loop over it raises, the thread ends as well."""
+
+    def read() -> None:
+        with closing(read_ahead(iter(range(10**9)))) as ahead:
+            for item in ahead:
+                assert 1 // item
+
+    with pytest.raises(ZeroDivisionError):
+        read()
+    assert ended()
+
+
+def test_a_blocked_producer_does_not_block_closing() -> None:
+    """A producer that waits in a read which never ends is not waited for; later it ends."""
+    reading, writing = os.pipe()
+
+    def items() -> Iterator[bytes]:
+        yield b"first"
+        while piece := os.read(reading, 10):
+            yield piece
+
+    ahead = read_ahead(items())
+    assert next(ahead) == b"first"
+    time.sleep(0.01)  # now it reads
+    start = time.monotonic()
+    ahead.close()
+    assert time.monotonic() - start < LONG
+    assert len(reading_threads()) == 1
+    os.write(writing, b"late")
+    assert ended(), "it stops at its next item"
+    os.close(writing)
+    os.close(reading)
+
+
+def test_a_blocked_producer_does_not_keep_the_process() -> None:
+    """The thread is a daemon: an interpreter that ends does not wait for its read."""
+    with closing(read_ahead(iter([1]))) as ahead:
+        assert next(ahead) == 1
+        assert all(thread.daemon for thread in reading_threads())
+    assert ended()

@@ -1,0 +1,169 @@
+"""A writer killed at a chosen instant leaves a valid filter, and no key is lost (laws 5 and 6)."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from faults import die_at_counter, kill_self
+from reference import NaiveFilter
+from tally import Count
+from workers import ChildDied, in_child, running
+
+from mmbloom import BloomFilter, _engine, verify
+from mmbloom._typing import Words
+from mmbloom.sizing import FilterParams
+
+OLD, NEW = [f"old-{i}" for i in range(50)], [f"new-{i}" for i in range(50)]
+
+
+def check_one_kill(path: Path, expected_unfinished: int) -> None:
+    """After one writer died: nothing old is lost, all is usable, the counters tell and mend."""
+    popcount = NaiveFilter(path.read_bytes()).popcount()
+    with BloomFilter.open(path, lock_timeout=10) as seen:
+        assert seen.contains_many(OLD).all()
+        assert seen.info().unfinished_batches == expected_unfinished
+        assert seen.info().positions_set <= popcount
+        assert seen.recount() == popcount
+        assert seen.info().unfinished_batches == 0
+        seen.add_many(NEW)
+        assert seen.contains_many(NEW).all()
+    after = NaiveFilter(path.read_bytes())
+    assert all(key in after for key in [*OLD, *NEW])
+    assert after.counters[1] == after.popcount()
+    assert verify(path, keys=[*OLD, *NEW]).ok
+
+
+WAYS = ["add_many", "claim"]  # for "add" see test_laws_crash_one
+
+
+def write_new(seen: BloomFilter, way: str) -> None:
+    if way == "add_many":
+        seen.add_many(NEW)
+    else:
+        with seen.claim(NEW):
+            pass
+
+
+def filter_with_old_keys(path: Path) -> None:
+    with BloomFilter.create(path, 1000, layout="standard") as seen:
+        seen.add_many(OLD)
+
+
+@pytest.mark.laws("T1")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("counter", range(4))
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_kill_at_each_counter_leaves_a_valid_filter(
+    tmp_path: Path, way: str, counter: int, when: str, tally: Count
+) -> None:
+    """Law 5: a writer dies before or after each counter it writes: counted, and mended."""
+    path = tmp_path / "seen.bloom"
+    filter_with_old_keys(path)
+
+    def write_and_die() -> None:
+        die_at_counter(counter, when)
+        with BloomFilter.open(path) as seen:
+            write_new(seen, way)
+
+    with pytest.raises(ChildDied) as caught:
+        in_child(write_and_die)
+    assert caught.value.signal == signal.SIGKILL
+    tally(kills=1)
+    # begun is the first counter written, done the last: the batch is unfinished in between.
+    untouched, finished = (counter, when) == (0, "before"), (counter, when) == (3, "after")
+    check_one_kill(path, expected_unfinished=0 if untouched or finished else 1)
+
+
+@pytest.mark.laws("T1")
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+@pytest.mark.parametrize("way", WAYS)
+def test_kill_amid_the_bits_leaves_a_valid_filter(
+    tmp_path: Path, way: str, share: float, tally: Count
+) -> None:
+    """Law 5: a writer dies when some bits of a batch are set and some are not."""
+    path = tmp_path / "seen.bloom"
+    filter_with_old_keys(path)
+
+    def write_and_die() -> None:
+        add, commit = _engine.add, _engine.commit
+
+        def set_some(words: Words, whole: Words) -> None:
+            changed = np.flatnonzero(words != whole)
+            assert len(changed) > 10
+            some = changed[: int(len(changed) * share)]
+            words[some] = whole[some]
+            kill_self("amid the bits")
+
+        def add_some(
+            words: Words, h1: Words, h2: Words, params: FilterParams
+        ) -> tuple[npt.NDArray[np.bool_], int]:
+            whole = words.copy()
+            answer = add(whole, h1, h2, params)
+            set_some(words, whole)
+            return answer
+
+        def commit_some(words: Words, claimed: _engine.Claimed) -> int:
+            whole = words.copy()
+            newly_set = commit(whole, claimed)
+            set_some(words, whole)
+            return newly_set
+
+        _engine.add, _engine.commit = add_some, commit_some
+        with BloomFilter.open(path) as seen:
+            write_new(seen, way)
+
+    with pytest.raises(ChildDied) as caught:
+        in_child(write_and_die)
+    assert caught.value.signal == signal.SIGKILL
+    tally(kills=1)
+    check_one_kill(path, expected_unfinished=1)
+
+
+def test_counter_is_never_seen_half_written(path: str) -> None:
+    """Law 5: a counter is stored at once: neither a reader nor a kill finds some of its bytes."""
+    with BloomFilter.create(path, 1000) as seen:
+        storage = seen._storage
+
+        def count_up_and_down() -> None:
+            while True:
+                storage.set_counter("positions_set", 0x00FF)
+                storage.set_counter("positions_set", 0x0100)
+
+        storage.set_counter("positions_set", 0x0100)
+        with running(count_up_and_down):
+            found = {storage.counter("positions_set") for _ in range(1_000_000)}
+    assert found <= {0x00FF, 0x0100}
+
+
+def test_killed_within_claim_marks_nothing(tmp_path: Path) -> None:
+    """Law 6: a process that dies within claim() has marked no key, and the lock is free."""
+    path = tmp_path / "seen.bloom"
+    filter_with_old_keys(path)
+    before = path.read_bytes()
+
+    def claim_and_die() -> None:
+        with BloomFilter.open(path) as seen, seen.claim(NEW) as new:
+            assert new.all()
+            kill_self("claim")
+
+    with pytest.raises(ChildDied):
+        in_child(claim_and_die)
+    assert path.read_bytes() == before
+    check_one_kill(path, expected_unfinished=0)
+
+
+def test_error_within_claim_marks_nothing(tmp_path: Path) -> None:
+    """Law 6: a block that raises leaves its keys unmarked, the lock free, the file untouched."""
+    path = tmp_path / "seen.bloom"
+    filter_with_old_keys(path)
+    before = path.read_bytes()
+    with BloomFilter.open(path) as seen, BloomFilter.open(path, lock_timeout=10) as other:
+        with pytest.raises(BrokenPipeError), seen.claim(NEW):
+            raise BrokenPipeError
+        assert path.read_bytes() == before
+        assert not other.contains_many(NEW).any()
+        with other.claim(NEW) as new:
+            assert new.all()
+        assert seen.contains_many(NEW).all()

@@ -1,0 +1,290 @@
+"""A file that changes under an open filter is noticed before the map is touched (law 16, T9).
+
+Touching the map of a truncated file is SIGBUS, which nothing can catch: each test runs in a
+child, where a signal ends the child alone and fails the test.
+"""
+
+import os
+import pickle
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checks import flock_is_free
+from tally import Count
+from workers import ChildDied, in_child
+
+from mmbloom import BloomFilter, FileChangedError
+from mmbloom._storage.mapped import MappedFilter
+
+CAPACITY = 100_000
+
+
+def run(*command: str | Path) -> None:
+    """Do what an administrator does."""
+    subprocess.run(command, check=True, timeout=20)
+
+
+def truncate_to(size: int) -> Callable[[Path], None]:
+    return lambda path: run("truncate", "-s", str(size), path)
+
+
+def extend(path: Path) -> None:
+    with path.open("ab") as stream:
+        stream.write(b"more")
+
+
+def move_another_over(path: Path) -> None:
+    with BloomFilter.open(path, "r") as seen:
+        BloomFilter.create(path.with_name("other"), like=seen).close()
+    run("mv", "-f", path.with_name("other"), path)
+
+
+def copy_a_smaller_one_over(path: Path) -> None:
+    BloomFilter.create(path.with_name("other"), 100).close()
+    run("cp", path.with_name("other"), path)
+
+
+def make_folder_instead(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "truncate-to-nothing": truncate_to(0),
+    "truncate-to-header": truncate_to(4096),
+    "truncate-by-a-byte": lambda path: run("truncate", "-s", "-1", path),
+    "extend": extend,
+    "move-over": move_another_over,
+    "copy-over": copy_a_smaller_one_over,
+    "unlink": Path.unlink,
+    "rename": lambda path: run("mv", path, path.with_name("renamed")),
+    "folder-instead": make_folder_instead,
+}
+KEYS = np.arange(1000)
+CALLS: dict[str, Callable[[BloomFilter], object]] = {
+    "in": lambda seen: "a" in seen,
+    "contains_many": lambda seen: seen.contains_many(KEYS),
+    "add": lambda seen: seen.add("a"),
+    "add_many": lambda seen: seen.add_many(KEYS),
+    "update": lambda seen: seen.update(iter(range(1000))),
+    "claim": lambda seen: seen.claim(KEYS).__enter__(),
+    "locked": lambda seen: seen.locked().__enter__(),
+    "recount": lambda seen: seen.recount(),
+    "flush": lambda seen: seen.flush(),
+}
+# These read the counters, in the first page of the map, and have no documented error.
+READINGS: dict[str, Callable[[BloomFilter], object]] = {
+    "info": lambda seen: seen.info(),
+    "approx_count": lambda seen: seen.approx_count,
+    "fill_ratio": lambda seen: seen.fill_ratio,
+    "current_error_rate": lambda seen: seen.current_error_rate,
+    "pickle": pickle.dumps,
+}
+every_change = pytest.mark.parametrize("change", CHANGES)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+
+
+@pytest.mark.laws("T9")
+@every_change
+def test_change_is_noticed_by_every_call(tmp_path: Path, change: str, tally: Count) -> None:
+    """Law 16: after any change every call is FileChangedError, kills nobody, writes nothing."""
+    path = tmp_path / "seen.bloom"
+
+    def change_and_call() -> dict[str, str]:
+        found = {}
+        with BloomFilter.create(path, CAPACITY) as seen:
+            seen.add_many(KEYS)
+            CHANGES[change](path)
+            before = contents(tmp_path)
+            for name, call in CALLS.items():
+                with pytest.raises(FileChangedError) as caught:
+                    call(seen)
+                found[name] = caught.value.path
+            assert contents(tmp_path) == before
+        return found
+
+    assert in_child(change_and_call) == dict.fromkeys(CALLS, str(path))
+    tally(changes=1, calls=len(CALLS))
+
+
+@pytest.mark.laws("T9")
+@every_change
+def test_change_is_noticed_by_the_first_write(tmp_path: Path, change: str, tally: Count) -> None:
+    """Law 16: also by an object that wrote nothing yet, whose lock is not open yet."""
+    path = tmp_path / "seen.bloom"
+
+    def change_and_add() -> None:
+        with BloomFilter.create(path, CAPACITY) as seen:
+            CHANGES[change](path)
+            for name in ("add", "add_many", "claim", "locked", "flush"):
+                with pytest.raises(FileChangedError):
+                    CALLS[name](seen)
+
+    in_child(change_and_add)
+    tally(changes=1, calls=5)
+
+
+@pytest.mark.laws("T9")
+@every_change
+def test_change_is_noticed_in_read_mode(tmp_path: Path, change: str, tally: Count) -> None:
+    """Laws 14, 16: queries of a filter opened with mode r notice it as well."""
+    path = tmp_path / "seen.bloom"
+
+    def change_and_ask() -> None:
+        BloomFilter.create(path, CAPACITY).close()
+        with BloomFilter.open(path, "r") as seen:
+            CHANGES[change](path)
+            for name in ("in", "contains_many"):
+                with pytest.raises(FileChangedError):
+                    CALLS[name](seen)
+
+    in_child(change_and_ask)
+    tally(changes=1, calls=2)
+
+
+@pytest.mark.laws("T9")
+@pytest.mark.parametrize("reading", READINGS)
+def test_readings_of_a_truncated_file_kill_nobody(
+    tmp_path: Path, reading: str, tally: Count
+) -> None:
+    """Law 16: what reads the counters of a truncated file raises, or answers: no SIGBUS."""
+    path = tmp_path / "seen.bloom"
+
+    def truncate_and_read() -> None:
+        with BloomFilter.create(path, CAPACITY) as seen:
+            os.truncate(path, 0)
+            with pytest.raises(FileChangedError):
+                READINGS[reading](seen)
+
+    in_child(truncate_and_read)
+    tally(changes=1, calls=1)
+
+
+@pytest.mark.laws("T9")
+def test_change_within_locked_is_noticed(tmp_path: Path, tally: Count) -> None:
+    """Law 16: within locked() every batch is checked anew."""
+    path = tmp_path / "seen.bloom"
+
+    def change_while_locked() -> None:
+        with BloomFilter.create(path, CAPACITY) as seen, seen.locked():
+            seen.add_many(KEYS)
+            os.truncate(path, 4096)
+            time.sleep(0.002)  # single keys are one batch, looked after every millisecond
+            for name in ("in", "contains_many", "add", "add_many", "claim"):
+                with pytest.raises(FileChangedError):
+                    CALLS[name](seen)
+
+    in_child(change_while_locked)
+    tally(changes=1, calls=5)
+
+
+@pytest.mark.laws("T9")
+@every_change
+def test_change_within_claim_is_noticed_before_marking(
+    tmp_path: Path, change: str, tally: Count
+) -> None:
+    """Law 16: a file changed while the caller works is noticed before the keys are marked."""
+    path = tmp_path / "seen.bloom"
+
+    def change_while_claimed() -> None:
+        with BloomFilter.create(path, CAPACITY) as seen:
+            claim = seen.claim(KEYS)
+            claim.__enter__()
+            CHANGES[change](path)
+            before = contents(tmp_path)
+            with pytest.raises(FileChangedError):
+                claim.__exit__(None, None, None)
+            assert contents(tmp_path) == before
+
+    in_child(change_while_claimed)
+    tally(changes=1, calls=1)
+
+
+@pytest.mark.laws("T9")
+@pytest.mark.parametrize("call", ["contains_many", "add_many", "add", "claim"])
+def test_truncation_after_the_look_is_a_signal_and_no_more(
+    tmp_path: Path, call: str, tally: Count
+) -> None:
+    """Law 16: who truncates between look and touch kills that process, as documented.
+
+    The lock is free, and nothing grows the file again.
+    """
+    path = tmp_path / "seen.bloom"
+    BloomFilter.create(path, CAPACITY).close()
+
+    def truncate_after_the_look() -> None:
+        look = MappedFilter.check_unchanged
+
+        def look_and_truncate(self: MappedFilter) -> None:
+            look(self)
+            os.truncate(path, 0)
+
+        with BloomFilter.open(path) as seen:
+            MappedFilter.check_unchanged = look_and_truncate  # type: ignore[method-assign]
+            signal.signal(signal.SIGBUS, signal.SIG_DFL)
+            CALLS[call](seen)
+
+    with pytest.raises(ChildDied) as caught:
+        in_child(truncate_after_the_look)
+    assert caught.value.signal == signal.SIGBUS
+    assert path.stat().st_size == 0
+    assert flock_is_free(path)
+    tally(changes=1, signals=1)
+
+
+@pytest.mark.laws("T9")
+def test_filter_copied_over_by_one_of_its_size_is_read_as_that(
+    tmp_path: Path, tally: Count
+) -> None:
+    """Law 16: cp of a filter of the same size is not noticed: the map is the new one, as told."""
+    path, other = tmp_path / "seen.bloom", tmp_path / "other"
+
+    def copy_over() -> None:
+        with BloomFilter.create(path, CAPACITY, 1e-6, seed=1) as seen:
+            seen.add_many(KEYS)
+            with BloomFilter.create(other, CAPACITY, 1e-6, seed=1) as new:
+                new.add_many(KEYS + 1000)
+            run("cp", other, path)
+            assert not seen.contains_many(KEYS).all()
+            assert seen.contains_many(KEYS + 1000).all()
+            assert seen.add("a")
+        assert path.stat().st_size == other.stat().st_size
+
+    in_child(copy_over)
+    tally(changes=1, calls=3)
+
+
+def test_lock_is_free_after_a_change(tmp_path: Path) -> None:
+    """Laws 2, 16: FileChangedError under the lock gives the lock back."""
+    path = tmp_path / "seen.bloom"
+
+    def change_and_restore() -> None:
+        with BloomFilter.create(path, CAPACITY) as seen, BloomFilter.open(path) as other:
+            seen.add("first")
+            path.rename(tmp_path / "away")
+            with pytest.raises(FileChangedError):
+                seen.add("a")
+            (tmp_path / "away").rename(path)
+            with other.locked(timeout=10):
+                assert "a" not in other
+            assert seen.add("a")
+
+    in_child(change_and_restore)
+
+
+def test_replaced_file_is_refused_by_a_pickle(tmp_path: Path) -> None:
+    """Laws 3, 16: a pickle opens the filter it was made of and no other at the same path."""
+    path = tmp_path / "seen.bloom"
+    with BloomFilter.create(path, CAPACITY) as seen:
+        pickled = pickle.dumps(seen)
+        move_another_over(path)
+    with pytest.raises(FileChangedError, match="another filter"):
+        pickle.loads(pickled)

@@ -1,0 +1,201 @@
+"""What two filters share: estimates within their standard errors, certainty where it is said."""
+
+import math
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import change_header, check_folder, seal, set_counters
+from golden import GOLDEN
+from naive import LAYOUTS
+from unions import bits_of, make, make_random
+
+from mmbloom import (
+    BloomFilter,
+    ClosedFilterError,
+    FileChangedError,
+    FormatError,
+    IncompatibleFilters,
+    compare,
+)
+from mmbloom._engine import count_set
+from mmbloom._typing import Words
+from mmbloom.sizing import FilterParams, Layout
+
+
+def standard_error(keys: int, params: FilterParams) -> float:
+    """Keys that the estimate of a filter's keys is off by, at one sigma."""
+    x = params.num_hashes * keys / params.num_bits
+    return math.sqrt(params.num_bits * (math.exp(x) - 1 - x)) / params.num_hashes
+
+
+@pytest.mark.parametrize("common", [0, 50, 5000, 10_000])
+@pytest.mark.parametrize("rate", [0.2, 0.01, 1e-6])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_estimates(tmp_path: Path, seed: int, layout: Layout, rate: float, common: int) -> None:
+    """Known overlaps are estimated within 5 standard errors of all three terms together."""
+    keys = random.Random(seed).sample(range(2**60), 20_000 - common)
+    one = make(
+        tmp_path / "one",
+        keys[:10_000],
+        capacity=12_000,
+        error_rate=rate,
+        layout=layout,
+        seed=seed,
+    )
+    two = make(tmp_path / "two", keys[10_000 - common :], one)
+    found = compare(one, two)
+    with BloomFilter.open(one, "r") as a, BloomFilter.open(two, "r") as b:
+        errors = [standard_error(n, a.params) for n in (10_000, 10_000, 20_000 - common)]
+        assert found.first_count == a.approx_count
+        assert found.second_count == b.approx_count
+        assert (a.common_count(b), a.jaccard(b)) == (found.common_count, found.jaccard)
+        assert b.jaccard(one) == found.jaccard
+        assert not a.isdisjoint(b)
+    bound = 5 * sum(errors) + 1
+    assert found.common_count == pytest.approx(common, abs=bound)
+    assert found.union_count == pytest.approx(20_000 - common, abs=bound)
+    assert found.jaccard == pytest.approx(common / (20_000 - common), abs=2 * bound / 10_000)
+    assert found.union_count == pytest.approx(
+        found.first_count + found.second_count - found.common_count, abs=2
+    )
+    assert 0 <= found.common_count <= min(found.first_count, found.second_count)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_all_bits_count(tmp_path: Path, seed: int, layout: Layout) -> None:
+    """Arrays of some MiB and a bit are compared to their last word, and not by their counters."""
+    one, two, both = (make_random(tmp_path / f"{i}", 3_000_000, layout, seed + i) for i in range(3))
+    for path in (one, two):
+        with BloomFilter.open(path) as seen:
+            seen.union_update(both)
+        set_counters(path, keys_added=1, positions_set=1)
+    found = compare(one, two)
+    with BloomFilter.open(one, "r") as seen:
+        ones, twos, either = (
+            seen.params.estimated_count(bits_of(*paths).bit_count())
+            for paths in ([one], [two], [one, two])
+        )
+    assert found.first_count == round(ones)
+    assert found.second_count == round(twos)
+    assert found.common_count == round(ones + twos - either)
+
+
+def test_full_and_empty(tmp_path: Path, two: list[str]) -> None:
+    """Nothing is common with an empty filter, all with a full one; two empty ones are equal."""
+    empty, full = make(tmp_path / "empty", (), two[0]), make(tmp_path / "full", (), two[0])
+    with BloomFilter.open(full) as seen:
+        seen._storage.views.words[:] = 2**64 - 1
+    assert compare(empty, empty).jaccard == 1
+    assert compare(empty, two[0]).jaccard == compare(full, empty).jaccard == 0
+    assert compare(empty, two[0]).common_count == 0
+    assert compare(full, two[0]).common_count == compare(two[0], two[0]).first_count
+    assert compare(full, full).jaccard == compare(two[0], two[0]).jaccard == 1
+    with BloomFilter.open(empty) as seen:
+        assert all(seen.isdisjoint(path) for path in (empty, full, two[0]))
+    with BloomFilter.open(full) as seen:
+        assert not seen.isdisjoint(two[0])
+
+
+@pytest.mark.parametrize("place", [0, 1 << 20, -1])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_disjoint_is_certain(tmp_path: Path, layout: Layout, place: int) -> None:
+    """One common bit anywhere, and it is no longer certain; without it, it is."""
+    one = make(tmp_path / "one", capacity=1_500_000, layout=layout)
+    two = make(tmp_path / "two", (), one)
+    with BloomFilter.open(one) as a, BloomFilter.open(two) as b:
+        words = [each._storage.views.words.view("u1") for each in (a, b)]
+        words[0][:], words[1][:] = 0x55, 0xAA
+        assert a.isdisjoint(b)
+        assert a.common_count(b) == 0
+        words[1][place] |= 4
+        assert not a.isdisjoint(b)
+        del words
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_sealed_inputs(tmp_path: Path, two: list[str], which: int) -> None:
+    """A sealed filter is compared as a living one, and a damaged seal is refused."""
+    before = compare(*two)
+    seal(two[which])
+    assert compare(*two) == before
+    with open(two[which], "r+b") as file:
+        file.seek(4096 + 200)
+        octet = file.read(1)[0]
+        file.seek(4096 + 200)
+        file.write(bytes([octet ^ 4]))
+    with pytest.raises(FormatError, match="checksum of MiB 0") as caught:
+        compare(*two)
+    assert caught.value.path == two[which]
+
+
+def truncate(path: str) -> None:
+    os.truncate(path, 4096 + 512)
+
+
+def overwrite(path: str) -> None:
+    change_header(path, 72, "<Q", 7)  # another uuid
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("change", [truncate, overwrite])
+def test_changing_inputs(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    which: int,
+    change: Callable[[str], None],
+) -> None:
+    """Law 16: a file that is truncated or overwritten meanwhile is an error and no signal."""
+    one = make(tmp_path / "one", range(300), capacity=2_000_000)
+    paths = [one, make(tmp_path / "two", range(300), one)]
+
+    def change_and_count(words: Words) -> int:
+        change(paths[which])
+        return count_set(words)
+
+    with BloomFilter.open(one, "r") as seen:
+        monkeypatch.setattr("mmbloom.operations.compare.count_set", change_and_count)
+        with pytest.raises(FileChangedError) as caught:
+            seen.jaccard(paths[1])
+    assert caught.value.path == paths[which]
+
+
+ASK: dict[str, Callable[[BloomFilter, Any], object]] = {
+    "common_count": BloomFilter.common_count,
+    "jaccard": BloomFilter.jaccard,
+    "isdisjoint": BloomFilter.isdisjoint,
+}
+
+
+@pytest.mark.parametrize("ask", ASK)
+def test_what_cannot_be_compared(tmp_path: Path, two: list[str], ask: str) -> None:
+    """Other parameters, no filter, one that is closed or replaced: each has its error."""
+    other = make(tmp_path / "other", capacity=1000, seed=6)
+    with BloomFilter.open(two[0], "r") as seen, BloomFilter.open(two[1], "r") as replaced:
+        with pytest.raises(IncompatibleFilters) as caught:
+            ASK[ask](seen, other)
+        assert (caught.value.path, caught.value.other) == (two[0], other)
+        assert caught.value.differences == (("seed", "5", "6"),)
+        with pytest.raises(FormatError, match="counters"):
+            ASK[ask](seen, GOLDEN / "standard-counters.bloom")
+        with pytest.raises(FileNotFoundError):
+            ASK[ask](seen, tmp_path / "missing")
+        os.replace(make(tmp_path / "new", (), two[1]), two[1])
+        for one, another in ((seen, replaced), (replaced, seen)):
+            with pytest.raises(FileChangedError):
+                ASK[ask](one, another)
+    with pytest.raises(ClosedFilterError):
+        ASK[ask](seen, two[1])
+
+
+def test_nothing_is_changed(two: list[str]) -> None:
+    """Law 14: filters that may only be read are compared, and not a byte or time changes."""
+    for path in two:
+        os.chmod(path, 0o400)
+    before = [(os.stat(path).st_mtime_ns, Path(path).read_bytes()) for path in two]
+    compare(*two)
+    assert [(os.stat(path).st_mtime_ns, Path(path).read_bytes()) for path in two] == before
+    check_folder(Path(two[0]).parent, "one", "two")

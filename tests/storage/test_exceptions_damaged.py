@@ -1,0 +1,162 @@
+"""The file of the exceptions, damaged or something else: an error for whoever would go by it."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from chains import files_of
+from excepting import EXACT, Filter, Kind, SoonFull, Ticking, listed, soon, tree
+
+from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify, verify_folder
+
+KEY = "a"
+
+
+def asks_that_hit(seen: Filter, kind: Kind) -> list[Callable[[], object]]:
+    """All ways to ask about, and to add, keys of which one is found."""
+
+    def claim() -> None:
+        with seen.claim(["fresh"]):
+            pass
+
+    def locked() -> None:
+        with seen.locked():
+            soon()
+            seen.add("fresh")
+
+    return [
+        lambda: KEY in seen,
+        lambda: seen.contains_many(["z", KEY]),
+        lambda: seen.add(KEY),
+        lambda: seen.add("fresh"),
+        lambda: seen.add_many(["fresh"]),
+        lambda: seen.update(iter(["fresh"])),
+        claim,
+        locked,
+        seen.info,
+        lambda: len(seen.exceptions),
+        lambda: seen.exceptions.add("x"),
+        lambda: seen.exceptions.discard("x"),
+        lambda: kind.copy(seen.path, seen.path + "2"),
+    ]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a filter, but for that of the exceptions."""
+    names = [name for name in tree(folder) if not name.endswith("exceptions")]
+    return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
+
+
+def lasting(path: Path) -> tuple[int, ...]:
+    """What reading a file does not change: all of its status but the time of that."""
+    status = path.lstat()
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_mode, status.st_ino, status.st_nlink, status.st_size, *times
+
+
+BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "undecodable": (lambda path: path.write_bytes(b"a\n\\q\n"), "line 2 is not a key"),
+    "binary": (lambda path: path.write_bytes(bytes(range(256))), "line 1 is not text"),
+    "not UTF-8": (lambda path: path.write_bytes(b"\n\nc\xe9\n"), "line 3 is not UTF-8"),
+    "folder": (Path.mkdir, "file is a folder, expected a regular file"),
+    "fifo": (os.mkfifo, "not a regular file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+    "large": (lambda path: path.write_bytes(b"k\n" * 2**20), "more than 1048576 bytes"),
+}
+
+
+@pytest.mark.parametrize(("put", "reason"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_files(
+    seen: Filter, kind: Kind, put: Callable[[Path], object], reason: str, tmp_path: Path
+) -> None:
+    """Whatever else is in its place: one error that names it, no hang, nothing added or made."""
+    path = listed(seen)
+    put(path)
+    status = lasting(path)
+    before = contents(tmp_path)
+    soon()
+    for ask in asks_that_hit(seen, kind):
+        with pytest.raises(FormatError, match=reason) as caught:
+            ask()
+        assert caught.value.path == str(path)
+    assert contents(tmp_path) == before
+    assert "fresh" not in seen  # a miss, which asks nobody
+    assert not seen.contains_many(["y", "z"]).any()
+    assert lasting(path) == status
+
+
+def test_links_in_a_ring(seen: Filter, kind: Kind) -> None:
+    """A link that cannot be followed is the system's own error, not a filter without them."""
+    listed(seen).symlink_to(listed(seen))
+    soon()
+    for ask in asks_that_hit(seen, kind):
+        with pytest.raises(OSError, match=r"symbolic links: .*seen\.bloom[./]exceptions"):
+            ask()
+
+
+def test_a_long_name(tmp_path: Path) -> None:
+    """Of a name to which nothing can be added a filter has no exceptions, and is sound."""
+    with BloomFilter.create(tmp_path / ("n" * 255), **EXACT) as made:
+        assert (made.add(KEY), KEY in made, len(made.exceptions)) == (True, True, 0)
+        copy(made.path, tmp_path / "copy")
+        assert verify(made.path).ok
+
+
+def test_mended(seen: Filter) -> None:
+    """A file that was damaged is gone by as soon as it is right; one removed is no exceptions."""
+    listed(seen).write_bytes(b"\\")
+    soon()
+    with pytest.raises(FormatError):
+        seen.contains_many([KEY])
+    listed(seen).write_bytes(b"a\n")
+    assert not seen.contains_many([KEY]).any()
+    soon()
+    listed(seen).write_bytes(b"b\n")  # in place, of the same size, within one tick of the clock
+    soon()
+    assert seen.contains_many(["a", "b"]).tolist() == [True, False]
+    listed(seen).unlink()
+    soon()
+    assert seen.contains_many(["a", "b"]).all()
+    listed(seen).write_bytes(b"\n\n")
+    soon()
+    assert KEY in seen
+
+
+def test_no_permission_to_read(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that others keep to themselves is the system's own error, with the file's name."""
+    listed(seen).write_bytes(b"a\n")
+    soon()
+    original = os.open
+
+    def refuse(path: str, *rest: int) -> int:
+        if path.endswith("exceptions"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return original(path, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(PermissionError, match=r"seen\.bloom[./]exceptions"):
+        seen.contains_many([KEY])
+
+
+@pytest.mark.parametrize("kind", [SoonFull(), Ticking()], ids=type)
+def test_files_of_a_folder_have_none_of_their_own(kind: SoonFull | Ticking, path: str) -> None:
+    """What lies beside a file of a folder is nobody's business, whatever it says."""
+    kind.create(path).close()
+    for file in files_of(path):
+        Path(f"{file}.exceptions").write_bytes(b"a\n\\wrong\n")
+    with kind.open(path) as seen:
+        assert seen.add_many(range(100)).all()
+        with seen.claim(["a"]) as new:
+            assert new.all()
+        soon()
+        assert not seen.add("a")
+        assert "a" in seen
+        assert seen.exceptions.add(5)
+        assert not seen.contains_many(range(100))[5]
+        info: FolderInfo = seen.info()
+        assert {one.exceptions for one in info.members} == {info.exceptions} == {1}
+        notes = verify_folder(path).notes
+        assert "1 keys are excepted: never seen" in notes
+        assert not any(note.startswith("exceptions:") for note in notes)

@@ -1,0 +1,279 @@
+"""One holder at a time, among all threads, objects and processes; and none that is forgotten."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+from checks import flock_is_free, in_thread, run_forked, run_threads
+from locks import SHORT, is_free
+
+from mmbloom import ClosedFilterError, FileChangedError, LockTimeout
+from mmbloom._storage.lock import DescriptorLock, SidecarLock, WriteLock
+
+
+def test_two_objects_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
+    """Two locks of one file in one process are never held together."""
+    one, other = new_lock(), new_lock()
+    for first, second in ((one, other), (other, one)):
+        with first.held(SHORT):
+            assert not is_free(second)
+        assert is_free(second)
+
+
+def test_reentrant(new_lock: Callable[[], WriteLock]) -> None:
+    """The holding thread takes it again for free; the outermost block gives it up, or an error."""
+    lock, other = new_lock(), new_lock()
+    with lock.held(SHORT):
+        with lock.held(0), lock.held(0):
+            pass
+        assert not is_free(other)
+    assert is_free(other)
+    with pytest.raises(KeyError), lock.held(0), lock.held(0):
+        raise KeyError
+    assert is_free(other)
+
+
+def test_threads_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
+    """Another thread has to wait, for the very same object too."""
+    lock = new_lock()
+    with lock.held(SHORT):
+        assert in_thread(lambda: is_free(lock)) is False
+    assert in_thread(lambda: is_free(lock)) is True
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_no_lost_update(new_lock: Callable[[], WriteLock], stress: int, *, shared: bool) -> None:
+    """Read-modify-write under the lock loses nothing among threads, with one object or several."""
+    number, each, total = 4, 50 * stress, 0
+    common, barrier = new_lock(), threading.Barrier(4)
+    locks = [common if shared else new_lock() for _ in range(number)]
+
+    def work(lock: WriteLock) -> None:
+        nonlocal total
+        barrier.wait(20)
+        for _ in range(each):
+            with lock.held(20):
+                seen = total
+                time.sleep(0)  # lets another thread run here, if it may
+                total = seen + 1
+
+    run_threads(*(partial(work, lock) for lock in locks))
+    assert total == number * each
+
+
+@pytest.mark.parametrize("seconds", [0, 0.001, SHORT, -1])
+def test_timeout(new_lock: Callable[[], WriteLock], data: Path, seconds: float) -> None:
+    """LockTimeout comes after the time allowed, not before, with path and seconds."""
+    holder, waiter = new_lock(), new_lock()
+
+    def wait() -> LockTimeout:
+        start = time.monotonic()
+        with pytest.raises(LockTimeout) as caught, waiter.held(seconds):
+            pass
+        assert time.monotonic() - start >= seconds
+        return caught.value
+
+    with holder.held(None):
+        error = wait()
+        assert (error.path, error.seconds) == (str(data), seconds)
+    assert in_thread(lambda: is_free(waiter)) is True, "nothing is left held by the wait"
+
+
+@pytest.mark.parametrize("timeout", [None, 20])
+def test_waits_until_it_is_free(new_lock: Callable[[], WriteLock], timeout: float | None) -> None:
+    """A waiter with time gets the lock when the holder leaves it; None waits for ever."""
+    holder, waiter, got = new_lock(), new_lock(), threading.Event()
+
+    def wait() -> None:
+        with waiter.held(timeout):
+            got.set()
+
+    thread = threading.Thread(target=wait)
+    with holder.held(None):
+        thread.start()
+        assert not got.wait(SHORT), "taken while another held it"
+    thread.join(20)
+    assert got.is_set()
+
+
+def test_closed_lock(new_lock: Callable[[], WriteLock]) -> None:
+    """A closed lock raises ClosedFilterError and holds nothing; closing twice is fine."""
+    lock, other = new_lock(), new_lock()
+    with lock.held(SHORT):
+        pass
+    for _ in range(2):
+        with lock.closing():
+            pass
+    with pytest.raises(ClosedFilterError), lock.held(0):
+        pass
+    assert is_free(other)
+
+
+def test_closing_within_a_block(new_lock: Callable[[], WriteLock]) -> None:
+    """Closed within its own block, the lock is given up and leaving the block is no error."""
+    lock, other = new_lock(), new_lock()
+    with lock.held(SHORT):
+        with lock.closing():
+            pass
+        assert is_free(other)
+    assert is_free(other)
+
+
+def test_child_waits_for_the_parent(new_lock: Callable[[], WriteLock]) -> None:
+    """After a fork the child does not have the parent's lock, and gets it when it is free."""
+    lock = new_lock()
+    with lock.held(SHORT):
+        assert run_forked(lambda: is_free(lock)) is False
+    assert run_forked(lambda: is_free(lock)) is True
+    assert is_free(lock), "the child that ended gave it up"
+
+
+def test_child_gets_it_after_the_parent(new_lock: Callable[[], WriteLock]) -> None:
+    """A child that waits for the lock its parent holds gets it once the parent leaves it."""
+    lock = new_lock()
+    reader, writer = os.pipe()
+    with lock.held(SHORT):
+        pid = os.fork()
+        if pid == 0:
+            os.close(reader)
+            try:
+                with lock.held(20):
+                    os.write(writer, b"got")
+            finally:
+                os._exit(0)
+        os.close(writer)
+        time.sleep(SHORT)
+        assert os.waitpid(pid, os.WNOHANG) == (0, 0), "the child waits"
+    with open(reader, "rb") as pipe:
+        assert pipe.read() == b"got"
+    os.waitpid(pid, 0)
+
+
+def test_child_that_leaves_an_inherited_block(new_lock: Callable[[], WriteLock]) -> None:
+    """Leaving, in a child, the block that the parent entered does not free the parent's lock."""
+    lock, other = new_lock(), new_lock()
+    block = lock.held(SHORT)
+    block.__enter__()
+    run_forked(lambda: block.__exit__(None, None, None))
+    assert not is_free(other), "the parent has it still"
+    run_forked(lambda: lock.closing().__enter__())  # nor does closing it there
+    assert not is_free(other)
+    block.__exit__(None, None, None)
+    assert is_free(other)
+
+
+def test_child_of_a_fork_without_handlers(
+    new_lock: Callable[[], WriteLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child whose fork ran no Python handler notices by its pid, and starts afresh."""
+    lock, other = new_lock(), new_lock()
+    monkeypatch.setattr("mmbloom._storage.lock._locks", [])  # what the handler goes through
+    with lock.held(SHORT):
+        assert run_forked(lambda: is_free(lock)) is False
+        assert not is_free(other)
+    assert run_forked(lambda: is_free(lock)) is True
+
+
+def test_child_does_not_keep_the_descriptor(data: Path) -> None:
+    """A child closes what it inherits: else a killed parent's lock would stay with it (law 2)."""
+    status = os.stat(data)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, DescriptorLock)
+
+    def keeps() -> bool:
+        return any(os.path.realpath(f"/proc/self/fd/{n}") == str(data) for n in range(64))
+
+    with lock.held(SHORT):
+        assert keeps()
+        assert run_forked(keeps) is False
+    with lock.closing():
+        pass
+
+
+def test_failing_system_call_frees_the_threads(data: Path) -> None:
+    """An error of the lock call itself goes through and leaves no thread locked out."""
+
+    class Failing(SidecarLock):
+        def try_acquire(self) -> bool:
+            raise OSError(5, "Input/output error")
+
+    lock = WriteLock(str(data), (0, 0), SHORT, Failing)
+
+    def fails() -> bool:
+        with pytest.raises(OSError, match="Input/output error"):
+            is_free(lock)
+        return True
+
+    assert fails()
+    assert in_thread(fails) is True
+
+
+def test_lock_is_on_the_data_file_itself(data: Path, tmp_path: Path) -> None:
+    """The native lock is flock of the file: seen through links, gone when left, no extra file."""
+    status = os.stat(data)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, DescriptorLock)
+    os.link(data, tmp_path / "link")
+    with lock.held(SHORT):
+        assert not flock_is_free(data)
+        assert not flock_is_free(tmp_path / "link")
+    assert flock_is_free(data)
+    with lock.closing():
+        pass
+    assert sorted(os.listdir(tmp_path)) == ["data", "link"]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_replaced_file_is_not_locked(data: Path, *, held: bool) -> None:
+    """If another file is at the path, it is refused, not locked; the mapped one's lock stays."""
+    status = os.stat(data)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, DescriptorLock)
+    if held:
+        with lock.held(0):
+            pass
+    os.rename(data, data.with_name("moved"))
+    data.write_bytes(b"another")
+    if held:
+        with lock.held(0):  # its descriptor goes with the file
+            assert flock_is_free(data)
+            assert not flock_is_free(data.with_name("moved"))
+    else:
+        for _ in range(2):
+            with pytest.raises(FileChangedError, match="replaced by another file"), lock.held(0):
+                pass
+    with lock.closing():
+        pass
+
+
+def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A waiter polls after 0.1 ms, never sleeps over 10 ms, and oversleeps by a tenth at most."""
+    pauses: list[float] = []
+
+    class Busy(SidecarLock):
+        def try_acquire(self) -> bool:
+            return False
+
+    monkeypatch.setattr(time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
+    with pytest.raises(LockTimeout), WriteLock(str(data), (0, 0), 1, Busy).held(1):
+        pass
+    pauses.pop()  # cut to what was left
+    assert (pauses[0], max(pauses)) == (0.0001, 0.01)
+    assert all(pause <= 0.0001 + sum(pauses[:i]) / 10 for i, pause in enumerate(pauses))
+
+
+def test_retired_lock_is_free_and_can_be_taken_again(new_lock: Callable[[], WriteLock]) -> None:
+    """As after a release, but within another hold, which goes on."""
+    one, other = new_lock(), new_lock()
+    one.acquire(SHORT)
+    one.acquire(SHORT)
+    one.retire()
+    with pytest.raises(LockTimeout):
+        other.acquire(SHORT)
+    one.retire()
+    with other.held(SHORT), pytest.raises(LockTimeout):
+        one.acquire(SHORT)
+    with one.held(SHORT), pytest.raises(LockTimeout):
+        other.acquire(SHORT)

@@ -1,0 +1,186 @@
+"""What the kernel is told about a filter's pages: preloading, advice, and zeros at creation."""
+
+import errno
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mmbloom import BloomFilter
+from mmbloom._storage import mapped as _storage
+
+KEYS = list(range(20_000))
+
+
+def mapping(path: str) -> dict[str, str]:
+    """What /proc says of the map of a file: "Rss" in kB, "VmFlags", and so on."""
+    smaps = Path("/proc/self/smaps")
+    if not smaps.exists():
+        pytest.skip("this system has no /proc/self/smaps, which shows maps")
+    found: dict[str, str] = {}
+    for line in smaps.read_text(encoding="utf-8").splitlines():
+        name, _, value = line.partition(":")
+        if "-" in name.split(" ")[0]:
+            inside = line.endswith(path)
+        elif inside:
+            found[name] = value.strip()
+    return found
+
+
+def reads_single_pages(path: str) -> bool:
+    """Whether the kernel was advised against reading around (flag rr)."""
+    return "rr" in mapping(path)["VmFlags"].split()
+
+
+def test_few_keys_read_single_pages_and_many_read_around(
+    create: Callable[..., BloomFilter], path: str
+) -> None:
+    """A filter starts with single pages, and a large batch changes that for good."""
+    create(1_000_000).close()
+    with BloomFilter.open(path, "r") as seen:
+        assert reads_single_pages(path)
+        seen.contains_many(KEYS[:100])
+        assert reads_single_pages(path)
+        seen.contains_many(KEYS)
+        assert not reads_single_pages(path)
+        seen.contains_many(KEYS[:100])
+        assert not reads_single_pages(path)
+
+
+@pytest.mark.parametrize("how", ["in", "add", "add_many", "claim"])
+def test_every_way_to_touch_keys_counts(
+    create: Callable[..., BloomFilter], path: str, how: str
+) -> None:
+    """Single keys add up to many, whichever way they come."""
+    seen = create(1_000_000)
+    assert reads_single_pages(path)
+    if how == "in":
+        assert not any(key in seen for key in KEYS[:10_000])
+    elif how == "add":
+        for key in KEYS[:10_000]:
+            seen.add(key)
+    elif how == "add_many":
+        seen.add_many(KEYS[:10_000])
+    else:
+        with seen.claim(KEYS[:10_000]):
+            pass
+    assert not reads_single_pages(path)
+
+
+def test_single_keys_within_locked_count_too(
+    create: Callable[..., BloomFilter], path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adds within `locked` are counted by the time that they take."""
+    monkeypatch.setattr(_storage, "_FEW_KEYS", 60)
+    seen = create(1000)
+    with seen.locked():
+        for key in KEYS[:5]:
+            time.sleep(0.002)  # as long as a page from a slow disk
+            seen.add(key)
+    assert not reads_single_pages(path)
+
+
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_preload_maps_the_whole_file_and_changes_nothing(
+    create: Callable[..., BloomFilter], path: str, mode: str
+) -> None:
+    """With preload=True every page is mapped before the first key, and none becomes dirty."""
+    create(1_000_000).close()
+    with open(path, "rb") as file:
+        os.fsync(file)  # its zeros; what is dirty later is preload's doing
+    before = os.stat(path)
+    with BloomFilter.open(path, mode, preload=True) as seen:  # type: ignore[arg-type]
+        assert not reads_single_pages(path)
+        there = mapping(path)
+        assert int(there["Rss"].split()[0]) * 1024 >= before.st_size
+        assert there["Private_Dirty"] == "0 kB"
+        assert "a" not in seen
+    after = os.stat(path)
+    assert (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
+
+
+def test_preload_where_the_kernel_cannot_populate(
+    create: Callable[..., BloomFilter], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older system reads the file instead: all of it, in bounded pieces."""
+    seen = create(20_000_000)  # three pieces
+
+    class OldMap:
+        def madvise(self, _option: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+        def close(self) -> None:
+            the_map.close()
+
+    the_map, read = seen._storage._map, []
+    pread = os.pread
+
+    def counted(fd: int, size: int, start: int) -> bytes:
+        read.append(len(data := pread(fd, size, start)))
+        return data
+
+    monkeypatch.setattr(seen._storage, "_map", OldMap())
+    monkeypatch.setattr(os, "pread", counted)
+    seen._storage.preload()
+    assert sum(read) == os.path.getsize(seen.path)
+    assert max(read) <= 8 << 20 < sum(read)
+
+
+@pytest.mark.parametrize("reserve", ["zeros", "fallocate"])
+def test_both_ways_to_reserve_give_the_same_file(
+    create: Callable[..., BloomFilter], reserve: str
+) -> None:
+    """However its space is reserved, all of it is, and all of the array is zero."""
+    seen = create(10_000_000, reserve=reserve, seed=7)
+    status = os.stat(seen.path)
+    assert status.st_blocks * 512 >= status.st_size
+    with open(seen.path, "rb") as file:
+        file.seek(4096)
+        assert not file.read().strip(b"\0")
+    assert seen.add_many(KEYS).all()
+
+
+def test_zeros_are_written_in_aligned_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every piece but the last ends at a multiple of 8 MiB: only so the kernel keeps it whole."""
+    spans = []
+    pwrite = os.pwrite
+
+    def counted(fd: int, data: bytes, start: int) -> int:
+        spans.append((start, start + len(data)))
+        return pwrite(fd, data, start)
+
+    monkeypatch.setattr(os, "pwrite", counted)
+    BloomFilter.create(tmp_path / "a", 20_000_000).close()
+    size = os.path.getsize(tmp_path / "a")
+    header, *zeros = spans
+    assert header == (0, 4096)
+    assert [start for start, _ in zeros] == [4096, *(end for _, end in zeros[:-1])]
+    assert zeros[-1][1] == size
+    assert len(zeros) > 2
+    assert all(end % (8 << 20) == 0 for _, end in zeros[:-1])
+
+
+def test_unknown_way_to_reserve(path: str) -> None:
+    """A misspelt way to reserve is refused before anything is made."""
+    with pytest.raises(ValueError, match="reserve is 'zero', expected 'zeros' or 'fallocate'"):
+        BloomFilter.create(path, 1000, reserve="zero")  # type: ignore[arg-type]
+    assert not os.path.exists(path)
+
+
+def test_timeout_that_never_passes(path: str) -> None:
+    """No number of seconds is more than nan: it is refused before anything is made."""
+    with pytest.raises(ValueError, match="lock_timeout is nan"):
+        BloomFilter.create(path, 1000, lock_timeout=float("nan"))
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_impossible_number_of_threads(path: str, threads: int) -> None:
+    """Fewer than one thread is refused before anything is made."""
+    with pytest.raises(ValueError, match=f"threads is {threads}, expected 1 or more"):
+        BloomFilter.create(path, 1000, threads=threads)
+    assert not os.path.exists(path)

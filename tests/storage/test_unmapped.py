@@ -1,0 +1,173 @@
+"""Filter files read with pread: any bytes, any shortness of reads, any key (laws 13, 16)."""
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from checks import HEADER_BYTES
+from damages import MIB, filter_of, sealed_of, untouched
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mutants import mutant_file
+from naive import HASH, split
+from reference import BadFileError, Fields, NaiveFilter
+from workers import in_child
+
+from mmbloom import FormatError, copy, repair, verify
+from mmbloom._storage.unmapped import UnmappedFile, UnmappedFilter
+
+LOOKS: dict[str, Callable[[Path, Path], object]] = {
+    "verify": lambda source, _target: verify(source, keys=range(10)),
+    "copy": copy,
+    "repair": repair,
+}
+SPECIAL: dict[str, Callable[[Path], object]] = {
+    "fifo": os.mkfifo,
+    "folder": Path.mkdir,
+    "null": lambda path: path.symlink_to("/dev/null"),
+    "zero": lambda path: path.symlink_to("/dev/zero"),
+    "empty": Path.touch,
+    "text": lambda path: path.write_text("once upon a time\n" * 1000),
+    "zeros": lambda path: path.write_bytes(bytes(8192)),
+}
+every_look = pytest.mark.parametrize("look", LOOKS)
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@every_look
+def test_special_files(tmp_path: Path, kind: str, look: str) -> None:
+    """Law 13: what is no filter is FormatError at once: nothing hangs, nothing is made."""
+    SPECIAL[kind](tmp_path / "a")
+
+    def refused() -> bool:
+        with pytest.raises(FormatError) as caught:
+            LOOKS[look](tmp_path / "a", tmp_path / "b")
+        return caught.value.path == str(tmp_path / "a")
+
+    assert in_child(refused, 20.0)
+    assert os.listdir(tmp_path) == ["a"]
+
+
+@pytest.mark.filterwarnings("ignore:.* bits are set, and:mmbloom.MmbloomWarning")
+def test_any_bytes(tmp_path: Path, seed: int) -> None:
+    """Law 13: mutants are refused or read, as an independent reader has it; none is changed."""
+    chance, valid = random.Random(seed), 0
+    for number in range(250):
+        source, target = tmp_path / f"{number}", tmp_path / f"{number}.new"
+        source.write_bytes(data := mutant_file(chance))
+        try:
+            expected = NaiveFilter(data)
+        except BadFileError:
+            expected = None
+        with untouched(source):
+            for name, look in LOOKS.items():
+                try:
+                    look(source, target)
+                except FormatError:
+                    # Else a sealed one, damaged; or one of counters, which is not mended.
+                    if expected is not None:
+                        damaged = name == "copy" and expected.trailer
+                        assert damaged or (name == "repair" and expected.fields.kind == 2)
+                else:
+                    assert expected is not None or name == "repair"
+                    if target.exists():
+                        assert verify(target).problems == ()
+                        target.unlink()
+        valid += expected is not None
+    assert 20 < valid < 230
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(HASH, max_size=40),
+    st.lists(HASH, max_size=40),
+    st.sampled_from([1, 2]),
+    st.tuples(
+        st.sampled_from([512, 1024, 8 * (64 << 10), 8 * (64 << 10) + 512, 8 * 200_192]),
+        st.sampled_from([1, 2, 7, 64]),
+    ),
+)
+def test_lookups_are_those_of_the_specification(
+    tmp_path_factory: pytest.TempPathFactory,
+    added: list[tuple[int, int]],
+    others: list[tuple[int, int]],
+    layout: int,
+    sizes: tuple[int, int],
+) -> None:
+    """Whichever parts of the file the positions are in, a key is found if all its bits are set."""
+    num_bits, num_hashes = sizes
+    fields = Fields(num_bits, num_hashes, layout)
+    data, hashes = NaiveFilter.empty(fields).data, [*added, *others]
+
+    def positions(h1: int, h2: int) -> list[int]:
+        if layout == 1:
+            return [((h1 + i * h2) & (2**63 - 1)) % num_bits for i in range(num_hashes)]
+        block, found = (h1 >> 32) * (num_bits // 512) >> 32, []
+        for _ in range(num_hashes):
+            h2 = h2 * 0x9E3779B97F4A7C15 % 2**64
+            found.append(512 * block + (h2 >> 55))
+        return found
+
+    for one in added:
+        for p in positions(*one):
+            data[HEADER_BYTES + (p >> 3)] |= 1 << (p & 7)
+    path = tmp_path_factory.mktemp("unmapped") / "a"
+    path.write_bytes(data)
+    with UnmappedFilter(str(path)) as looked_at:
+        answers = looked_at.contains(split(hashes)).tolist()
+    assert answers == [
+        all(data[HEADER_BYTES + (p >> 3)] >> (p & 7) & 1 for p in positions(*one)) for one in hashes
+    ]
+
+
+def test_each_part_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Law 17: a batch of many keys reads each 64 KiB of the array at most once."""
+    path, reads, pread = filter_of(tmp_path / "a", MIB + 64), [], os.pread
+
+    def counted(fd: int, size: int, start: int) -> bytes:
+        reads.append(start)
+        return pread(fd, size, start)
+
+    with UnmappedFilter(path) as looked_at:
+        monkeypatch.setattr(os, "pread", counted)
+        halves = np.random.default_rng(1).integers(2**63, size=(2, 10_000)).astype(np.uint64)
+        looked_at.contains((halves[0], halves[1]))
+        assert len(looked_at.contains((halves[0, :0], halves[1, :0]))) == 0
+    assert reads == sorted(set(reads))
+    assert 16 <= len(reads) <= 17
+
+
+@pytest.mark.parametrize("array_bytes", [64, MIB - 64, MIB, MIB + 64, 2 * MIB])
+def test_pieces(tmp_path: Path, array_bytes: int) -> None:
+    """The pieces are the array, cut at each MiB, and there is a checksum for each of them."""
+    path = sealed_of(tmp_path / "a", array_bytes)
+    with UnmappedFilter(path) as looked_at:
+        pieces = [piece.tobytes() for piece in looked_at.pieces()]
+        assert len(looked_at.checksums()) == len(pieces) == -(-array_bytes // MIB)
+        assert all(len(piece) == MIB for piece in pieces[:-1])
+        assert b"".join(pieces) == Path(path).read_bytes()[4096 : 4096 + array_bytes]
+        assert [piece.tobytes() for piece in looked_at.whole_pieces()] == pieces
+
+
+def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read that comes back short goes on where it ended."""
+    (tmp_path / "a").write_bytes(whole := os.urandom(10_000))
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 7), at))
+    with UnmappedFile(str(tmp_path / "a")) as looked_at:
+        assert looked_at.read(3, 9000) == whole[3:9003]
+        assert looked_at.read(5, 0) == b""
+        assert looked_at.size == 10_000
+
+
+def test_header_that_is_refused_leaves_no_descriptor(tmp_path: Path) -> None:
+    """A file that is no filter is closed again."""
+    (tmp_path / "a").write_bytes(bytes(5000))
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        with pytest.raises(FormatError):
+            UnmappedFilter(str(tmp_path / "a"))
+    assert os.listdir("/proc/self/fd") == before
