@@ -19,7 +19,7 @@ def barrier(parties: int) -> Barrier:
     return _CONTEXT.Barrier(parties)
 
 
-class Died(Exception):
+class DiedError(Exception):
     """The process gave no answer; the text says what became of it."""
 
 
@@ -37,7 +37,7 @@ def at_once(work: Callable[..., Any], calls: Sequence[Sequence[Any]], patience: 
 
     Raises
     ------
-    Died
+    DiedError
         If a process was killed, ended without an answer, or took longer than `patience` seconds.
     """
     running = []
@@ -58,13 +58,13 @@ def at_once(work: Callable[..., Any], calls: Sequence[Sequence[Any]], patience: 
 
 def _received(process: Any, pipe: Connection, patience: float) -> Any:
     if not pipe.poll(patience):
-        raise Died("hung")
+        raise DiedError("hung")
     try:
         found, error = pipe.recv()
     except EOFError:
         process.join()
         code = process.exitcode
-        raise Died(signal.Signals(-code).name if code < 0 else f"exit {code}") from None
+        raise DiedError(signal.Signals(-code).name if code < 0 else f"exit {code}") from None
     process.join(patience)  # a process that is killed amid its exit leaves things behind
     if error is not None:
         raise error

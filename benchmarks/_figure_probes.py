@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from _keys import byte_strings
-from _library import Lacking, Library
+from _library import LackingError, Library
 from _probes import Cell, missing, rounded
 
 _ROUNDS = 5
@@ -66,6 +66,6 @@ def _timed(
                     break
             figures[name] = min(times)  # of a machine that others use, too
             cells.append(rounded(figures[name]))
-        except Lacking:
+        except LackingError:
             cells.append("-")
     return Cell(", ".join(cells), figures)

@@ -72,11 +72,11 @@ class Mmbloom(Library):
             assert b"young" in bloom
             assert b"old" not in bloom
 
-    def excepting(self, path: str, key: bytes) -> None:
+    def excluding(self, path: str, key: bytes) -> None:
         with self.create(path, 1000) as bloom:
             bloom.add(key)
             assert key in bloom
-            bloom.exceptions.add(key)
+            bloom.exclusions.add(key)
             assert key not in bloom
         with self.open(path) as bloom:
             assert key not in bloom

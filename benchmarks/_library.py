@@ -1,19 +1,19 @@
 """What the probes of the feature table ask of a library; the libraries are in `_libraries`.
 
 A method of `Library` is something that a user may want to do. What a library has no call for
-raises `Lacking`, with what it has instead, if anything, in a few words.
+raises `LackingError`, with what it has instead, if anything, in a few words.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NoReturn
 
 
-class Lacking(Exception):
+class LackingError(Exception):
     """The library has no call for this; the text says what it has instead."""
 
 
 def lacking(instead: str = "no") -> NoReturn:
-    raise Lacking(instead)
+    raise LackingError(instead)
 
 
 class Library:
@@ -65,7 +65,7 @@ class Library:
         """Add many keys by whatever call is the fastest."""
         try:
             self.add_batch(bloom, keys)
-        except Lacking:
+        except LackingError:
             for key in keys:
                 self.add(bloom, key)
 
@@ -97,7 +97,7 @@ class Library:
         """Show that what was added long ago is forgotten, and nothing else."""
         lacking()
 
-    def excepting(self, path: str, key: bytes) -> None:  # noqa: ARG002
+    def excluding(self, path: str, key: bytes) -> None:  # noqa: ARG002
         """Show that a known false positive answers False from now on."""
         lacking()
 

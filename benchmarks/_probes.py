@@ -17,9 +17,9 @@ from importlib.metadata import distribution, requires
 from typing import Any, NamedTuple
 
 import numpy as np
-from _apart import Died, apart
+from _apart import DiedError, apart
 from _keys import byte_strings
-from _library import Lacking, Library, lacking
+from _library import LackingError, Library, lacking
 from _measure import memory
 
 ROOM = 1000
@@ -103,7 +103,7 @@ def damage(library: Library, folder: str) -> Cell:
             file.write(content)
         try:
             ends["noticed" if apart(_refuses, library, path, patience=10) else "unnoticed"] += 1
-        except Died:
+        except DiedError:
             ends["killed"] += 1
     text = f"{ends['noticed']:.0f} of {len(files)}"
     return Cell(text + (f", {ends['killed']:.0f} crash" if ends["killed"] else ""), ends)
@@ -138,10 +138,10 @@ def batches(library: Library, folder: str) -> Cell:
     """Look up keys of which half are there; add keys of which half are new, one of them twice."""
     found: dict[str, float] = {"look up": 0, "add": 0}
     bloom = library.open(kept(library, os.path.join(folder, "seen"), FEW))
-    with suppress(Lacking):
+    with suppress(LackingError):
         answers = library.query_batch(bloom, KEYS + ABSENT)
         found["look up"] = float(answers == [True] * ROOM + [False] * ROOM)
-    with suppress(Lacking):
+    with suppress(LackingError):
         told = library.add_batch_tells(bloom, [*KEYS[:5], *ABSENT[:5], ABSENT[4]])
         found["add"] = float(told == [False] * 5 + [True] * 5 + [False])
     return of_two(found)
@@ -176,7 +176,7 @@ def columns(library: Library, folder: str) -> Cell:
         "Arrow": _Column(pa.array([key.decode() for key in KEYS])),
     }.items():
         bloom = library.create(os.path.join(folder, name), ROOM)
-        with suppress(TypeError, Lacking):
+        with suppress(TypeError, LackingError):
             library.add_batch(bloom, keys)
             takes[name] = float(not missing(bloom))
     return Cell(" and ".join(name for name, done in takes.items() if done) or "no", takes)
@@ -210,9 +210,9 @@ def expiry(library: Library, folder: str) -> Cell:
     return yes(true=True)
 
 
-def exceptions(library: Library, folder: str) -> Cell:
+def exclusions(library: Library, folder: str) -> Cell:
     """Let the library show it."""
-    library.excepting(os.path.join(folder, "seen"), KEYS[0])
+    library.excluding(os.path.join(folder, "seen"), KEYS[0])
     return yes(true=True)
 
 
@@ -239,7 +239,7 @@ def set_operations(library: Library, folder: str) -> Cell:
             for key in keys:
                 library.add(bloom, key)
         wanted = KEYS if name == "union" else KEYS[400:600]
-        with suppress(Lacking):
+        with suppress(LackingError):
             both = getattr(library, name)(one, other, os.path.join(folder, name))
             lost, more = missing(both, wanted), ROOM - missing(both, ABSENT)
             found[name] = float(not lost and not more)
@@ -289,7 +289,7 @@ def in_new_folder(probe: Callable[..., Cell], library: Library, *args: Any, **op
     with tempfile.TemporaryDirectory() as folder:
         try:
             return probe(library, folder, *args, **options)
-        except Lacking as instead:
+        except LackingError as instead:
             return Cell(str(instead), {"yes": 0.0})
         finally:
             if os.getuid() == 0:

@@ -29,7 +29,7 @@ READ = {
     "removes keys": Read("Cuckoo filter", "CF.DEL"),
     "grows": Read("yes", "BF.RESERVE: scales unless NONSCALING"),
     "forgets after a time": Read("all at once", "EXPIRE; RedisBloom/RedisBloom#115 is open"),
-    "known false positives excepted": Read("no", "no such command"),
+    "known false positives excluded": Read("no", "no such command"),
     "reads a read-only file": Read("-", "no file of its own"),
     "union, intersection": Read("no, no", "RedisBloom/RedisBloom#20, #274"),
     "same hash in every process": Read("yes", "the server hashes"),

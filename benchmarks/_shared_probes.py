@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-from _apart import Died, apart, at_once, barrier
+from _apart import DiedError, apart, at_once, barrier
 from _keys import byte_strings
 from _library import Library
 from _probes import FEW, KEYS, ROOM, Cell, missing, rounded, yes
@@ -24,7 +24,7 @@ def killed_writer(library: Library, folder: str) -> Cell:
     path = os.path.join(folder, "seen")
     try:
         apart(_add_and_die, library, path)
-    except Died:
+    except DiedError:
         lost = missing(library.open(path)) if os.path.exists(path) else ROOM
     return yes(lost == 0, lost=lost)
 

@@ -23,7 +23,7 @@ from importlib.util import find_spec
 import _figure_probes as figures_of
 import _probes as probes
 import _shared_probes as shared
-from _apart import Died, apart
+from _apart import DiedError, apart
 from _libraries import LIBRARIES
 from _library import Library
 from _measure import Figures, Report, benchmark, table
@@ -53,7 +53,7 @@ def rows(args: argparse.Namespace) -> dict[str, Probe]:
         "removes keys": probes.removal,
         "grows": probes.growth,
         "forgets after a time": probes.expiry,
-        "known false positives excepted": probes.exceptions,
+        "known false positives excluded": probes.exclusions,
         "reads a read-only file": probes.read_only,
         "same hash in every process": probes.same_hash,
         "command that prints new lines": probes.first_seen,
@@ -70,7 +70,7 @@ def cell(title: str, probe: Probe, library: Library) -> Cell:
     """Run a probe; a process that dies is a finding."""
     try:
         found: Cell = apart(probes.in_new_folder, probe, library)
-    except Died as what:
+    except DiedError as what:
         return Cell(f"died: {what}", {"died": 1.0})
     except Exception as error:
         error.add_note(f"{library.package}: {title}")

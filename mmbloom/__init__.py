@@ -32,23 +32,23 @@ from mmbloom.errors import (
     DurabilityError,
     FileChangedError,
     FormatError,
-    IncompatibleFilters,
+    IncompatibleFiltersError,
     KeyEncodingError,
     KeyTypeError,
-    LockTimeout,
+    LockTimeoutError,
     LostBitsError,
     MmbloomError,
     MmbloomWarning,
     NetworkFileSystemError,
     NewerFormatError,
-    ParameterMismatch,
+    ParameterMismatchError,
     ReadOnlyError,
     ReservationWarning,
 )
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
 from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.filters.exception_list import ExceptedKeys
+from mmbloom.filters.exclusion_list import Exclusions
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.info import FolderInfo
@@ -70,7 +70,7 @@ __all__ = [
     "ClosedFilterError",
     "CountingBloomFilter",
     "DurabilityError",
-    "ExceptedKeys",
+    "Exclusions",
     "FileChangedError",
     "FilterInfo",
     "FilterParams",
@@ -79,16 +79,16 @@ __all__ = [
     "FolderVerification",
     "FormatError",
     "GrowingFilter",
-    "IncompatibleFilters",
+    "IncompatibleFiltersError",
     "KeyEncodingError",
     "KeyTypeError",
-    "LockTimeout",
+    "LockTimeoutError",
     "LostBitsError",
     "MmbloomError",
     "MmbloomWarning",
     "NetworkFileSystemError",
     "NewerFormatError",
-    "ParameterMismatch",
+    "ParameterMismatchError",
     "ReadOnlyError",
     "Repair",
     "ReservationWarning",

@@ -5,12 +5,12 @@
     MmbloomError (Exception)
     |-- FormatError (ValueError)              these bytes are not a filter
     |   `-- NewerFormatError                  a filter, but of a later mmbloom
-    |-- ParameterMismatch (ValueError)        the filter there is not the one asked for
-    |-- IncompatibleFilters (ValueError)      filters that cannot be combined
+    |-- ParameterMismatchError (ValueError)        the filter there is not the one asked for
+    |-- IncompatibleFiltersError (ValueError)      filters that cannot be combined
     |-- FileChangedError (RuntimeError)       the file was replaced, resized or removed
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
-    |-- LockTimeout (TimeoutError)            another writer kept the lock
+    |-- LockTimeoutError (TimeoutError)            another writer kept the lock
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
     |-- LostBitsError (RuntimeError)          keys just added are not there
     |-- NetworkFileSystemError (OSError)      refused for writing, law 18
@@ -72,7 +72,7 @@ class NewerFormatError(FormatError):
     """The file was made by a later version of mmbloom, which is needed to read it."""
 
 
-class ParameterMismatch(MmbloomError, ValueError):
+class ParameterMismatchError(MmbloomError, ValueError):
     """The filter that exists was made with other parameters than those asked for.
 
     Attributes
@@ -95,7 +95,7 @@ class ParameterMismatch(MmbloomError, ValueError):
         self.path, self.field, self.found, self.expected = path, field, found, expected
 
 
-class IncompatibleFilters(MmbloomError, ValueError):
+class IncompatibleFiltersError(MmbloomError, ValueError):
     """Two filters cannot be united, intersected or compared: they differ in a parameter.
 
     Attributes
@@ -164,7 +164,7 @@ class ClosedFilterError(MmbloomError, ValueError):
         self.path = path
 
 
-class LockTimeout(MmbloomError, TimeoutError):
+class LockTimeoutError(MmbloomError, TimeoutError):
     """Another thread or process kept the write lock for longer than allowed.
 
     Attributes

@@ -144,7 +144,7 @@ class Sieve(Generic[Url]):
         ------
         KeyTypeError, KeyEncodingError
             If a URL cannot be a key; names its position.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written.
         Exception
             Whatever the queue's `append` or the iterable raises.

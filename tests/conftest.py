@@ -19,7 +19,7 @@ import pytest
 import mmbloom
 from mmbloom import BloomFilter
 
-pytest_plugins = ["excepting", "folders", "locks", "tally", "unions"]
+pytest_plugins = ["excluding", "folders", "locks", "tally", "unions"]
 
 # T1 for 30 minutes: what --stress without a number stands for.
 LONG = 360

@@ -8,6 +8,6 @@
 ``mapped``          a filter file, mapped; the only importer of mmap
 ``unmapped``        a filter file, read with pread
 ``lock``            one writer; the only importer of filelock
-``exception_list``  the file of exceptions, read and replaced
+``exclusion_list``  the file of exclusions, read and replaced
 ``folder``          a folder and its manifest, read and changed
 """

@@ -18,7 +18,7 @@ from mmbloom._storage import mounts
 from mmbloom._typing import Reserve
 from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
-from mmbloom.format.exception_list import excepted_path
+from mmbloom.format.exclusion_list import exclusions_path
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
 
@@ -29,7 +29,7 @@ WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
 
 
-_OTHERS_EXCEPTIONS = "exceptions of a filter that is gone; remove them, or put them by until the \
+_OTHERS_EXCLUSIONS = "exclusions of a filter that is gone; remove them, or put them by until the \
 new one is made"
 
 
@@ -61,10 +61,10 @@ def new_file(
     file_system = mounts.file_system_type(folder)
     if file_system in mounts.NETWORK and not allow_network:
         raise NetworkFileSystemError(path, file_system)
-    excepted = excepted_path(path)
-    if os.path.lexists(excepted) and not os.path.lexists(path):
+    exclusions = exclusions_path(path)
+    if os.path.lexists(exclusions) and not os.path.lexists(path):
         # They would make the new filter deny keys that it holds (law 1).
-        raise FileExistsError(errno.EEXIST, _OTHERS_EXCEPTIONS, excepted)
+        raise FileExistsError(errno.EEXIST, _OTHERS_EXCLUSIONS, exclusions)
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
     temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")

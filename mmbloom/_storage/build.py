@@ -178,7 +178,7 @@ def create_file(
     Raises
     ------
     FileExistsError
-        If the path exists, or exceptions of a filter that was there before (with their path).
+        If the path exists, or exclusions of a filter that was there before (with their path).
     OSError
         If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
         says. No file is left at the path, but by the very last step: when forcing the

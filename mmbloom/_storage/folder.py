@@ -1,6 +1,6 @@
 """A folder with a manifest on the disk: read, drafted and installed; its files named and proved.
 
-The manifest is replaced; of all other files only that of exceptions is. temp + `os.replace` is
+The manifest is replaced; of all other files only that of exclusions is. temp + `os.replace` is
 wrong where two may do so at once (law 8 has the figure); here it is done only by the holder of
 the write lock of the newest file that the manifest names, after a look under that lock that the
 file is the newest: so by one at a time, which has read what it replaces.

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 
 from filelock import FileLock, lock_descriptor, unlock_descriptor
 
-from mmbloom.errors import ClosedFilterError, FileChangedError, LockTimeout
+from mmbloom.errors import ClosedFilterError, FileChangedError, LockTimeoutError
 
 # A 50 ms poll gave a p99 wait of 253 ms with 4 writers (law 2). Pauses that grow slowly waste a
 # twentieth of a wait at most: 4 writers of batches add 16.2 million keys a second in total so,
@@ -92,7 +92,7 @@ class WriteLock:
     identity : (int, int)
         Device and inode of the mapped file; another file at the path is not locked.
     timeout : float or None
-        Seconds to wait before `LockTimeout`; None waits for ever.
+        Seconds to wait before `LockTimeoutError`; None waits for ever.
 
     Notes
     -----
@@ -128,7 +128,7 @@ class WriteLock:
 
     @contextmanager
     def held(self, timeout: float | None) -> Iterator[None]:
-        """Hold the lock for a block; raises `LockTimeout` if that takes too long to get."""
+        """Hold the lock for a block; raises `LockTimeoutError` if that takes too long to get."""
         self.acquire(timeout)
         owner = os.getpid()
         try:
@@ -166,7 +166,7 @@ class WriteLock:
         if not self._threads.acquire(blocking=False):
             patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
             if not self._threads.acquire(timeout=patience):
-                raise LockTimeout(self._path, timeout or 0.0)
+                raise LockTimeoutError(self._path, timeout or 0.0)
         try:
             if self._depth == 0:
                 self._take(deadline, timeout)
@@ -188,7 +188,7 @@ class WriteLock:
         while True:
             left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
             if left <= 0:
-                raise LockTimeout(self._path, timeout or 0.0)
+                raise LockTimeoutError(self._path, timeout or 0.0)
             time.sleep(min(pause, left))
             if self._held.try_acquire():
                 return

@@ -9,7 +9,7 @@ from typing import TypeVar
 from mmbloom._storage.opening import absolute
 from mmbloom.cli.arguments import writing_options
 from mmbloom.cli.process import UsageError, say
-from mmbloom.errors import FormatError, LockTimeout
+from mmbloom.errors import FormatError, LockTimeoutError
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claiming
 
@@ -58,7 +58,7 @@ def patiently(seen: Claiming, timeout: float | None) -> Callable[[], AbstractCon
             try:
                 first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
                 stack.enter_context(seen.locked(first))
-            except LockTimeout:
+            except LockTimeoutError:
                 if timeout is not None and timeout <= SILENT_SECONDS:
                     raise
                 say(

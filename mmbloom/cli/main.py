@@ -14,7 +14,7 @@ from mmbloom.cli.commands import (
     copy,
     create,
     dedup,
-    except_,
+    exclude,
     export,
     import_,
     info,
@@ -44,7 +44,7 @@ from mmbloom.cli.process import (
 )
 from mmbloom.errors import (
     DurabilityError,
-    LockTimeout,
+    LockTimeoutError,
     LostBitsError,
     MmbloomError,
     NetworkFileSystemError,
@@ -80,10 +80,10 @@ COMMANDS = {
     "add": Command("mark lines as seen", add.register, add.run),
     "check": Command("print the lines that are in a filter", check.register, check.run),
     "remove": Command("take lines out of a counting filter", remove.register, remove.run),
-    "except": Command(
+    "exclude": Command(
         "list, add or remove keys that a filter shall not know, false positives",
-        except_.register,
-        except_.run,
+        exclude.register,
+        exclude.run,
         list,  # a key is not to be changed; its FILE comes first, so argparse forgets no --
     ),
     "info": Command("say what a filter is and holds", info.register, info.run),
@@ -169,7 +169,7 @@ def _filters(args: argparse.Namespace) -> list[str]:
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, USAGE),
     (InputError, IO_ERROR),
-    (LockTimeout, LOCK_TIMEOUT),
+    (LockTimeoutError, LOCK_TIMEOUT),
     (DurabilityError, IO_ERROR),
     (LostBitsError, IO_ERROR),
     (NetworkFileSystemError, IO_ERROR),

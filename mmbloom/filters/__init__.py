@@ -6,7 +6,7 @@
 ``counting``        `CountingBloomFilter`: keys can be removed
 ``writer``          between lock and unlock: bits and counters
 ``claim``           answer now, mark later
-``exception_list``  answers corrected by exceptions; the set that users change
+``exclusion_list``  answers corrected by exclusions; the set that users change
 ``info``            `FilterInfo`: what a file says of itself
 ``options``         how it is opened; sizing arguments resolved
 """

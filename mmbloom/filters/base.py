@@ -22,7 +22,7 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Key, Nulls
 from mmbloom.filters import info
 from mmbloom.filters.claim import Claim
-from mmbloom.filters.exception_list import ExceptedKeys, ExceptionList
+from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
 from mmbloom.filters.writer import Writer
 from mmbloom.sizing.params import FilterParams
 
@@ -37,19 +37,19 @@ class FilterReader:
         intersected and compared exactly if theirs are equal: ``one.params == other.params``.
     """
 
-    def __init__(self, storage: MappedFilter, excepted: ExceptionList, threads: int) -> None:
-        self._storage, self._excepted, self._threads = storage, excepted, threads
+    def __init__(self, storage: MappedFilter, exclusions: ExclusionList, threads: int) -> None:
+        self._storage, self._exclusions, self._threads = storage, exclusions, threads
         self.params: FilterParams = storage.header.params
 
     def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added (or is a false positive), and is not excepted."""
+        """Tell whether one key was added (or is a false positive), and is not excluded."""
         storage = self._storage
         storage.check_unchanged()
         storage.expect(1)
-        return storage.views.one.contains(key) and not self._excepted.holds_now(key)
+        return storage.views.one.contains(key) and not self._exclusions.holds_now(key)
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> npt.NDArray[np.bool_]:
-        """Tell for each key whether it was added (or is a false positive), and is not excepted.
+        """Tell for each key whether it was added (or is a false positive), and is not excluded.
 
         Parameters
         ----------
@@ -69,7 +69,7 @@ class FilterReader:
         FileChangedError, ClosedFilterError
             If the file cannot be read any more.
         FormatError, OSError
-            If a key is found, and the file of the exceptions is damaged or cannot be read.
+            If a key is found, and the file of the exclusions is damaged or cannot be read.
         """
         self._storage.check_open()
         batch = coerce(keys, nulls)
@@ -83,7 +83,7 @@ class FilterReader:
         hashes = self._hash(piece)
         self._storage.check_unchanged()
         self._storage.expect(len(piece))
-        return self._excepted.correct_now(self._test(hashes), piece, hashes)
+        return self._exclusions.correct_now(self._test(hashes), piece, hashes)
 
     def _test(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         return _engine.contains(self._storage.views.words, *hashes, self.params)
@@ -122,7 +122,7 @@ class FilterReader:
     def info(self) -> info.FilterInfo:
         """Everything that the file says of itself."""
         self._storage.check_unchanged()
-        return info.read_info(self._storage, self._excepted)
+        return info.read_info(self._storage, self._exclusions)
 
 
 class FilterAdder(FilterReader):
@@ -131,20 +131,20 @@ class FilterAdder(FilterReader):
     def __init__(
         self,
         storage: MappedFilter,
-        excepted: ExceptionList,
+        exclusions: ExclusionList,
         lock: WriteLock,
         threads: int,
         writer: Writer,
     ) -> None:
-        super().__init__(storage, excepted, threads)
+        super().__init__(storage, exclusions, threads)
         self._lock, self._writer = lock, writer
 
     def add(self, key: Key) -> bool:
-        """Add one key; True if it was new, or is excepted. Raises what `add_many` raises."""
+        """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
         new = self._writer.add_one(key)
         if self._writer.past_capacity:  # a call less: 0.73 to 0.68 us a key in `locked`
             self._writer.warn_when_full()
-        return new or self._excepted.holds(key)
+        return new or self._exclusions.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Add a batch of keys; answers what adding them one by one would.
@@ -165,18 +165,18 @@ class FilterAdder(FilterReader):
         -------
         ndarray of bool, shape (n,)
             True where the key was not there before; of equal keys only for the first. An
-            excepted key is never there: True each time.
+            excluded key is never there: True each time.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
             If a key cannot be one, or a column is damaged; names the position, and nothing
             is added.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
             those before the error stay added.
         FormatError, OSError
-            If the file of the exceptions is damaged or cannot be read: likewise.
+            If the file of the exclusions is damaged or cannot be read: likewise.
         """
         self._storage.check_writable()
         new = self._add_batch(coerce(keys, nulls))
@@ -217,14 +217,14 @@ class FilterAdder(FilterReader):
         # Hashed here, outside the lock.
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        answers = partial(self._excepted.answers_of_new, batch, (h1, h2))
+        answers = partial(self._exclusions.answers_of_new, batch, (h1, h2))
         return Claim(self._writer, answers, (h1, h2), self._lock.timeout)
 
     @property
-    def exceptions(self) -> ExceptedKeys:
+    def exclusions(self) -> Exclusions:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
         storage, section = self._storage, partial(self._writer.section, self._lock.timeout)
-        return ExceptedKeys(storage.path, self._excepted, storage.check_unchanged, section)
+        return Exclusions(storage.path, self._exclusions, storage.check_unchanged, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
@@ -253,10 +253,10 @@ class FilterAdder(FilterReader):
         return self._writer.recount()
 
     def _add_batch(self, batch: Batch) -> Bools:
-        pieces, excepted = batch.pieces(_engine.CHUNK_KEYS), self._excepted
+        pieces, exclusions = batch.pieces(_engine.CHUNK_KEYS), self._exclusions
 
         def add(hashes: HashHalves) -> Bools:  # of the next piece
-            return excepted.correct_new(self._writer.add_chunk(hashes), [next(pieces)], hashes)
+            return exclusions.correct_new(self._writer.add_chunk(hashes), [next(pieces)], hashes)
 
         return self._chunk_by_chunk(add, batch)
 

@@ -28,7 +28,7 @@ class BloomFilter(FileFilter):
     Keys are bytes (or bytearray, memoryview); str stands for its UTF-8, an int (and any numpy
     integer) for its 8-byte little-endian two's complement: -1 and 2**64 - 1 are one key. A
     key that was added is always found; one that was not, at the rate that `create` plans for;
-    one of the `exceptions` never.
+    one of the `exclusions` never.
 
     Threads and processes: every method may be called from any thread, and any number of
     processes may have the file open. Writes exclude each other; readers take no lock, and
@@ -106,11 +106,11 @@ class BloomFilter(FileFilter):
 
         Raises
         ------
-        IncompatibleFilters
+        IncompatibleFiltersError
             If a parameter differs; names every one that does.
         FormatError
             If the other is no filter, or a sealed one that is damaged.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If a file cannot be read or written. Of the pieces of 1 MiB, each under the lock,
             those before the error stay added.
         """
@@ -153,7 +153,7 @@ class BloomFilter(FileFilter):
 
         Raises
         ------
-        IncompatibleFilters
+        IncompatibleFiltersError
             If a parameter differs; names every one that does.
         FormatError, FileChangedError, ClosedFilterError, OSError
             If a file cannot be read: both are, from end to end, without a lock.

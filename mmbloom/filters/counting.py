@@ -94,7 +94,7 @@ class CountingBloomFilter(FileFilter):
         KeyTypeError, KeyEncodingError, ValueError
             If a key cannot be one, or a column is damaged; names the position, and nothing
             is removed.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
             those before the error stay removed.
         """
@@ -154,7 +154,7 @@ class CountingBloomFilter(FileFilter):
             with self._writer.still():
                 helpers = helpers_for(together.num_keys, self._threads)
                 found = list(in_order(self._test_piece, hashes, helpers))
-            yield from map(self._excepted.correct_now, found, some, hashes)
+            yield from map(self._exclusions.correct_now, found, some, hashes)
 
     def _test_piece(self, hashes: HashHalves) -> Bools:
         self._storage.expect(len(hashes[0]))

@@ -14,12 +14,12 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
 from mmbloom._threads import usable_cores
 from mmbloom._typing import Layout, Mode, Path, Reserve
-from mmbloom.errors import FileChangedError, ParameterMismatch
+from mmbloom.errors import FileChangedError, ParameterMismatchError
 from mmbloom.filters.base import FilterAdder, FilterReader
-from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions, choose_params, require_equal
 from mmbloom.filters.writer import Writer
-from mmbloom.format.exception_list import excepted_path
+from mmbloom.format.exclusion_list import exclusions_path
 
 
 class FileFilter(FilterAdder):
@@ -37,9 +37,9 @@ class FileFilter(FilterAdder):
             kind=self._KIND,
         )
         lock = WriteLock(path, storage.identity, settings.lock_timeout)
-        excepted = ExceptionList(excepted_path(path), storage.header.params.seed)
-        writer = self._WRITER(storage, lock, excepted, verify=settings.verify_after_add)
-        super().__init__(storage, excepted, lock, settings.threads or usable_cores(), writer)
+        exclusions = ExclusionList(exclusions_path(path), storage.header.params.seed)
+        writer = self._WRITER(storage, lock, exclusions, verify=settings.verify_after_add)
+        super().__init__(storage, exclusions, lock, settings.threads or usable_cores(), writer)
         if settings.preload:
             storage.preload()
 
@@ -95,7 +95,7 @@ class FileFilter(FilterAdder):
         ------
         FileExistsError
             If the path exists and `exist_ok` is not set.
-        ParameterMismatch
+        ParameterMismatchError
             If the existing file was made with other parameters.
         OSError
             If the disk space cannot be reserved (ENOSPC), or as the system says.
@@ -124,7 +124,7 @@ class FileFilter(FilterAdder):
         try:
             same = {"copied": like is not None, "any_seed": seed is None}
             require_equal(made.params, params, where, **same)
-        except ParameterMismatch:
+        except ParameterMismatchError:
             made.close()
             raise
         return made
@@ -151,7 +151,7 @@ class FileFilter(FilterAdder):
             "r" takes no lock, and works on a read-only file system. A sealed file is
             read-only in both.
         lock_timeout : float or None, default 60.0
-            Seconds that a write waits for others before `LockTimeout`; None waits for ever.
+            Seconds that a write waits for others before `LockTimeoutError`; None waits for ever.
         allow_network : bool, default False
             Allow writing on a network file system, which is safe from one host only.
         threads : int, optional

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Layout
-from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.exclusion_list import ExclusionList
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class FilterInfo:
         Why this object cannot write, "" if it can.
     sealed : bool
         Whether the file is sealed: read-only for ever, with checksums.
-    exceptions : int
+    exclusions : int
         Keys that are answered as not seen, by the file beside the filter; of a file that was
         opened as one of a folder, those of the folder.
     """
@@ -68,7 +68,7 @@ class FilterInfo:
     unfinished_batches: int
     read_only: str
     sealed: bool
-    exceptions: int
+    exclusions: int
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as a dict of JSON-ready values."""
@@ -90,10 +90,10 @@ def current_error_rate(storage: MappedFilter) -> float:
     return storage.header.params.expected_error_rate(positions_set(storage))
 
 
-def read_info(storage: MappedFilter, excepted: ExceptionList) -> FilterInfo:
+def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
     """Gather everything into one record."""
     header, params = storage.header, storage.header.params
-    excepted.refresh()
+    exclusions.refresh()
     unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
     return FilterInfo(
         path=storage.path,
@@ -116,5 +116,5 @@ def read_info(storage: MappedFilter, excepted: ExceptionList) -> FilterInfo:
         unfinished_batches=max(0, unfinished),
         read_only=storage.read_only_reason,
         sealed=header.sealed,
-        exceptions=len(excepted.keys),
+        exclusions=len(exclusions.keys),
     )

@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, fields
 
 from mmbloom._typing import Layout, Mode
-from mmbloom.errors import ParameterMismatch
+from mmbloom.errors import ParameterMismatchError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.sizing.params import FilterParams
 from mmbloom.sizing.planning import plan
@@ -64,7 +64,7 @@ def seed_or_random(seed: int | None) -> int:
 def require_equal(
     found: FilterParams, asked: FilterParams, path: str, *, copied: bool, any_seed: bool
 ) -> None:
-    """Raise `ParameterMismatch` naming the first parameter that differs.
+    """Raise `ParameterMismatchError` naming the first parameter that differs.
 
     Unless `copied` from another filter, the number of bits and of hashes may: they follow
     from the others, and another version of this package, or of numpy, may plan them otherwise.
@@ -75,18 +75,18 @@ def require_equal(
     for field in fields:
         there, wanted = getattr(found, field), getattr(asked, field)
         if there != wanted:
-            raise ParameterMismatch(path, field, str(there), str(wanted))
+            raise ParameterMismatchError(path, field, str(there), str(wanted))
 
 
 def require_same(found: FolderPlan, asked: FolderPlan, path: str, *, any_seed: bool) -> None:
-    """Raise `ParameterMismatch` naming the first setting that differs.
+    """Raise `ParameterMismatchError` naming the first setting that differs.
 
     How the disk is reserved, and any seed if none was asked for, may.
     """
     free = {"reserve", "seed"} if any_seed else {"reserve"}
     if type(found) is not type(asked):
-        raise ParameterMismatch(path, "kind", found.kind, asked.kind)
+        raise ParameterMismatchError(path, "kind", found.kind, asked.kind)
     for name in (field.name for field in fields(asked) if field.name not in free):
         there, wanted = getattr(found, name), getattr(asked, name)
         if there != wanted:
-            raise ParameterMismatch(path, name, str(there), str(wanted))
+            raise ParameterMismatchError(path, name, str(there), str(wanted))

@@ -23,8 +23,8 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Key, Words
 from mmbloom._warn import full_at, warn_past_capacity
-from mmbloom.errors import LockTimeout, LostBitsError
-from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.errors import LockTimeoutError, LostBitsError
+from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.info import positions_set
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
@@ -57,8 +57,8 @@ class Writer(ABC):
         The file.
     lock : WriteLock
         Its lock.
-    excepted : ExceptionList
-        The exceptions of its filter: looked at before anything is changed, as that can fail.
+    exclusions : ExclusionList
+        The exclusions of its filter: looked at before anything is changed, as that can fail.
     verify : bool
         Whether to test all keys again before they are acknowledged.
 
@@ -69,9 +69,9 @@ class Writer(ABC):
     """
 
     def __init__(
-        self, storage: MappedFilter, lock: WriteLock, excepted: ExceptionList, *, verify: bool
+        self, storage: MappedFilter, lock: WriteLock, exclusions: ExclusionList, *, verify: bool
     ) -> None:
-        self._storage, self._lock, self._excepted = storage, lock, excepted
+        self._storage, self._lock, self._exclusions = storage, lock, exclusions
         self._verify = verify
         self._full_at = full_at(storage.header.params)
         self.past_capacity = self._warned = False
@@ -108,7 +108,7 @@ class Writer(ABC):
     def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self._lock.timeout):
-            self._excepted.look()  # which can fail: before anything is changed
+            self._exclusions.look()  # which can fail: before anything is changed
             self._storage.expect(len(hashes[0]))
             return self._add_counted(hashes)
 
@@ -127,7 +127,7 @@ class Writer(ABC):
             # Within `locked`: one section for many keys, looked after now and then.
             if monotonic() > self._check_at:
                 self._check()
-                self._excepted.look()
+                self._exclusions.look()
                 self._storage.expect(_KEYS_A_CHECK)
             one = self._storage.views.one
             new = one.add(key)
@@ -138,7 +138,7 @@ class Writer(ABC):
             lock.acquire(lock.timeout)
             try:
                 self._check()
-                self._excepted.look()
+                self._exclusions.look()
                 self._storage.expect(1)
                 one = self._storage.views.one
                 new = one.add(key)
@@ -174,7 +174,7 @@ class Writer(ABC):
             flushed_ns = time.time_ns()
             self._check_at = 0.0  # should this fail, the next key within `locked` is told so
             self._storage.flush()
-            with suppress(LockTimeout), self.section(_STAMP_SECONDS):
+            with suppress(LockTimeoutError), self.section(_STAMP_SECONDS):
                 self._storage.set_counter("flushed_ns", flushed_ns)
 
     def recount(self) -> int:
@@ -216,7 +216,7 @@ class BitWriter(Writer):
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
         params = self._storage.header.params
-        self._excepted.look()
+        self._exclusions.look()
         self._storage.expect(len(hashes[0]))
         return _engine.claim(self._storage.views.words, *hashes, params)
 
@@ -268,7 +268,7 @@ class CountingWriter(Writer):
     def claim(self, hashes: HashHalves) -> Found:
         """Find which keys are new; call within `section`."""
         params = self._storage.header.params
-        self._excepted.look()
+        self._exclusions.look()
         self._storage.expect(len(hashes[0]))
         return Found(_engine.counted_claim(self._storage.views.words, *hashes, params))
 

@@ -39,13 +39,13 @@ from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
     FormatError,
-    LockTimeout,
+    LockTimeoutError,
     ReadOnlyError,
 )
-from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions
 from mmbloom.folders.member import Member, contains_any
-from mmbloom.format.exception_list import excepted_path_in
+from mmbloom.format.exclusion_list import exclusions_path_in
 from mmbloom.format.manifest import Entry
 
 R = TypeVar("R")
@@ -88,8 +88,8 @@ class Chain:
         Of the folder.
     plan : GrowthPlan or PeriodPlan
         How its files are made; these two never change.
-    excepted : ExceptionList
-        The exceptions of the folder, as far as they are known.
+    exclusions : ExclusionList
+        The exclusions of the folder, as far as they are known.
 
     Notes
     -----
@@ -102,7 +102,7 @@ class Chain:
         self._pid, self._loading = os.getpid(), threading.Lock()
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
-        self.excepted = ExceptionList(excepted_path_in(folder), self.plan.seed)
+        self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.seed)
         self._snapshot: ChainState | None = ChainState(file, ())
         self._snapshot = self._load(file)
 
@@ -158,7 +158,7 @@ class Chain:
         for member in self.current.members:
             if member.entry == entry:
                 return member
-        return Member(self.folder, entry, self.plan, self.settings, self.excepted)
+        return Member(self.folder, entry, self.plan, self.settings, self.exclusions)
 
     def ask(self, question: Callable[[ChainState], R]) -> R:
         """Put a question to the chain as it is now.
@@ -215,8 +215,8 @@ class Chain:
                 if self.look() is snapshot:
                     raise
                 continue
-            except LockTimeout:
-                raise LockTimeout(self.folder, timeout or 0.0) from None
+            except LockTimeoutError:
+                raise LockTimeoutError(self.folder, timeout or 0.0) from None
             try:
                 if self.look() is snapshot:  # under the lock: it stays the newest
                     return newest
@@ -246,12 +246,12 @@ class Chain:
             permissions=self.current.file.permissions,
             allow_network=self.settings.allow_network,
         )
-        return Member(self.folder, entry, self.plan, self.settings, self.excepted)
+        return Member(self.folder, entry, self.plan, self.settings, self.exclusions)
 
     def _adopt(self, number: int) -> Member | None:
         try:
             entry = entry_of(self.folder, file_name(number), number)
-            left = Member(self.folder, entry, self.plan, self.settings, self.excepted)
+            left = Member(self.folder, entry, self.plan, self.settings, self.exclusions)
         except (FormatError, OSError):  # a file of somebody else's
             return None
         known = {member.entry.uuid for member in self.current.members}

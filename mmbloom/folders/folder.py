@@ -19,9 +19,9 @@ from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._threads import usable_cores
 from mmbloom._typing import Bools, HashHalves, Key, Nulls
-from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
+from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
 from mmbloom.filters.claim import Claim, Marker
-from mmbloom.filters.exception_list import ExceptedKeys
+from mmbloom.filters.exclusion_list import Exclusions
 from mmbloom.filters.options import OpenOptions, require_same
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in
 from mmbloom.folders.info import FolderInfo, read_folder_info
@@ -49,21 +49,21 @@ class FolderFilter:
     """A filter made of several files; the base of `GrowingFilter` and `RotatingFilter`."""
 
     def __init__(self, chain: Chain, writer: FolderWriter) -> None:
-        self._chain, self._writer, self._excepted = chain, writer, chain.excepted
+        self._chain, self._writer, self._exclusions = chain, writer, chain.exclusions
         self._timeout = chain.settings.lock_timeout
         self._threads = chain.settings.threads or usable_cores()
 
     def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added (or is a false positive), and is not excepted."""
+        """Tell whether one key was added (or is a false positive), and is not excluded."""
         octets = coerce_one(key)
 
         def has(now: ChainState) -> bool:
             return contains_one(self._writer.asked(now), octets)
 
-        return self._chain.ask(has) and not self._excepted.holds_now(octets)
+        return self._chain.ask(has) and not self._exclusions.holds_now(octets)
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Tell for each key whether it was added (or is a false positive), and is not excepted.
+        """Tell for each key whether it was added (or is a false positive), and is not excluded.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class FolderFilter:
         FileChangedError, FormatError, ClosedFilterError
             If a file cannot be read any more, or a newer one cannot be read.
         FormatError, OSError
-            If a key is found, and the file of the exceptions is damaged or cannot be read.
+            If a key is found, and the file of the exclusions is damaged or cannot be read.
         """
         self._chain.look()
         batch = coerce(keys, nulls)
@@ -91,17 +91,17 @@ class FolderFilter:
     def _find(self, piece: KeyBatch) -> Bools:
         hashes = self._hash(piece)
         found = self._chain.ask(lambda now: found_in(self._writer.asked(now), hashes))
-        return self._excepted.correct_now(found, piece, hashes)
+        return self._exclusions.correct_now(found, piece, hashes)
 
     def _hash(self, piece: KeyBatch) -> HashHalves:
         return _engine.hash_keys(piece, self._chain.plan.seed)
 
     def add(self, key: Key) -> bool:
-        """Add one key; True if it was new, or is excepted. Raises what `add_many` raises."""
+        """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
         octets = coerce_one(key)
         new = self._writer.add_one(octets, self._timeout)
         self._writer.warn_when_full()
-        return new or self._excepted.holds(octets)
+        return new or self._exclusions.holds(octets)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Add a batch of keys; answers what adding them one by one would.
@@ -115,7 +115,7 @@ class FolderFilter:
         -------
         ndarray of bool, shape (n,)
             True where the key was not there before; of equal keys only for the first. An
-            excepted key is never there: True each time.
+            excluded key is never there: True each time.
 
         Raises
         ------
@@ -123,10 +123,10 @@ class FolderFilter:
             If a key cannot be one, or a column is damaged; nothing is added.
         OSError
             If a further file is needed, and cannot be made (a full disk).
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the folder cannot be written.
         FormatError, OSError
-            If the file of the exceptions is damaged or cannot be read.
+            If the file of the exclusions is damaged or cannot be read.
 
         Notes
         -----
@@ -154,7 +154,7 @@ class FolderFilter:
         answers = [np.zeros(0, np.bool_)]
         for piece, keys in zip(batch.pieces(_engine.CHUNK_KEYS), ready, strict=True):
             new = self._writer.add_chunk(keys, self._timeout)
-            answers.append(self._excepted.correct_new(new, [piece], keys.hashes))
+            answers.append(self._exclusions.correct_new(new, [piece], keys.hashes))
         return batch.answers(np.concatenate(answers))
 
     def _prepare(self, piece: KeyBatch) -> Hashed:
@@ -176,14 +176,14 @@ class FolderFilter:
         batch = coerce(keys, nulls)
         halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
         h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        answers = partial(self._excepted.answers_of_new, batch, (h1, h2))
+        answers = partial(self._exclusions.answers_of_new, batch, (h1, h2))
         return Claim(self._writer, answers, self._writer.prepare((h1, h2)), self._timeout)
 
     @property
-    def exceptions(self) -> ExceptedKeys:
+    def exclusions(self) -> Exclusions:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
         section = partial(self._writer.section, self._timeout)
-        return ExceptedKeys(self.path, self._excepted, self._chain.look, section)
+        return Exclusions(self.path, self._exclusions, self._chain.look, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
@@ -214,7 +214,7 @@ class FolderFilter:
         """Make sure that a folder has the settings asked for; closes it if not."""
         try:
             require_same(self._chain.plan, plan, self.path, any_seed=any_seed)
-        except ParameterMismatch:
+        except ParameterMismatchError:
             self.close()
             raise
 
@@ -250,9 +250,9 @@ class FolderFilter:
             asked = self._writer.asked(now)
             for member in asked:
                 member.storage.check_unchanged()
-            self._excepted.refresh()
+            self._exclusions.refresh()
             manifest = now.file.manifest
-            return read_folder_info(self.path, manifest, now.members, asked, self._excepted)
+            return read_folder_info(self.path, manifest, now.members, asked, self._exclusions)
 
         return self._chain.ask(read)
 

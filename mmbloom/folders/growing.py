@@ -125,10 +125,10 @@ class GrowingWriter:
         with self.section(timeout):
             *older, newest = self._chain.current.members
             if contains_one(older, key):
-                self._chain.excepted.look()  # the newest file's writer would
+                self._chain.exclusions.look()  # the newest file's writer would
                 return False
             if not newest.room and not contains_one([newest], key):
-                self._chain.excepted.look()  # which can fail: before anything is changed
+                self._chain.exclusions.look()  # which can fail: before anything is changed
                 newest = self._chain.make_next(newest.entry.number + 1)
                 self._go_to(newest)
             return newest.writer.add_one(key)
@@ -164,7 +164,7 @@ class GrowingFilter(FolderFilter):
     Notes
     -----
     A folder of filter files: the first is planned for `initial_capacity` keys, each further
-    one for twice as many. A key that was added to any is found, one of the `exceptions` never.
+    one for twice as many. A key that was added to any is found, one of the `exclusions` never.
     The false-positive rates of the files add up to less than the error rate asked for, however
     many they are.
 
@@ -233,7 +233,7 @@ class GrowingFilter(FolderFilter):
         ------
         FileExistsError
             If something is at the path and `exist_ok` is not set.
-        ParameterMismatch, FormatError
+        ParameterMismatchError, FormatError
             If what exists was made with other parameters, or is something else.
         OSError
             If the disk space cannot be reserved (ENOSPC), or as the system says.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.info import FilterInfo, read_info
 from mmbloom.folders.member import Member
 from mmbloom.format.manifest import Manifest
@@ -39,7 +39,7 @@ class FolderInfo:
         False-positive rate to expect of all files together.
     read_only : str
         Why this object cannot write, "" if it can.
-    exceptions : int
+    exclusions : int
         Keys that are answered as not seen, by the file in the folder.
     members : list of FilterInfo
         Each file, oldest first; of a rotating filter those that a query asks.
@@ -56,7 +56,7 @@ class FolderInfo:
     fill_ratio: float
     current_error_rate: float
     read_only: str
-    exceptions: int
+    exclusions: int
     members: list[FilterInfo]
 
     def as_dict(self) -> dict[str, object]:
@@ -69,10 +69,10 @@ def read_folder_info(
     manifest: Manifest,
     members: Sequence[Member],
     asked: Sequence[Member],
-    excepted: ExceptionList,
+    exclusions: ExclusionList,
 ) -> FolderInfo:
     """Gather everything into one record: of all files, and of those of them that are asked."""
-    infos = [read_info(member.storage, excepted) for member in asked]
+    infos = [read_info(member.storage, exclusions) for member in asked]
     num_bits = sum(info.num_bits for info in infos)
     return FolderInfo(
         path=path,
@@ -86,6 +86,6 @@ def read_folder_info(
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
         current_error_rate=rate_of_any(info.current_error_rate for info in infos),
         read_only=members[-1].storage.read_only_reason,
-        exceptions=len(excepted.keys),
+        exclusions=len(exclusions.keys),
         members=infos,
     )

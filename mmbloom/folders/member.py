@@ -12,7 +12,7 @@ from mmbloom._storage.folder import require_named
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves
-from mmbloom.filters.exception_list import ExceptionList
+from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.writer import BitWriter
 from mmbloom.format.manifest import Entry, FolderPlan
@@ -36,8 +36,8 @@ class Member:
         What says its sizes.
     settings : OpenOptions
         How to open it.
-    excepted : ExceptionList
-        The exceptions of the folder: looked at before keys are added, and never its own.
+    exclusions : ExclusionList
+        The exclusions of the folder: looked at before keys are added, and never its own.
 
     Raises
     ------
@@ -53,7 +53,7 @@ class Member:
         entry: Entry,
         plan: FolderPlan,
         settings: OpenOptions,
-        excepted: ExceptionList,
+        exclusions: ExclusionList,
     ) -> None:
         path = os.path.join(folder, entry.name)
         writable, network = settings.mode == "r+", settings.allow_network
@@ -67,7 +67,9 @@ class Member:
         self.params = self.storage.header.params
         self.check_at = 0.0
         self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
-        self.writer = BitWriter(self.storage, self.lock, excepted, verify=settings.verify_after_add)
+        self.writer = BitWriter(
+            self.storage, self.lock, exclusions, verify=settings.verify_after_add
+        )
         if settings.preload:
             self.storage.preload()
 

@@ -152,7 +152,7 @@ class RotatingWriter:
         number = self._plan.period(time)
         if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
             return False
-        self._chain.excepted.look()  # which can fail: before anything is changed
+        self._chain.exclusions.look()  # which can fail: before anything is changed
         try:
             self._begin(number, time)
         except OSError as error:
@@ -199,7 +199,7 @@ class RotatingFilter(FolderFilter):
     at most; adding it again starts its time anew, and is answered False as long as it is
     found. So a key that comes again within `keep` each time is new once, ever. Who wants it
     once in `keep` instead asks with ``in`` first, and adds only what he takes. One of the
-    `exceptions` is never found, however many periods have gone by.
+    `exclusions` is never found, however many periods have gone by.
 
     Time is the machine's, in Unix seconds; periods are counted from 1970, so that those of
     "1d" begin at midnight UTC. In a folder time never goes back: a clock that does is taken to
@@ -291,7 +291,7 @@ class RotatingFilter(FolderFilter):
         ------
         FileExistsError
             If something is at the path and `exist_ok` is not set.
-        ParameterMismatch, FormatError
+        ParameterMismatchError, FormatError
             If what exists was made with other parameters, or is something else.
         OSError
             If the disk space cannot be reserved (ENOSPC), or as the system says.

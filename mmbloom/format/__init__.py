@@ -5,5 +5,5 @@
 ``manifest``        a folder: its specification and codec
 ``growth``          the sizes of a growing filter's files
 ``periods``         the periods of a rotating filter, and durations
-``exception_list``  the text file of exceptions: its name and its lines
+``exclusion_list``  the text file of exclusions: its name and its lines
 """

@@ -16,7 +16,7 @@ from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words
-from mmbloom.errors import IncompatibleFilters
+from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.sizing.params import FilterParams
 
@@ -44,7 +44,7 @@ class Combined(NamedTuple):
 
 
 def require_alike(path: str, here: Parameters, other: str, there: Parameters) -> None:
-    """Raise `IncompatibleFilters`, naming every parameter that differs."""
+    """Raise `IncompatibleFiltersError`, naming every parameter that differs."""
     names = [field.name for field in fields(here)]
     differences = tuple(
         (name, str(getattr(here, name)), str(getattr(there, name)))
@@ -52,7 +52,7 @@ def require_alike(path: str, here: Parameters, other: str, there: Parameters) ->
         if getattr(here, name) != getattr(there, name)
     )
     if differences:
-        raise IncompatibleFilters(path, other, differences)
+        raise IncompatibleFiltersError(path, other, differences)
 
 
 @contextmanager

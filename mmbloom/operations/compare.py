@@ -52,7 +52,7 @@ def compare(one: Path, other: Path) -> Similarity:
 
     Raises
     ------
-    IncompatibleFilters
+    IncompatibleFiltersError
         If a parameter differs; names every one that does.
     FormatError
         If one is no filter, or a sealed one that is damaged.

@@ -9,13 +9,13 @@ import os
 
 from mmbloom._storage.atomic import new_folder
 from mmbloom._storage.build import Target, new_filter
-from mmbloom._storage.exception_list import read_listed, replace_listed
+from mmbloom._storage.exclusion_list import read_listed, replace_listed
 from mmbloom._storage.folder import MANIFEST, entry_of, first_manifest, open_named
 from mmbloom._storage.kinds import ALL_KINDS, kind_of
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
-from mmbloom.format.exception_list import excepted_path, excepted_path_in
+from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 
 
 def copy(
@@ -26,7 +26,7 @@ def copy(
     permissions: int = 0o600,
     allow_network: bool = False,
 ) -> None:
-    """Copy a filter, and its exceptions, whoever writes to it meanwhile.
+    """Copy a filter, and its exclusions, whoever writes to it meanwhile.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def copy(
         The filter; read without a lock and never mapped. A sealed one is checked on the way.
     destination : str or path-like
         Where the copy is made. It appears complete and forced to the disk, or not at all; it
-        is a filter of its own, with its own uuid; the exceptions follow it at once. Of a
+        is a filter of its own, with its own uuid; the exclusions follow it at once. Of a
         `CountingBloomFilter` it is one, too: keys that are removed meanwhile may be half there
         in it, unless the source is `locked`.
     seal : bool, default False
@@ -48,9 +48,9 @@ def copy(
     Raises
     ------
     FormatError
-        If the source is no filter, or a sealed one that is damaged; or its exceptions are.
+        If the source is no filter, or a sealed one that is damaged; or its exclusions are.
     FileExistsError
-        If the destination exists, or the exceptions of a filter that was there before.
+        If the destination exists, or the exclusions of a filter that was there before.
     FileChangedError
         If the source is truncated or overwritten meanwhile.
     OSError
@@ -70,13 +70,13 @@ def copy(
     ...     "a" in seen
     True
     """
-    listed = read_listed(excepted_path(absolute(source)))  # if damaged, nothing is made
+    listed = read_listed(exclusions_path(absolute(source)))  # if damaged, nothing is made
     target = Target(absolute(destination), permissions, allow_network)
     with UnmappedFilter(absolute(source), kinds=ALL_KINDS) as original:
         copy_opened(original, target, seal=seal)
     if listed.keys:
         # Not under the copy's lock, which a sealed one has not: nobody knows of it yet.
-        replace_listed(excepted_path(target.path), listed.keys, os.stat(target.path))
+        replace_listed(exclusions_path(target.path), listed.keys, os.stat(target.path))
 
 
 def copy_opened(original: UnmappedFilter, target: Target, *, seal: bool) -> None:
@@ -98,7 +98,7 @@ def copy_folder(
     permissions: int = 0o600,
     allow_network: bool = False,
 ) -> None:
-    """Copy a growing or rotating filter, and its exceptions, whoever writes to it meanwhile.
+    """Copy a growing or rotating filter, and its exclusions, whoever writes to it meanwhile.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def copy_folder(
     Raises
     ------
     FormatError
-        If the source is no folder of filters, or a file of it, that of the exceptions too, is
+        If the source is no folder of filters, or a file of it, that of the exclusions too, is
         missing or damaged.
     FileExistsError
         If the destination exists.
@@ -139,7 +139,7 @@ def copy_folder(
     ...     "a" in seen
     True
     """
-    listed = read_listed(excepted_path_in(absolute(source)))  # if damaged, nothing is made
+    listed = read_listed(exclusions_path_in(absolute(source)))  # if damaged, nothing is made
     with (
         open_named(absolute(source)) as (file, originals),
         new_folder(absolute(destination), permissions) as folder,
@@ -152,4 +152,4 @@ def copy_folder(
         first_manifest(folder, file.manifest.plan, entries, permissions)
         if listed.keys:
             like = os.stat(os.path.join(folder, MANIFEST))
-            replace_listed(excepted_path_in(folder), listed.keys, like)
+            replace_listed(exclusions_path_in(folder), listed.keys, like)

@@ -26,7 +26,7 @@ from mmbloom._storage.build import Appender, Target, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import PIECE_BYTES, UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path
-from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
+from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 from mmbloom.sizing.planning import capacity_of
 
@@ -65,7 +65,7 @@ def export_guava(
 
     Raises
     ------
-    ParameterMismatch
+    ParameterMismatchError
         If the filter has another layout, another seed, or more bits than Guava can count.
     FormatError
         If the source is no filter, or a sealed one that is damaged.
@@ -114,19 +114,19 @@ def export_guava(
 
 
 def _require_exportable(path: str, params: FilterParams) -> None:
-    """Raise `ParameterMismatch` if Guava would not find the keys, or not read the file."""
+    """Raise `ParameterMismatchError` if Guava would not find the keys, or not read the file."""
     advice = (
         'make an exportable filter with layout="standard", seed=0 (--layout standard --seed 0) '
         "and add its keys"
     )
     if params.layout != "standard":
-        raise ParameterMismatch(path, "layout", params.layout, "standard, Guava's", advice)
+        raise ParameterMismatchError(path, "layout", params.layout, "standard, Guava's", advice)
     if params.seed != 0:
-        raise ParameterMismatch(path, "seed", str(params.seed), "0, Guava's", advice)
+        raise ParameterMismatchError(path, "seed", str(params.seed), "0, Guava's", advice)
     if params.num_bits // 64 > _MOST_LONGS:
         most = f"at most {64 * _MOST_LONGS}, as many as Guava can count"
         advice = "make a smaller filter, or several"
-        raise ParameterMismatch(path, "num_bits", str(params.num_bits), most, advice)
+        raise ParameterMismatchError(path, "num_bits", str(params.num_bits), most, advice)
 
 
 def import_guava(

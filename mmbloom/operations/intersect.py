@@ -39,7 +39,7 @@ def intersect(
 
     Raises
     ------
-    IncompatibleFilters
+    IncompatibleFiltersError
         If a parameter differs; names every one that does, of the first two that differ.
     FormatError
         If a source is no filter, or a sealed one that is damaged.

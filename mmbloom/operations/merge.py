@@ -22,7 +22,7 @@ from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
 from mmbloom._warn import full_at, warn, warn_past_capacity
-from mmbloom.errors import CapacityWarning, IncompatibleFilters
+from mmbloom.errors import CapacityWarning, IncompatibleFiltersError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.operations.combine import (
     Combined,
@@ -60,7 +60,7 @@ def merge(
 
     Raises
     ------
-    IncompatibleFilters
+    IncompatibleFiltersError
         If a parameter differs; names every one that does, of the first two that differ.
     FormatError
         If a source is no filter, or a sealed one that is damaged.
@@ -135,7 +135,7 @@ def merge_folders(
 
     Raises
     ------
-    IncompatibleFilters
+    IncompatibleFiltersError
         If a setting differs; names every one that does, of the first two that differ.
     FormatError
         If a source is no folder of filters, or a file of it is missing or damaged.
@@ -187,12 +187,12 @@ def merge_folders(
 
 
 def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:
-    """Give the plan of all; `IncompatibleFilters` if they have more than one."""
+    """Give the plan of all; `IncompatibleFiltersError` if they have more than one."""
     first = opened[0][0].manifest.plan
     for path, (file, _) in zip(paths, opened, strict=True):
         plan = file.manifest.plan
         if type(plan) is not type(first):
-            raise IncompatibleFilters(paths[0], path, (("kind", first.kind, plan.kind),))
+            raise IncompatibleFiltersError(paths[0], path, (("kind", first.kind, plan.kind),))
         # How the disk was reserved for a file says nothing of its bits.
         require_alike(paths[0], first, path, replace(plan, reserve=first.reserve))
     return first

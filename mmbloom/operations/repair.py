@@ -29,7 +29,7 @@ from mmbloom._storage.kinds import BITS, require_kind
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import PIECE_BYTES, UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path, Words
-from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatch
+from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatchError
 from mmbloom.format.header import HEADER_BYTES, VERSION, Header, decode_block, read_counters
 from mmbloom.format.manifest import Entry
 from mmbloom.sizing.params import FilterParams
@@ -101,7 +101,7 @@ def repair(
     FormatError
         If the header is damaged and no `params` are given, or less than a hundredth of the
         array is there.
-    ParameterMismatch
+    ParameterMismatchError
         If the header is sound and says otherwise than `params`.
     FileExistsError, OSError
         If the new file cannot be made.
@@ -147,7 +147,7 @@ def _header_of(
     for field in ("num_bits", "num_hashes", "layout", "seed") if params else ():
         there, given = getattr(header.params, field), getattr(params, field)
         if there != given:
-            raise ParameterMismatch(damaged.path, field, str(there), str(given))
+            raise ParameterMismatchError(damaged.path, field, str(there), str(given))
     return header, wrong
 
 
@@ -328,7 +328,7 @@ class _Mender:
         except FileNotFoundError:
             self._lost(entry, "is missing: the keys in it are lost")
             self._make_empty(made, entry)
-        except (FormatError, ParameterMismatch) as error:
+        except (FormatError, ParameterMismatchError) as error:
             self._lost(entry, f"nothing of it can be kept, its {error.field} is {error.found}")
             self._make_empty(made, entry)
         else:

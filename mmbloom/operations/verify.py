@@ -17,14 +17,14 @@ import numpy as np
 from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import Keys, batches
 from mmbloom._storage import mounts
-from mmbloom._storage.exception_list import check_listed
+from mmbloom._storage.exclusion_list import check_listed
 from mmbloom._storage.folder import MANIFEST, ManifestFile, read_manifest, require_named, stamp_of
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import HashHalves, Path
 from mmbloom.errors import FormatError
-from mmbloom.format.exception_list import IN_FOLDER, excepted_path, excepted_path_in
+from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
 from mmbloom.format.manifest import Entry
 
@@ -156,7 +156,7 @@ class _Check:
         unfinished = self._counters(before, after, positions_set)
         not_reserved = self._reservation()
         checked, missing = self._keys(keys)
-        problems, notes = check_listed(excepted_path(self._file.path))
+        problems, notes = check_listed(exclusions_path(self._file.path))
         self._problems += problems
         self._notes += notes
         self._file.check_same()  # at the very end: keys may have come for hours
@@ -384,7 +384,7 @@ class _FolderCheck:
                 self._problems += [f"{name}: {problem}" for problem in one.problems]
                 self._notes += [f"{name}: {note}" for note in one.notes]
             checked, missing = self._keys(there, keys)
-        problems, notes = check_listed(excepted_path_in(self._folder))
+        problems, notes = check_listed(exclusions_path_in(self._folder))
         self._problems += problems
         self._notes += notes
         self._strangers()

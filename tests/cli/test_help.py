@@ -23,7 +23,7 @@ EXPECTED = {
     "add": "-n -p -i -f -s -w -z -t -k --json-key --stats --progress --lock-timeout",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
-    "except": "--add --remove --list",
+    "exclude": "--add --remove --list",
     "info": "--json --recount",
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
     "copy": "--seal --permissions --allow-network",

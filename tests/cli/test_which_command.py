@@ -23,7 +23,7 @@ ARGUMENTS = {
     "dedup": "FILE lines",
     "check": "FILE lines",
     "remove": "FILE lines",
-    "except": "FILE --add b",
+    "exclude": "FILE --add b",
     "info": "FILE",
     "verify": "FILE --keys lines",
     "copy": "FILE made",

@@ -45,15 +45,15 @@ def test_growing_commands(tmp_path: Path) -> None:
     assert (tmp_path / "kept" / "manifest.json").exists()
 
 
-def test_exceptions(tmp_path: Path) -> None:
+def test_exclusions(tmp_path: Path) -> None:
     """The white list holds just the false positives, and no spammer is taken for a friend."""
-    size, mistaken, found, last = printed_by("exceptions.md", tmp_path)
+    size, mistaken, found, last = printed_by("exclusions.md", tmp_path)
     assert size == "16 8"
     count = int(mistaken.split()[0])
     assert 25 <= count <= 95  # 57 expected, with a standard deviation of 8
     assert found == "0 100000"
     assert last == f"False True {count}"
-    listed = run_commands("exceptions.md", tmp_path).splitlines()
+    listed = run_commands("exclusions.md", tmp_path).splitlines()
     assert len(listed) == count + 1
     assert listed[-1] == "aunt@mail.example"
-    assert (tmp_path / "spam.bloom.exceptions").read_text().splitlines() == listed
+    assert (tmp_path / "spam.bloom.exclusions").read_text().splitlines() == listed

@@ -10,7 +10,7 @@ import pytest
 from checks import check_settled, flock_is_free, in_thread
 from workers import in_child
 
-from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, LockTimeout
+from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, LockTimeoutError
 
 Create = Callable[..., BloomFilter]
 AFTER_A_CHECK = 0.005  # seconds: longer than a look at the file is taken for granted
@@ -89,7 +89,7 @@ def test_another_thread_waits(create: Create, path: str) -> None:
     def add() -> str:
         try:
             seen.add("theirs")
-        except LockTimeout:
+        except LockTimeoutError:
             return "waited"
         return "slipped in"
 
@@ -121,7 +121,7 @@ def test_no_thread_keeps_what_it_gave_back(create: Create) -> None:
     holder.start()
     try:
         assert entered.wait(20)
-        with pytest.raises(LockTimeout):
+        with pytest.raises(LockTimeoutError):
             seen.add("b")
         assert "b" not in seen
     finally:
@@ -162,7 +162,7 @@ def test_a_forked_child_has_no_share_in_the_block(create: Create, path: str) -> 
         assert not flock_is_free(path)
         try:
             seen.add("child")
-        except LockTimeout:
+        except LockTimeoutError:
             return "waited"
         return "slipped in"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from checks import change_header, check_folder
 
-from mmbloom import BloomFilter, FormatError, ParameterMismatch
+from mmbloom import BloomFilter, FormatError, ParameterMismatchError
 from mmbloom.sizing import plan
 
 Create = Callable[..., BloomFilter]
@@ -105,12 +105,12 @@ DIFFERENT: list[tuple[dict[str, Any], str, str, str]] = [
 def test_exist_ok_with_other_parameters(
     create: Create, path: str, different: tuple[dict[str, Any], str, str, str]
 ) -> None:
-    """A file of other parameters is ParameterMismatch with both values, and stays as it is."""
+    """A file of other parameters is ParameterMismatchError with both values, and stays as it is."""
     change, field, found, asked = different
     create(1000, 0.01, seed=7).add("a")
     before = Path(path).read_bytes()
     asked_for = {"capacity": 1000, "error_rate": 0.01, "seed": 7, **change}
-    with pytest.raises(ParameterMismatch) as caught:
+    with pytest.raises(ParameterMismatchError) as caught:
         BloomFilter.create(path, exist_ok=True, **asked_for)
     error = caught.value
     assert (error.path, error.field, error.found, error.expected) == (path, field, found, asked)
@@ -122,7 +122,7 @@ def test_exist_ok_seeds(create: Create, path: str) -> None:
     create(1000, seed=7)
     BloomFilter.create(path, 1000, exist_ok=True).close()
     BloomFilter.create(path, 1000, seed=7, exist_ok=True).close()
-    with pytest.raises(ParameterMismatch):
+    with pytest.raises(ParameterMismatchError):
         BloomFilter.create(path, 1000, seed=0, exist_ok=True)
 
 
@@ -131,7 +131,7 @@ def test_exist_ok_like(create: Create, path: str) -> None:
     one = create(1000, seed=1)
     other = create(1000, seed=2, name="other")
     BloomFilter.create(path, like=one, exist_ok=True).close()
-    with pytest.raises(ParameterMismatch) as caught:
+    with pytest.raises(ParameterMismatchError) as caught:
         BloomFilter.create(path, like=other, exist_ok=True)
     assert caught.value.field == "seed"
 
@@ -145,7 +145,7 @@ def test_a_size_planned_otherwise_is_no_mismatch(create: Create, path: str) -> N
     change_header(path, 28, "<I", first.params.num_hashes + 1)
     with BloomFilter.create(path, 1000, seed=7, exist_ok=True) as seen:
         assert seen.params.num_hashes == first.params.num_hashes + 1
-    with pytest.raises(ParameterMismatch) as caught:
+    with pytest.raises(ParameterMismatchError) as caught:
         BloomFilter.create(path, like=first, exist_ok=True)
     assert caught.value.field == "num_hashes"
 

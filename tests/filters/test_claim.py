@@ -27,7 +27,7 @@ from mmbloom import (
     DurabilityError,
     FileChangedError,
     KeyTypeError,
-    LockTimeout,
+    LockTimeoutError,
 )
 from mmbloom.sizing import Layout
 
@@ -117,16 +117,16 @@ def test_lock_is_kept_for_the_block(create: Create, path: str) -> None:
     with BloomFilter.open(path, lock_timeout=0.01) as other:
         with claim:
             assert not flock_is_free(path)
-            with pytest.raises(LockTimeout):
+            with pytest.raises(LockTimeoutError):
                 other.add("a")
         assert not other.add("a")
 
 
 def test_claim_waits_its_time(create: Create, path: str) -> None:
-    """A claim that cannot get the lock in time raises LockTimeout and holds nothing."""
+    """A claim that cannot get the lock in time raises LockTimeoutError and holds nothing."""
     holder = create(1000)
     with BloomFilter.open(path, lock_timeout=0.01) as seen:
-        with holder.locked(), pytest.raises(LockTimeout), seen.claim(["a"]):
+        with holder.locked(), pytest.raises(LockTimeoutError), seen.claim(["a"]):
             pass
         assert "a" not in seen
         assert in_thread(lambda: seen.add("a")) is True

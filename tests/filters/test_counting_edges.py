@@ -24,9 +24,9 @@ from mmbloom import (
     CountingBloomFilter,
     FormatError,
     KeyTypeError,
-    LockTimeout,
+    LockTimeoutError,
     LostBitsError,
-    ParameterMismatch,
+    ParameterMismatchError,
     ReadOnlyError,
     _engine,
 )
@@ -62,7 +62,7 @@ def test_create_like_and_exist_ok(path: str, tmp_path: Path) -> None:
         assert seen.params == plain.params
         assert Path(path).stat().st_size == 4096 + seen.params.num_bits // 2
     CountingBloomFilter.create(path, 100, exist_ok=True).close()
-    with pytest.raises(ParameterMismatch):
+    with pytest.raises(ParameterMismatchError):
         CountingBloomFilter.create(path, 200, exist_ok=True)
     with pytest.raises(FileExistsError):
         CountingBloomFilter.create(path, 100)
@@ -90,7 +90,7 @@ def test_read_only_closed_and_locked(path: str, name: str) -> None:
         CountingBloomFilter.open(path) as other,
         other.locked(),
         CountingBloomFilter.open(path, lock_timeout=0) as seen,
-        pytest.raises(LockTimeout),
+        pytest.raises(LockTimeoutError),
     ):
         write(seen)
     seal(path)
@@ -107,7 +107,7 @@ def test_batch_query_takes_the_lock(path: str) -> None:
         assert writer.contains_many(["a"] * 200_000).all(), "by the thread that has the lock"
         with CountingBloomFilter.open(path, lock_timeout=0) as seen:
             assert "a" in seen
-            with pytest.raises(LockTimeout):
+            with pytest.raises(LockTimeoutError):
                 seen.contains_many(["a"])
         with CountingBloomFilter.open(path, "r") as seen:
             assert seen.contains_many(["a", "b"]).tolist() == [True, False]
@@ -132,7 +132,7 @@ def test_batch_query_is_tested_under_the_lock(
         def watched(hashes: HashHalves) -> Any:
             try:
                 other.remove_many(keys)
-            except LockTimeout:
+            except LockTimeoutError:
                 refused.append(len(hashes[0]))
             return test(hashes)
 

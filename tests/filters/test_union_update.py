@@ -25,7 +25,7 @@ from golden import GOLDEN
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import bits_of, check_union, make, make_random
-from workers import ChildDied, in_child
+from workers import ChildDiedError, in_child
 
 from mmbloom import (
     BloomFilter,
@@ -33,8 +33,8 @@ from mmbloom import (
     ClosedFilterError,
     FileChangedError,
     FormatError,
-    IncompatibleFilters,
-    LockTimeout,
+    IncompatibleFiltersError,
+    LockTimeoutError,
     MmbloomWarning,
     ReadOnlyError,
 )
@@ -109,7 +109,7 @@ def test_pages_with_nothing_new_are_not_written(tmp_path: Path, seed: int) -> No
             die_when_written(array + start * PAGE, (stop - start) * PAGE)
             seen.union_update(two)
 
-    with pytest.raises(ChildDied):
+    with pytest.raises(ChildDiedError):
         in_child(partial(unite_without, new, new + 1))
     pages = -(-len(array_of(one)) // PAGE)
     with BloomFilter.open(one) as seen:
@@ -193,7 +193,7 @@ def test_refusals(tmp_path: Path, two: list[str]) -> None:
     """What cannot be united, or written to, is its own error, and changes no byte."""
     raw = Path(two[0]).read_bytes()
     other = make(tmp_path / "other", seed=6, error_rate=0.5)
-    with pytest.raises(IncompatibleFilters) as caught:
+    with pytest.raises(IncompatibleFiltersError) as caught:
         unite(two[0], other)
     assert (caught.value.path, caught.value.other) == (two[0], other)
     assert {"seed", "error_rate"} <= {name for name, _, _ in caught.value.differences}
@@ -212,7 +212,7 @@ def test_refusals(tmp_path: Path, two: list[str]) -> None:
             pair[0].union_update(pair[1])
         assert ended.value.path == two[0]
         pair[0].close()
-    with BloomFilter.open(two[0]) as holder, holder.locked(), pytest.raises(LockTimeout):
+    with BloomFilter.open(two[0]) as holder, holder.locked(), pytest.raises(LockTimeoutError):
         unite(two[0], two[1], lock_timeout=0.01)
     assert Path(two[0]).read_bytes() == raw
 

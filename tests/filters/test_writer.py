@@ -26,7 +26,7 @@ from checks import (
     set_counters,
 )
 
-from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeout
+from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeoutError
 from mmbloom.sizing import Layout
 
 LAYOUTS = get_args(Layout)
@@ -188,9 +188,9 @@ def test_lock_held_by_another_object(create: Create, path: str) -> None:
     with BloomFilter.open(path, lock_timeout=0.02) as seen:
         with holder.locked():
             start = time.monotonic()
-            check_raises(WRITES, seen, LockTimeout, r"held by others for 0.02 s")
+            check_raises(WRITES, seen, LockTimeoutError, r"held by others for 0.02 s")
             assert time.monotonic() - start >= 0.02 * len(WRITES)
-            with pytest.raises(LockTimeout) as caught, seen.locked(timeout=0.001):
+            with pytest.raises(LockTimeoutError) as caught, seen.locked(timeout=0.001):
                 pass
             assert caught.value.seconds == 0.001
             for read in READS.values():

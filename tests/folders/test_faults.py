@@ -13,7 +13,7 @@ import pytest
 from chains import files_of, naive_files
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from tally import Count
-from workers import ChildDied, ChildFailed, in_child
+from workers import ChildDiedError, ChildFailedError, in_child
 
 from mmbloom import BloomFilter, GrowingFilter, verify
 
@@ -64,7 +64,7 @@ def test_create_killed_at_any_call(tmp_path: Path, tally: Count) -> None:
     for number, name in enumerate(calls):
         parent = tmp_path / f"{number:03}-{name}"
         parent.mkdir()
-        with pytest.raises(ChildDied):
+        with pytest.raises(ChildDiedError):
             in_child(partial(create_in, parent, at_call(number, kill_self)))
         tally(kills=1)
         outcomes.append(absent_or_whole(parent / "seen"))
@@ -85,7 +85,7 @@ def test_create_with_any_call_failing(tmp_path: Path, tally: Count) -> None:
         failure = ""
         try:
             in_child(partial(create_in, parent, at_call(number, fail_with(errno.EIO))))
-        except ChildFailed as failed:
+        except ChildFailedError as failed:
             failure = str(failed).strip().splitlines()[-1]
         tally(faults=1)
         assert failure == "" or f"Error: [Errno {errno.EIO}]" in failure, name
@@ -153,7 +153,7 @@ def test_change_over_killed_at_any_call(
     for number in range(0, last, step):
         folder = tmp_path / f"{number:03}-{calls[number]}"
         shutil.copytree(full, folder)
-        with pytest.raises(ChildDied):
+        with pytest.raises(ChildDiedError):
             in_child(partial(grow, folder, way, at_call(number, kill_self)))
         tally(kills=1)
         named.add(len(files_of(folder)))

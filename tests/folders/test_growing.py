@@ -20,7 +20,7 @@ from mmbloom import GrowingFilter, Sieve, dedup, lines, verify
 from mmbloom.errors import (
     FileChangedError,
     KeyTypeError,
-    LockTimeout,
+    LockTimeoutError,
 )
 
 
@@ -132,7 +132,7 @@ def test_fork(grow: Create) -> None:
     assert run_forked(lambda: seen.update(range(100))) == 100
     assert seen.contains_many(list(range(100))).all()
     with seen.locked():
-        with pytest.raises(LockTimeout):
+        with pytest.raises(LockTimeoutError):
             run_forked(lambda: _try_locked(seen))
         assert seen.update(range(100, 300)) == 200
     with seen.claim(["mine"]):
@@ -174,7 +174,7 @@ def test_lock_moves_on_with_the_newest_file(grow: Create, folder: Path) -> None:
             assert not flock_is_free(newest)
             assert all(flock_is_free(file) for file in older)
         with GrowingFilter.open(folder) as other:
-            with pytest.raises(LockTimeout) as caught:
+            with pytest.raises(LockTimeoutError) as caught:
                 in_thread_raising(lambda: _try_locked(other))
             assert caught.value.path == str(folder)
     assert all(flock_is_free(file) for file in files_of(folder))

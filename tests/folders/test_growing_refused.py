@@ -16,7 +16,7 @@ from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
     FormatError,
-    ParameterMismatch,
+    ParameterMismatchError,
     ReadOnlyError,
 )
 
@@ -69,7 +69,7 @@ def test_create_or_open(grow: Create) -> None:
     }
     for field, value in others.items():
         asked = {"initial_capacity": 100, "error_rate": 0.01, "exist_ok": True, field: value}
-        with pytest.raises(ParameterMismatch, match=field):
+        with pytest.raises(ParameterMismatchError, match=field):
             grow(**asked)
 
 

@@ -15,7 +15,7 @@ from folders import Rotate as Create
 from naive import split
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, Sieve
-from mmbloom.errors import FileChangedError, FormatError, ParameterMismatch
+from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
 from mmbloom.folders.chain import ChainState
 from mmbloom.folders.member import contains_any
 from mmbloom.format.periods import seconds_of
@@ -74,7 +74,7 @@ def test_create_or_open(rotate: Create) -> None:
     with pytest.raises(FileExistsError):
         rotate()
     for field, value in {"keep": "6d", "every": "2d", "capacity_per_period": 5, "seed": 4}.items():
-        with pytest.raises(ParameterMismatch, match=field):
+        with pytest.raises(ParameterMismatchError, match=field):
             rotate(exist_ok=True, **{field: value})
 
 

@@ -11,7 +11,7 @@ import pytest
 from chains import Rotating, files_of, manifest_of, naive_files
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from tally import Count
-from workers import ChildDied, in_child
+from workers import ChildDiedError, in_child
 
 from mmbloom import verify
 
@@ -68,7 +68,7 @@ def test_killed_at_any_call(tmp_path: Path, two: Path, tally: Count) -> None:
     for number, name in enumerate(calls):
         folder = tmp_path / f"{number:03}-{name}"
         shutil.copytree(two, folder)
-        with pytest.raises(ChildDied):
+        with pytest.raises(ChildDiedError):
             in_child(partial(rotate, folder, at_call(number, kill_self)))
         tally(kills=1)
         named.add(tuple(member["number"] for member in manifest_of(folder)["members"]))
@@ -176,7 +176,7 @@ def test_killed_at_any_call_with_a_full_disk(tmp_path: Path, two: Path, tally: C
 
         try:
             in_child(partial(rotate, folder, hook))
-        except ChildDied:
+        except ChildDiedError:
             tally(kills=1)
         else:
             break

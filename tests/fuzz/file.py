@@ -20,7 +20,7 @@ from reference import HEADER_BYTES, BadFileError, Key, NaiveCounting, NaiveFilte
 from mmbloom import (
     BloomFilter,
     FormatError,
-    ParameterMismatch,
+    ParameterMismatchError,
     ReadOnlyError,
     copy,
     repair,
@@ -144,7 +144,7 @@ def _repair(
         report = repair(file, mended, params=params)
     except FormatError:
         assert naive is None
-    except ParameterMismatch:
+    except ParameterMismatchError:
         assert params is not None
     else:
         after = NaiveFilter(mended.read_bytes())

@@ -154,7 +154,7 @@ def check_folder(folder: str | Path, *names: str) -> None:
     assert sorted(os.listdir(folder)) == sorted(names)
 
 
-class ChildDied(Exception):
+class ChildDiedError(Exception):
     """A forked child ended by a signal, or with an exit code other than 0."""
 
 
@@ -181,7 +181,7 @@ def run_forked(action: Callable[[], object], seconds: int = 20) -> object:
         raw = pipe.read()
     _, status = os.waitpid(pid, 0)
     if status:
-        raise ChildDied(f"exit code {os.waitstatus_to_exitcode(status)}")
+        raise ChildDiedError(f"exit code {os.waitstatus_to_exitcode(status)}")
     ended_well, result = pickle.loads(raw)
     if not ended_well:
         raise result

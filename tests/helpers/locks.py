@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mmbloom import LockTimeout
+from mmbloom import LockTimeoutError
 from mmbloom._storage.lock import DescriptorLock, SidecarLock, WriteLock
 
 SHORT = 0.05
@@ -42,5 +42,5 @@ def is_free(lock: WriteLock) -> bool:
     try:
         with lock.held(0):
             return True
-    except LockTimeout:
+    except LockTimeoutError:
         return False

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from checks import check_folder
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
-from workers import ChildDied, ChildFailed, in_child
+from workers import ChildDiedError, ChildFailedError, in_child
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Sweep:
         """Kill it "before" or "after" each os call in turn; gives how many there were."""
         outcomes = []
         for number, path in self._paths(folder):
-            with pytest.raises(ChildDied) as caught:
+            with pytest.raises(ChildDiedError) as caught:
                 in_child(partial(self.run, path, **{when: at_call(number, kill_self)}))
             assert caught.value.signal == signal.SIGKILL
             outcomes.append(self.absent_or_whole(path))
@@ -76,7 +76,7 @@ class Sweep:
             failure = ""
             try:
                 in_child(partial(self.run, path, at_call(number, fail_with(code))))
-            except ChildFailed as failed:
+            except ChildFailedError as failed:
                 failure = str(failed)
             assert failure == "" or f"Error: [Errno {code}]" in failure
             assert "descriptors left open" not in failure

@@ -24,11 +24,11 @@ from mmbloom import BloomFilter
 T = TypeVar("T")
 
 
-class ChildFailed(Exception):
+class ChildFailedError(Exception):
     """The child raised; the message holds its traceback."""
 
 
-class ChildDied(Exception):
+class ChildDiedError(Exception):
     """A signal ended the child, or it hung and was killed.
 
     Attributes
@@ -94,17 +94,17 @@ class Child(Generic[T]):
             time.sleep(0.5)
 
     def result(self, timeout: float = 60.0) -> T:
-        """Wait for the child and return its value, or raise `ChildFailed` or `ChildDied`."""
+        """Wait for the child and return its value; raise ChildFailedError or ChildDiedError."""
         report, in_time = self._read(timeout)
         if not in_time:
             self.show_stacks()
             self.kill()
         status = self.wait()
         if status < 0:
-            raise ChildDied(-status, "ended by" if in_time else f"hung for {timeout:g} s")
+            raise ChildDiedError(-status, "ended by" if in_time else f"hung for {timeout:g} s")
         kind, value = pickle.loads(report)
         if kind == "error":
-            raise ChildFailed(value)
+            raise ChildFailedError(value)
         return cast("T", value)
 
     def wait(self) -> int:

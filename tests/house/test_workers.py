@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from checks import ChildDied as ForkedChildDied
+from checks import ChildDiedError as ForkedChildDied
 from checks import run_forked
-from workers import ChildDied, in_child
+from workers import ChildDiedError, in_child
 
 
 def hang_here() -> None:
@@ -14,7 +14,7 @@ def hang_here() -> None:
 
 def test_hanging_child_shows_its_stacks(capfd: pytest.CaptureFixture[str]) -> None:
     """A child that takes too long is killed, and prints the function it was in."""
-    with pytest.raises(ChildDied, match="hung for"):
+    with pytest.raises(ChildDiedError, match="hung for"):
         in_child(hang_here, timeout=0.1)
     assert "in hang_here" in capfd.readouterr().err
 

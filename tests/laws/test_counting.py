@@ -28,7 +28,7 @@ from kernels import Engine, each_engine
 from naive import CountedOneByOne, split
 from reference import NaiveCounting
 from tally import Count
-from workers import Child, ChildDied, end, in_child, together
+from workers import Child, ChildDiedError, end, in_child, together
 
 from mmbloom import CountingBloomFilter, _engine, verify
 from mmbloom._engine.reference import counters
@@ -82,7 +82,7 @@ def test_kill_amid_the_counters(tmp_path: Path, method: str, share: float, tally
         with CountingBloomFilter.open(path) as seen:
             getattr(seen, method)(NEW)
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(write_and_die)
     assert caught.value.signal == signal.SIGKILL
     tally(kills=1)
@@ -253,7 +253,7 @@ def test_counters_that_get_to_0_are_written_first(engine: Engine, scarce_page: i
         die_when_written(words.ctypes.data + scarce_page * PAGE, PAGE)
         engine.decrement(words, *h, params)
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(remove)
     assert caught.value.signal == signal.SIGSEGV
     assert (words == before).all()
@@ -286,7 +286,7 @@ def test_to_bloom_is_whole_or_not_there(tmp_path: Path, action: Hook, tally: Cou
         assert len(calls) > 10
         plain.unlink()
         for number, name in enumerate(calls):
-            with suppress(ChildDied):
+            with suppress(ChildDiedError):
                 in_child(partial(make, number))
             if plain.exists():
                 assert verify(plain, keys=OLD).ok

@@ -9,7 +9,7 @@ import pytest
 from faults import die_at_counter, kill_self
 from reference import NaiveFilter
 from tally import Count
-from workers import ChildDied, in_child, running
+from workers import ChildDiedError, in_child, running
 
 from mmbloom import BloomFilter, _engine, verify
 from mmbloom._typing import Words
@@ -67,7 +67,7 @@ def test_kill_at_each_counter_leaves_a_valid_filter(
         with BloomFilter.open(path) as seen:
             write_new(seen, way)
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(write_and_die)
     assert caught.value.signal == signal.SIGKILL
     tally(kills=1)
@@ -114,7 +114,7 @@ def test_kill_amid_the_bits_leaves_a_valid_filter(
         with BloomFilter.open(path) as seen:
             write_new(seen, way)
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(write_and_die)
     assert caught.value.signal == signal.SIGKILL
     tally(kills=1)
@@ -148,7 +148,7 @@ def test_killed_within_claim_marks_nothing(tmp_path: Path) -> None:
             assert new.all()
             kill_self("claim")
 
-    with pytest.raises(ChildDied):
+    with pytest.raises(ChildDiedError):
         in_child(claim_and_die)
     assert path.read_bytes() == before
     check_one_kill(path, expected_unfinished=0)

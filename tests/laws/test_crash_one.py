@@ -16,7 +16,7 @@ from faults import die_when_written
 from kernels import Engine, each_engine
 from naive import LAYOUTS
 from reference import NaiveFilter
-from workers import ChildDied, in_child
+from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter
 from mmbloom._keys.coerce import coerce_one
@@ -41,7 +41,7 @@ def die_adding(engine: Engine, words: Words, counters: Words, layout: Layout, pa
         die_when_written(page, PAGE)
         one.add("key")
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(add)
     assert caught.value.signal == signal.SIGSEGV
 
@@ -97,7 +97,7 @@ def test_kill_while_one_key_is_added(path: str) -> None:
             die_when_written(array, PAGE)
             seen.add("new")
 
-        with pytest.raises(ChildDied) as caught:
+        with pytest.raises(ChildDiedError) as caught:
             in_child(add_and_die)
         assert caught.value.signal == signal.SIGSEGV
         assert (counters_of(path)["batches_begun"], counters_of(path)["batches_done"]) == (2, 1)

@@ -20,7 +20,7 @@ from checks import flock_is_free
 from faults import Hook, at_call, fail_with, kill_self, os_calls
 from reference import NaiveFilter
 from tally import Count
-from workers import ChildDied, in_child
+from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, DurabilityError, verify
 
@@ -199,7 +199,7 @@ def test_kill_at_any_call_costs_no_key(path: Path, mode: Mode, when: str, tally:
         done[0] = 0
         try:
             in_child(partial(use_and_die, number))
-        except ChildDied as died:
+        except ChildDiedError as died:
             ended_by = died.signal
         else:
             break

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from checks import flock_is_free
 from tally import Count
-from workers import ChildDied, in_child
+from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, FileChangedError
 from mmbloom._storage.mapped import MappedFilter
@@ -232,7 +232,7 @@ def test_truncation_after_the_look_is_a_signal_and_no_more(
             signal.signal(signal.SIGBUS, signal.SIG_DFL)
             CALLS[call](seen)
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(truncate_after_the_look)
     assert caught.value.signal == signal.SIGBUS
     assert path.stat().st_size == 0

@@ -15,7 +15,7 @@ from reference import NaiveFilter
 from tally import Count
 from workers import add_range, in_child, running, together, wait_for
 
-from mmbloom import BloomFilter, LockTimeout
+from mmbloom import BloomFilter, LockTimeoutError
 
 STEP = 3000
 
@@ -93,7 +93,10 @@ def test_child_that_leaves_the_block_keeps_the_parents_lock(path: str, tally: Co
             in_child(lambda: block.__exit__(None, None, None))
 
             def try_from_outside() -> None:
-                with BloomFilter.open(path, lock_timeout=0.05) as other, pytest.raises(LockTimeout):
+                with (
+                    BloomFilter.open(path, lock_timeout=0.05) as other,
+                    pytest.raises(LockTimeoutError),
+                ):
                     other.add("a")
 
             in_child(try_from_outside)
@@ -125,7 +128,7 @@ def test_child_waits_for_the_parents_lock(path: str, tally: Count) -> None:
     with BloomFilter.create(path, 1000, lock_timeout=0.05) as seen:
 
         def try_to_add() -> None:
-            with pytest.raises(LockTimeout):
+            with pytest.raises(LockTimeoutError):
                 seen.add("child")
 
         with seen.locked():
@@ -145,7 +148,7 @@ def test_fork_without_python_handlers_keeps_the_lock_apart(path: str, tally: Cou
         if pid == 0:
             try:
                 seen.add("child")
-            except LockTimeout:
+            except LockTimeoutError:
                 os._exit(42)
             finally:
                 os._exit(1)
@@ -164,7 +167,7 @@ def test_closing_in_a_child_is_the_childs_alone(path: str, tally: Count) -> None
             assert seen.add("a")
 
             def try_to_lock() -> None:
-                with BloomFilter.open(path) as other, pytest.raises(LockTimeout):
+                with BloomFilter.open(path) as other, pytest.raises(LockTimeoutError):
                     other.locked(timeout=0.05).__enter__()
 
             in_child(try_to_lock)
@@ -188,6 +191,6 @@ def test_lock_follows_links_and_names(tmp_path: Path) -> None:
     with running(hold):
         wait_for(holds)
         for name in (path, hard, soft):
-            with BloomFilter.open(name, lock_timeout=0.01) as seen, pytest.raises(LockTimeout):
+            with BloomFilter.open(name, lock_timeout=0.01) as seen, pytest.raises(LockTimeoutError):
                 seen.add("a")
     assert sorted(os.listdir(tmp_path)) == ["hard", "holds", "seen.bloom", "soft"]

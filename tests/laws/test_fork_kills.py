@@ -14,7 +14,7 @@ import pytest
 from tally import Count
 from workers import Child, end, wait_for
 
-from mmbloom import BloomFilter, LockTimeout
+from mmbloom import BloomFilter, LockTimeoutError
 
 
 def fork_before(seen: BloomFilter, bystander: Callable[[], None]) -> None:
@@ -84,7 +84,7 @@ def test_lock_of_a_killed_holder_is_free_though_its_child_lives(
         try:
             wait_for(tmp_path / "seen.bloom.held")
             with BloomFilter.open(path, lock_timeout=0.05) as seen:
-                with pytest.raises(LockTimeout):  # it is held indeed
+                with pytest.raises(LockTimeoutError):  # it is held indeed
                     seen.add("a")
                 holder.kill()
                 assert holder.wait() == -signal.SIGKILL

@@ -12,7 +12,7 @@ from faults import switch_lock_off
 from tally import Count
 from workers import in_child, running, together, wait_for
 
-from mmbloom import BloomFilter, LockTimeout
+from mmbloom import BloomFilter, LockTimeoutError
 
 
 def hold_alone(seen: BloomFilter, marker: Path, times: int) -> int:
@@ -100,7 +100,7 @@ def test_every_write_waits_for_the_lock(path: str, tmp_path: Path, write: str) -
                 "locked": lambda: seen.locked().__enter__(),
                 "recount": seen.recount,
             }
-            with pytest.raises(LockTimeout):
+            with pytest.raises(LockTimeoutError):
                 calls[write]()
             return "written" if "a" in seen else "untouched"
 

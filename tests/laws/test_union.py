@@ -14,7 +14,7 @@ from checks import check_settled, counters_of
 from faults import die_at_counter, die_when_written
 from reference import NaiveFilter
 from unions import ONE, TWO, bits_of, live_writer, make, make_random
-from workers import ChildDied, in_child, together
+from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter
 
@@ -103,7 +103,7 @@ def test_kill_at_each_counter(two: list[str], when: str, counter: int) -> None:
         with BloomFilter.open(two[0]) as seen:
             seen.union_update(two[1])
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(unite_and_die)
     assert caught.value.signal == signal.SIGKILL
     # begun, the keys and bits, done; then the estimate of the keys, of which no batch is left.
@@ -125,7 +125,7 @@ def test_kill_amid_the_bits(tmp_path: Path, page: int) -> None:
             die_when_written(array + 4096 * page, 4096)
             seen.union_update(tmp_path / "two")
 
-    with pytest.raises(ChildDied) as caught:
+    with pytest.raises(ChildDiedError) as caught:
         in_child(unite_and_die)
     assert caught.value.signal == signal.SIGSEGV
     assert before & ~bits_of(one) == 0

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mmbloom import BloomFilter
 from mmbloom.dedup import Discard, Tally, dedup
-from mmbloom.errors import LockTimeout
+from mmbloom.errors import LockTimeoutError
 from mmbloom.lines import Chunk, LineKeys, read_chunks
 
 Create = Callable[..., BloomFilter]
@@ -168,7 +168,7 @@ def test_the_lock_is_held_while_writing(create: Create) -> None:
 
         class Intrude(Collect):
             def write(self, lines: Octets, *, terminated: bool) -> None:
-                with pytest.raises(LockTimeout):
+                with pytest.raises(LockTimeoutError):
                     other.add(cut(lines, terminated)[0])
                 super().write(lines, terminated=terminated)
 

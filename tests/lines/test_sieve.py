@@ -18,7 +18,7 @@ from mmbloom import (
     FileChangedError,
     KeyEncodingError,
     KeyTypeError,
-    LockTimeout,
+    LockTimeoutError,
     ReadOnlyError,
     Sieve,
 )
@@ -223,7 +223,7 @@ def test_lock_of_others(create: Create, path: str) -> None:
     with BloomFilter.open(path, lock_timeout=0.01) as seen, holder.locked():
         urls = Sieve(seen, deque(["/a"]))
         for waits in (lambda: urls.push("/b"), urls.pop, urls.visit().__enter__):
-            with pytest.raises(LockTimeout):
+            with pytest.raises(LockTimeoutError):
                 waits()
         assert list(urls) == ["/a"]
 

@@ -20,7 +20,7 @@ from checks import check_settled
 from diskcache import Deque
 from faults import kill_self
 from pages import DOCS, ROOT, examples, run_python
-from workers import Child, ChildDied, end, in_child, wait_for
+from workers import Child, ChildDiedError, end, in_child, wait_for
 
 from mmbloom import BloomFilter, Sieve
 
@@ -109,7 +109,7 @@ def test_kill_at_a_call_of_the_queue(
     def run() -> None:
         crawl(tmp_path, graph, Deadly(str(tmp_path / "queue"), call, number, after=after))
 
-    with pytest.raises(ChildDied, match="SIGKILL"):
+    with pytest.raises(ChildDiedError, match="SIGKILL"):
         in_child(run)
     visited = Counter(go_on(tmp_path, graph))
     assert visited.keys() == reachable(graph)

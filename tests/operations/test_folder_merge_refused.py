@@ -10,7 +10,7 @@ from chains import files_of, manifest_of
 from checks import check_folder, check_pickles
 from unions import check_merged, make_growing, make_rotating
 
-from mmbloom import FormatError, IncompatibleFilters, merge_folders
+from mmbloom import FormatError, IncompatibleFiltersError, merge_folders
 from mmbloom.sizing import FilterParams, plan
 
 DAY = 86_400
@@ -34,7 +34,7 @@ def check_refused(
 ) -> None:
     """Check that the last of the sources is refused for what differs, and nothing made."""
     before = os.listdir(folder)
-    with pytest.raises(IncompatibleFilters) as caught:
+    with pytest.raises(IncompatibleFiltersError) as caught:
         merge_folders(folder / "out", sources)
     assert (caught.value.path, caught.value.other) == (str(sources[0]), str(sources[-1]))
     assert caught.value.differences == tuple((n, str(a), str(b)) for n, a, b in differences)
@@ -98,7 +98,7 @@ def test_bits_that_another_version_planned(tmp_path: Path, monkeypatch: pytest.M
     with monkeypatch.context() as patch:
         patch.setattr("mmbloom.format.growth.plan", wider)
         two = make_growing(tmp_path / "two", range(30))
-    with pytest.raises(IncompatibleFilters, match="num_bits") as caught:
+    with pytest.raises(IncompatibleFiltersError, match="num_bits") as caught:
         merge_folders(tmp_path / "out", [one, two])
     assert (caught.value.path, caught.value.other) == (str(files_of(one)[0]), str(files_of(two)[0]))
     check_folder(tmp_path, "one", "two")

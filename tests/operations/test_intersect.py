@@ -26,7 +26,7 @@ from mmbloom import (
     BloomFilter,
     FileChangedError,
     FormatError,
-    IncompatibleFilters,
+    IncompatibleFiltersError,
     intersect,
     verify,
 )
@@ -176,7 +176,7 @@ def test_changing_inputs(
 def test_what_cannot_be_intersected(tmp_path: Path, two: list[str]) -> None:
     """Other parameters, no inputs, one path for a list, a path that is taken: errors, no file."""
     other = make(tmp_path / "other", seed=6)
-    with pytest.raises(IncompatibleFilters, match="cannot be combined") as caught:
+    with pytest.raises(IncompatibleFiltersError, match="cannot be combined") as caught:
         intersect(tmp_path / "out", [*two, other])
     assert caught.value.differences == (("seed", "5", "6"),)
     with pytest.raises(ValueError, match="sources is empty"):

@@ -21,7 +21,7 @@ from mmbloom import (
     BloomFilter,
     CapacityWarning,
     FormatError,
-    IncompatibleFilters,
+    IncompatibleFiltersError,
     MmbloomWarning,
     NetworkFileSystemError,
     merge,
@@ -155,7 +155,7 @@ def test_mismatch_names_every_difference(tmp_path: Path, two: list[str], count: 
     """Every parameter that differs is named with both values, and nothing is made."""
     for names in itertools.combinations(OTHERS, count):
         other = make(tmp_path / "-".join(names), **{name: OTHERS[name] for name in names})
-        with pytest.raises(IncompatibleFilters) as caught:
+        with pytest.raises(IncompatibleFiltersError) as caught:
             merge(tmp_path / "out", [*two, other])
         error = caught.value
         assert (error.path, error.other) == (two[0], other)

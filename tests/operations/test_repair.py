@@ -19,7 +19,7 @@ from mmbloom import (
     FilterParams,
     FormatError,
     NewerFormatError,
-    ParameterMismatch,
+    ParameterMismatchError,
     Repair,
     repair,
     verify,
@@ -162,12 +162,12 @@ def test_wrong_parameters_for_a_lost_header(tmp_path: Path) -> None:
     [("num_bits", 8 * MIB), ("num_hashes", 6), ("layout", "blocked"), ("seed", 6)],
 )
 def test_sound_header_is_not_overruled(tmp_path: Path, field: str, value: object) -> None:
-    """A header that is proved is believed: other parameters are ParameterMismatch."""
+    """A header that is proved is believed: other parameters are ParameterMismatchError."""
     path = filter_of(tmp_path / "a", SIZE)
     there = {name: getattr(PARAMS, name) for name in PARAMS.__slots__}
     given_params = FilterParams(**{**there, "num_bits": 8 * SIZE // 512 * 512, field: value})
     for flipped in (False, True):  # nor is one whose version number alone is damaged
-        with untouched(path), pytest.raises(ParameterMismatch) as caught:
+        with untouched(path), pytest.raises(ParameterMismatchError) as caught:
             repair(path, tmp_path / "b", params=given_params)
         assert caught.value.path == path
         assert flipped or caught.value.field in {field, "num_bits"}

@@ -18,7 +18,7 @@ from mmbloom import (
     ClosedFilterError,
     FileChangedError,
     FormatError,
-    IncompatibleFilters,
+    IncompatibleFiltersError,
     compare,
 )
 from mmbloom._engine import count_set
@@ -175,7 +175,7 @@ def test_what_cannot_be_compared(tmp_path: Path, two: list[str], ask: str) -> No
     """Other parameters, no filter, one that is closed or replaced: each has its error."""
     other = make(tmp_path / "other", capacity=1000, seed=6)
     with BloomFilter.open(two[0], "r") as seen, BloomFilter.open(two[1], "r") as replaced:
-        with pytest.raises(IncompatibleFilters) as caught:
+        with pytest.raises(IncompatibleFiltersError) as caught:
             ASK[ask](seen, other)
         assert (caught.value.path, caught.value.other) == (two[0], other)
         assert caught.value.differences == (("seed", "5", "6"),)

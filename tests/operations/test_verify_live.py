@@ -77,7 +77,7 @@ def test_no_problem_while_others_write(
     assert found.unfinished_batches <= 3
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands in for the end of a writer amid a batch."""
 
 
@@ -91,10 +91,10 @@ def test_between_any_two_counters(path: str, monkeypatch: pytest.MonkeyPatch, co
         real(self, name, value)
         written.append(name)
         if name == counter:
-            raise Killed
+            raise KilledError
 
     def add() -> None:
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             seen.add_many(list(KEYS))
 
     with BloomFilter.open(path) as seen:

@@ -11,7 +11,7 @@ import pytest
 from checks import flock_is_free, in_thread, run_forked, run_threads
 from locks import SHORT, is_free
 
-from mmbloom import ClosedFilterError, FileChangedError, LockTimeout
+from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
 from mmbloom._storage.lock import DescriptorLock, SidecarLock, WriteLock
 
 
@@ -67,12 +67,12 @@ def test_no_lost_update(new_lock: Callable[[], WriteLock], stress: int, *, share
 
 @pytest.mark.parametrize("seconds", [0, 0.001, SHORT, -1])
 def test_timeout(new_lock: Callable[[], WriteLock], data: Path, seconds: float) -> None:
-    """LockTimeout comes after the time allowed, not before, with path and seconds."""
+    """LockTimeoutError comes after the time allowed, not before, with path and seconds."""
     holder, waiter = new_lock(), new_lock()
 
-    def wait() -> LockTimeout:
+    def wait() -> LockTimeoutError:
         start = time.monotonic()
-        with pytest.raises(LockTimeout) as caught, waiter.held(seconds):
+        with pytest.raises(LockTimeoutError) as caught, waiter.held(seconds):
             pass
         assert time.monotonic() - start >= seconds
         return caught.value
@@ -257,7 +257,7 @@ def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    with pytest.raises(LockTimeout), WriteLock(str(data), (0, 0), 1, Busy).held(1):
+    with pytest.raises(LockTimeoutError), WriteLock(str(data), (0, 0), 1, Busy).held(1):
         pass
     pauses.pop()  # cut to what was left
     assert (pauses[0], max(pauses)) == (0.0001, 0.01)
@@ -270,10 +270,10 @@ def test_retired_lock_is_free_and_can_be_taken_again(new_lock: Callable[[], Writ
     one.acquire(SHORT)
     one.acquire(SHORT)
     one.retire()
-    with pytest.raises(LockTimeout):
+    with pytest.raises(LockTimeoutError):
         other.acquire(SHORT)
     one.retire()
-    with other.held(SHORT), pytest.raises(LockTimeout):
+    with other.held(SHORT), pytest.raises(LockTimeoutError):
         one.acquire(SHORT)
-    with one.held(SHORT), pytest.raises(LockTimeout):
+    with one.held(SHORT), pytest.raises(LockTimeoutError):
         other.acquire(SHORT)

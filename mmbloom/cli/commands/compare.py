@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 
 from mmbloom.cli.filters import require_files
 from mmbloom.cli.process import NOT_ALIKE, OK
-from mmbloom.errors import IncompatibleFilters
+from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.operations.compare import Similarity, compare
 
 Differences = Mapping[str, tuple[str, str]]
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
     differences: Differences = {}
     try:
         found = compare(args.file, args.other)
-    except IncompatibleFilters as error:
+    except IncompatibleFiltersError as error:
         differences = {name: (here, there) for name, here, there in error.differences}
     print(_as_json(found, differences) if args.json else _for_people(args, found, differences))
     return OK if found else NOT_ALIKE

@@ -114,7 +114,7 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
-        ("exceptions", _excepted(info)),
+        ("exclusions", _exclusions(info)),
         ("capacity", when_full(info, time.time_ns())),
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
@@ -135,7 +135,7 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
-        ("exceptions", _excepted(info)),
+        ("exclusions", _exclusions(info)),
         ("uuid", info.uuid),
     ]
     for file in info.members:
@@ -165,8 +165,8 @@ def _plan(info: FolderInfo) -> str:
     return f"keeps {keep:,} s, in periods of {every:,} s for {of['capacity_per_period']:,} keys"
 
 
-def _excepted(info: FilterInfo | FolderInfo) -> str:
-    return f"{info.exceptions:,} keys, never seen" if info.exceptions else ""
+def _exclusions(info: FilterInfo | FolderInfo) -> str:
+    return f"{info.exclusions:,} keys, never seen" if info.exclusions else ""
 
 
 def _fill_bar(share: float) -> str:

@@ -5,7 +5,7 @@ import os
 
 from mmbloom.cli.arguments import add_combining_arguments
 from mmbloom.cli.process import OK
-from mmbloom.errors import IncompatibleFilters
+from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.operations.merge import merge, merge_folders
 
 
@@ -27,5 +27,5 @@ def _are_folders(paths: list[str]) -> bool:
     folders = [path for path in paths if os.path.isdir(path)]
     files = [path for path in paths if os.path.isfile(path)]
     if folders and files:
-        raise IncompatibleFilters(folders[0], files[0], (("kind", "a folder", "a file"),))
+        raise IncompatibleFiltersError(folders[0], files[0], (("kind", "a folder", "a file"),))
     return bool(folders)

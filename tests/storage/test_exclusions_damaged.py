@@ -1,4 +1,4 @@
-"""The file of the exceptions, damaged or something else: an error for whoever would go by it."""
+"""The file of the exclusions, damaged or something else: an error for whoever would go by it."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from chains import files_of
-from excepting import EXACT, Filter, Kind, SoonFull, Ticking, listed, soon, tree
+from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, soon, tree
 
 from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify, verify_folder
 
@@ -36,16 +36,16 @@ def asks_that_hit(seen: Filter, kind: Kind) -> list[Callable[[], object]]:
         claim,
         locked,
         seen.info,
-        lambda: len(seen.exceptions),
-        lambda: seen.exceptions.add("x"),
-        lambda: seen.exceptions.discard("x"),
+        lambda: len(seen.exclusions),
+        lambda: seen.exclusions.add("x"),
+        lambda: seen.exclusions.discard("x"),
         lambda: kind.copy(seen.path, seen.path + "2"),
     ]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a filter, but for that of the exceptions."""
-    names = [name for name in tree(folder) if not name.endswith("exceptions")]
+    """All files of a filter, but for that of the exclusions."""
+    names = [name for name in tree(folder) if not name.endswith("exclusions")]
     return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
 
 
@@ -92,20 +92,20 @@ def test_links_in_a_ring(seen: Filter, kind: Kind) -> None:
     listed(seen).symlink_to(listed(seen))
     soon()
     for ask in asks_that_hit(seen, kind):
-        with pytest.raises(OSError, match=r"symbolic links: .*seen\.bloom[./]exceptions"):
+        with pytest.raises(OSError, match=r"symbolic links: .*seen\.bloom[./]exclusions"):
             ask()
 
 
 def test_a_long_name(tmp_path: Path) -> None:
-    """Of a name to which nothing can be added a filter has no exceptions, and is sound."""
+    """Of a name to which nothing can be added a filter has no exclusions, and is sound."""
     with BloomFilter.create(tmp_path / ("n" * 255), **EXACT) as made:
-        assert (made.add(KEY), KEY in made, len(made.exceptions)) == (True, True, 0)
+        assert (made.add(KEY), KEY in made, len(made.exclusions)) == (True, True, 0)
         copy(made.path, tmp_path / "copy")
         assert verify(made.path).ok
 
 
 def test_mended(seen: Filter) -> None:
-    """A file that was damaged is gone by as soon as it is right; one removed is no exceptions."""
+    """A file that was damaged is gone by as soon as it is right; one removed is no exclusions."""
     listed(seen).write_bytes(b"\\")
     soon()
     with pytest.raises(FormatError):
@@ -131,12 +131,12 @@ def test_no_permission_to_read(seen: Filter, monkeypatch: pytest.MonkeyPatch) ->
     original = os.open
 
     def refuse(path: str, *rest: int) -> int:
-        if path.endswith("exceptions"):
+        if path.endswith("exclusions"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return original(path, *rest)
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(PermissionError, match=r"seen\.bloom[./]exceptions"):
+    with pytest.raises(PermissionError, match=r"seen\.bloom[./]exclusions"):
         seen.contains_many([KEY])
 
 
@@ -145,7 +145,7 @@ def test_files_of_a_folder_have_none_of_their_own(kind: SoonFull | Ticking, path
     """What lies beside a file of a folder is nobody's business, whatever it says."""
     kind.create(path).close()
     for file in files_of(path):
-        Path(f"{file}.exceptions").write_bytes(b"a\n\\wrong\n")
+        Path(f"{file}.exclusions").write_bytes(b"a\n\\wrong\n")
     with kind.open(path) as seen:
         assert seen.add_many(range(100)).all()
         with seen.claim(["a"]) as new:
@@ -153,10 +153,10 @@ def test_files_of_a_folder_have_none_of_their_own(kind: SoonFull | Ticking, path
         soon()
         assert not seen.add("a")
         assert "a" in seen
-        assert seen.exceptions.add(5)
+        assert seen.exclusions.add(5)
         assert not seen.contains_many(range(100))[5]
         info: FolderInfo = seen.info()
-        assert {one.exceptions for one in info.members} == {info.exceptions} == {1}
+        assert {one.exclusions for one in info.members} == {info.exclusions} == {1}
         notes = verify_folder(path).notes
-        assert "1 keys are excepted: never seen" in notes
-        assert not any(note.startswith("exceptions:") for note in notes)
+        assert "1 keys are excluded: never seen" in notes
+        assert not any(note.startswith("exclusions:") for note in notes)

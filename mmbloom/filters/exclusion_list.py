@@ -1,9 +1,9 @@
-"""The exceptions of a filter: answers corrected by them, and the set that users change.
+"""The exclusions of a filter: answers corrected by them, and the set that users change.
 
 Asked only about hits. `look` reads the file where it has changed, and may raise; `correct` and
 `holds` go by what was read, and cannot: between adding a key and saying so nothing fails.
 Every change reads the file anew, changes that and replaces it, all under the filter's write
-lock: of two processes that add exceptions at once, neither loses any.
+lock: of two processes that add exclusions at once, neither loses any.
 """
 
 import os
@@ -22,7 +22,7 @@ from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, bytes_of
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import Keys, batches, coerce_one
-from mmbloom._storage.exception_list import (
+from mmbloom._storage.exclusion_list import (
     MOST_BYTES,
     NOTHING,
     Listed,
@@ -36,14 +36,14 @@ from mmbloom._typing import Bools, HashHalves, Key, Words
 _LOOK_SECONDS = 0.001
 
 
-# Of the hits that are no exceptions, one in so many is looked up among the hashes, the others
+# Of the hits that are no exclusions, one in so many is looked up among the hashes, the others
 # are told by one byte.
 _MARKS_A_KEY = 64
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """The exceptions, arranged for looking up batches of hits.
+    """The exclusions, arranged for looking up batches of hits.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class _Table:
     marks: Bools
 
     def suspects(self, seen: Bools, h1: Words) -> npt.NDArray[np.intp]:
-        """Find those of the keys seen that have the hash of an exception."""
+        """Find those of the keys seen that have the hash of an exclusion."""
         low = (h1 & np.uint64(len(self.marks) - 1)).view(np.int64)
         places = np.flatnonzero(self.marks[low] & seen)
         if len(places):
@@ -80,8 +80,8 @@ def _arrange(listed: Listed, seed: int) -> _Table:
 _NONE = _Table(NOTHING, np.zeros(0, np.uint64), np.zeros(1, np.bool_))
 
 
-class ExceptionList:
-    """The exceptions of one open filter, as far as they are known.
+class ExclusionList:
+    """The exclusions of one open filter, as far as they are known.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class ExceptionList:
 
     @property
     def keys(self) -> dict[bytes, None]:
-        """The exceptions known, in the order of the file; not to be changed."""
+        """The exclusions known, in the order of the file; not to be changed."""
         return self._table.listed.keys
 
     def look(self) -> None:
@@ -123,7 +123,7 @@ class ExceptionList:
         """Learn of changes of the file at once; raises what `look` raises."""
         table = self._table
         # A stat of what is not there raises, which takes four times as long. A link is there,
-        # whatever it leads to: one that cannot be followed is no reason to find excepted keys.
+        # whatever it leads to: one that cannot be followed is no reason to find excluded keys.
         if table is _NONE and not os.access(self.path, os.F_OK, follow_symlinks=False):
             return
         try:
@@ -139,7 +139,7 @@ class ExceptionList:
             self._table = _Table(listed, table.hashes, table.marks)
 
     def holds(self, key: Key) -> bool:
-        """Tell whether a key is one of the exceptions known."""
+        """Tell whether a key is one of the exclusions known."""
         table = self._table
         return table is not _NONE and coerce_one(key) in table.listed.keys
 
@@ -151,7 +151,7 @@ class ExceptionList:
         return table is not _NONE and coerce_one(key) in table.listed.keys
 
     def correct(self, seen: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
-        """Clear the answers of excepted keys, by the exceptions known.
+        """Clear the answers of excluded keys, by the exclusions known.
 
         Parameters
         ----------
@@ -175,12 +175,12 @@ class ExceptionList:
             chosen = np.zeros(len(seen), np.bool_)
             chosen[suspects] = True
             # Byte for byte, as whoever knows the seed can make keys of equal hashes.
-            start, excepted = 0, []
+            start, exclusions = 0, []
             for part in parts:
                 here = chosen[start : start + len(part)]
                 start += len(part)
-                excepted += [key in table.listed.keys for key in bytes_of(part[here])]
-            seen[suspects] = np.logical_not(excepted)
+                exclusions += [key in table.listed.keys for key in bytes_of(part[here])]
+            seen[suspects] = np.logical_not(exclusions)
         return seen
 
     def correct_now(self, found: Bools, piece: KeyBatch, hashes: HashHalves) -> Bools:
@@ -199,17 +199,17 @@ class ExceptionList:
         return batch.answers(self.correct_new(new, batch.parts, hashes))
 
 
-class ExceptedKeys(AbstractSet[Any]):
-    """The exceptions of one open filter: keys that it answers as not seen, always.
+class Exclusions(AbstractSet[Any]):
+    """The exclusions of one open filter: keys that it answers as not seen, always.
 
-    What `exceptions` of every filter gives: a set of bytes, in the order in which they were
-    added, kept in a file that people can read and edit: beside the filter (PATH.exceptions), or
-    in it if it is a folder (PATH/exceptions). It is for false positives that somebody has
+    What `exclusions` of every filter gives: a set of bytes, in the order in which they were
+    added, kept in a file that people can read and edit: beside the filter (PATH.exclusions), or
+    in it if it is a folder (PATH/exclusions). It is for false positives that somebody has
     noticed, or that must not happen: some hundreds, of 1 MiB together at most.
 
-    An excepted key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
+    An excluded key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
     and `claim` answer True each time, so that `dedup` passes its every line. Its bits are as
-    they are: who wants the key found again discards the exception.
+    they are: who wants the key found again discards the exclusion.
 
     Notes
     -----
@@ -227,9 +227,9 @@ class ExceptedKeys(AbstractSet[Any]):
     >>> from mmbloom import BloomFilter
     >>> path = os.path.join(tempfile.mkdtemp(), "spam.bloom")
     >>> with BloomFilter.create(path, capacity=1000) as spam:
-    ...     print(spam.add("aunt@example.org"), spam.exceptions.add("aunt@example.org"))
-    ...     print("aunt@example.org" in spam, list(spam.exceptions))
-    ...     print(spam.exceptions.discard("aunt@example.org"), "aunt@example.org" in spam)
+    ...     print(spam.add("aunt@example.org"), spam.exclusions.add("aunt@example.org"))
+    ...     print("aunt@example.org" in spam, list(spam.exclusions))
+    ...     print(spam.exclusions.discard("aunt@example.org"), "aunt@example.org" in spam)
     True True
     False [b'aunt@example.org']
     True True
@@ -238,19 +238,19 @@ class ExceptedKeys(AbstractSet[Any]):
     def __init__(
         self,
         of: str,  # path of the filter
-        excepted: ExceptionList,
+        exclusions: ExclusionList,
         check: Callable[[], object],  # raises if the filter is closed, or not the same any more
         section: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._of, self._excepted, self._check, self._section = of, excepted, check, section
+        self._of, self._exclusions, self._check, self._section = of, exclusions, check, section
 
     @property
     def path(self) -> str:
-        """Absolute path of the file; it is there only while there are exceptions."""
-        return self._excepted.path
+        """Absolute path of the file; it is there only while there are exclusions."""
+        return self._exclusions.path
 
     def __contains__(self, key: Any) -> bool:
-        """Tell whether a key, of any type that a key may have, is an exception."""
+        """Tell whether a key, of any type that a key may have, is an exclusion."""
         return coerce_one(key) in self._now()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -260,18 +260,18 @@ class ExceptedKeys(AbstractSet[Any]):
         return len(self._now())
 
     def __repr__(self) -> str:
-        return f"<ExceptedKeys of {self._of!r}>"
+        return f"<Exclusions of {self._of!r}>"
 
     @classmethod
     def _from_iterable(cls, keys: Iterable[Any]) -> AbstractSet[Any]:
         return frozenset(keys)  # what &, | and - give: a set of no file
 
     def add(self, key: Key) -> bool:
-        """Except one key; True if it was not before. Raises what `update` raises."""
+        """Exclude one key; True if it was not before. Raises what `update` raises."""
         return self.update([key]) > 0
 
     def update(self, keys: Keys) -> int:
-        """Except keys, all of them or, if that fails, none.
+        """Exclude keys, all of them or, if that fails, none.
 
         Parameters
         ----------
@@ -281,7 +281,7 @@ class ExceptedKeys(AbstractSet[Any]):
         Returns
         -------
         int
-            How many were no exceptions before.
+            How many were no exclusions before.
 
         Raises
         ------
@@ -289,9 +289,9 @@ class ExceptedKeys(AbstractSet[Any]):
             If a key cannot be one; names its position.
         ValueError
             If the file would take more than 1 MiB.
-        LockTimeout, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written: one that is sealed, or open in mode "r", gives its
-            exceptions to read only.
+            exclusions to read only.
         FormatError
             If the file is damaged: it is left as it is.
         OSError
@@ -315,8 +315,8 @@ class ExceptedKeys(AbstractSet[Any]):
 
     def _now(self) -> dict[bytes, None]:
         self._check()
-        self._excepted.refresh()
-        return self._excepted.keys
+        self._exclusions.refresh()
+        return self._exclusions.keys
 
     def _change(
         self,
@@ -331,7 +331,7 @@ class ExceptedKeys(AbstractSet[Any]):
             wanted = change(listed, given)
             if wanted != listed:
                 replace_listed(path, wanted, os.stat(self._of))
-                self._excepted.refresh()
+                self._exclusions.refresh()
         return abs(len(wanted) - len(listed))
 
 
@@ -347,7 +347,7 @@ def _few(keys: Keys, path: str) -> dict[bytes, None]:
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
                 raise ValueError(
-                    f"{path}: more keys than exceptions may be, {MOST_BYTES} bytes of them: where "
+                    f"{path}: more keys than exclusions may be, {MOST_BYTES} bytes of them: where "
                     "so many are needed, make a filter with a lower error rate"
                 )
     return given

@@ -1,4 +1,4 @@
-"""mmbloom except: exceptions listed, added and removed; check and dedup go by them."""
+"""mmbloom exclude: exclusions listed, added and removed; check and dedup go by them."""
 
 import os
 from pathlib import Path
@@ -23,61 +23,61 @@ def seen(tmp_path: Path) -> Path:
 
 
 def test_add_list_remove(seen: Path) -> None:
-    """From the first exception to the last, which takes the file with it."""
-    assert mmbloom("except", seen, "--list") == (1, b"", "")
-    assert mmbloom("except", seen, "--add", "b", "C:\\new", "é\n") == (0, b"", "")
-    assert mmbloom("except", seen, "--list").out.decode() == "b\nC:\\\\new\né\\n\n"
-    assert Path(f"{seen}.exceptions").read_bytes() == mmbloom("except", seen, "--list").out
-    assert mmbloom("except", seen, "--remove", "C:\\new", "other") == (0, b"", "")
-    assert mmbloom("except", seen, "--remove", "other") == (1, b"", "")
-    assert mmbloom("except", "--remove", seen, "b", "é\n") == (0, b"", "")
+    """From the first exclusion to the last, which takes the file with it."""
+    assert mmbloom("exclude", seen, "--list") == (1, b"", "")
+    assert mmbloom("exclude", seen, "--add", "b", "C:\\new", "é\n") == (0, b"", "")
+    assert mmbloom("exclude", seen, "--list").out.decode() == "b\nC:\\\\new\né\\n\n"
+    assert Path(f"{seen}.exclusions").read_bytes() == mmbloom("exclude", seen, "--list").out
+    assert mmbloom("exclude", seen, "--remove", "C:\\new", "other") == (0, b"", "")
+    assert mmbloom("exclude", seen, "--remove", "other") == (1, b"", "")
+    assert mmbloom("exclude", "--remove", seen, "b", "é\n") == (0, b"", "")
     check_folder(seen.parent, "in", "seen")
 
 
 def test_lines_of_stdin(seen: Path) -> None:
     """Without KEY each line is one, byte for byte, whatever bytes it has."""
-    assert mmbloom("except", seen, "--add", stdin=b"b\n\n \xff\r\nlast") == (0, b"", "")
+    assert mmbloom("exclude", seen, "--add", stdin=b"b\n\n \xff\r\nlast") == (0, b"", "")
     with BloomFilter.open(seen) as opened:
-        assert list(opened.exceptions) == [b"b", b"", b" \xff\r", b"last"]
-    assert mmbloom("except", seen, "--remove", stdin=b"last\n\n") == (0, b"", "")
-    assert mmbloom("except", seen, "--list").out == b"b\n\\x20\\xff\\r\n"
+        assert list(opened.exclusions) == [b"b", b"", b" \xff\r", b"last"]
+    assert mmbloom("exclude", seen, "--remove", stdin=b"last\n\n") == (0, b"", "")
+    assert mmbloom("exclude", seen, "--list").out == b"b\n\\x20\\xff\\r\n"
 
 
 def test_keys_that_look_like_options(seen: Path, capfdbinary: Capture) -> None:
     """After -- everything is a key, just as it stands; a number is one anyway."""
     assert (
-        inside(capfdbinary, "except", seen, "--add", "-5", "--", "-x", "--list", "./-y").code == 0
+        inside(capfdbinary, "exclude", seen, "--add", "-5", "--", "-x", "--list", "./-y").code == 0
     )
-    assert inside(capfdbinary, "except", seen, "--list").out == b"-5\n-x\n--list\n./-y\n"
-    assert inside(capfdbinary, "except", "--add", "--", seen, "-x").code == 2
+    assert inside(capfdbinary, "exclude", seen, "--list").out == b"-5\n-x\n--list\n./-y\n"
+    assert inside(capfdbinary, "exclude", "--add", "--", seen, "-x").code == 2
 
 
 def test_keys_of_any_bytes(seen: Path) -> None:
     """An argument that is no text is a key of just its bytes."""
-    assert mmbloom("except", seen, "--add", os.fsdecode(b"\xff\xfe")).code == 0
-    assert mmbloom("except", seen, "--list").out == b"\\xff\\xfe\n"
+    assert mmbloom("exclude", seen, "--add", os.fsdecode(b"\xff\xfe")).code == 0
+    assert mmbloom("exclude", seen, "--list").out == b"\\xff\\xfe\n"
 
 
 def test_check_and_dedup(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
-    """An excepted line is found by no check, and goes through every dedup, each time it comes."""
+    """An exclusions line is found by no check, and goes through every dedup, each time it comes."""
     source = tmp_path / "in"
-    assert inside(capfdbinary, "except", seen, "--add", "b").code == 0
+    assert inside(capfdbinary, "exclude", seen, "--add", "b").code == 0
     assert inside(capfdbinary, "check", seen, source).out == b"a\n"
     assert inside(capfdbinary, "check", seen, source, "-v").out == b"b\nc\nb\n"
     assert inside(capfdbinary, "check", seen, source, "-c").out == b"1\n"
     assert inside(capfdbinary, "dedup", seen, source).out == b"b\nc\nb\n"
     assert inside(capfdbinary, "dedup", seen, source, "-d").out == b"a\nc\n"
-    assert inside(capfdbinary, "except", seen, "--remove", "b").code == 0
+    assert inside(capfdbinary, "exclude", seen, "--remove", "b").code == 0
     assert inside(capfdbinary, "dedup", seen, source).out == b""
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_dedup_in_several_processes(seen: Path, tmp_path: Path, jobs: str) -> None:
-    """Workers go by the exceptions too; and by the part of a line that counts."""
+    """Workers go by the exclusions too; and by the part of a line that counts."""
     for name in "xy":
         (tmp_path / name).write_bytes(b"1 a\n2 b\n3 b\n")
     out = tmp_path / "out"
-    assert mmbloom("except", seen, "--add", "b") == (0, b"", "")
+    assert mmbloom("exclude", seen, "--add", "b") == (0, b"", "")
     argv = ("--output-dir", out, "-j", jobs, "-k", "2", tmp_path / "x", tmp_path / "y")
     assert mmbloom("dedup", seen, *argv) == (0, b"", "")
     assert [(out / name).read_bytes() for name in "xy"] == [b"2 b\n3 b\n"] * 2
@@ -85,22 +85,22 @@ def test_dedup_in_several_processes(seen: Path, tmp_path: Path, jobs: str) -> No
 
 def test_info_verify_and_copy(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     """Info and verify say how many there are, and a copy has them too."""
-    assert b"\nexceptions " not in inside(capfdbinary, "info", seen).out
-    assert b"excepted" not in inside(capfdbinary, "verify", seen).out
-    inside(capfdbinary, "except", seen, "--add", "b", "x")
-    assert b"\nexceptions      2 keys" in inside(capfdbinary, "info", seen).out
-    assert b"2 keys are excepted" in inside(capfdbinary, "verify", seen).out
+    assert b"\nexclusions " not in inside(capfdbinary, "info", seen).out
+    assert b"exclusions" not in inside(capfdbinary, "verify", seen).out
+    inside(capfdbinary, "exclude", seen, "--add", "b", "x")
+    assert b"\nexclusions      2 keys" in inside(capfdbinary, "info", seen).out
+    assert b"2 keys are excluded" in inside(capfdbinary, "verify", seen).out
     for options in ([], ["--seal", "--permissions", "640"]):
         made = tmp_path / f"copy{len(options)}"
         assert inside(capfdbinary, "copy", seen, made, *options) == (0, b"", "")
         assert inside(capfdbinary, "check", made, tmp_path / "in").out == b"a\n"
         mode = os.stat(made).st_mode
-        assert os.stat(f"{made}.exceptions").st_mode == mode
+        assert os.stat(f"{made}.exclusions").st_mode == mode
 
 
 def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     """Exit 3, and one line that names the file and its line; nothing is printed, or changed."""
-    path = Path(f"{seen}.exceptions")
+    path = Path(f"{seen}.exclusions")
     path.write_bytes(b"fine\nwr\\ong\n")
     before = seen.read_bytes()
     commands: list[tuple[str | Path, ...]] = [
@@ -109,8 +109,8 @@ def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
         ("add", seen, tmp_path / "in"),
         ("info", seen),
         ("copy", seen, tmp_path / "c"),
-        ("except", seen, "--list"),
-        ("except", seen, "--add", "x"),
+        ("exclude", seen, "--list"),
+        ("exclude", seen, "--add", "x"),
     ]
     for command in commands:
         done = inside(capfdbinary, *command)
@@ -120,42 +120,42 @@ def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
         )
     done = inside(capfdbinary, "verify", seen)
     assert done.code == 1
-    assert b"PROBLEM         exceptions cannot be read" in done.out
+    assert b"PROBLEM         exclusions cannot be read" in done.out
     assert str(path).encode() in done.out
     assert seen.read_bytes() == before
     assert path.read_bytes() == b"fine\nwr\\ong\n"
-    check_folder(tmp_path, "in", "seen", "seen.exceptions")
+    check_folder(tmp_path, "in", "seen", "seen.exclusions")
 
 
 def test_usage(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     """One of the three must be said, --list takes no key, and too much is too much: exit 2."""
     big = "k" * 2**20
     for words in ([], ["b"], ["--add", "--list"], ["--list", "b"]):
-        done = inside(capfdbinary, "except", seen, *words)
+        done = inside(capfdbinary, "exclude", seen, *words)
         assert (done.code, done.out) == (2, b"")
         assert done.err.count("\n") == 1
-    done = mmbloom("except", seen, "--add", stdin=big.encode())
+    done = mmbloom("exclude", seen, "--add", stdin=big.encode())
     assert (done.code, done.out) == (2, b"")
     assert is_one_line(done.err, "1048576 bytes")
-    assert inside(capfdbinary, "except", tmp_path / "no", "--list").code == 3
+    assert inside(capfdbinary, "exclude", tmp_path / "no", "--list").code == 3
     check_folder(tmp_path, "in", "seen")
 
 
 def test_sealed(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
-    """The exceptions of a sealed filter can be listed only."""
-    inside(capfdbinary, "except", seen, "--add", "b")
+    """The exclusions of a sealed filter can be listed only."""
+    inside(capfdbinary, "exclude", seen, "--add", "b")
     copy(seen, tmp_path / "sealed", seal=True)
-    assert inside(capfdbinary, "except", tmp_path / "sealed", "--list") == (0, b"b\n", "")
-    done = inside(capfdbinary, "except", tmp_path / "sealed", "--add", "c")
+    assert inside(capfdbinary, "exclude", tmp_path / "sealed", "--list") == (0, b"b\n", "")
+    done = inside(capfdbinary, "exclude", tmp_path / "sealed", "--add", "c")
     assert (done.code, done.out) == (3, b"")
     assert is_one_line(done.err, "sealed", "cannot be written")
 
 
-def test_exceptions_of_a_filter_that_is_gone(
+def test_exclusions_of_a_filter_that_is_gone(
     seen: Path, tmp_path: Path, capfdbinary: Capture
 ) -> None:
     """A new filter is not made beside them: it would deny keys that it holds."""
-    inside(capfdbinary, "except", seen, "--add", "b")
+    inside(capfdbinary, "exclude", seen, "--add", "b")
     seen.rename(tmp_path / "elsewhere")
     commands: list[tuple[str | Path, ...]] = [
         ("create", seen, "-n", "1000"),
@@ -165,15 +165,15 @@ def test_exceptions_of_a_filter_that_is_gone(
     for command in commands:
         done = inside(capfdbinary, *command)
         assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, f"{seen}.exceptions", "of a filter that is gone")
-    check_folder(tmp_path, "elsewhere", "in", "seen.exceptions")
+        assert is_one_line(done.err, f"{seen}.exclusions", "of a filter that is gone")
+    check_folder(tmp_path, "elsewhere", "in", "seen.exclusions")
 
 
 def test_filter_that_counts(tmp_path: Path, capfdbinary: Capture) -> None:
-    """A filter that counts has exceptions too."""
+    """A filter that counts has exclusions too."""
     CountingBloomFilter.create(tmp_path / "counts", 1000).close()
-    assert inside(capfdbinary, "except", tmp_path / "counts", "--add", "b").code == 0
-    assert inside(capfdbinary, "except", tmp_path / "counts", "--list").out == b"b\n"
+    assert inside(capfdbinary, "exclude", tmp_path / "counts", "--add", "b").code == 0
+    assert inside(capfdbinary, "exclude", tmp_path / "counts", "--list").out == b"b\n"
 
 
 @pytest.mark.parametrize("made", ["--growing", "--rotate"])
@@ -183,26 +183,26 @@ def test_folder(tmp_path: Path, capfdbinary: Capture, made: str) -> None:
     source.write_bytes(b"a\nb\nc\nb\n")
     assert inside(run, "create", seen, made, "-n", "1000", "-p", "1e-9") == (0, b"", "")
     assert inside(run, "add", seen, source) == (0, b"", "")
-    assert inside(run, "except", seen, "--list") == (1, b"", "")
-    assert inside(run, "except", seen, "--add", "b", "x\n") == (0, b"", "")
-    assert inside(run, "except", f"{seen}/", "--list") == (0, b"b\nx\\n\n", "")
-    assert (seen / "exceptions").read_bytes() == b"b\nx\\n\n"
+    assert inside(run, "exclude", seen, "--list") == (1, b"", "")
+    assert inside(run, "exclude", seen, "--add", "b", "x\n") == (0, b"", "")
+    assert inside(run, "exclude", f"{seen}/", "--list") == (0, b"b\nx\\n\n", "")
+    assert (seen / "exclusions").read_bytes() == b"b\nx\\n\n"
     assert inside(run, "check", seen, source).out == b"a\nc\n"
     assert inside(run, "dedup", seen, source).out == b"b\nb\n"
-    assert b"\nexceptions       2 keys" in inside(run, "info", seen).out
+    assert b"\nexclusions       2 keys" in inside(run, "info", seen).out
     found = inside(run, "verify", seen).out
-    assert b"2 keys are excepted" in found
+    assert b"2 keys are excluded" in found
     assert b"none of the folder's files" not in found
     assert inside(run, "copy", seen, kept, "--seal", "--permissions", "640") == (0, b"", "")
     assert inside(run, "check", kept, source).out == b"a\nc\n"
-    assert (kept / "exceptions").stat().st_mode & 0o777 == 0o640
-    assert "sealed" in inside(run, "except", kept, "--add", "c").err
+    assert (kept / "exclusions").stat().st_mode & 0o777 == 0o640
+    assert "sealed" in inside(run, "exclude", kept, "--add", "c").err
     assert inside(run, "repair", seen, tmp_path / "mended") == (0, b"", "")
     assert inside(run, "check", tmp_path / "mended", "-c", source).out == b"4\n"
-    assert inside(run, "except", seen, "--remove", "b", "x\n", "y") == (0, b"", "")
-    assert inside(run, "except", seen, "--remove", "b") == (1, b"", "")
+    assert inside(run, "exclude", seen, "--remove", "b", "x\n", "y") == (0, b"", "")
+    assert inside(run, "exclude", seen, "--remove", "b") == (1, b"", "")
     assert inside(run, "check", seen, source).out == source.read_bytes()
-    assert not (seen / "exceptions").exists()
+    assert not (seen / "exclusions").exists()
 
 
 @pytest.mark.parametrize("made", ["--growing", "--rotate"])
@@ -212,15 +212,15 @@ def test_damaged_file_of_a_folder(tmp_path: Path, capfdbinary: Capture, made: st
     source.write_bytes(b"a\n")
     assert inside(run, "create", seen, made, "-n", "1000") == (0, b"", "")
     assert inside(run, "add", seen, source) == (0, b"", "")
-    (seen / "exceptions").write_bytes(b"fine\nwr\\ong\n")
+    (seen / "exclusions").write_bytes(b"fine\nwr\\ong\n")
     commands: list[tuple[str | Path, ...]] = [
         *(("check", seen, source), ("dedup", seen, source), ("add", seen, source)),
-        *(("info", seen), ("copy", seen, tmp_path / "c"), ("except", seen, "--list")),
+        *(("info", seen), ("copy", seen, tmp_path / "c"), ("exclude", seen, "--list")),
     ]
     for command in commands:
         done = inside(run, *command)
         assert (done.code, done.out) == (3, b""), command
-        assert is_one_line(done.err, f"{seen}/exceptions", "line 2", "correct that line")
+        assert is_one_line(done.err, f"{seen}/exclusions", "line 2", "correct that line")
     done = inside(run, "verify", seen)
-    assert (done.code, b"PROBLEM         exceptions cannot be read" in done.out) == (1, True)
+    assert (done.code, b"PROBLEM         exclusions cannot be read" in done.out) == (1, True)
     check_folder(tmp_path, "in", "seen")

@@ -1,4 +1,4 @@
-"""The file of a filter's exceptions: read at once, and replaced at once or not at all.
+"""The file of a filter's exclusions: read at once, and replaced at once or not at all.
 
 This file takes no lock; who replaces holds the filter's write lock from before it read.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._storage.opening import open_regular
 from mmbloom.errors import FormatError
-from mmbloom.format.exception_list import UnreadableLine, read_keys, write_keys
+from mmbloom.format.exclusion_list import UnreadableLineError, read_keys, write_keys
 
 # A list for people, and each process that queries has it in memory (law 17).
 MOST_BYTES = 1 << 20
@@ -49,7 +49,7 @@ def signature_of(status: os.stat_result) -> Signature:
 
 
 def read_listed(path: str, known: Listed = NOTHING) -> Listed:
-    """Read a file of exceptions; one that is not there holds none.
+    """Read a file of exclusions; one that is not there holds none.
 
     Parameters
     ----------
@@ -86,12 +86,12 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
 
 
 def check_listed(path: str) -> tuple[list[str], list[str]]:
-    """Say whether a file of exceptions can be read, and how many they are: problems, and notes."""
+    """Say whether a file of exclusions can be read, and how many they are: problems, and notes."""
     try:
         count = len(read_listed(path).keys)
     except (FormatError, OSError) as error:
-        return [f"exceptions cannot be read: {error}"], []
-    return [], [f"{count} keys are excepted: never seen"] * bool(count)
+        return [f"exclusions cannot be read: {error}"], []
+    return [], [f"{count} keys are excluded: never seen"] * bool(count)
 
 
 def _read_whole(fd: int, path: str) -> bytes:
@@ -99,7 +99,7 @@ def _read_whole(fd: int, path: str) -> bytes:
     while piece := os.read(fd, MOST_BYTES + 1 - len(raw)):
         raw += piece
         if len(raw) > MOST_BYTES:
-            expected = f"{MOST_BYTES} at most: exceptions are few"
+            expected = f"{MOST_BYTES} at most: exclusions are few"
             raise FormatError(path, "file size", f"more than {MOST_BYTES} bytes", expected)
     return bytes(raw)
 
@@ -107,7 +107,7 @@ def _read_whole(fd: int, path: str) -> bytes:
 def _keys_of(raw: bytes, path: str) -> dict[bytes, None]:
     try:
         return dict.fromkeys(read_keys(raw))
-    except UnreadableLine as error:
+    except UnreadableLineError as error:
         expected = r"a key in UTF-8, with \\ \n \r \t \xNN as escapes; correct that line"
         raise FormatError(path, f"line {error.number}", error.found, expected) from None
 
@@ -122,7 +122,7 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
     keys : iterable of bytes
         All that it is to hold, in order.
     like : os.stat_result
-        Of the filter: who may read the filter may read its exceptions.
+        Of the filter: who may read the filter may read its exclusions.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
     raw = write_keys(keys)
     if len(raw) > MOST_BYTES:
         raise ValueError(
-            f"{path}: these exceptions would take {len(raw)} bytes, at most {MOST_BYTES} are "
+            f"{path}: these exclusions would take {len(raw)} bytes, at most {MOST_BYTES} are "
             "allowed: where so many are needed, make a filter with a lower error rate"
         )
     if os.path.islink(path):

@@ -1,4 +1,4 @@
-"""`filter.exceptions` as a set: reading and changing it, who may, and who goes by it when."""
+"""`filter.exclusions` as a set: reading and changing it, who may, and who goes by it when."""
 
 import os
 import pickle
@@ -8,11 +8,11 @@ from contextlib import suppress
 import forms
 import numpy as np
 import pytest
-from excepting import Kind, Make, soon
+from excluding import Kind, Make, soon
 
 from mmbloom import (
     ClosedFilterError,
-    ExceptedKeys,
+    Exclusions,
     FileChangedError,
     KeyEncodingError,
     KeyTypeError,
@@ -22,70 +22,70 @@ from mmbloom import (
 
 def test_a_set(make: Make, path: str) -> None:
     """It is a set of bytes, in the order of adding; other sets can be made of it."""
-    exceptions = make().exceptions
-    assert isinstance(exceptions, ExceptedKeys)
-    assert (len(exceptions), list(exceptions), bool(exceptions)) == (0, [], False)
-    assert exceptions.update(["é", b"b", 5, "b"]) == 3
-    assert exceptions.update(["a", 5]) == 1
+    exclusions = make().exclusions
+    assert isinstance(exclusions, Exclusions)
+    assert (len(exclusions), list(exclusions), bool(exclusions)) == (0, [], False)
+    assert exclusions.update(["é", b"b", 5, "b"]) == 3
+    assert exclusions.update(["a", 5]) == 1
     five = forms.int_bytes(5)
-    assert list(exceptions) == ["é".encode(), b"b", five, b"a"]
-    assert set(exceptions) == {b"a", b"b", five, "é".encode()}
-    assert exceptions & {b"a", b"z"} == frozenset({b"a"})
-    assert exceptions - {b"b", five} == {b"a", "é".encode()}
-    assert exceptions >= {b"a"}
-    assert all(key in exceptions for key in ("é", b"a", bytearray(b"b"), np.int16(5)))
-    assert "z" not in exceptions
-    assert not exceptions.add("a")
-    assert not exceptions.discard("z")
-    assert exceptions.difference_update([b"b", "a", "z"]) == 2
-    assert list(exceptions) == ["é".encode(), five]
-    assert repr(exceptions) == f"<ExceptedKeys of {path!r}>"
+    assert list(exclusions) == ["é".encode(), b"b", five, b"a"]
+    assert set(exclusions) == {b"a", b"b", five, "é".encode()}
+    assert exclusions & {b"a", b"z"} == frozenset({b"a"})
+    assert exclusions - {b"b", five} == {b"a", "é".encode()}
+    assert exclusions >= {b"a"}
+    assert all(key in exclusions for key in ("é", b"a", bytearray(b"b"), np.int16(5)))
+    assert "z" not in exclusions
+    assert not exclusions.add("a")
+    assert not exclusions.discard("z")
+    assert exclusions.difference_update([b"b", "a", "z"]) == 2
+    assert list(exclusions) == ["é".encode(), five]
+    assert repr(exclusions) == f"<Exclusions of {path!r}>"
     with pytest.raises(TypeError):
-        hash(exceptions)
+        hash(exclusions)
 
 
 def test_keys_that_cannot_be(make: Make) -> None:
-    """A wrong key is an error with its place, and nothing is excepted."""
-    exceptions = make().exceptions
+    """A wrong key is an error with its place, and nothing is excluded."""
+    exclusions = make().exclusions
     with pytest.raises(KeyTypeError, match="position 1"):
-        exceptions.update(["a", None])  # type: ignore[list-item]
+        exclusions.update(["a", None])  # type: ignore[list-item]
     with pytest.raises(KeyEncodingError, match="position 2"):
-        exceptions.update(["a", "b", "\ud800"])
+        exclusions.update(["a", "b", "\ud800"])
     for single in ("ab", b"ab", bytearray(b"ab")):
         with pytest.raises(KeyTypeError, match="a batch was expected"):
-            exceptions.update(single)
+            exclusions.update(single)
     with pytest.raises(KeyTypeError):
-        assert None in exceptions
-    assert not exceptions
-    assert not os.path.exists(exceptions.path)
+        assert None in exclusions
+    assert not exclusions
+    assert not os.path.exists(exclusions.path)
 
 
 def test_read_only(kind: Kind, make: Make, path: str) -> None:
-    """In mode "r", and of a sealed copy, exceptions hold and cannot be changed."""
+    """In mode "r", and of a sealed copy, exclusions hold and cannot be changed."""
     seen = make()
     seen.add_many(["a", "b"])
-    seen.exceptions.add("b")
+    seen.exclusions.add("b")
     kind.copy(path, path + "2", seal=True)
     for where, mode in ((path, "r"), (path + "2", "r+")):
         with kind.open(where, mode) as opened:  # type: ignore[arg-type]
             assert opened.contains_many(["a", "b"]).tolist() == [True, False]
             assert "b" not in opened
-            assert list(opened.exceptions) == [b"b"]
-            for change in (opened.exceptions.add, opened.exceptions.discard):
+            assert list(opened.exclusions) == [b"b"]
+            for change in (opened.exclusions.add, opened.exclusions.discard):
                 with pytest.raises(ReadOnlyError, match="cannot be written"):
                     change("b")
-    assert list(seen.exceptions) == [b"b"]
+    assert list(seen.exclusions) == [b"b"]
 
 
 def test_closed(make: Make) -> None:
     """After close they can be neither read nor changed."""
     seen = make()
-    exceptions = seen.exceptions
+    exclusions = seen.exclusions
     seen.close()
     calls: list[Callable[[], object]] = [
-        lambda: len(exceptions),
-        lambda: "a" in exceptions,
-        lambda: exceptions.add("a"),
+        lambda: len(exclusions),
+        lambda: "a" in exclusions,
+        lambda: exclusions.add("a"),
     ]
     for call in calls:
         with pytest.raises(ClosedFilterError):
@@ -93,32 +93,32 @@ def test_closed(make: Make) -> None:
 
 
 def test_of_another_filter(kind: Kind, make: Make, path: str) -> None:
-    """A filter that has come to the same path has exceptions of its own, within `locked` too."""
+    """A filter that has come to the same path has exclusions of its own, within `locked` too."""
     seen = make()
-    seen.exceptions.add("a")
+    seen.exclusions.add("a")
     with seen.locked():
         os.rename(path, path + ".old")
         with suppress(FileNotFoundError):
-            os.rename(path + ".exceptions", path + ".old.exceptions")
+            os.rename(path + ".exclusions", path + ".old.exclusions")
         kind.create(path).close()
-        for change in (seen.exceptions.add, seen.exceptions.discard):
+        for change in (seen.exclusions.add, seen.exclusions.discard):
             with pytest.raises(FileChangedError, match="replaced by another"):
                 change("a")
     with kind.open(path) as other, kind.open(path + ".old") as old:
-        assert (list(other.exceptions), list(old.exceptions)) == ([], [b"a"])
+        assert (list(other.exclusions), list(old.exclusions)) == ([], [b"a"])
 
 
 def test_its_own_object_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who changes the exceptions need not wait for a look at the file."""
+    """Who changes the exclusions need not wait for a look at the file."""
     seen = make()
     seen.add("a")
     assert "a" in seen
     monkeypatch.setattr(
-        "mmbloom.filters.exception_list.monotonic", lambda: 0.0
+        "mmbloom.filters.exclusion_list.monotonic", lambda: 0.0
     )  # no look is due any more
-    seen.exceptions.add("a")
+    seen.exclusions.add("a")
     assert "a" not in seen
-    seen.exceptions.discard("a")
+    seen.exclusions.discard("a")
     assert seen.contains_many(["a"]).all()
 
 
@@ -128,15 +128,15 @@ def test_other_objects_follow(kind: Kind, make: Make, path: str) -> None:
     seen.add_many(["a", "b"])
     with kind.open(path, "r") as reader, pickle.loads(pickle.dumps(seen)) as writer:
         for n in range(100):  # quicker than the times of files tell apart
-            excepted = "ab"[n % 2]
-            seen.exceptions.update([excepted])
-            seen.exceptions.discard("ba"[n % 2])
+            exclusions = "ab"[n % 2]
+            seen.exclusions.update([exclusions])
+            seen.exclusions.discard("ba"[n % 2])
             soon()
             for one in (seen, reader, writer):
-                assert [key in one for key in "ab"] == [key != excepted for key in "ab"]
+                assert [key in one for key in "ab"] == [key != exclusions for key in "ab"]
                 assert one.contains_many(["a", "b"]).tolist() == [n % 2 == 1, n % 2 == 0]
-            assert [writer.add(key) for key in "ab"] == [key == excepted for key in "ab"]
-            assert list(reader.exceptions) == [excepted.encode()]
-        seen.exceptions.difference_update(["a", "b"])
+            assert [writer.add(key) for key in "ab"] == [key == exclusions for key in "ab"]
+            assert list(reader.exclusions) == [exclusions.encode()]
+        seen.exclusions.difference_update(["a", "b"])
         soon()
         assert reader.contains_many(["a", "b"]).all()

@@ -1,4 +1,4 @@
-r"""How exceptions are written down: the name of their file, and its lines.
+r"""How exclusions are written down: the name of their file, and its lines.
 
 One key a line, in UTF-8, for people to read and edit. What nobody could see or type is
 escaped, as is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN`` for any byte. The
@@ -10,10 +10,10 @@ import os
 import re
 from collections.abc import Iterable
 
-_SUFFIX = ".exceptions"
+_SUFFIX = ".exclusions"
 
 
-IN_FOLDER = "exceptions"  # their file in a folder of filters
+IN_FOLDER = "exclusions"  # their file in a folder of filters
 
 
 _EMPTY = r"\empty"
@@ -34,13 +34,13 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # but for the tab, which a 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
 
 
-def excepted_path(filter_path: str) -> str:
-    """Name the file of a filter's exceptions: that of the filter itself, for all its links."""
+def exclusions_path(filter_path: str) -> str:
+    """Name the file of a filter's exclusions: that of the filter itself, for all its links."""
     return os.path.realpath(filter_path) + _SUFFIX
 
 
-def excepted_path_in(folder: str) -> str:
-    """Name the file of the exceptions of a folder of filters: in it, so as to go where it goes."""
+def exclusions_path_in(folder: str) -> str:
+    """Name the file of the exclusions of a folder of filters: in it, so as to go where it goes."""
     return os.path.join(folder, IN_FOLDER)
 
 
@@ -60,7 +60,7 @@ def read_keys(raw: bytes) -> Iterable[bytes]:
 
     Raises
     ------
-    UnreadableLine
+    UnreadableLineError
         If a line is not UTF-8, has a control character, or an escape that is none.
 
     Examples
@@ -74,7 +74,7 @@ def read_keys(raw: bytes) -> Iterable[bytes]:
             yield _read(text, number)
 
 
-class UnreadableLine(ValueError):
+class UnreadableLineError(ValueError):
     """A line that is no key, for whoever knows the path to name it.
 
     Attributes
@@ -115,9 +115,9 @@ def _read(line: bytes, number: int) -> bytes:
     try:
         line.decode()
     except UnicodeDecodeError:
-        raise UnreadableLine(number, "not UTF-8") from None
+        raise UnreadableLineError(number, "not UTF-8") from None
     if control := _CONTROL.search(line):
-        raise UnreadableLine(number, f"not text: it has the byte \\x{control[0][0]:02x}")
+        raise UnreadableLineError(number, f"not text: it has the byte \\x{control[0][0]:02x}")
     if line == _EMPTY.encode():
         return b""
 
@@ -127,7 +127,7 @@ def _read(line: bytes, number: int) -> bytes:
             return _STANDS_FOR[name]
         if digits:
             return bytes.fromhex(digits.decode())
-        raise UnreadableLine(
+        raise UnreadableLineError(
             number,
             f"not a key: {escape[0].decode('utf-8', 'replace')!r} is \
 no escape",

@@ -1,4 +1,4 @@
-"""Every kind of filter that has exceptions, made and asked alike: files, and folders of files.
+"""Every kind of filter that has exclusions, made and asked alike: files, and folders of files.
 
 A growing filter of few keys has several files here, and a rotating one too: its clock goes on
 with every look at it. What is added is in the newest file, or in an older one, or in both.
@@ -30,7 +30,7 @@ def soon() -> None:
 
 
 class OneFile:
-    """A filter of one file; its exceptions are beside it."""
+    """A filter of one file; its exclusions are beside it."""
 
     copy = staticmethod(mmbloom.copy)
     merge = staticmethod(mmbloom.merge)
@@ -43,20 +43,20 @@ class OneFile:
         return BloomFilter.open(path, mode, **options)
 
     def listed(self, path: str | Path) -> Path:
-        """Name the file of the exceptions."""
-        return Path(f"{path}.exceptions")
+        """Name the file of the exclusions."""
+        return Path(f"{path}.exclusions")
 
 
 class Folder:
-    """What all folders have in common: their exceptions are in them."""
+    """What all folders have in common: their exclusions are in them."""
 
     copy = staticmethod(mmbloom.copy_folder)
     merge = staticmethod(mmbloom.merge_folders)
     repair = staticmethod(mmbloom.repair_folder)
 
     def listed(self, path: str | Path) -> Path:
-        """Name the file of the exceptions."""
-        return Path(path) / "exceptions"
+        """Name the file of the exclusions."""
+        return Path(path) / "exclusions"
 
 
 class SoonFull(Folder, Growing):
@@ -106,8 +106,8 @@ def make(kind: Kind, path: str) -> Iterator[Make]:
 
 
 def listed(seen: Filter) -> Path:
-    """Name the file of its exceptions."""
-    return Path(seen.exceptions.path)
+    """Name the file of its exclusions."""
+    return Path(seen.exclusions.path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""How exceptions are written down: any bytes come back, and people can read and type them."""
+"""How exclusions are written down: any bytes come back, and people can read and type them."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mmbloom.format.exception_list import UnreadableLine, excepted_path, read_keys, write_keys
+from mmbloom.format.exclusion_list import (
+    UnreadableLineError,
+    exclusions_path,
+    read_keys,
+    write_keys,
+)
 
 # Bytes that come in escapes, ends of lines, and UTF-8 cut in pieces.
 AWKWARD = b"\\nrtxempty \t\r\n\0\x1b\x7f\xc2\x85\xe2\x80\xa8\xed\xa0\x80\xef\xbb\xbf\xff09aF"
@@ -87,7 +92,7 @@ def test_what_a_person_types() -> None:
 )
 def test_lines_that_are_no_key(line: bytes, found: str) -> None:
     """A line that cannot be meant so is an error with its number: nothing is guessed."""
-    with pytest.raises(UnreadableLine) as caught:
+    with pytest.raises(UnreadableLineError) as caught:
         list(read_keys(b"fine\r\n\n" + line + b"\n\\q\n"))
     assert caught.value.number == 3
     assert found in caught.value.found
@@ -98,6 +103,6 @@ def test_links_share_a_file(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there" / "seen").touch()
     (tmp_path / "link").symlink_to("there/seen")
-    expected = os.path.realpath(tmp_path / "there" / "seen") + ".exceptions"
-    assert excepted_path(str(tmp_path / "link")) == expected
-    assert excepted_path(str(tmp_path / "there" / "seen")) == expected
+    expected = os.path.realpath(tmp_path / "there" / "seen") + ".exclusions"
+    assert exclusions_path(str(tmp_path / "link")) == expected
+    assert exclusions_path(str(tmp_path / "there" / "seen")) == expected

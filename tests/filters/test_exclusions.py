@@ -1,4 +1,4 @@
-"""`filter.exceptions`: an excepted key is never seen, whichever way it is asked for or added."""
+"""`filter.exclusions`: an excluded key is never seen, whichever way it is asked for or added."""
 
 import io
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from chains import Rotating, files_of
-from excepting import EXACT, Kind, Make
+from excluding import EXACT, Kind, Make
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from operations import Collect
@@ -23,11 +23,11 @@ from mmbloom.lines import read_chunks
 
 
 def test_never_seen(make: Make) -> None:
-    """Every way to ask says no of an excepted key, and yes of the others; adding says new."""
+    """Every way to ask says no of an excluded key, and yes of the others; adding says new."""
     seen = make()
     keys = ["a", "b", "c"]
     seen.add_many(keys)
-    assert seen.exceptions.add("b")
+    assert seen.exclusions.add("b")
     assert [key in seen for key in keys] == [True, False, True]
     assert seen.contains_many(keys).tolist() == [True, False, True]
     assert [seen.add(key) for key in keys] == [False, True, False]
@@ -38,7 +38,7 @@ def test_never_seen(make: Make) -> None:
     with seen.locked():
         assert seen.add("b")
     assert "last" in seen
-    assert seen.exceptions.discard("b")
+    assert seen.exclusions.discard("b")
     assert [key in seen for key in keys] == [True] * 3
     assert not seen.add("b")
 
@@ -48,7 +48,7 @@ def test_counting_filter(path: str) -> None:
     keys = ["a", "b", "c"]
     with CountingBloomFilter.create(path, **EXACT) as seen:
         seen.add_many(keys)
-        seen.exceptions.add("b")
+        seen.exclusions.add("b")
         assert seen.contains_many(keys).tolist() == [True, False, True]
         assert [key in seen for key in keys] == [True, False, True]
         assert seen.add_many(keys).tolist() == [False, True, False]
@@ -57,7 +57,7 @@ def test_counting_filter(path: str) -> None:
         assert seen.remove_many(keys).all()
     with CountingBloomFilter.open(path, "r") as seen:
         assert seen.contains_many(keys).tolist() == [True, False, True]
-        assert seen.info().exceptions == 1
+        assert seen.info().exclusions == 1
 
 
 def test_counters_go_by_bits(create: Callable[..., BloomFilter]) -> None:
@@ -65,14 +65,14 @@ def test_counters_go_by_bits(create: Callable[..., BloomFilter]) -> None:
     seen = create(**EXACT)
     seen.add_many(["a", "b"])
     before = seen.info()
-    seen.exceptions.update(["a", "absent"])
+    seen.exclusions.update(["a", "absent"])
     seen.add("a")
     seen.add_many(["a", "b", "a"])
     with seen.claim(["a"]):
         pass
     after = seen.info()
-    assert (after.exceptions, before.exceptions) == (2, 0)
-    assert after.as_dict() == {**before.as_dict(), "exceptions": 2}
+    assert (after.exclusions, before.exclusions) == (2, 0)
+    assert after.as_dict() == {**before.as_dict(), "exclusions": 2}
     seen.add("absent")  # whose bits were not set: they are now
     assert seen.info().keys_added == before.keys_added + 1
     assert "absent" not in seen
@@ -81,12 +81,12 @@ def test_counters_go_by_bits(create: Callable[..., BloomFilter]) -> None:
 
 
 def test_claim_marks_what_it_would(make: Make) -> None:
-    """A claim of excepted keys sets their bits, so that without the exception they are found."""
+    """A claim of excluded keys sets their bits, so that without the exclusion they are found."""
     seen = make()
-    seen.exceptions.update(["a", "b"])
+    seen.exclusions.update(["a", "b"])
     with seen.claim(["a", "c", "a"]) as new:
         assert new.all()
-    seen.exceptions.difference_update(["a", "b"])
+    seen.exclusions.difference_update(["a", "b"])
     assert seen.contains_many(["a", "b", "c"]).tolist() == [True, False, True]
 
 
@@ -112,21 +112,21 @@ FORMS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_keys(make: Make, form: str) -> None:
-    """In a batch of any form just the excepted key is told apart, wherever it stands in it."""
+    """In a batch of any form just the excluded key is told apart, wherever it stands in it."""
     seen = make()
     keys = FORMS[form]
     items = keys.to_pylist() if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
     plain = [key.tobytes() if isinstance(key, np.ndarray) else key for key in items]
     seen.add_many(keys)
-    for excepted in plain:
-        seen.exceptions.add(excepted)
-        same = [key != excepted for key in plain]
+    for exclusions in plain:
+        seen.exclusions.add(exclusions)
+        same = [key != exclusions for key in plain]
         assert seen.contains_many(keys).tolist() == same
         assert seen.add_many(keys).tolist() == [not one for one in same]
         with seen.claim(keys) as new:
             assert new.tolist() == [not one for one in same]
         assert [key in seen for key in plain] == same
-        seen.exceptions.discard(excepted)
+        seen.exclusions.discard(exclusions)
     assert seen.contains_many(keys).all()
 
 
@@ -141,7 +141,7 @@ def test_nulls(make: Make) -> None:
     seen = make()
     keys = pa.array([None, "a", None, "b"])
     seen.add_many(keys, nulls="skip")
-    seen.exceptions.add("a")
+    seen.exclusions.add("a")
     assert seen.contains_many(keys, nulls="skip").tolist() == [False, False, False, True]
     assert seen.add_many(keys, nulls="skip").tolist() == [False, True, False, False]
     with seen.claim(keys, nulls="skip") as new:
@@ -150,14 +150,14 @@ def test_nulls(make: Make) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_large_batches(make: Make, threads: int) -> None:
-    """Over many chunks and on threads, the answers of many exceptions stand at their places."""
+    """Over many chunks and on threads, the answers of many exclusions stand at their places."""
     seen = make(threads=threads)
     keys = np.arange(100_000)
     seen.add_many(keys)
-    excepted = [0, 16_383, 16_384, 65_535, 65_536, 99_999, *range(40_000, 41_000)]
-    seen.exceptions.update(excepted)
+    exclusions = [0, 16_383, 16_384, 65_535, 65_536, 99_999, *range(40_000, 41_000)]
+    seen.exclusions.update(exclusions)
     expected = np.ones(len(keys), np.bool_)
-    expected[excepted] = False
+    expected[exclusions] = False
     np.testing.assert_array_equal(seen.contains_many(keys), expected)
     np.testing.assert_array_equal(seen.add_many(keys), ~expected)
     with seen.claim(keys) as new:
@@ -178,7 +178,7 @@ def test_equal_hashes_are_told_apart(make: Make, monkeypatch: pytest.MonkeyPatch
     )
     assert hashed[0] != hashed[1]
     seen.add_many([one])
-    seen.exceptions.add(one)
+    seen.exclusions.add(one)
     assert seen.contains_many([one, other, one]).tolist() == [False, True, False]
 
 
@@ -187,13 +187,13 @@ def test_equal_hashes_are_told_apart(make: Make, monkeypatch: pytest.MonkeyPatch
 def test_as_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, kind: Kind, data: st.DataObject
 ) -> None:
-    """Against two sets of Python: any order of adding, excepting and asking, in any batches."""
+    """Against two sets of Python: any order of adding, excluding and asking, in any batches."""
     path = tmp_path_factory.mktemp("model") / "seen"
     added: set[int] = set()
-    excepted: set[int] = set()
+    exclusions: set[int] = set()
 
     def is_new(key: int) -> bool:
-        new = key not in added or key in excepted
+        new = key not in added or key in exclusions
         added.add(key)
         return new
 
@@ -201,7 +201,7 @@ def test_as_one_by_one(
     with kind.create(path) as seen:
         for _ in range(data.draw(st.integers(1, 8))):
             keys = data.draw(batch)
-            what = data.draw(st.sampled_from(["add", "many", "claim", "except", "discard"]))
+            what = data.draw(st.sampled_from(["add", "many", "claim", "exclude", "discard"]))
             if what == "add":
                 assert [seen.add(key) for key in keys] == [is_new(key) for key in keys]
             elif what == "many":
@@ -209,24 +209,24 @@ def test_as_one_by_one(
             elif what == "claim":
                 with seen.claim(keys) as new:
                     assert new.tolist() == [is_new(key) for key in keys]
-            elif what == "except":
-                assert seen.exceptions.update(keys) == len({*keys} - excepted)
-                excepted |= {*keys}
+            elif what == "exclude":
+                assert seen.exclusions.update(keys) == len({*keys} - exclusions)
+                exclusions |= {*keys}
             else:
-                assert seen.exceptions.difference_update(keys) == len({*keys} & excepted)
-                excepted -= {*keys}
-            expected = [key in added - excepted for key in range(7)]
+                assert seen.exclusions.difference_update(keys) == len({*keys} & exclusions)
+                exclusions -= {*keys}
+            expected = [key in added - exclusions for key in range(7)]
             assert seen.contains_many(range(7)).tolist() == expected
             assert [key in seen for key in range(7)] == expected
-            assert len(seen.exceptions) == len(excepted)
+            assert len(seen.exclusions) == len(exclusions)
 
 
 @pytest.mark.parametrize("block", [b"a\nb\na\nb\n", b"b\na\nb\na"])
 def test_dedup_passes_every_line(make: Make, block: bytes) -> None:
-    """A line that is excepted goes through each time it comes, whatever was seen before."""
+    """A line that is excluded goes through each time it comes, whatever was seen before."""
     seen = make()
     seen.add_many(["a", "b"])
-    seen.exceptions.add("b")
+    seen.exclusions.add("b")
     sink, repeats = Collect(), Collect()
     tally = dedup(seen, read_chunks(io.BytesIO(block)), sink)
     assert sink.octets.replace(b"|", b"").split() == [b"b", b"b"]
@@ -236,9 +236,9 @@ def test_dedup_passes_every_line(make: Make, block: bytes) -> None:
 
 
 def test_sieve_takes_it_each_time(make: Make) -> None:
-    """As documented: an excepted URL waits as often as it is pushed."""
+    """As documented: an exclusions URL waits as often as it is pushed."""
     seen = make()
-    seen.exceptions.add("/a")
+    seen.exclusions.add("/a")
     urls = Sieve[str](seen)
     assert [urls.push("/a"), urls.push("/b"), urls.push("/a"), urls.push("/b")] == [
         *(True, True, True, False)
@@ -246,13 +246,13 @@ def test_sieve_takes_it_each_time(make: Make) -> None:
 
 
 def test_outlives_its_period(tmp_path: Path) -> None:
-    """What a rotating filter has forgotten is excepted still, and is so when it comes again."""
+    """What a rotating filter has forgotten is excluded still, and is so when it comes again."""
     kind = Rotating(20)
     with kind.create(tmp_path / "seen") as seen:
         seen.add_many(["a", "b"])
-        seen.exceptions.add("a")
+        seen.exclusions.add("a")
         kind.pass_time(100)
         assert seen.add_many(["a", "b", "a", "b"]).tolist() == [True, True, True, False]
         assert len(files_of(tmp_path / "seen")) == 1
         assert seen.contains_many(["a", "b"]).tolist() == [False, True]
-        assert list(seen.exceptions) == [b"a"]
+        assert list(seen.exclusions) == [b"a"]

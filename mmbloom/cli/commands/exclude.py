@@ -1,4 +1,4 @@
-"""``mmbloom except``: the keys that a filter answers as not seen, whatever its bits say."""
+"""``mmbloom exclude``: the keys that a filter answers as not seen, whatever its bits say."""
 
 import argparse
 import os
@@ -11,20 +11,20 @@ from mmbloom._open import open_filter
 from mmbloom.cli.inputs import STDIN, open_input, progress_bar
 from mmbloom.cli.outputs import open_output
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
-from mmbloom.format.exception_list import write_keys
+from mmbloom.format.exclusion_list import write_keys
 from mmbloom.lines import read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
     add = parser.add_argument
-    where = "FILE.exceptions, those of a folder in FILE/exceptions"
-    add("file", metavar="FILE", help=f"the filter; its exceptions are in {where}")
+    where = "FILE.exclusions, those of a folder in FILE/exclusions"
+    add("file", metavar="FILE", help=f"the filter; its exclusions are in {where}")
     add(
         "keys", nargs="*", default=[], metavar="KEY", help="as lines would be; none: lines of stdin"
     )
     action = parser.add_mutually_exclusive_group(required=True)
-    action.add_argument("--add", action="store_true", help="except these keys")
+    action.add_argument("--add", action="store_true", help="exclude these keys")
     action.add_argument(
         "--remove", action="store_true", help="take them out; exit 1 if none of them was in"
     )
@@ -37,18 +37,18 @@ def run(args: argparse.Namespace) -> int:
     """Do it; a change is on the disk when it returns."""
     if args.list:
         if args.keys:
-            raise UsageError("--list prints all exceptions: give no KEY")
+            raise UsageError("--list prints all exclusions: give no KEY")
         return _print_all(args.file)
     with open_filter(args.file) as seen, _keys(args.keys) as keys:
         if args.add:
-            seen.exceptions.update(keys)
+            seen.exclusions.update(keys)
             return OK
-        return OK if seen.exceptions.difference_update(keys) else NOTHING_FOUND
+        return OK if seen.exclusions.difference_update(keys) else NOTHING_FOUND
 
 
 def _print_all(file: str) -> int:
     with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
-        written = write_keys(seen.exceptions)
+        written = write_keys(seen.exclusions)
         writer.write(np.frombuffer(written, np.uint8), terminated=True)
     return OK if written else NOTHING_FOUND
 

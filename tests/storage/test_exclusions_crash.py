@@ -1,4 +1,4 @@
-"""Changes of the exceptions at once, beside readers, killed, and with calls that fail."""
+"""Changes of the exclusions at once, beside readers, killed, and with calls that fail."""
 
 import errno
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
-from excepting import EXACT, Kind, SoonFull, Ticking, tree
+from excluding import EXACT, Kind, SoonFull, Ticking, tree
 from faults import at_call, fail_with, kill_self, os_calls
-from workers import ChildDied, in_child, together
+from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter
 
 Make = Callable[..., BloomFilter]
 
 
-def test_no_exception_is_lost(create: Make, path: str, seed: int) -> None:
+def test_no_exclusion_is_lost(create: Make, path: str, seed: int) -> None:
     """Several processes add and take out at once: none undoes what another did (law 7)."""
     create(**EXACT).close()
     rounds = 60
@@ -28,9 +28,9 @@ def test_no_exception_is_lost(create: Make, path: str, seed: int) -> None:
         def run() -> int:
             with BloomFilter.open(path) as mine:
                 for n in range(rounds):
-                    mine.exceptions.add(f"{seed} {number} {n}")
+                    mine.exclusions.add(f"{seed} {number} {n}")
                     if n % 3 == 0:
-                        mine.exceptions.discard(f"{seed} {number} {n}")
+                        mine.exclusions.discard(f"{seed} {number} {n}")
             return rounds
 
         return run
@@ -38,12 +38,12 @@ def test_no_exception_is_lost(create: Make, path: str, seed: int) -> None:
     assert together([work(number) for number in range(3)]) == [rounds] * 3
     expected = {f"{seed} {i} {n}".encode() for i in range(3) for n in range(rounds) if n % 3}
     with BloomFilter.open(path, "r") as reader:
-        assert set(reader.exceptions) == expected
-    check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exceptions")
+        assert set(reader.exclusions) == expected
+    check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exclusions")
 
 
 @pytest.mark.parametrize("kind", [SoonFull(), Ticking()], ids=type)
-def test_no_exception_is_lost_where_files_change_over(kind: Kind, path: str, seed: int) -> None:
+def test_no_exclusion_is_lost_where_files_change_over(kind: Kind, path: str, seed: int) -> None:
     """The lock of a folder goes from file to file, and each change is made under it."""
     kind.create(path).close()
 
@@ -51,11 +51,11 @@ def test_no_exception_is_lost_where_files_change_over(kind: Kind, path: str, see
         def run() -> int:
             with kind.open(path) as mine:
                 for n in range(40):
-                    mine.exceptions.add(f"{seed} {number} {n}")
+                    mine.exclusions.add(f"{seed} {number} {n}")
                     mine.update(f"{seed} {number} {n} {i}" for i in range(3 * n))
                     with mine.locked():  # in which a file may begin
                         mine.add(f"{seed} {number} {n}")
-                        mine.exceptions.discard(f"{seed} {number} {n - 1}")
+                        mine.exclusions.discard(f"{seed} {number} {n - 1}")
                     assert f"{seed} {number} {n}" not in mine
             return 0
 
@@ -64,20 +64,20 @@ def test_no_exception_is_lost_where_files_change_over(kind: Kind, path: str, see
     assert together([work(number) for number in range(3)]) == [0] * 3
     expected = {f"{seed} {i} 39".encode() for i in range(3)}
     with kind.open(path, "r") as reader:
-        assert set(reader.exceptions) == expected
+        assert set(reader.exclusions) == expected
         assert not reader.contains_many([*expected]).any()
         assert reader.contains_many([f"{seed} {i} 38" for i in range(3)]).all()
-    files = [name for name in tree(path) if name not in ("manifest.json", "exceptions")]
+    files = [name for name in tree(path) if name not in ("manifest.json", "exclusions")]
     assert len(files) > 4
     assert all(name.endswith(".bloom") for name in files), "no temporary file stays"
 
 
 def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
-    """Whichever call fails: no copy appears that would find what is excepted."""
+    """Whichever call fails: no copy appears that would find what is excluded."""
     kind = SoonFull()
     with kind.create(path) as made:
         made.add_many(["a", "b"])
-        made.exceptions.add("a")
+        made.exclusions.add("a")
 
     def copied(hook: Callable[[str], object]) -> str:
         with os_calls(hook):
@@ -94,7 +94,7 @@ def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
         return calls
 
     calls = in_child(calls_of_a_copy)
-    assert calls.count("replace") == 2, "of the manifest, and of the exceptions"
+    assert calls.count("replace") == 2, "of the manifest, and of the exclusions"
     for number in range(calls.index("replace"), len(calls)):  # those before are tested elsewhere
         shutil.rmtree(path + "2", ignore_errors=True)
         said = in_child(partial(copied, at_call(number, fail_with(errno.EIO))))
@@ -111,17 +111,17 @@ def test_readers_see_the_old_file_or_the_new(create: Make, path: str) -> None:
     made = create(**EXACT)
     made.add("x")
     many = [f"{n} {'y' * 500}" for n in range(200)]
-    made.exceptions.update(["x", *many])
+    made.exclusions.update(["x", *many])
 
     def write() -> int:
         with BloomFilter.open(path) as mine:
             for n in range(100):
-                (mine.exceptions.update if n % 2 else mine.exceptions.difference_update)(many)
+                (mine.exclusions.update if n % 2 else mine.exclusions.difference_update)(many)
         return 0
 
     def read() -> int:
         with BloomFilter.open(path, "r") as mine:
-            sizes = {len(mine.exceptions) for _ in range(2000)}
+            sizes = {len(mine.exclusions) for _ in range(2000)}
             assert sizes <= {1, 201}
             assert not any("x" in mine for _ in range(2000))
         return 0
@@ -132,7 +132,7 @@ def test_readers_see_the_old_file_or_the_new(create: Make, path: str) -> None:
 @contextmanager
 def calls_of_one_change(path: str, hook: Callable[[str], object]) -> Iterator[BloomFilter]:
     with BloomFilter.open(path) as mine:
-        mine.exceptions.add("warm")  # the lock's own descriptor is open from here on
+        mine.exclusions.add("warm")  # the lock's own descriptor is open from here on
         with os_calls(hook):
             yield mine
 
@@ -141,7 +141,7 @@ def calls_made(path: str) -> list[str]:
     def change() -> list[str]:
         calls: list[str] = []
         with calls_of_one_change(path, calls.append) as mine:
-            mine.exceptions.update(["b", "c"])
+            mine.exclusions.update(["b", "c"])
         return calls
 
     return in_child(change)
@@ -164,21 +164,21 @@ def test_killed_at_every_call(create: Make, path: str) -> None:
     calls = len(calls_made(path))
     found = []
     for number in range(calls):
-        Path(path + ".exceptions").unlink(missing_ok=True)
+        Path(path + ".exclusions").unlink(missing_ok=True)
 
         def die(number: int = number) -> None:
             with calls_of_one_change(path, at_call(number, kill_self)) as mine:
-                mine.exceptions.update(["b", "c"])
+                mine.exclusions.update(["b", "c"])
 
-        with pytest.raises(ChildDied):
+        with pytest.raises(ChildDiedError):
             in_child(die)
-        raw = Path(path + ".exceptions").read_bytes()
+        raw = Path(path + ".exclusions").read_bytes()
         assert raw in (b"warm\n", b"warm\nb\nc\n"), number
         found.append(raw)
         with BloomFilter.open(path, lock_timeout=10) as mine:
-            assert mine.exceptions.add("d")
-        assert Path(path + ".exceptions").read_bytes() == raw + b"d\n"
-        check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exceptions")
+            assert mine.exclusions.add("d")
+        assert Path(path + ".exclusions").read_bytes() == raw + b"d\n"
+        check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exclusions")
     assert len(set(found)) == 2, "some kills were before the change, some after it"
 
 
@@ -187,18 +187,18 @@ def test_failure_of_every_call(create: Make, path: str, code: int) -> None:
     """A call that fails is an error, and the file the old one or the new; no other file stays."""
     create(**EXACT).close()
     for number in range(len(calls_made(path))):
-        Path(path + ".exceptions").unlink(missing_ok=True)
+        Path(path + ".exclusions").unlink(missing_ok=True)
 
         def fail(number: int = number) -> str:
             with calls_of_one_change(path, at_call(number, fail_with(code))) as mine:
                 try:
-                    mine.exceptions.update(["b", "c"])
+                    mine.exclusions.update(["b", "c"])
                 except OSError as error:
                     return f"{error}"
             return ""
 
         said = in_child(fail)
-        raw = Path(path + ".exceptions").read_bytes()
+        raw = Path(path + ".exclusions").read_bytes()
         assert raw in (b"warm\n", b"warm\nb\nc\n")
         assert said or raw != b"warm\n", f"call {number} failed without a word"
-        check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exceptions")
+        check_folder(Path(path).parent, "seen.bloom", "seen.bloom.exclusions")
