@@ -45,6 +45,7 @@ from mmbloom.errors import (
     ReadOnlyError,
     ReservationWarning,
 )
+from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
 from mmbloom.filters.counting import CountingBloomFilter
@@ -72,6 +73,7 @@ __all__ = [
     "DurabilityError",
     "Exclusions",
     "FileChangedError",
+    "Filter",
     "FilterInfo",
     "FilterParams",
     "FolderInfo",

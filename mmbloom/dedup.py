@@ -1,8 +1,8 @@
-"""Each line once: claim, write, and only then mark (law 6).
+"""Each line once: claim, write, and only then mark.
 
 A run that is killed, or whose output breaks, can repeat lines when it is run again and can
 never lose one: a line is handed to the output before it is marked as seen. The write lock
-is kept from the claim to the mark, so of all processes one writes each line (law 7).
+is kept from the claim to the mark, so of all processes one writes each line.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,8 +13,9 @@ from typing import Protocol
 import numpy as np
 
 from mmbloom._threads import read_ahead
-from mmbloom._typing import Octets
-from mmbloom.filters.claim import Claim, Claiming
+from mmbloom._typing import Bools, Octets
+from mmbloom.filters.base import Filter
+from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineKeys
 
 
@@ -58,13 +59,13 @@ class Tally:
 
 
 def dedup(
-    seen: Claiming,
+    seen: Filter,
     chunks: Iterable[Chunk],
     sink: Sink,
     *,
     keys: LineKeys | None = None,
     repeats: bool = False,
-    hold: Callable[[], AbstractContextManager[None]] | None = None,
+    enter: Callable[[Claim], AbstractContextManager[Bools]] | None = None,
 ) -> Tally:
     r"""Write each line that is new to the filter, and mark it as seen.
 
@@ -80,8 +81,9 @@ def dedup(
         Which part of a line counts; all of it by default.
     repeats : bool, default False
         Write the lines that are not new instead.
-    hold : callable, optional
-        Gives the context manager that takes the write lock; `seen.locked` by default.
+    enter : callable, optional
+        Enters a claim, giving its answers; by default each waits for the write lock as long as
+        the filter does.
 
     Returns
     -------
@@ -101,7 +103,6 @@ def dedup(
     b'a\nb\n'
     Tally(lines=3, unique=2, repeated=1, bytes=6)
     """
-    hold = hold or seen.locked
     select = keys or LineKeys()
     tally = Tally()
 
@@ -110,7 +111,7 @@ def dedup(
 
     with closing(read_ahead(map(prepare, chunks))) as prepared:
         for chunk, claim in prepared:
-            with hold(), claim as new:
+            with enter(claim) if enter else claim as new:
                 sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
             unique = int(np.count_nonzero(new))
             tally.add(Tally(len(chunk), unique, len(chunk) - unique, chunk.num_bytes))

@@ -224,7 +224,7 @@ class LineKeys:
             self.skip_fields, self.skip_chars, self.compare_at_most, ignore_case=self.ignore_case
         )
         parts = [take(line) for line in lines]
-        return ByteKeys(
+        return ByteKeys.of(
             [
                 _engine.WHOLE_LINE + line if part is None else narrow(part)
                 for line, part in zip(lines, parts, strict=True)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from mmbloom._keys.coerce import at_position, coerce_one
 from mmbloom._typing import Key
 from mmbloom.errors import KeyEncodingError, KeyTypeError
-from mmbloom.filters.claim import Claiming
+from mmbloom.filters.base import Filter
 
 Url = TypeVar("Url", bound=Key)
 
@@ -102,7 +102,7 @@ class Sieve(Generic[Url]):
 
     def __init__(
         self,
-        filter: Claiming,  # noqa: A002  what it is; the builtin is not needed here
+        filter: Filter,  # noqa: A002  what it is; the builtin is not needed here
         queue: Queue[Url] | None = None,
     ) -> None:
         if getattr(queue, "maxlen", None) not in (None, math.inf):

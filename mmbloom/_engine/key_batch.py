@@ -1,8 +1,8 @@
 """The forms of a batch of keys that the engine hashes: what every caller's keys become.
 
-Each form holds n keys in the memory of whoever made them; only `items_of` and `bytes_of`
-copy. The files of ``_keys`` make them and prove them right: every span within its buffer,
-every str encodable. A form is cut by a slice, or by a bool array of shape (n,).
+Each form holds n keys where they lie: cutting one copies no key. The files of ``_keys`` make
+them and prove them right: every span within its buffer, every str encodable. A form is
+cut by a slice, or by a bool array of shape (n,).
 """
 
 from dataclasses import dataclass, field
@@ -21,12 +21,13 @@ class ByteKeys:
     """Keys as a part of a list of `bytes`, or of `str` known to encode: items[start:stop]."""
 
     items: list[bytes | str]
-    start: int = 0
-    stop: int = -1  # all of the list
+    start: int
+    stop: int
 
-    def __post_init__(self) -> None:
-        if self.stop < 0:
-            object.__setattr__(self, "stop", len(self.items))
+    @classmethod
+    def of(cls, items: list[bytes | str]) -> "ByteKeys":
+        """Take all of a list."""
+        return cls(items, 0, len(items))
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -35,7 +36,7 @@ class ByteKeys:
         here = range(self.start, self.stop)
         if isinstance(part, slice):
             return ByteKeys(self.items, here[part].start, here[part].stop)
-        return ByteKeys([self.items[here[i]] for i in np.flatnonzero(part)])
+        return ByteKeys.of([self.items[here[i]] for i in np.flatnonzero(part)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,47 +132,3 @@ SpelledKeys = ByteKeys | RowKeys | TextKeys | PackedKeys | ViewKeys  # each key'
 
 
 KeyBatch = SpelledKeys | IntegerKeys | DictionaryKeys
-
-
-def items_of(keys: SpelledKeys) -> list[Any]:
-    """Make an object of each key: `bytes`, or `str` that stands for its UTF-8."""
-    if isinstance(keys, ByteKeys):
-        if len(items := keys.items[keys.start : keys.stop]) != len(keys):
-            raise ValueError("the list of keys changed its size while in use")
-        return items
-    if isinstance(keys, TextKeys):
-        return list(keys.items.tolist())
-    if isinstance(keys, RowKeys):
-        rows = [row.tobytes() for row in keys.rows]
-        return [row.rstrip(b"\0") for row in rows] if keys.padded else rows
-    if isinstance(keys, PackedKeys):
-        octets = keys.octets.data
-        spans = zip(keys.starts.tolist(), keys.ends.tolist(), strict=True)
-        return [bytes(octets[start:end]) for start, end in spans]
-    return [_viewed(view, keys.buffers) for view in keys.views]
-
-
-def bytes_of(keys: KeyBatch) -> list[bytes]:
-    r"""Give the bytes of each key; for few keys, as it makes an object of each.
-
-    Examples
-    --------
-    >>> bytes_of(ByteKeys([b"a", "é"])), bytes_of(IntegerKeys(np.array([-2])))
-    ([b'a', b'\xc3\xa9'], [b'\xfe\xff\xff\xff\xff\xff\xff\xff'])
-    """
-    if isinstance(keys, DictionaryKeys):
-        used, places = np.unique(keys.indices, return_inverse=True)
-        chosen = np.zeros(len(keys.values), np.bool_)
-        chosen[used] = True
-        values = bytes_of(keys.values[chosen])
-        return [values[place] for place in places.tolist()]
-    if isinstance(keys, IntegerKeys):
-        return [word.tobytes() for word in keys.items.astype("<i8")]
-    return [item.encode() if isinstance(item, str) else item for item in items_of(keys)]
-
-
-def _viewed(view: Octets, buffers: list[Octets]) -> bytes:
-    """Read one of Arrow's views: a length, then up to 12 bytes, or prefix, buffer and offset."""
-    length, _, buffer, offset = view.view("<u4").tolist()
-    octets = view[4 : 4 + length] if length <= 12 else buffers[buffer][offset : offset + length]
-    return bytes(octets)

@@ -139,7 +139,7 @@ def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]
     kind = formats[0]
     if kind == _NULL:  # what an empty list becomes, or one of None only
         nothing = np.zeros(array.length, dtype=np.bool_)
-        return ByteKeys([b""] * array.length), nothing if array.length else None
+        return ByteKeys.of([b""] * array.length), nothing if array.length else None
     expected = 3 if kind in _OFFSETS or kind in _VIEWS else 2
     if array.n_buffers < expected or (array.n_buffers > expected and kind not in _VIEWS):
         raise ValueError(
@@ -220,7 +220,7 @@ def _dictionary(
         valid = pointed if valid is None else valid & pointed
         valid = None if valid.all() else valid
     if len(values) == 0:  # all rows are null; their index 0 needs something to point to
-        values = ByteKeys([b""])
+        values = ByteKeys.of([b""])
     return DictionaryKeys(values, indices), valid
 
 

@@ -5,15 +5,39 @@ What the keys are, and that they are right, is the matter of ``coerce.py``.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._threads import in_order
-from mmbloom._typing import HashHalves
+from mmbloom._typing import Bools, HashHalves
+
+R = TypeVar("R")
+
+# Fewer keys are done before a thread has started.
+_WORTH_THREADS = 4 * _engine.CHUNK_KEYS
+
+_POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over a file
+
+
+class Chunk(NamedTuple):
+    """At most 16,384 keys of a batch, and what was made of them.
+
+    Attributes
+    ----------
+    keys : KeyBatch
+        The keys.
+    hashes : pair of ndarray of uint64, shape (n,)
+        Their hash halves.
+    prepared : object
+        What else was made of the hashes, ahead of the lock; the hashes themselves if nothing.
+    """
+
+    keys: KeyBatch
+    hashes: HashHalves
+    prepared: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,25 +48,56 @@ class Batch:
     ----------
     parts : list of KeyBatch
         The keys, nulls left out, in order.
+    num_keys : int
+        How many they are together.
     present : ndarray of bool, shape (n,), optional
         False for each null; None where there are none.
     """
 
     parts: list[KeyBatch]
-    present: npt.NDArray[np.bool_] | None = None
+    num_keys: int
+    present: Bools | None = None
 
-    @property
-    def num_keys(self) -> int:
-        """How many keys there are to hash."""
-        return sum(map(len, self.parts))
-
-    def pieces(self, size: int) -> Iterator[KeyBatch]:
-        """Cut the keys into pieces of at most `size`, in order."""
+    def cut(self, size: int = _engine.CHUNK_KEYS) -> Iterator[KeyBatch]:
+        """Cut the keys into chunks of at most `size`, in order."""
+        if len(self.parts) == 1 and 0 < self.num_keys <= size:  # as most calls are
+            yield self.parts[0]
+            return
         for part in self.parts:
             for start in range(0, len(part), size):
                 yield part[start : start + size]
 
-    def answers(self, found: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def map(
+        self, work: Callable[[KeyBatch], R], threads: int, *, busy: bool = False
+    ) -> Iterator[R]:
+        """Work on the chunks, results in order; on a large batch, with threads.
+
+        A `busy` caller does as much with each result as was done to get it, and counts as one
+        of the threads.
+        """
+        helpers = helpers_for(self.num_keys, threads) - busy
+        return in_order(work, self.cut(), helpers) if helpers > 0 else map(work, self.cut())
+
+    def hashed(
+        self, seed: int, threads: int, prepare: Callable[[HashHalves], Any] | None = None
+    ) -> Iterator[Chunk]:
+        """Hash the chunks, ahead of a caller that adds them under a lock."""
+
+        def work(keys: KeyBatch) -> Chunk:
+            hashes = _engine.hash_keys(keys, seed)
+            return Chunk(keys, hashes, hashes if prepare is None else prepare(hashes))
+
+        return self.map(work, threads, busy=True)
+
+    def hash_all(self, seed: int, threads: int) -> HashHalves:
+        """Hash all keys at once, for a claim."""
+
+        def work(keys: KeyBatch) -> HashHalves:
+            return _engine.hash_keys(keys, seed)
+
+        return join([(np.zeros(0, np.uint64),) * 2, *self.map(work, threads)])
+
+    def answers(self, found: Bools) -> Bools:
         """Give the answers of the keys, and False for each null."""
         if self.present is None:
             return found
@@ -50,12 +105,9 @@ class Batch:
         spread[self.present] = found
         return spread
 
-
-R = TypeVar("R")
-
-
-# Fewer keys are done before a thread has started.
-_WORTH_THREADS = 4 * _engine.CHUNK_KEYS
+    def answers_of_chunks(self, found: list[Bools]) -> Bools:
+        """Give the same of the answers of each chunk."""
+        return self.answers(np.concatenate([np.zeros(0, np.bool_), *found]))
 
 
 def helpers_for(num_keys: int, threads: int) -> int:
@@ -63,36 +115,23 @@ def helpers_for(num_keys: int, threads: int) -> int:
     return threads if threads > 1 and num_keys >= _WORTH_THREADS else 0
 
 
-def map_pieces(
-    work: Callable[[KeyBatch], R], batch: Batch, threads: int, *, busy: bool = False
-) -> Iterator[R]:
-    """Work on the pieces of a batch, results in order.
-
-    A `busy` caller does as much with each result as was done to get it, and counts.
-    """
-    helpers = max(0, helpers_for(batch.num_keys, threads) - busy)
-    return in_order(work, batch.pieces(_engine.CHUNK_KEYS), helpers)
-
-
-_POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over the file
+def join(parts: list[HashHalves]) -> HashHalves:
+    """Put the hash halves of several chunks one after the other."""
+    h1, h2 = map(np.concatenate, zip(*parts, strict=True))
+    return h1, h2
 
 
 def gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
-    """Hash batches, and join them to as many keys as are looked up in one pass."""
+    """Hash batches, and join them to as many keys as are looked up in one pass over a file."""
     most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
     ready: list[HashHalves] = []
     waiting = 0
     for batch in keys:
-        for piece in batch.pieces(min(most, _engine.CHUNK_KEYS)):
-            ready.append(_engine.hash_keys(piece, seed))
+        for chunk in batch.cut(min(most, _engine.CHUNK_KEYS)):
+            ready.append(_engine.hash_keys(chunk, seed))
             waiting += len(ready[-1][0])
             if waiting >= most:
-                yield _joined(ready)
+                yield join(ready)
                 ready, waiting = [], 0
     if ready:
-        yield _joined(ready)
-
-
-def _joined(parts: list[HashHalves]) -> HashHalves:
-    h1, h2 = map(np.concatenate, zip(*parts, strict=True))
-    return h1, h2
+        yield join(ready)

@@ -70,8 +70,10 @@ def coerce(keys: Keys, nulls: Nulls = "error") -> Batch:
     """
     if nulls not in ("error", "skip"):
         raise ValueError(f"nulls is {nulls!r}, expected 'error' or 'skip'")
+    if type(keys) is list:
+        return _from_list(keys, 0, nulls)
     if isinstance(keys, KeyBatch):  # of a caller within the package
-        return Batch([keys])
+        return Batch([keys], len(keys))
     if isinstance(keys, np.ndarray):
         return _from_array(keys, nulls)
     if arrow.is_arrow(keys):
@@ -82,7 +84,7 @@ def coerce(keys: Keys, nulls: Nulls = "error") -> Batch:
         raise KeyTypeError(f"a batch was expected, got a single {type(keys).__name__}")
     if not isinstance(keys, Iterable):
         raise KeyTypeError(f"a batch was expected, got {type(keys).__name__}")
-    return _from_list(keys if type(keys) is list else list(keys), 0, nulls)
+    return _from_list(list(keys), 0, nulls)
 
 
 def batches(keys: Keys, nulls: Nulls = "error") -> Iterator[Batch]:
@@ -115,18 +117,19 @@ def _from_array(keys: npt.NDArray[Any], nulls: Nulls) -> Batch:
     if type(keys) is not np.ndarray and isinstance(keys, np.ma.MaskedArray):
         return _from_masked(keys, nulls)
     if keys.size == 0 and not rows:
-        return Batch([])
+        return Batch([], 0)
     if rows:
-        return Batch([RowKeys(keys, padded=False)])
+        return Batch([RowKeys(keys, padded=False)], len(keys))
     if keys.dtype.kind in "iu":
-        return Batch([IntegerKeys(keys)])
+        return Batch([IntegerKeys(keys)], len(keys))
     if keys.dtype.kind == "S":
-        return Batch([RowKeys(keys[:, np.newaxis].view(np.uint8), padded=True)])
+        rows_of = keys[:, np.newaxis].view(np.uint8)
+        return Batch([RowKeys(rows_of, padded=True)], len(keys))
     if keys.dtype.kind == "U":
         # Before anything is added: a batch with a wrong key adds nothing.
         if (wrong := _engine.first_unencodable(keys)) >= 0:
             raise KeyEncodingError(wrong)
-        return Batch([TextKeys(keys)])
+        return Batch([TextKeys(keys)], len(keys))
     raise KeyTypeError(f"an array of dtype {keys.dtype}", 0)
 
 
@@ -138,7 +141,8 @@ def _from_masked(keys: Any, nulls: Nulls) -> Batch:
     if nulls == "error":
         raise KeyTypeError("masked, a null (nulls='skip' leaves them out)", int(masked.argmax()))
     try:
-        return Batch(_from_array(keys.data[~masked], nulls).parts, ~masked)
+        left = _from_array(keys.data[~masked], nulls)
+        return Batch(left.parts, left.num_keys, ~masked)
     except KeyEncodingError as error:  # its position in what the caller gave
         raise KeyEncodingError(int(np.flatnonzero(~masked)[error.position or 0])) from None
 
@@ -158,29 +162,30 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
         parts.append(part if valid is None else part[valid])
         presents.append(np.ones(len(part), dtype=np.bool_) if valid is None else valid)
         done += len(part)
-    whole = sum(map(len, parts)) == done
-    return Batch(parts, None if whole else np.concatenate(presents))
+    num_keys = sum(map(len, parts))
+    return Batch(parts, num_keys, None if num_keys == done else np.concatenate(presents))
 
 
 def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
     if _engine.plain(keys):
-        return Batch([ByteKeys(keys)])
+        return Batch([ByteKeys(keys, 0, len(keys))], len(keys))
     kinds = set(map(type, keys))
     if type(None) in kinds and nulls == "skip":
         present = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
         left = [key for key in keys if key is not None]
         try:
-            return Batch(_from_list(left, 0, nulls).parts, present)
+            return Batch(_from_list(left, 0, nulls).parts, len(left), present)
         except (KeyTypeError, KeyEncodingError) as error:
             # Its position in what the caller gave.
             place = offset + int(np.flatnonzero(present)[error.position or 0])
             raise at_position(error, place) from None
     if kinds == {int}:
         try:
-            return Batch([IntegerKeys(np.array(keys, dtype="<i8"))])
+            return Batch([IntegerKeys(np.array(keys, dtype="<i8"))], len(keys))
         except OverflowError:  # some key is of uint64, or of no 64-bit type at all
             pass
-    return Batch([ByteKeys([_to_bytes(key, offset + i) for i, key in enumerate(keys)])])
+    spelled: list[bytes | str] = [_to_bytes(key, offset + i) for i, key in enumerate(keys)]
+    return Batch([ByteKeys.of(spelled)], len(keys))
 
 
 def at_position(

@@ -1,25 +1,24 @@
 """The write lock: one holder among all threads and processes; the only importer of filelock.
 
 - The lock is on a descriptor of the data file itself, opened for nothing else: it follows
-  the inode through links and renames and leaves no extra file (law 2). On Windows, where a
-  locked range cannot be read through the map, it is a file beside it.
+  the inode through links and renames and leaves no extra file. Never on the mapped one: the
+  map would keep the lock after a close.
 - It is taken again for free by the thread that holds it.
-- It never crosses a fork: the child closes what it inherited and opens its own (law 3).
+- It never crosses a fork: the child closes what it inherited and opens its own.
 """
 
 import os
-import sys
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from filelock import FileLock, lock_descriptor, unlock_descriptor
+from filelock import lock_descriptor, unlock_descriptor
 
 from mmbloom.errors import ClosedFilterError, FileChangedError, LockTimeoutError
 
-# A 50 ms poll gave a p99 wait of 253 ms with 4 writers (law 2). Pauses that grow slowly waste a
+# A 50 ms poll gave a p99 wait of 253 ms with 4 writers. Pauses that grow slowly waste a
 # twentieth of a wait at most: 4 writers of batches add 16.2 million keys a second in total so,
 # and 13.1 with pauses that double, as the lock lay free for a fifth of the time.
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.0001, 0.010, 1.05
@@ -52,36 +51,6 @@ class DescriptorLock:
         self._close_fd()
 
 
-class SidecarLock:
-    """A lock on ``PATH.lock``; never on the data file, which FileLock may truncate.
-
-    Tested on Linux only: nothing of this package has been run on Windows yet.
-    """
-
-    def __init__(self, path: str, identity: tuple[int, int]) -> None:
-        del identity
-        self._lock = FileLock(path + ".lock", fallback_to_soft=False, thread_local=False)
-
-    def try_acquire(self) -> bool:
-        try:
-            self._lock.acquire(blocking=False)
-        except TimeoutError:
-            return False
-        return True
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def close(self) -> None:
-        """Nothing is open while the lock is not held."""
-
-
-Backend = Callable[[str, tuple[int, int]], DescriptorLock | SidecarLock]
-
-
-_native_lock: Backend = SidecarLock if sys.platform == "win32" else DescriptorLock
-
-
 class WriteLock:
     """The exclusive lock of one open filter.
 
@@ -104,7 +73,7 @@ class WriteLock:
         path: str,
         identity: tuple[int, int],
         timeout: float | None,
-        backend: Backend = _native_lock,
+        backend: type[DescriptorLock] = DescriptorLock,
     ) -> None:
         self.timeout = timeout
         self._path, self._identity, self._backend = path, identity, backend
@@ -117,11 +86,11 @@ class WriteLock:
         self._pid = os.getpid()
         self._threads = threading.RLock()
         self._depth, self._owner = 0, 0
-        self._held: DescriptorLock | SidecarLock | None = None
+        self._held: DescriptorLock | None = None
 
     def after_fork(self) -> None:
         """Give up the parent's lock without releasing it (runs in the child)."""
-        # While a child keeps the descriptor open, a killed parent's lock would stay (law 2).
+        # While a child keeps the descriptor open, a killed parent's lock would stay.
         if self._held is not None:
             self._held.close()
         self._forget()
@@ -138,6 +107,13 @@ class WriteLock:
             if os.getpid() == owner:
                 self.release()
 
+    def __enter__(self) -> None:
+        """Take the lock for a block of this package's own, which never forks."""
+        self.acquire(self.timeout)
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
     def mine(self) -> bool:
         """Tell whether the calling thread of this very process holds the lock."""
         return self._owner == threading.get_ident() and self._pid == os.getpid()
@@ -150,7 +126,7 @@ class WriteLock:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Do as `own_threads`, and give up the lock for good after the block."""
+        """Like `own_threads`, then release the lock permanently."""
         with self._threads:
             yield
             self._closed = True
@@ -206,7 +182,7 @@ class WriteLock:
             self._threads.release()
 
     def retire(self) -> None:
-        """Do as `release`, and close the descriptor until the lock is wanted again."""
+        """Release the lock, and close its descriptor until the lock is wanted again."""
         with self._threads:  # of this object none takes it in between
             self.release()
             if self._depth == 0 and self._held is not None:
@@ -218,7 +194,7 @@ _locks: "weakref.WeakSet[WriteLock]" = weakref.WeakSet()
 
 
 # Held while a descriptor is opened and not yet known to `after_fork`: a fork by another
-# thread in between would give the child a copy that keeps a killed holder's lock (law 2).
+# thread in between would give the child a copy that keeps a killed holder's lock.
 _forks = threading.RLock()
 
 
@@ -228,9 +204,8 @@ def _after_fork_in_child() -> None:
         lock.after_fork()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_forks.acquire,
-        after_in_parent=_forks.release,
-        after_in_child=_after_fork_in_child,
-    )
+os.register_at_fork(
+    before=_forks.acquire,
+    after_in_parent=_forks.release,
+    after_in_child=_after_fork_in_child,
+)

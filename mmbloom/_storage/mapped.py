@@ -4,7 +4,7 @@
 - Nothing is mapped before the header and the size of the file are proved right.
 - A failed flush is final (law 11).
 
-This file takes no lock; who writes through `views` holds it.
+This file takes no lock: a caller that writes through the map holds it.
 """
 
 import mmap
@@ -42,8 +42,8 @@ _READ_AT_A_TIME = 8 << 20
 _FEW_KEYS = 10_000
 
 
-class _Views(NamedTuple):
-    """The mapped file, seen three ways."""
+class Views(NamedTuple):
+    """The mapped file, seen three ways; never handed out of the package."""
 
     words: npt.NDArray[np.uint64]  # the array
     counters: npt.NDArray[np.uint64]  # MUTABLE_FIELDS, in order
@@ -111,7 +111,7 @@ class MappedFilter:
         one = kind.one_key(words, counters, self.header.params, coerce_one)
         self._few_left = _FEW_KEYS
         self._advise("MADV_RANDOM")
-        self._views: _Views | None = _Views(words, counters, one)
+        self._views: Views | None = Views(words, counters, one)
 
     def _reopen_for_writing(self, allow_network: bool) -> None:
         file_system = mounts.file_system_type(self.path)
@@ -123,8 +123,8 @@ class MappedFilter:
             raise FileChangedError(self.path, "replaced by another file")
 
     @property
-    def views(self) -> "_Views":
-        """The map, as arrays; never handed out of the package."""
+    def views(self) -> Views:
+        """The map, as arrays, with no look at the file: for a caller that has just looked."""
         views = self._views
         if views is None:
             raise ClosedFilterError(self.path)
@@ -144,6 +144,29 @@ class MappedFilter:
         # numpy stores all eight bytes at once; struct.pack_into zeroes them first, which a
         # reader, or a kill, can see.
         self.views.counters[MUTABLE_FIELDS.index(name)] = value % 2**64
+
+    def count(self, **more: int) -> int:
+        """Add to some of `MUTABLE_FIELDS`, in the order given; how many positions are set now."""
+        counters = self.views.counters
+        for name, by in more.items():
+            place = MUTABLE_FIELDS.index(name)
+            counters[place] = (int(counters[place]) + by) % 2**64
+        return int(counters[MUTABLE_FIELDS.index("positions_set")])
+
+    @property
+    def positions_set(self) -> int:
+        """How many positions are set; a damaged counter is cut to what is possible."""
+        return min(self.counter("positions_set"), self.header.params.num_bits)
+
+    @property
+    def approx_count(self) -> int:
+        """Estimated number of distinct keys; O(1)."""
+        return round(self.header.params.estimated_count(self.positions_set))
+
+    @property
+    def current_error_rate(self) -> float:
+        """False-positive rate to expect at the present fill; O(1)."""
+        return self.header.params.expected_error_rate(self.positions_set)
 
     def check_open(self) -> None:
         """Raise `ClosedFilterError` after `close`."""
@@ -186,12 +209,22 @@ class MappedFilter:
             found = f"resized from {self._size} to {there.st_size} bytes"
             raise FileChangedError(self.path, found)
 
-    def expect(self, keys: int) -> None:
-        """Tell that so many keys are about to be touched: many are worth reading around."""
+    def ready(self, keys: int) -> Views:
+        """Give the map, for so many keys to be tested; raises as `check_unchanged`."""
+        self.check_unchanged()
         if self._few_left > 0:
             self._few_left -= keys
-            if self._few_left <= 0:
+            if self._few_left <= 0:  # many keys are worth reading around
                 self._advise("MADV_NORMAL")
+        return self.views
+
+    def ready_to_write(self, keys: int) -> Views:
+        """Give the map, for so many keys to be changed, to the holder of the write lock.
+
+        Raises as `check_writable` and `check_unchanged`.
+        """
+        self.check_writable()
+        return self.ready(keys)
 
     def _advise(self, name: str) -> None:
         if hasattr(mmap, name):  # not on Windows
@@ -200,8 +233,7 @@ class MappedFilter:
 
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""
-        self.check_unchanged()
-        self.expect(_FEW_KEYS)
+        self.ready(_FEW_KEYS)
         try:
             # Only for reading: to populate for writing would make every page one to write back.
             self._map.madvise(_MADV_POPULATE_READ)

@@ -11,7 +11,6 @@ from mmbloom.cli.arguments import writing_options
 from mmbloom.cli.process import UsageError, say
 from mmbloom.errors import FormatError, LockTimeoutError
 from mmbloom.filters.bloom import BloomFilter
-from mmbloom.filters.claim import Claiming
 
 
 def require_files(paths: Iterable[str], why: str) -> None:
@@ -46,27 +45,38 @@ def open_or_create(
     )
 
 
+T = TypeVar("T")
+
 SILENT_SECONDS = 5.0
 
 
-def patiently(seen: Claiming, timeout: float | None) -> Callable[[], AbstractContextManager[None]]:
-    """Make the context manager that takes the lock, waiting `timeout` seconds, None for ever."""
+@contextmanager
+def patiently(
+    path: str, enter: Callable[[float | None], AbstractContextManager[T]], timeout: float | None
+) -> Iterator[T]:
+    """Enter what takes the write lock within `timeout` seconds; say so when it takes long.
 
-    @contextmanager
-    def hold() -> Iterator[None]:
-        with ExitStack() as stack:
-            try:
-                first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
-                stack.enter_context(seen.locked(first))
-            except LockTimeoutError:
-                if timeout is not None and timeout <= SILENT_SECONDS:
-                    raise
-                say(
-                    f"{seen.path}: waiting for another writer to release the lock, which it "
-                    "keeps until its output is taken (so never pipe two commands on one filter)"
-                )
-                rest = None if timeout is None else timeout - SILENT_SECONDS
-                stack.enter_context(seen.locked(rest))
-            yield
-
-    return hold
+    Parameters
+    ----------
+    path : str
+        The filter.
+    enter : callable
+        Gives, for a number of seconds to wait, what takes the lock.
+    timeout : float or None
+        Seconds to wait; None for ever.
+    """
+    with ExitStack() as stack:
+        try:
+            first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
+            entered = stack.enter_context(enter(first))
+        except LockTimeoutError:
+            if timeout is not None and timeout <= SILENT_SECONDS:
+                raise
+            say(
+                f"{path}: waiting for another writer to release the lock, which it "
+                "keeps until its output is taken (so never pipe two commands on one filter)"
+            )
+            entered = stack.enter_context(
+                enter(None if timeout is None else timeout - SILENT_SECONDS)
+            )
+        yield entered

@@ -1,62 +1,180 @@
-"""What every open filter can be asked and told: keys in, answers out.
+"""Filter: what every open filter can be asked and told, a file or a folder of files.
 
-Questions change nothing and take no lock: bits only go from 0 to 1, so a reader beside a
-writer can at worst miss a key whose add has not returned. Counters go down as well: what that
-means is told in ``counting.py``. Every change is made under the lock, by a writer.
+A query changes nothing. Bits only go from 0 to 1, so a reader beside a writer needs no lock: at
+worst it misses a key whose add has not returned. (Counters go down as well: see ``counting.py``.)
+Every change goes through a writer, which holds the write lock around it; the way of a batch is
+the same for all of them: coerced, hashed ahead in chunks, added under the lock, corrected by the
+exclusions. This file touches no bit, no byte and no lock itself.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Literal, Protocol, Self
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._keys.batch import Batch, map_pieces
+from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import Keys, batches, coerce
-from mmbloom._storage.lock import WriteLock
-from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Key, Nulls
-from mmbloom.filters import info
-from mmbloom.filters.claim import Claim
+from mmbloom.errors import FileChangedError
+from mmbloom.filters.claim import Claim, Marker
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
-from mmbloom.filters.writer import Writer
-from mmbloom.sizing.params import FilterParams
+from mmbloom.filters.options import OpenOptions
 
 
-class FilterReader:
-    """What every open filter can answer; the base of all filter classes.
+class FilterWriter(Marker, Protocol):
+    """How keys get into a filter: of one file, or of a folder."""
 
-    Attributes
-    ----------
-    params : FilterParams
-        Sizes, layout and seed, as the file's header has them. Filters can be united,
-        intersected and compared exactly if theirs are equal: ``one.params == other.params``.
+    @property
+    def past_capacity(self) -> bool:
+        """Whether more keys were added than planned: `warn_when_full` is then to be called."""
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds to wait for the write lock; None for ever."""
+
+    def add_chunk(self, prepared: Any, /) -> Bools:
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
+
+    def add_one(self, key: Key, /) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+
+
+class Filter(ABC):
+    """An open Bloom filter, whatever it is made of.
+
+    The base of `BloomFilter`, `CountingBloomFilter`, `GrowingFilter` and `RotatingFilter`, whose
+    ``create`` and ``open`` make one; `mmbloom.open` opens whichever is at a path. A context
+    manager, which closes it.
+
+    Notes
+    -----
+    A batch is handled in chunks of 16,384 keys, each of which takes the write lock once. An
+    answer never depends on how large a batch is, on the engine or on the number of threads.
     """
 
-    def __init__(self, storage: MappedFilter, exclusions: ExclusionList, threads: int) -> None:
-        self._storage, self._exclusions, self._threads = storage, exclusions, threads
-        self.params: FilterParams = storage.header.params
+    _prepare: Callable[[HashHalves], Any] | None = None  # what can be done ahead of the lock
 
+    def __init__(self, *_arguments: object, **_options: object) -> None:
+        name = type(self).__name__
+        raise TypeError(f"use {name}.create(path, capacity) or {name}.open(path)")
+
+    def _begin(
+        self,
+        writer: FilterWriter,
+        exclusions: ExclusionList,
+        check_writable: Callable[[], None],
+        *,
+        seed: int,
+        threads: int,
+    ) -> None:
+        """Set what the methods below need; each class does so when it opens its files."""
+        self._writer, self._exclusions = writer, exclusions
+        self._check_writable = check_writable
+        self._seed, self._threads = seed, threads
+
+    @property
+    @abstractmethod
+    def path(self) -> str:
+        """Absolute path of the file or folder."""
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether the filter was closed."""
+
+    @property
+    @abstractmethod
+    def approx_count(self) -> int:
+        """Estimated number of distinct keys, from the set bits."""
+
+    @property
+    @abstractmethod
+    def fill_ratio(self) -> float:
+        """Set bits over all bits, 0 to 1; about 0.5 at capacity."""
+
+    @property
+    @abstractmethod
+    def current_error_rate(self) -> float:
+        """False-positive rate to expect at the present fill."""
+
+    @abstractmethod
+    def info(self) -> Any:
+        """Read everything that the filter says of itself: `FilterInfo` or `FolderInfo`."""
+
+    @abstractmethod
+    def flush(self) -> None:
+        """Force all keys added so far to the disk; do nothing on a read-only filter.
+
+        It waits for this object's other threads. A failed flush is final for this object: open
+        the filter again, and add again what came after the last success.
+
+        Raises
+        ------
+        DurabilityError
+            If the system reports an error; every later write and flush raises it too.
+        FileChangedError, ClosedFilterError
+            If the filter cannot be written any more.
+        """
+
+    @abstractmethod
+    def recount(self) -> int:
+        """Count the set bits anew, to mend the counters after killed writers.
+
+        Returns
+        -------
+        int
+            How many positions are set. It reads the whole array: about half a second a gigabyte.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Unmap the files and release everything; closing twice is fine. It does not flush."""
+
+    @abstractmethod
     def __contains__(self, key: Key) -> bool:
         """Tell whether one key was added (or is a false positive), and is not excluded."""
-        storage = self._storage
-        storage.check_unchanged()
-        storage.expect(1)
-        return storage.views.one.contains(key) and not self._exclusions.holds_now(key)
 
-    def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> npt.NDArray[np.bool_]:
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise if the filter was closed."""
+
+    @abstractmethod
+    def _check_unchanged(self) -> object:
+        """Raise if the filter was closed, or is not at its path any more."""
+
+    @abstractmethod
+    def _find(self, hashes: HashHalves) -> Bools:
+        """Tell which keys are there: bool array of shape (n,)."""
+
+    @abstractmethod
+    def _identity(self) -> bytes:
+        """Give the uuid of the filter."""
+
+    @abstractmethod
+    def _arguments(self) -> tuple[object, ...]:
+        """Give what `_attach` takes to open this filter again, in another process."""
+
+    @abstractmethod
+    def _attach(self, path: str, options: OpenOptions) -> None:
+        """Open what is at the path, for this new object."""
+
+    @classmethod
+    def _opened(cls, *arguments: Any) -> Self:
+        """Make an object of what `_attach` takes."""
+        made = cls.__new__(cls)
+        made._attach(*arguments)  # noqa: SLF001  of this very class
+        return made
+
+    def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Tell for each key whether it was added (or is a false positive), and is not excluded.
 
         Parameters
         ----------
-        keys : iterable, ndarray or Arrow column
-            As for `BloomFilter.add_many`.
-        nulls : {"error", "skip"}, default "error"
-            What None, a masked item or a null is: an error, or False.
+        keys, nulls
+            As for `add_many`; a null is answered False.
 
         Returns
         -------
@@ -64,102 +182,51 @@ class FilterReader:
 
         Raises
         ------
-        KeyTypeError, KeyEncodingError
-            If a key cannot be one; names its position.
-        FileChangedError, ClosedFilterError
-            If the file cannot be read any more.
+        KeyTypeError, KeyEncodingError, ValueError
+            If a key cannot be one, or a column is damaged; names the position.
+        FileChangedError, FormatError, ClosedFilterError
+            If the filter cannot be read any more.
         FormatError, OSError
             If a key is found, and the file of the exclusions is damaged or cannot be read.
         """
-        self._storage.check_open()
+        self._check_open()
         batch = coerce(keys, nulls)
-        found = [np.zeros(0, np.bool_), *self._find_batch(batch)]
-        return batch.answers(np.concatenate(found))
+        return batch.answers_of_chunks(list(self._find_batch(batch)))
 
-    def _find_batch(self, batch: Batch) -> Iterator[npt.NDArray[np.bool_]]:
-        return map_pieces(self._find, batch, self._threads)
+    def _find_batch(self, batch: Batch) -> Iterator[Bools]:
+        return batch.map(self._find_chunk, self._threads)
 
-    def _find(self, piece: KeyBatch) -> npt.NDArray[np.bool_]:
-        hashes = self._hash(piece)
-        self._storage.check_unchanged()
-        self._storage.expect(len(piece))
-        return self._exclusions.correct_now(self._test(hashes), piece, hashes)
+    def _find_chunk(self, keys: KeyBatch) -> Bools:
+        hashes = _engine.hash_keys(keys, self._seed)
+        found = self._find(hashes)
+        return self._without_excluded(found, keys, hashes) if found.any() else found
 
-    def _test(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
-        return _engine.contains(self._storage.views.words, *hashes, self.params)
-
-    def _hash(self, piece: KeyBatch) -> HashHalves:
-        return _engine.hash_keys(piece, self.params.seed)
-
-    @property
-    def path(self) -> str:
-        """Absolute path of the file."""
-        return self._storage.path
-
-    @property
-    def closed(self) -> bool:
-        """Whether the filter was closed."""
-        return self._storage.closed
-
-    @property
-    def approx_count(self) -> int:
-        """Estimated number of distinct keys, from the set bits; O(1)."""
-        self._storage.check_unchanged()
-        return info.approx_count(self._storage)
-
-    @property
-    def fill_ratio(self) -> float:
-        """Set bits over all bits, 0 to 1; about 0.5 at capacity; O(1)."""
-        self._storage.check_unchanged()
-        return info.positions_set(self._storage) / self.params.num_bits
-
-    @property
-    def current_error_rate(self) -> float:
-        """False-positive rate to expect at the present fill; O(1)."""
-        self._storage.check_unchanged()
-        return info.current_error_rate(self._storage)
-
-    def info(self) -> info.FilterInfo:
-        """Everything that the file says of itself."""
-        self._storage.check_unchanged()
-        return info.read_info(self._storage, self._exclusions)
-
-
-class FilterAdder(FilterReader):
-    """What every open filter can be told; the base of all filter classes."""
-
-    def __init__(
-        self,
-        storage: MappedFilter,
-        exclusions: ExclusionList,
-        lock: WriteLock,
-        threads: int,
-        writer: Writer,
-    ) -> None:
-        super().__init__(storage, exclusions, threads)
-        self._lock, self._writer = lock, writer
+    def _without_excluded(self, found: Bools, keys: KeyBatch, hashes: HashHalves) -> Bools:
+        """Correct the answers of a chunk in which there are hits: only a hit may be excluded."""
+        self._exclusions.refresh()
+        return self._exclusions.correct(found, [keys], hashes)
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
         new = self._writer.add_one(key)
-        if self._writer.past_capacity:  # a call less: 0.73 to 0.68 us a key in `locked`
+        if self._writer.past_capacity:
             self._writer.warn_when_full()
         return new or self._exclusions.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Add a batch of keys; answers what adding them one by one would.
+        """Add a batch of keys; the answers are those of adding them one by one.
 
         Parameters
         ----------
         keys : iterable of bytes, str or int; ndarray; or Arrow column
             Types may be mixed in an iterable. An array has shape (n,) and dtype integer (of
-            any width), S or U, or shape (n, w) and dtype uint8: a key of w bytes a row. A
+            any width), S or U, or shape (n, w) and dtype uint8: one key of w bytes a row. A
             column is anything with the Arrow PyCapsule interface (of pyarrow, polars, pandas)
-            that holds strings, binaries, integers or a dictionary of them. None of these is
-            copied as a whole, but for an iterable, which becomes a list.
+            that holds strings, binaries, integers or a dictionary of them. Arrays and columns
+            are not copied; an iterable becomes a list.
         nulls : {"error", "skip"}, default "error"
-            What None, a masked item of an array or a null of a column is: an error; or no key,
-            which adds nothing and is answered False.
+            Whether None, a masked item of an array or a null of a column is an error, or is
+            left out: it adds nothing, and its answer is False.
 
         Returns
         -------
@@ -173,14 +240,25 @@ class FilterAdder(FilterReader):
             If a key cannot be one, or a column is damaged; names the position, and nothing
             is added.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
-            those before the error stay added.
+            If the filter cannot be written. The chunks of 16,384 keys before the error stay
+            added.
         FormatError, OSError
-            If the file of the exclusions is damaged or cannot be read: likewise.
+            If the file of the exclusions is damaged or cannot be read, or if a folder needs a
+            further file that cannot be made; likewise.
+
+        Examples
+        --------
+        >>> import tempfile, os
+        >>> from mmbloom import BloomFilter
+        >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+        >>> with BloomFilter.create(path, capacity=1000) as seen:
+        ...     print(seen.add_many(["a", "b", "a"]))
+        [ True  True False]
         """
-        self._storage.check_writable()
+        self._check_writable()
         new = self._add_batch(coerce(keys, nulls))
-        self._writer.warn_when_full()
+        if self._writer.past_capacity:
+            self._writer.warn_when_full()
         return new
 
     def update(self, keys: Keys, *, nulls: Nulls = "error") -> int:
@@ -197,34 +275,53 @@ class FilterAdder(FilterReader):
         int
             How many were new, by the answers of `add_many`.
         """
-        self._storage.check_writable()
+        self._check_writable()
         new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
-        self._writer.warn_when_full()
+        if self._writer.past_capacity:
+            self._writer.warn_when_full()
         return new_keys
+
+    def _add_batch(self, batch: Batch) -> Bools:
+        writer, exclusions, answers = self._writer, self._exclusions, []
+        for keys, hashes, prepared in batch.hashed(self._seed, self._threads, self._prepare):
+            new = writer.add_chunk(prepared)
+            if not exclusions.empty:
+                new = exclusions.correct_new(new, [keys], hashes)
+            answers.append(new)
+        return batch.answers_of_chunks(answers)
 
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.
 
-        The write lock is kept for the whole block; a block that raises, or a process that
-        dies in it, leaves the keys unmarked. Memory is in proportion to the keys given.
+        The write lock is kept for the whole block. A block that raises leaves the keys unmarked,
+        and so does a process that dies in it. Memory is in proportion to the keys given.
 
         Parameters
         ----------
         keys, nulls
-            As for `add_many`; entering the claim gives the bool array that it would.
+            As for `add_many`. Entering the claim gives the bool array that `add_many` would. If
+            the keys need a further file of a folder, it is made then: a full disk is reported
+            before the block begins.
+
+        Returns
+        -------
+        Claim
+            To be entered once, with ``with``.
         """
         batch = coerce(keys, nulls)
-        # Hashed here, outside the lock.
-        halves = [(np.zeros(0, np.uint64),) * 2, *map_pieces(self._hash, batch, self._threads)]
-        h1, h2 = map(np.concatenate, zip(*halves, strict=True))
-        answers = partial(self._exclusions.answers_of_new, batch, (h1, h2))
-        return Claim(self._writer, answers, (h1, h2), self._lock.timeout)
+        hashes = batch.hash_all(self._seed, self._threads)  # outside the lock
+        prepared = hashes if self._prepare is None else self._prepare(hashes)
+
+        def answers(new: Bools) -> Bools:
+            return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))
+
+        return Claim(self._writer, answers, prepared, self._writer.timeout)
 
     @property
     def exclusions(self) -> Exclusions:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
-        storage, section = self._storage, partial(self._writer.section, self._lock.timeout)
-        return Exclusions(storage.path, self._exclusions, storage.check_unchanged, section)
+        section = partial(self._writer.section, self._writer.timeout)
+        return Exclusions(self.path, self._exclusions, self._check_unchanged, section)
 
     @contextmanager
     def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
@@ -234,35 +331,30 @@ class FilterAdder(FilterReader):
         ----------
         timeout : float or None, optional
             Seconds to wait for it, None for ever; by default the `lock_timeout` of `open`.
+
+        Raises
+        ------
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the lock cannot be had, or the filter cannot be written.
         """
-        with self._writer.section(self._lock.timeout if timeout == "default" else timeout):
+        with self._writer.section(self._writer.timeout if timeout == "default" else timeout):
             yield
 
-    def flush(self) -> None:
-        """Force all keys added so far to the disk; does nothing on a read-only filter.
+    def __enter__(self) -> Self:
+        return self
 
-        Waits for this object's other threads. A failure raises `DurabilityError` and is final
-        for this object: open the file again, and add again what came after the last success.
-        """
-        self._storage.check_open()
-        if not self._storage.read_only_reason:
-            self._writer.flush()
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
-    def recount(self) -> int:
-        """Count the set bits anew, to mend the counters after killed writers; O(m)."""
-        return self._writer.recount()
+    def __reduce__(self) -> tuple[object, ...]:
+        # Path and identity only: pickling the array would make a copy that is never shared.
+        self._check_unchanged()
+        return _reopen, (type(self), self._identity(), *self._arguments())
 
-    def _add_batch(self, batch: Batch) -> Bools:
-        pieces, exclusions = batch.pieces(_engine.CHUNK_KEYS), self._exclusions
 
-        def add(hashes: HashHalves) -> Bools:  # of the next piece
-            return exclusions.correct_new(self._writer.add_chunk(hashes), [next(pieces)], hashes)
-
-        return self._chunk_by_chunk(add, batch)
-
-    def _chunk_by_chunk(self, locked: Callable[[HashHalves], Bools], batch: Batch) -> Bools:
-        # Hashing runs ahead of the lock, on other threads when the batch is large.
-        answers = [np.zeros(0, np.bool_)]
-        hashes = map_pieces(self._hash, batch, self._threads, busy=True)
-        answers.extend(map(locked, hashes))
-        return batch.answers(np.concatenate(answers))
+def _reopen(made: type[Filter], uuid: bytes, *arguments: object) -> Filter:
+    reopened = made._opened(*arguments)  # noqa: SLF001  of the class above
+    if reopened._identity() != uuid:  # noqa: SLF001
+        reopened.close()
+        raise FileChangedError(reopened.path, "replaced by another filter")
+    return reopened

@@ -10,7 +10,6 @@ from mmbloom._storage.kinds import BITS
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
-from mmbloom.filters import info
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import BitWriter
 from mmbloom.operations.combine import FilterAt, require_alike
@@ -91,7 +90,7 @@ class BloomFilter(FileFilter):
         True True False
         True 1
         """
-        options = asdict(self._settings)
+        options = asdict(self._options)
         del options["mode"]  # what is made is to be filled
         return self.create(path, like=self, permissions=permissions, **options)
 
@@ -126,7 +125,7 @@ class BloomFilter(FileFilter):
         if positions_set:
             with self.locked():  # so that what others add meanwhile is counted as well
                 keys_added = [self._storage.counter("keys_added"), theirs]
-                total = info.positions_set(self._storage)
+                total = self._storage.positions_set
                 self._writer.count_united(united_count(keys_added, total, self.params))
             self._writer.warn_when_full()
 

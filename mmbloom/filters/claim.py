@@ -1,4 +1,8 @@
-"""Answer now, mark later: the context manager behind `BloomFilter.claim` (law 6)."""
+"""Answer now, mark later: the context manager behind `Filter.claim`.
+
+A process that is killed between the answer and the mark has marked nothing: its work is done
+again, and never left out.
+"""
 
 import os
 from collections.abc import Callable
@@ -6,11 +10,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from mmbloom._keys.coerce import Keys
-from mmbloom._typing import Bools, Key
+from mmbloom._typing import Bools
 
 
 class Marker(Protocol):
@@ -25,28 +25,12 @@ class Marker(Protocol):
     def mark(self, claimed: Any, hashes: Any, /) -> None:
         """Set the bits of what was claimed."""
 
+    @property
+    def past_capacity(self) -> bool:
+        """Whether more keys were added than planned."""
+
     def warn_when_full(self) -> None:
         """Warn, if that is due, once the lock is released."""
-
-
-class Claiming(Protocol):
-    """A filter that claims: of one file or of a folder of them."""
-
-    @property
-    def path(self) -> str:
-        """Absolute path of it."""
-
-    def __contains__(self, key: Key, /) -> bool:
-        """Tell whether one key was added."""
-
-    def contains_many(self, keys: Keys, /) -> npt.NDArray[np.bool_]:
-        """Tell for each key whether it was added."""
-
-    def claim(self, keys: Keys, /) -> "Claim":
-        """Learn which keys are new, and mark them only if the block that follows succeeds."""
-
-    def locked(self, timeout: float | None = ..., /) -> AbstractContextManager[None]:
-        """Keep the write lock."""
 
 
 class Claim:
@@ -82,21 +66,30 @@ class Claim:
         timeout: float | None,
     ) -> None:
         self._writer, self._answers = writer, answers
-        self._hashes = hashes
-        self._section = writer.section(timeout)
+        self._hashes, self._timeout = hashes, timeout
+        self._section: AbstractContextManager[None] | None = None
         self._claimed: Any = None
-        self._pid: int | None = None  # of the process that entered
+        self._pid = 0  # of the process that entered
 
-    def __enter__(self) -> npt.NDArray[np.bool_]:
+    def within(self, timeout: float | None) -> "Claim":
+        """Wait so many seconds for the lock, None for ever, instead of the filter's own time.
+
+        A claim that could not be entered in time may be entered again.
+        """
+        self._timeout = timeout
+        return self
+
+    def __enter__(self) -> Bools:
         """Take the lock and answer: bool array of shape (n,), True for each new key."""
-        if self._pid is not None:
+        if self._pid:
             raise RuntimeError("a claim is used once: call claim() again")
-        self._section.__enter__()
+        section = self._section = self._writer.section(self._timeout)
+        section.__enter__()
         self._pid = os.getpid()
         try:
             self._claimed = self._writer.claim(self._hashes)
         except BaseException as error:
-            self._section.__exit__(type(error), error, error.__traceback__)
+            section.__exit__(type(error), error, error.__traceback__)
             raise
         return self._answers(self._claimed.new)
 
@@ -107,10 +100,11 @@ class Claim:
         traceback: TracebackType | None,
     ) -> None:
         """Mark the keys unless the block raised, and release the lock."""
+        assert self._section is not None  # noqa: S101  for the type checker: it was entered
         try:
             if kind is None and self._claimed is not None and self._pid == os.getpid():
                 self._writer.mark(self._claimed, self._hashes)
         finally:
             self._section.__exit__(kind, error, traceback)
-        if kind is None:
+        if kind is None and self._writer.past_capacity:
             self._writer.warn_when_full()

@@ -6,10 +6,11 @@ the counters of such a key never get to 0. This file never touches a counter its
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 
 from mmbloom import _engine
-from mmbloom._keys.batch import Batch, helpers_for, map_pieces
+from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import Keys, coerce
 from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.kinds import COUNTERS
@@ -20,9 +21,9 @@ from mmbloom._typing import Bools, HashHalves, Key, Nulls, Path
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import CountingWriter
 
-# As many are tested under one lock, some 5 ms: threads that had to be started for each piece
+# As many are tested under one lock, some 5 ms: threads that had to be started for each chunk
 # would take as long as its test, and a writer waits up to 10 ms between two tries as it is.
-_PIECES_A_LOCK = 16
+_CHUNKS_A_LOCK = 16
 
 
 class CountingBloomFilter(FileFilter):
@@ -99,7 +100,9 @@ class CountingBloomFilter(FileFilter):
             those before the error stay removed.
         """
         self._storage.check_writable()
-        return self._chunk_by_chunk(self._writer.remove_chunk, coerce(keys, nulls))
+        batch = coerce(keys, nulls)
+        chunks = batch.hashed(self._seed, self._threads)
+        return batch.answers_of_chunks([self._writer.remove_chunk(some.hashes) for some in chunks])
 
     def to_bloom(
         self, path: Path, *, permissions: int = 0o600, allow_network: bool = False
@@ -145,20 +148,19 @@ class CountingBloomFilter(FileFilter):
         if self._storage.read_only_reason:
             yield from super()._find_batch(batch)
             return
-        pieces = batch.pieces(_engine.CHUNK_KEYS)
-        while some := list(islice(pieces, _PIECES_A_LOCK)):
-            together = Batch(some)
-            # Hashed outside the lock, then tested while this thread has it: the others, who
+        chunks = batch.cut()
+        while some := list(islice(chunks, _CHUNKS_A_LOCK)):
+            together = Batch(some, sum(map(len, some)))
+            # Hashed outside the lock, then tested while this thread has it: the others, which
             # are told from here what to do, need none.
-            hashes = list(map_pieces(self._hash, together, self._threads))
+            hash_chunk = partial(_engine.hash_keys, seed=self._seed)
+            hashes = list(together.map(hash_chunk, self._threads))
             with self._writer.still():
                 helpers = helpers_for(together.num_keys, self._threads)
-                found = list(in_order(self._test_piece, hashes, helpers))
-            yield from map(self._exclusions.correct_now, found, some, hashes)
+                found = list(in_order(self._find, hashes, helpers))
+            for answers, keys, halves in zip(found, some, hashes, strict=True):
+                yield self._without_excluded(answers, keys, halves) if answers.any() else answers
 
-    def _test_piece(self, hashes: HashHalves) -> Bools:
-        self._storage.expect(len(hashes[0]))
-        return self._test(hashes)
-
-    def _test(self, hashes: HashHalves) -> Bools:
-        return _engine.counted_contains(self._storage.views.words, *hashes, self.params)
+    def _find(self, hashes: HashHalves) -> Bools:
+        words = self._storage.ready(len(hashes[0])).words
+        return _engine.counted_contains(words, *hashes, self.params)

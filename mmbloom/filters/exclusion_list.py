@@ -1,6 +1,6 @@
 """The exclusions of a filter: answers corrected by them, and the set that users change.
 
-Asked only about hits. `look` reads the file where it has changed, and may raise; `correct` and
+Asked only about hits. `refresh` reads the file where it has changed, and may raise; `correct` and
 `holds` go by what was read, and cannot: between adding a key and saying so nothing fails.
 Every change reads the file anew, changes that and replaces it, all under the filter's write
 lock: of two processes that add exclusions at once, neither loses any.
@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom import _engine
-from mmbloom._engine.key_batch import ByteKeys, KeyBatch, bytes_of
-from mmbloom._keys.batch import Batch
+from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 from mmbloom._keys.coerce import Keys, batches, coerce_one
 from mmbloom._storage.exclusion_list import (
     MOST_BYTES,
@@ -71,7 +70,7 @@ class _Table:
 
 
 def _arrange(listed: Listed, seed: int) -> _Table:
-    h1, _ = _engine.hash_keys(ByteKeys(list(listed.keys)), seed)
+    h1, _ = _engine.hash_keys(ByteKeys.of(list(listed.keys)), seed)
     marks = np.zeros(1 << (_MARKS_A_KEY * len(h1)).bit_length(), np.bool_)
     marks[(h1 & np.uint64(len(marks) - 1)).view(np.int64)] = True
     return _Table(listed, np.sort(h1), marks)
@@ -90,6 +89,14 @@ class ExclusionList:
     seed : int
         Of the filter's hash.
 
+    Attributes
+    ----------
+    empty : bool
+        Whether none is known.
+    refresh_at : float
+        When the file is to be looked at again, by the monotonic clock: before, `refresh` does
+        nothing, and a caller that counts its nanoseconds need not call it.
+
     Notes
     -----
     Safe to use from any thread: what is known is replaced as a whole.
@@ -98,15 +105,15 @@ class ExclusionList:
     def __init__(self, path: str, seed: int) -> None:
         self.path = path
         self._seed = seed
-        self._table = _NONE
-        self._look_at = 0.0
+        self._learn(_NONE)
+        self.refresh_at = 0.0
 
     @property
     def keys(self) -> dict[bytes, None]:
         """The exclusions known, in the order of the file; not to be changed."""
         return self._table.listed.keys
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Learn of changes of the file, at most a millisecond late.
 
         Raises
@@ -115,12 +122,12 @@ class ExclusionList:
             If the file is there and cannot be read.
         """
         now = monotonic()
-        if now > self._look_at:
-            self.refresh()
-            self._look_at = now + _LOOK_SECONDS
+        if now > self.refresh_at:
+            self.reread()
+            self.refresh_at = now + _LOOK_SECONDS
 
-    def refresh(self) -> None:
-        """Learn of changes of the file at once; raises what `look` raises."""
+    def reread(self) -> None:
+        """Learn of changes of the file at once; raises what `refresh` raises."""
         table = self._table
         # A stat of what is not there raises, which takes four times as long. A link is there,
         # whatever it leads to: one that cannot be followed is no reason to find excluded keys.
@@ -130,25 +137,20 @@ class ExclusionList:
             if table.listed.signature == signature_of(os.stat(self.path)):
                 return
         except (FileNotFoundError, NotADirectoryError):
-            self._table = _NONE
+            self._learn(_NONE)
             return
         listed = read_listed(self.path, table.listed)
         if listed.keys is not table.listed.keys:
-            self._table = _arrange(listed, self._seed) if listed.keys else _NONE
+            self._learn(_arrange(listed, self._seed) if listed.keys else _NONE)
         elif listed.keys:
-            self._table = _Table(listed, table.hashes, table.marks)
+            self._learn(_Table(listed, table.hashes, table.marks))
+
+    def _learn(self, table: _Table) -> None:
+        self._table, self.empty = table, table is _NONE
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is one of the exclusions known."""
-        table = self._table
-        return table is not _NONE and coerce_one(key) in table.listed.keys
-
-    def holds_now(self, key: Key) -> bool:
-        """Do as `look` and then `holds`, which for a single key would take twice as long."""
-        if monotonic() > self._look_at:
-            self.look()
-        table = self._table
-        return table is not _NONE and coerce_one(key) in table.listed.keys
+        return not self.empty and coerce_one(key) in self._table.listed.keys
 
     def correct(self, seen: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
         """Clear the answers of excluded keys, by the exclusions known.
@@ -175,28 +177,17 @@ class ExclusionList:
             chosen = np.zeros(len(seen), np.bool_)
             chosen[suspects] = True
             # Byte for byte, as whoever knows the seed can make keys of equal hashes.
-            start, exclusions = 0, []
+            start, excluded = 0, []
             for part in parts:
                 here = chosen[start : start + len(part)]
                 start += len(part)
-                exclusions += [key in table.listed.keys for key in bytes_of(part[here])]
-            seen[suspects] = np.logical_not(exclusions)
+                excluded += [key in table.listed.keys for key in _engine.bytes_of(part[here])]
+            seen[suspects] = np.logical_not(excluded)
         return seen
 
-    def correct_now(self, found: Bools, piece: KeyBatch, hashes: HashHalves) -> Bools:
-        """Do as `look` and then `correct`; neither, and raise nothing, if there are no hits."""
-        if not np.count_nonzero(found):
-            return found
-        self.look()
-        return self.correct(found, [piece], hashes)
-
     def correct_new(self, new: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
-        """Do as `correct` for answers that are True where a key is new; changes no array."""
-        return new if self._table is _NONE else ~self.correct(~new, parts, hashes)
-
-    def answers_of_new(self, batch: Batch, hashes: HashHalves, new: Bools) -> Bools:
-        """Do as `correct_new` for all keys of a batch, and give the answers to its caller."""
-        return batch.answers(self.correct_new(new, batch.parts, hashes))
+        """Set the answers of excluded keys, where True means new; changes no array."""
+        return new if self.empty else ~self.correct(~new, parts, hashes)
 
 
 class Exclusions(AbstractSet[Any]):
@@ -315,7 +306,7 @@ class Exclusions(AbstractSet[Any]):
 
     def _now(self) -> dict[bytes, None]:
         self._check()
-        self._exclusions.refresh()
+        self._exclusions.reread()
         return self._exclusions.keys
 
     def _change(
@@ -331,7 +322,7 @@ class Exclusions(AbstractSet[Any]):
             wanted = change(listed, given)
             if wanted != listed:
                 replace_listed(path, wanted, os.stat(self._of))
-                self._exclusions.refresh()
+                self._exclusions.reread()
         return abs(len(wanted) - len(listed))
 
 
@@ -343,7 +334,7 @@ def _few(keys: Keys, path: str) -> dict[bytes, None]:
     for batch in batches(keys):
         for part in batch.parts:
             before = len(given)
-            given |= dict.fromkeys(bytes_of(part))
+            given |= dict.fromkeys(_engine.bytes_of(part))
             room -= sum(map(len, islice(given, before, None))) + len(given) - before
             if room < 0:
                 raise ValueError(

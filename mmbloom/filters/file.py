@@ -1,11 +1,12 @@
-"""A filter object and its file: made, opened, closed, and found again in another process.
+"""A Filter of one file: made, opened, asked, closed, and found again in another process.
 
-The base of the filter classes; which kind of file is theirs they say themselves. This file
-never touches a bit, a byte or a lock itself.
+The base of the classes of one file, each of which says which kind of file is its own. This file
+changes no bit and takes no lock itself: the writer does.
 """
 
 from typing import ClassVar, Self
 
+from mmbloom import _engine
 from mmbloom._storage.atomic import require_reserve
 from mmbloom._storage.build import create_file
 from mmbloom._storage.kinds import Kind
@@ -13,34 +14,49 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Layout, Mode, Path, Reserve
-from mmbloom.errors import FileChangedError, ParameterMismatchError
-from mmbloom.filters.base import FilterAdder, FilterReader
+from mmbloom._typing import Bools, HashHalves, Key, Layout, Mode, Path, Reserve
+from mmbloom.errors import ParameterMismatchError
+from mmbloom.filters.base import Filter
 from mmbloom.filters.exclusion_list import ExclusionList
+from mmbloom.filters.info import FilterInfo, read_info
 from mmbloom.filters.options import OpenOptions, choose_params, require_equal
 from mmbloom.filters.writer import Writer
 from mmbloom.format.exclusion_list import exclusions_path
+from mmbloom.sizing.params import FilterParams
 
 
-class FileFilter(FilterAdder):
-    """A filter in a memory-mapped file; a context manager, which closes it."""
+class FileFilter(Filter):
+    """A filter in a memory-mapped file; a context manager, which closes it.
+
+    Attributes
+    ----------
+    params : FilterParams
+        Sizes, layout and seed, as the file's header has them. Filters can be united,
+        intersected and compared exactly if theirs are equal: ``one.params == other.params``.
+    """
 
     _KIND: ClassVar[Kind]
     _WRITER: ClassVar[type[Writer]]
+    _writer: Writer
+    _storage: MappedFilter
+    params: FilterParams
 
-    def __init__(self, path: str, settings: OpenOptions) -> None:
-        self._settings = settings
+    def _attach(self, path: str, options: OpenOptions) -> None:
         storage = MappedFilter(
             path,
-            writable=settings.mode == "r+",
-            allow_network=settings.allow_network,
+            writable=options.mode == "r+",
+            allow_network=options.allow_network,
             kind=self._KIND,
         )
-        lock = WriteLock(path, storage.identity, settings.lock_timeout)
-        exclusions = ExclusionList(exclusions_path(path), storage.header.params.seed)
-        writer = self._WRITER(storage, lock, exclusions, verify=settings.verify_after_add)
-        super().__init__(storage, exclusions, lock, settings.threads or usable_cores(), writer)
-        if settings.preload:
+        seed = storage.header.params.seed
+        exclusions = ExclusionList(exclusions_path(path), seed)
+        lock = WriteLock(path, storage.identity, options.lock_timeout)
+        writer = self._WRITER(storage, lock, exclusions, verify=options.verify_after_add)
+        self._options, self._storage, self._lock = options, storage, lock
+        self.params = storage.header.params
+        threads = options.threads or usable_cores()
+        self._begin(writer, exclusions, storage.check_writable, seed=seed, threads=threads)
+        if options.preload:
             storage.preload()
 
     @classmethod
@@ -52,7 +68,7 @@ class FileFilter(FilterAdder):
         *,
         layout: Layout | None = None,
         seed: int | None = None,
-        like: FilterReader | None = None,
+        like: "FileFilter | None" = None,
         permissions: int = 0o600,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
@@ -120,7 +136,7 @@ class FileFilter(FilterAdder):
         except FileExistsError as error:
             if not exist_ok or error.filename != where:
                 raise
-        made = cls(where, settings)
+        made = cls._opened(where, settings)
         try:
             same = {"copied": like is not None, "any_seed": seed is None}
             require_equal(made.params, params, where, **same)
@@ -174,34 +190,76 @@ class FileFilter(FilterAdder):
         settings = OpenOptions(
             mode, lock_timeout, allow_network, threads, preload, verify_after_add
         )
-        return cls(absolute(path), settings)
+        return cls._opened(absolute(path), settings)
 
-    def close(self) -> None:
-        """Unmap the file and release everything; twice is fine. Does not flush."""
+    def __contains__(self, key: Key) -> bool:
+        """Tell whether one key was added (or is a false positive), and is not excluded."""
+        if not self._storage.ready(1).one.contains(key):
+            return False
+        self._exclusions.refresh()
+        return not self._exclusions.holds(key)
+
+    def _find(self, hashes: HashHalves) -> Bools:
+        return _engine.contains(self._storage.ready(len(hashes[0])).words, *hashes, self.params)
+
+    def _check_open(self) -> None:
+        self._storage.check_open()
+
+    def _check_unchanged(self) -> None:
+        self._storage.check_unchanged()
+
+    def _identity(self) -> bytes:
+        return self._storage.header.uuid
+
+    def _arguments(self) -> tuple[object, ...]:
+        return self.path, self._options
+
+    @property
+    def path(self) -> str:
+        """Absolute path of the file."""
+        return self._storage.path
+
+    @property
+    def closed(self) -> bool:
+        """Whether the filter was closed."""
+        return self._storage.closed
+
+    @property
+    def approx_count(self) -> int:
+        """Estimated number of distinct keys, from the set bits; O(1)."""
+        self._storage.check_unchanged()
+        return self._storage.approx_count
+
+    @property
+    def fill_ratio(self) -> float:
+        """Set bits over all bits, 0 to 1; about 0.5 at capacity; O(1)."""
+        self._storage.check_unchanged()
+        return self._storage.positions_set / self.params.num_bits
+
+    @property
+    def current_error_rate(self) -> float:
+        """False-positive rate to expect at the present fill; O(1)."""
+        self._storage.check_unchanged()
+        return self._storage.current_error_rate
+
+    def info(self) -> FilterInfo:
+        """Read everything that the file says of itself."""
+        self._storage.check_unchanged()
+        return read_info(self._storage, self._exclusions)
+
+    def flush(self) -> None:  # noqa: D102  as in the base
+        self._storage.check_open()
+        if not self._storage.read_only_reason:
+            self._writer.flush()
+
+    def recount(self) -> int:  # noqa: D102  as in the base
+        return self._writer.recount()
+
+    def close(self) -> None:  # noqa: D102  as in the base
         with self._lock.closing():
             self._storage.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
     def __repr__(self) -> str:
-        state = "closed" if self.closed else f"mode={self._settings.mode!r}"
+        state = "closed" if self.closed else f"mode={self._options.mode!r}"
         planned = f"capacity={self.params.capacity}, error_rate={self.params.error_rate:g}"
         return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Path and identity only: pickling the array would make a copy that is never shared.
-        self._storage.check_unchanged()
-        identity = (self.path, self._settings, self._storage.header.uuid)
-        return _reopen, (type(self), *identity)
-
-
-def _reopen(made: type[FileFilter], path: str, settings: OpenOptions, uuid: bytes) -> FileFilter:
-    reopened = made(path, settings)
-    if reopened._storage.header.uuid != uuid:  # noqa: SLF001  of the class above
-        reopened.close()
-        raise FileChangedError(path, "replaced by another filter")
-    return reopened

@@ -44,8 +44,8 @@ class FilterInfo:
     sealed : bool
         Whether the file is sealed: read-only for ever, with checksums.
     exclusions : int
-        Keys that are answered as not seen, by the file beside the filter; of a file that was
-        opened as one of a folder, those of the folder.
+        Keys that are answered as not seen, whatever their bits; for a file opened as part of a
+        folder, the folder's.
     """
 
     path: str
@@ -75,25 +75,10 @@ class FilterInfo:
         return asdict(self)
 
 
-def positions_set(storage: MappedFilter) -> int:
-    """Read the number of set bits; a damaged counter is cut to what is possible."""
-    return min(storage.counter("positions_set"), storage.header.params.num_bits)
-
-
-def approx_count(storage: MappedFilter) -> int:
-    """Estimate the number of distinct keys, in O(1)."""
-    return round(storage.header.params.estimated_count(positions_set(storage)))
-
-
-def current_error_rate(storage: MappedFilter) -> float:
-    """Compute the false-positive rate to expect at the present fill."""
-    return storage.header.params.expected_error_rate(positions_set(storage))
-
-
 def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
     """Gather everything into one record."""
     header, params = storage.header, storage.header.params
-    exclusions.refresh()
+    exclusions.reread()
     unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
     return FilterInfo(
         path=storage.path,
@@ -109,10 +94,10 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         num_hashes=params.num_hashes,
         seed=params.seed,
         keys_added=storage.counter("keys_added"),
-        positions_set=positions_set(storage),
-        fill_ratio=positions_set(storage) / params.num_bits,
-        approx_count=approx_count(storage),
-        current_error_rate=current_error_rate(storage),
+        positions_set=storage.positions_set,
+        fill_ratio=storage.positions_set / params.num_bits,
+        approx_count=storage.approx_count,
+        current_error_rate=storage.current_error_rate,
         unfinished_batches=max(0, unfinished),
         read_only=storage.read_only_reason,
         sealed=header.sealed,

@@ -1,8 +1,8 @@
 """The critical section: what happens to bits and counters between lock and unlock.
 
-Query and add are one section (law 7): with the lock around the add only, 35,577 of 200,000
+Query and add are one section: with the lock around the add only, 35,577 of 200,000
 keys were reported new by both of two workers. A writer killed at any instant leaves a valid
-filter; the batch counters tell that it happened (law 5). In a filter of counters, what an
+filter; the batch counters tell that it happened. In a filter of counters, what an
 addition had counted harms nothing, and a key half removed is not found, unless it would be
 when all is done (see ``_engine/reference/counters.py``).
 """
@@ -20,28 +20,24 @@ from mmbloom import _engine
 from mmbloom._engine import OneCounted
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
-from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.mapped import MappedFilter, Views
 from mmbloom._typing import Bools, HashHalves, Key, Words
 from mmbloom._warn import full_at, warn_past_capacity
 from mmbloom.errors import LockTimeoutError, LostBitsError
 from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.filters.info import positions_set
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
 
-
-# Within `locked` the file is looked at (law 16) once in so many seconds, not for every key: a
-# look takes 2 us, adding a key 0.3. Who truncates it in between does so as in between a look
-# and a touch.
+# Within `locked` the file is checked once in so many seconds, not for every key: a check takes
+# 2 us, adding a key 0.3. A file truncated between two checks is as dangerous as one truncated
+# between a check and an access.
 _CHECK_SECONDS = 0.001
-
-
 _KEYS_A_CHECK = 16  # as many as are added in that time where each waits for the disk
 
 
-class Claimed(Protocol):
-    """What a claim found."""
+class Found(Protocol):
+    """What `Writer.claim` found."""
 
     @property
     def new(self) -> Bools:
@@ -66,15 +62,18 @@ class Writer(ABC):
     ----------
     past_capacity : bool
         Whether more keys were added than planned: `warn_when_full` is then to be called.
+    timeout : float or None
+        Seconds to wait for the lock; None for ever.
     """
 
     def __init__(
         self, storage: MappedFilter, lock: WriteLock, exclusions: ExclusionList, *, verify: bool
     ) -> None:
         self._storage, self._lock, self._exclusions = storage, lock, exclusions
-        self._verify = verify
-        self._full_at = full_at(storage.header.params)
+        self._verify, self._params = verify, storage.header.params
+        self._full_at = full_at(self._params)
         self.past_capacity = self._warned = False
+        self.timeout = lock.timeout
         self._check_at = 0.0  # when a section that goes on is to be checked again
 
     @contextmanager
@@ -82,11 +81,20 @@ class Writer(ABC):
         """Hold the write lock on a file that is known to be there, whole and writable."""
         self._storage.check_writable()  # before waiting for a lock that would be of no use
         with self._lock.held(timeout):
-            self._check()
+            self._storage.ready_to_write(0)
+            self._check_at = monotonic() + _CHECK_SECONDS
             yield
 
+    def _ready(self, keys: int) -> Views:
+        """Give the map for so many keys to be added; for the holder of the lock."""
+        views, now = self._storage.ready_to_write(keys), monotonic()
+        if now > self._exclusions.refresh_at:
+            self._exclusions.refresh()  # which can fail: before anything is changed
+        self._check_at = now + _CHECK_SECONDS
+        return views
+
     @abstractmethod
-    def claim(self, hashes: HashHalves) -> Claimed:
+    def claim(self, hashes: HashHalves) -> Found:
         """Find which keys are new; call within `section`."""
 
     @abstractmethod
@@ -94,83 +102,71 @@ class Writer(ABC):
         """Add what was claimed; call within the `section` of the claim.
 
         Checked anew: the caller's work may have taken long, and the file may have changed or
-        a flush have failed meanwhile (laws 11 and 16).
+        a flush have failed meanwhile.
         """
 
     @abstractmethod
-    def _add(self, hashes: HashHalves) -> tuple[Bools, int]:
+    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
         """Add keys: which were new, and how many positions were set."""
 
     @abstractmethod
-    def _find(self, hashes: HashHalves) -> Bools:
+    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
         """Tell which keys are there."""
 
     def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self._lock.timeout):
-            self._exclusions.look()  # which can fail: before anything is changed
-            self._storage.expect(len(hashes[0]))
-            return self._add_counted(hashes)
+        with self._lock:
+            return self._add_counted(self._ready(len(hashes[0])).words, hashes)
 
-    def _add_counted(self, hashes: HashHalves) -> Bools:
+    def _add_counted(self, words: Words, hashes: HashHalves) -> Bools:
         """Add keys within a section, and count that in the header."""
-        self._count("batches_begun", 1)
-        new, positions_set = self._add(hashes)
-        self._test(hashes)
+        self._storage.count(batches_begun=1)
+        new, positions_set = self._add(words, hashes)
+        if self._verify:
+            self._test(words, hashes)
         self._finish(int(np.count_nonzero(new)), positions_set)
         return new
 
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         lock = self._lock
-        if lock.mine():
-            # Within `locked`: one section for many keys, looked after now and then.
-            if monotonic() > self._check_at:
-                self._check()
-                self._exclusions.look()
-                self._storage.expect(_KEYS_A_CHECK)
-            one = self._storage.views.one
+        mine = lock.mine()
+        if not mine:
+            self._storage.check_writable()
+            lock.acquire(lock.timeout)
+        try:
+            if not mine:
+                one = self._ready(1).one
+            elif monotonic() > self._check_at:
+                one = self._ready(_KEYS_A_CHECK).one
+            else:
+                # Within `locked`: one section for many keys, checked now and then.
+                one = self._storage.views.one
             new = one.add(key)
             if self._verify:
                 self._test_one(one, key)
-        else:
-            self._storage.check_writable()  # before waiting for a lock that would be of no use
-            lock.acquire(lock.timeout)
-            try:
-                self._check()
-                self._exclusions.look()
-                self._storage.expect(1)
-                one = self._storage.views.one
-                new = one.add(key)
-                if self._verify:
-                    self._test_one(one, key)
-            finally:
+        finally:
+            if not mine:
                 lock.release()
         if new and one.positions_set() > self._full_at:
             self.past_capacity = True
         return new
 
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
-        """Do as `_test` for one key, which the engine has counted as done."""
+        """Make sure that a key just added, which the engine has counted as done, is found."""
         if not one.contains(key):
-            self._count("batches_begun", 1)  # and never done, as of a batch that lost bits
+            self._storage.count(batches_begun=1)  # and never done, as of a batch that lost bits
             raise LostBitsError(self._storage.path)
 
-    def _test(self, hashes: HashHalves) -> None:
-        """Make sure that keys just added are found, where that was asked for."""
-        if self._verify and not self._find(hashes).all():
+    def _test(self, words: Words, hashes: HashHalves) -> None:
+        """Make sure that keys just added are found."""
+        if not self._contains(words, hashes).all():
             raise LostBitsError(self._storage.path)
-
-    def _check(self) -> None:
-        self._storage.check_writable()
-        self._storage.check_unchanged()
-        self._check_at = monotonic() + _CHECK_SECONDS
 
     def flush(self) -> None:
         """Force everything to the disk; other processes go on writing meanwhile."""
         with self._lock.own_threads():  # none may close the file under our feet
-            self._storage.check_writable()
-            self._storage.check_unchanged()
+            self._storage.ready_to_write(0)
             flushed_ns = time.time_ns()
             self._check_at = 0.0  # should this fail, the next key within `locked` is told so
             self._storage.flush()
@@ -178,8 +174,8 @@ class Writer(ABC):
                 self._storage.set_counter("flushed_ns", flushed_ns)
 
     def recount(self) -> int:
-        """Count the set positions anew, and settle the batches of killed writers (law 5)."""
-        with self.section(self._lock.timeout):
+        """Count the set positions anew, and settle the batches of killed writers."""
+        with self.section(self.timeout):
             count_set = kind_of(self._storage.header).count_set
             positions_set = count_set(self._storage.views.words)
             self._storage.set_counter("positions_set", positions_set)
@@ -188,15 +184,12 @@ class Writer(ABC):
 
     def _finish(self, new_keys: int, positions_set: int) -> None:
         if not positions_set:
-            self._count("batches_begun", -1)  # as one by one: what is there is no batch
+            self._storage.count(batches_begun=-1)  # as one by one: what is there is no batch
             return
-        self._count("keys_added", new_keys)
-        self._count("positions_set", positions_set)
-        self._count("batches_done", 1)
-        self.past_capacity = self._storage.counter("positions_set") > self._full_at
-
-    def _count(self, name: str, more: int) -> None:
-        self._storage.set_counter(name, self._storage.counter(name) + more)
+        now_set = self._storage.count(
+            keys_added=new_keys, positions_set=positions_set, batches_done=1
+        )
+        self.past_capacity = now_set > self._full_at
 
     def warn_when_full(self) -> None:
         """Warn once that the planned capacity is passed; call when all is done, unlocked.
@@ -206,8 +199,7 @@ class Writer(ABC):
         if self._warned or not self.past_capacity:
             return
         self._warned = True
-        params = self._storage.header.params
-        warn_past_capacity(self._storage.path, params, positions_set(self._storage))
+        warn_past_capacity(self._storage.path, self._params, self._storage.positions_set)
 
 
 class BitWriter(Writer):
@@ -215,28 +207,26 @@ class BitWriter(Writer):
 
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
-        params = self._storage.header.params
-        self._exclusions.look()
-        self._storage.expect(len(hashes[0]))
-        return _engine.claim(self._storage.views.words, *hashes, params)
+        return _engine.claim(self._ready(len(hashes[0])).words, *hashes, self._params)
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
-        self._storage.check_writable()
-        self._storage.check_unchanged()
+        words = self._storage.ready_to_write(0).words
         new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys and not self._verify:
             return
-        self._count("batches_begun", 1)
-        positions_set = _engine.commit(self._storage.views.words, claimed)
-        self._test(hashes)
+        self._storage.count(batches_begun=1)
+        positions_set = _engine.commit(words, claimed)
+        if self._verify:
+            self._test(words, hashes)
         self._finish(new_keys, positions_set)
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
-        with self.section(self._lock.timeout):
-            words = self._storage.views.words
-            self._count("batches_begun", 1)
+        self._storage.check_writable()
+        with self._lock:
+            words = self._storage.ready_to_write(0).words
+            self._storage.count(batches_begun=1)
             positions_set = _engine.union(words, start, more)
             if self._verify and (more & ~words[start : start + len(more)]).any():
                 raise LostBitsError(self._storage.path)
@@ -244,69 +234,65 @@ class BitWriter(Writer):
         return positions_set
 
     def count_united(self, keys_added: int) -> None:
-        """Raise the number of keys added to the estimate of `union.united_count`."""
-        with self.section(self._lock.timeout):
+        """Raise the number of keys added to an estimate of it after a union."""
+        with self.section(self.timeout):
             more = keys_added - self._storage.counter("keys_added")
-            self._count("keys_added", max(0, more))
+            self._storage.count(keys_added=max(0, more))
 
-    def _add(self, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.add(self._storage.views.words, *hashes, self._storage.header.params)
+    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
+        return _engine.add(words, *hashes, self._params)
 
-    def _find(self, hashes: HashHalves) -> Bools:
-        return _engine.contains(self._storage.views.words, *hashes, self._storage.header.params)
+    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
+        return _engine.contains(words, *hashes, self._params)
 
 
-class Found(NamedTuple):
+class FoundCounted(NamedTuple):
     """What `CountingWriter.claim` found."""
 
     new: Bools
 
 
 class CountingWriter(Writer):
-    """Locked, checked and counted writes to one `MappedFilter` of counters."""
+    """The writer of a counting filter: counters, which go up and down."""
 
-    def claim(self, hashes: HashHalves) -> Found:
+    def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
-        params = self._storage.header.params
-        self._exclusions.look()
-        self._storage.expect(len(hashes[0]))
-        return Found(_engine.counted_claim(self._storage.views.words, *hashes, params))
+        words = self._ready(len(hashes[0])).words
+        return FoundCounted(_engine.counted_claim(words, *hashes, self._params))
 
-    def mark(self, claimed: Found, hashes: HashHalves) -> None:
+    def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""
-        self._storage.check_writable()
-        self._storage.check_unchanged()
+        words = self._storage.ready_to_write(0).words
         if len(claimed.new):
-            self._add_counted(hashes)
+            self._add_counted(words, hashes)
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self._lock.timeout):
-            self._count("batches_begun", 1)
-            self._storage.expect(len(hashes[0]))
-            params = self._storage.header.params
-            found, cleared = _engine.decrement(self._storage.views.words, *hashes, params)
+        self._storage.check_writable()
+        with self._lock:
+            words = self._storage.ready_to_write(len(hashes[0])).words
+            self._storage.count(batches_begun=1)
+            found, cleared = _engine.decrement(words, *hashes, self._params)
             self._finish(0, -cleared)
         return found
 
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
-        with self.section(self._lock.timeout):
-            self._storage.expect(1)
-            one = self._storage.views.one
+        self._storage.check_writable()
+        with self._lock:
+            one = self._storage.ready_to_write(1).one
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 
     @contextmanager
     def still(self) -> Iterator[None]:
-        """Hold the lock on a file that is to be read as of one moment (law 4)."""
-        with self._lock.held(self._lock.timeout):
+        """Hold the lock on a file that is to be read as of one moment."""
+        with self._lock:
             self._storage.check_unchanged()
             yield
 
-    def _add(self, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.increment(self._storage.views.words, *hashes, self._storage.header.params)
+    def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
+        return _engine.increment(words, *hashes, self._params)
 
-    def _find(self, hashes: HashHalves) -> Bools:
-        params = self._storage.header.params
-        return _engine.counted_contains(self._storage.views.words, *hashes, params)
+    def _contains(self, words: Words, hashes: HashHalves) -> Bools:
+        return _engine.counted_contains(words, *hashes, self._params)

@@ -106,8 +106,8 @@ class Chain:
         self._snapshot: ChainState | None = ChainState(file, ())
         self._snapshot = self._load(file)
 
-    def look(self) -> ChainState:
-        """Give the chain as it is now.
+    def refresh(self) -> ChainState:
+        """Look which files there are, and give the chain as it is now.
 
         Raises
         ------
@@ -166,11 +166,11 @@ class Chain:
         A file that another process drops meanwhile is no error: the question is put again.
         """
         while True:
-            snapshot = self.look()
+            snapshot = self.refresh()
             try:
                 return question(snapshot)
             except FileChangedError:
-                if self.look() is snapshot:
+                if self.refresh() is snapshot:
                     raise
 
     def check_writable(self) -> None:
@@ -212,13 +212,13 @@ class Chain:
             try:
                 newest.lock.acquire(left)
             except FileChangedError:  # dropped before it was waited for
-                if self.look() is snapshot:
+                if self.refresh() is snapshot:
                     raise
                 continue
             except LockTimeoutError:
                 raise LockTimeoutError(self.folder, timeout or 0.0) from None
             try:
-                if self.look() is snapshot:  # under the lock: it stays the newest
+                if self.refresh() is snapshot:  # under the lock: it stays the newest
                     return newest
             except BaseException:
                 newest.lock.release()
@@ -299,7 +299,7 @@ class Chain:
                 member.storage.flush()
             now.newest.writer.flush()
 
-        self.look()
+        self.refresh()
         if self.settings.mode == "r+":
             self.check_writable()
             self.ask(flush)

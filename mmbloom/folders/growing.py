@@ -4,17 +4,19 @@ A key is added to the newest file until that has as many as it is planned for; t
 one, larger, is made. How large each is, and at which error rate, says ``format/growth.py``.
 """
 
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
 from mmbloom import _engine
+from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, HashHalves, Layout, Mode, Path, Reserve
+from mmbloom._typing import Bools, HashHalves, Key, Layout, Path, Reserve
 from mmbloom.filters.options import OpenOptions, seed_or_random
-from mmbloom.folders.chain import Chain, ChainState, Hashed, hashed, take
-from mmbloom.folders.folder import FolderFilter, make_folder, open_chain, require_identity
+from mmbloom.folders.chain import ChainState, Hashed, take
+from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.positions import positions
@@ -48,23 +50,14 @@ class PendingKeys:
     parts: list[_Part] = field(default_factory=list)
 
 
-class GrowingWriter:
+class GrowingWriter(FolderWriter):
     """Writes to one chain whose newest file gives way to a larger one when it is full."""
 
-    def __init__(self, chain: Chain) -> None:
-        self._chain = chain
+    past_capacity = False  # what would be beyond it goes to the next file
 
-    def asked(self, now: ChainState) -> tuple[Member, ...]:
+    def asked(self, now: ChainState) -> Sequence[Member]:
         """Name the files that a query asks: all."""
         return now.members
-
-    def section(self, timeout: float | None) -> AbstractContextManager[None]:
-        """Hold the write lock."""
-        return self._chain.section(timeout)
-
-    def prepare(self, hashes: HashHalves) -> Hashed:
-        """Test keys in all files but the newest, without the lock."""
-        return self._chain.ask(lambda now: hashed(hashes, now.members[:-1]))
 
     def claim(self, keys: Hashed) -> PendingKeys:
         """Find which keys are new; call within `section`.
@@ -105,9 +98,9 @@ class GrowingWriter:
             self._go_to(part.member)
             part.member.writer.mark(part.claimed, part.hashes)
 
-    def add_chunk(self, keys: Hashed, timeout: float | None) -> Bools:
+    def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(timeout):
+        with self.section(self.timeout):
             *older, newest = self._chain.current.members
             found = keys.found_in_all(older)
             if np.count_nonzero(found) + newest.room < len(found):  # it may get full
@@ -120,21 +113,22 @@ class GrowingWriter:
             new[new] = newest.writer.add_chunk(take(keys.hashes, new))
             return new
 
-    def add_one(self, key: bytes, timeout: float | None) -> bool:
+    def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
-        with self.section(timeout):
+        octets = coerce_one(key)
+        with self.section(self.timeout):
             *older, newest = self._chain.current.members
-            if contains_one(older, key):
-                self._chain.exclusions.look()  # the newest file's writer would
+            if contains_one(older, octets):
+                self._chain.exclusions.refresh()  # the newest file's writer would
                 return False
-            if not newest.room and not contains_one([newest], key):
-                self._chain.exclusions.look()  # which can fail: before anything is changed
+            if not newest.room and not contains_one([newest], octets):
+                self._chain.exclusions.refresh()  # which can fail: before anything is changed
                 newest = self._chain.make_next(newest.entry.number + 1)
                 self._go_to(newest)
-            return newest.writer.add_one(key)
+            return newest.writer.add_one(octets)
 
     def warn_when_full(self) -> None:
-        """Do nothing: what would be beyond capacity goes to the next file."""
+        """Nothing to warn of: a full file is followed by the next."""
 
     def _go_to(self, member: Member) -> None:
         if member is not self._chain.current.newest:
@@ -188,9 +182,9 @@ class GrowingFilter(FolderFilter):
     True True False 4
     """
 
-    def __init__(self, path: str, settings: OpenOptions) -> None:
-        chain = open_chain(path, settings, GrowthPlan.kind)
-        super().__init__(chain, GrowingWriter(chain))
+    def _attach(self, path: str, options: OpenOptions) -> None:
+        chain, _ = open_chain(path, options, GrowthPlan)
+        self._begin_chain(chain, GrowingWriter(chain))
 
     @classmethod
     def create(
@@ -209,7 +203,7 @@ class GrowingFilter(FolderFilter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
-    ) -> "GrowingFilter":
+    ) -> Self:
         """Make a folder with a first filter file, and open it.
 
         Parameters
@@ -244,48 +238,12 @@ class GrowingFilter(FolderFilter):
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add
         )
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_or_random(seed), reserve)
-        where = absolute(path)
-        make_folder(
-            where,
+        return cls._created(
+            absolute(path),
             plan,
             0,
+            (settings,),
             permissions=permissions,
-            allow_network=allow_network,
             exist_ok=exist_ok,
+            any_seed=seed is None,
         )
-        made = cls(where, settings)
-        made._require(plan, any_seed=seed is None)
-        return made
-
-    @classmethod
-    def open(
-        cls,
-        path: Path,
-        mode: Mode = "r+",
-        *,
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-    ) -> "GrowingFilter":
-        """Open an existing folder; its manifest and headers say all about it.
-
-        Takes and raises what `BloomFilter.open` does. FormatError also if a file of the folder
-        is missing, damaged, or not the one that the manifest names.
-        """
-        settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add
-        )
-        return cls(absolute(path), settings)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Path and identity only, as of a BloomFilter.
-        self._chain.look()
-        return _reopen, (self.path, self._chain.settings, self._chain.uuid)
-
-
-def _reopen(path: str, settings: OpenOptions, uuid: bytes) -> GrowingFilter:
-    reopened = GrowingFilter(path, settings)
-    require_identity(reopened._chain, uuid)  # noqa: SLF001  of the class above
-    return reopened

@@ -73,10 +73,9 @@ class Member:
         if settings.preload:
             self.storage.preload()
 
-    def look(self, now: float) -> None:
-        """Make sure that the file is as it was (law 16), and will be for some keys."""
-        self.storage.check_unchanged()
-        self.storage.expect(_KEYS_A_CHECK)
+    def recheck(self, now: float) -> None:
+        """Make sure that touching the file is safe, and will be for some keys."""
+        self.storage.ready(_KEYS_A_CHECK)
         self.check_at = now + _CHECK_SECONDS
 
     @property
@@ -97,13 +96,13 @@ class Member:
 def contains_one(members: Sequence[Member], key: bytes) -> bool:
     """Test one key in files, the last of them first.
 
-    Each file is looked at once in a millisecond: a look takes longer than all else. Who
-    truncates it in between does so as in between a look and a touch.
+    Each file is checked once in a millisecond: a check takes longer than all else. A file
+    truncated between two checks is as dangerous as one truncated between a check and an access.
     """
     now = monotonic()
     for member in reversed(members):
         if now > member.check_at:
-            member.look(now)
+            member.recheck(now)
         if member.storage.views.one.contains(key):
             return True
     return False
@@ -111,10 +110,7 @@ def contains_one(members: Sequence[Member], key: bytes) -> bool:
 
 def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:
     """Test keys in files of equal parameters at once: bool array of shape (n,)."""
-    for member in members:
-        member.storage.check_unchanged()
-        member.storage.expect(len(hashes[0]))
-    words = [member.storage.views.words for member in members]
+    words = [member.storage.ready(len(hashes[0])).words for member in members]
     if len(words) == 1:
         return _engine.contains(words[0], *hashes, members[0].params)
     return _engine.contains_any(words, *hashes, members[0].params)

@@ -13,17 +13,18 @@ newest file's period, keys go to that file. What periods are says ``format/perio
 import errno
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Self
 
 from mmbloom import _engine
+from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, Clock, Duration, HashHalves, Layout, Mode, Path, Reserve
+from mmbloom._typing import Bools, Clock, Duration, Key, Layout, Mode, Path, Reserve
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.options import OpenOptions, seed_or_random
-from mmbloom.folders.chain import Chain, ChainState, Hashed, hashed
-from mmbloom.folders.folder import FolderFilter, make_folder, open_chain, require_identity
+from mmbloom.folders.chain import Chain, ChainState, Hashed
+from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.periods import PeriodPlan, seconds_of
 
@@ -53,7 +54,7 @@ class PendingKeys:
     to_set: _engine.Claimed
 
 
-class RotatingWriter:
+class RotatingWriter(FolderWriter):
     """Writes to one chain whose newest file gives way to the next when its period is over.
 
     Parameters
@@ -67,7 +68,8 @@ class RotatingWriter:
     """
 
     def __init__(self, chain: Chain, plan: PeriodPlan, clock: Clock) -> None:
-        self._chain, self._plan, self._clock = chain, plan, clock
+        super().__init__(chain)
+        self._plan, self._clock = plan, clock
 
     def asked(self, now: ChainState) -> Sequence[Member]:
         """Name the files that a query asks: those whose time is not over."""
@@ -76,24 +78,13 @@ class RotatingWriter:
             return now.members
         return [one for one in now.members if not self._plan.expired(one.entry.number, time)]
 
-    def section(self, timeout: float | None) -> AbstractContextManager[None]:
-        """Hold the write lock."""
-        return self._chain.section(timeout)
-
-    def prepare(self, hashes: HashHalves) -> Hashed:
-        """Test keys in all files but the newest, without the lock."""
-        return self._chain.ask(lambda now: hashed(hashes, self._older(now)))
-
-    def _older(self, now: ChainState) -> list[Member]:
-        return [one for one in self.asked(now) if one is not now.newest]
-
     def claim(self, keys: Hashed) -> PendingKeys:
         """Find which keys are new; call within `section`."""
         if len(keys.found):  # no keys, no file
             self._rotate()
         now = self._chain.current
         to_set = now.newest.writer.claim(keys.hashes)
-        found = keys.found_in_all(self._older(now))
+        found = keys.found_in_all(self.older(now))
         return PendingKeys(to_set.new & ~found, now.newest, to_set)
 
     def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
@@ -107,26 +98,32 @@ class RotatingWriter:
             newest.writer.add_chunk(keys.hashes)
         self._keep_up(lambda newest: newest.writer.add_chunk(keys.hashes))
 
-    def add_chunk(self, keys: Hashed, timeout: float | None) -> Bools:
+    def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(timeout):
+        with self.section(self.timeout):
             self._rotate()
             now = self._chain.current
-            found = keys.found_in_all(self._older(now))
+            found = keys.found_in_all(self.older(now))
             new = now.newest.writer.add_chunk(keys.hashes) & ~found
             self._keep_up(lambda newest: newest.writer.add_chunk(keys.hashes))
         return new
 
-    def add_one(self, key: bytes, timeout: float | None) -> bool:
+    def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
-        with self.section(timeout):
+        octets = coerce_one(key)
+        with self.section(self.timeout):
             self._rotate()
             now = self._chain.current
-            older = self._older(now)
-            new = now.newest.writer.add_one(key)
-            new = new and not contains_one(older, key)
-            self._keep_up(lambda newest: newest.writer.add_one(key))
+            older = self.older(now)
+            new = now.newest.writer.add_one(octets)
+            new = new and not contains_one(older, octets)
+            self._keep_up(lambda newest: newest.writer.add_one(octets))
         return new
+
+    @property
+    def past_capacity(self) -> bool:
+        """Whether the present period has more keys than planned."""
+        return self._chain.current.newest.writer.past_capacity
 
     def warn_when_full(self) -> None:
         """Warn once a period that its planned capacity is passed."""
@@ -152,7 +149,7 @@ class RotatingWriter:
         number = self._plan.period(time)
         if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
             return False
-        self._chain.exclusions.look()  # which can fail: before anything is changed
+        self._chain.exclusions.refresh()  # which can fail: before anything is changed
         try:
             self._begin(number, time)
         except OSError as error:
@@ -230,12 +227,13 @@ class RotatingFilter(FolderFilter):
     False True
     """
 
-    def __init__(self, path: str, settings: OpenOptions, clock: Clock) -> None:
-        chain = open_chain(path, settings, PeriodPlan.kind)
-        plan = chain.plan
-        assert isinstance(plan, PeriodPlan)  # noqa: S101  for the type checker: of that kind
+    def _attach(self, path: str, options: OpenOptions, clock: Clock = time.time) -> None:
+        chain, plan = open_chain(path, options, PeriodPlan)
         self._clock = clock
-        super().__init__(chain, RotatingWriter(chain, plan, clock))
+        self._begin_chain(chain, RotatingWriter(chain, plan, clock))
+
+    def _arguments(self) -> tuple[object, ...]:
+        return *super()._arguments(), self._clock  # another clock would give other answers
 
     @classmethod
     def create(
@@ -257,7 +255,7 @@ class RotatingFilter(FolderFilter):
         preload: bool = False,
         verify_after_add: bool = False,
         clock: Clock = time.time,
-    ) -> "RotatingFilter":
+    ) -> Self:
         """Make a folder with the file of the present period, and open it.
 
         Parameters
@@ -310,18 +308,15 @@ class RotatingFilter(FolderFilter):
             seed_or_random(seed),
             reserve,
         )
-        where, first = absolute(path), plan.period(clock())
-        make_folder(
-            where,
+        return cls._created(
+            absolute(path),
             plan,
-            first,
+            plan.period(clock()),
+            (settings, clock),
             permissions=permissions,
-            allow_network=allow_network,
             exist_ok=exist_ok,
+            any_seed=seed is None,
         )
-        made = cls(where, settings, clock)
-        made._require(plan, any_seed=seed is None)
-        return made
 
     @classmethod
     def open(
@@ -335,7 +330,7 @@ class RotatingFilter(FolderFilter):
         preload: bool = False,
         verify_after_add: bool = False,
         clock: Clock = time.time,
-    ) -> "RotatingFilter":
+    ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
         Takes and raises what `BloomFilter.open` does, and `clock` as `create`. FormatError also
@@ -344,15 +339,4 @@ class RotatingFilter(FolderFilter):
         settings = OpenOptions(
             mode, lock_timeout, allow_network, threads, preload, verify_after_add
         )
-        return cls(absolute(path), settings, clock)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Path and identity only, as of a BloomFilter; another clock would give other answers.
-        self._chain.look()
-        return _reopen, (self.path, self._chain.settings, self._chain.uuid, self._clock)
-
-
-def _reopen(path: str, settings: OpenOptions, uuid: bytes, clock: Clock) -> RotatingFilter:
-    reopened = RotatingFilter(path, settings, clock)
-    require_identity(reopened._chain, uuid)  # noqa: SLF001  of the class above
-    return reopened
+        return cls._opened(absolute(path), settings, clock)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._typing import Layout
+from mmbloom._typing import Layout, Words
 from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 
@@ -66,3 +66,8 @@ def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
     [3, 8, 13]
     """
     return _LAYOUTS[params.layout](h1, h2, params.num_bits, params.num_hashes)
+
+
+def positions_of_all(h1: Words, h2: Words, params: FilterParams) -> Words:
+    """Give the positions of each key of a batch at once: uint64 of shape (num_hashes, n)."""
+    return np.stack(list(positions(h1, h2, params)))

@@ -231,10 +231,10 @@ def test_batches_of_another_kind() -> None:
     """What is no form of batch, or holds what its form does not, is an error."""
     wrong: list[tuple[Any, type[Exception]]] = [
         (["a"], TypeError),
-        (ByteKeys(("a",)), TypeError),  # type: ignore[arg-type]
-        (ByteKeys(["a", 5]), TypeError),  # type: ignore[list-item]
-        (ByteKeys(["a", "\ud800"]), ValueError),
-        (ByteKeys([None]), TypeError),  # type: ignore[list-item]
+        (ByteKeys.of(("a",)), TypeError),  # type: ignore[arg-type]
+        (ByteKeys.of(["a", 5]), TypeError),  # type: ignore[list-item]
+        (ByteKeys.of(["a", "\ud800"]), ValueError),
+        (ByteKeys.of([None]), TypeError),  # type: ignore[list-item]
         (TextKeys(np.array(["a", "\udfff"])), ValueError),
         (TextKeys(np.array([0x110000, 97], dtype=np.uint32).view("U1")), ValueError),
         (RowKeys(np.zeros((2, 3), dtype=np.int32), padded=False), ValueError),
@@ -246,7 +246,7 @@ def test_batches_of_another_kind() -> None:
             COMPILED.hash_keys(batch, 1)
     for seed in (-1, 2**32):
         with pytest.raises(OverflowError):
-            COMPILED.hash_keys(ByteKeys(["a"]), seed)
+            COMPILED.hash_keys(ByteKeys.of(["a"]), seed)
 
 
 @needs_compiled
@@ -288,7 +288,7 @@ def test_a_list_that_another_thread_changes(engine: Engine) -> None:
     try:
         for _ in range(300):
             try:
-                h1, h2 = engine.hash_keys(ByteKeys(keys)[0:5000], 1)
+                h1, h2 = engine.hash_keys(ByteKeys.of(keys)[0:5000], 1)
             except (ValueError, IndexError, TypeError):
                 continue
             assert len(h1) == len(h2)

@@ -101,7 +101,7 @@ def test_offsets_of_more_than_32_bits(engine: Engine) -> None:
 @each_engine
 def test_dictionary_keeps_hashes_by_seed(engine: Engine) -> None:
     """The values of a dictionary are hashed once for each seed, and shared by its parts."""
-    batch = DictionaryKeys(ByteKeys([b"a", "é"]), np.array([1, 0, 1, 1]))
+    batch = DictionaryKeys(ByteKeys.of([b"a", "é"]), np.array([1, 0, 1, 1]))
     for seed in (1, 2, 1):
         assert halves(engine, batch[1:], seed) == hashed([b"a", "é".encode(), "é".encode()], seed)
     assert sorted(batch.hashes) == [1, 2]
@@ -120,7 +120,7 @@ def test_rows_of_nothing(engine: Engine, shape: tuple[int, int]) -> None:
 def test_long_keys(engine: Engine) -> None:
     """A key of megabytes, ASCII or not, is one key."""
     keys: list[bytes | str] = ["é🌸" * 1_000_000, b"x" * 3_000_001, "日" * 999_999, "y" * 10**6]
-    assert halves(engine, ByteKeys(keys), 9) == hashed(bytes_of(ByteKeys(keys)), 9)
+    assert halves(engine, ByteKeys.of(keys), 9) == hashed(bytes_of(ByteKeys.of(keys)), 9)
 
 
 class Text(str):
@@ -168,7 +168,7 @@ def test_nothing_is_kept_or_changed(engine: Engine) -> None:
     key, array = b"a key of its own" * 2, np.arange(5, dtype=">i4")
     before, text = sys.getrefcount(key), np.array(["a", "é"])
     for _ in range(3):
-        engine.hash_keys(ByteKeys([key]), 1)
+        engine.hash_keys(ByteKeys.of([key]), 1)
         engine.hash_keys(IntegerKeys(array), 1)
         engine.hash_keys(TextKeys(text), 1)
     assert sys.getrefcount(key) == before

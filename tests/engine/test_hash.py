@@ -30,7 +30,7 @@ def test_array_version_is_mmh3(engine: Engine, words: list[int], seed: int) -> N
 @hypothesis.given(st.lists(st.one_of(st.binary(max_size=70), st.text(max_size=40))), SEEDS)
 def test_batch_is_one_by_one(engine: Engine, keys: list[bytes | str], seed: int) -> None:
     """A batch of bytes and str hashes as its keys alone; str as its UTF-8."""
-    batch = ByteKeys(keys)
+    batch = ByteKeys.of(keys)
     h1, h2 = engine.hash_keys(batch, seed)
     raw = bytes_of(batch)
     expected = hashed(raw, seed)
@@ -54,7 +54,7 @@ GUAVA = [
 def test_known_vectors(engine: Engine, key: bytes, seed: int, h1: int, h2: int) -> None:
     """Values published for the C++ original come out of all three ways."""
     assert hash_one(key, seed) == (h1, h2)
-    ways = [engine.hash_keys(ByteKeys([key]), seed)]
+    ways = [engine.hash_keys(ByteKeys.of([key]), seed)]
     if len(key) == 8:
         ways.append(engine.hash_keys(IntegerKeys(np.frombuffer(key, dtype="<u8")), seed))
     for one, two in ways:
@@ -66,7 +66,7 @@ def test_smhasher_verification_value(engine: Engine) -> None:
     """The author's own check of an implementation, 0x6384BA69 for MurmurHash3_x64_128."""
 
     def digest(key: bytes, seed: int) -> bytes:
-        h1, h2 = engine.hash_keys(ByteKeys([key]), seed)
+        h1, h2 = engine.hash_keys(ByteKeys.of([key]), seed)
         assert (int(h1[0]), int(h2[0])) == hash_one(key, seed)
         return h1.astype("<u8").tobytes() + h2.astype("<u8").tobytes()
 
@@ -77,7 +77,7 @@ def test_smhasher_verification_value(engine: Engine) -> None:
 @each_engine
 def test_batch_hashes_are_separate_arrays(engine: Engine) -> None:
     """The halves are contiguous, native uint64 arrays: views would keep both alive."""
-    for keys in (ByteKeys([b"a", b"b"]), IntegerKeys(np.arange(2, dtype="<u8"))):
+    for keys in (ByteKeys.of([b"a", b"b"]), IntegerKeys(np.arange(2, dtype="<u8"))):
         for half in engine.hash_keys(keys, 0):
             assert half.flags.c_contiguous
             assert half.dtype == np.uint64

@@ -127,7 +127,7 @@ def test_batch_query_is_tested_under_the_lock(
         CountingBloomFilter.open(path, lock_timeout=0) as other,
     ):
         seen.add_many(keys[::3])
-        test = seen._test
+        test = seen._find
 
         def watched(hashes: HashHalves) -> Any:
             try:
@@ -136,7 +136,7 @@ def test_batch_query_is_tested_under_the_lock(
                 refused.append(len(hashes[0]))
             return test(hashes)
 
-        monkeypatch.setattr(seen, "_test", watched)
+        monkeypatch.setattr(seen, "_find", watched)
         found = seen.contains_many(keys)
         other.add("afterwards the lock is free")
     assert sum(refused) == len(keys)

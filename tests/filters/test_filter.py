@@ -25,7 +25,16 @@ from checks import (
 )
 from hypothesis import strategies as st
 
-from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, KeyTypeError, ReadOnlyError
+from mmbloom import (
+    BloomFilter,
+    ClosedFilterError,
+    CountingBloomFilter,
+    FileChangedError,
+    GrowingFilter,
+    KeyTypeError,
+    ReadOnlyError,
+    RotatingFilter,
+)
 from mmbloom.sizing import Layout
 
 Create = Callable[..., BloomFilter]
@@ -281,3 +290,12 @@ def test_many_objects_of_one_file(create: Create, path: str) -> None:
         other.close()
     check_holds(first, range(5))
     check_settled(path)
+
+
+@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter])
+@pytest.mark.parametrize("options", [{}, {"capacity": 1000}])
+def test_constructor_says_what_to_call(kind: Any, options: dict[str, int]) -> None:
+    """The class itself makes nothing, and says what does."""
+    expected = rf"use {kind.__name__}\.create\(path, capacity\) or {kind.__name__}\.open\(path\)"
+    with pytest.raises(TypeError, match=expected):
+        kind("seen.bloom", **options)

@@ -58,7 +58,7 @@ def strided(draw: st.DrawFn, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @st.composite
 def byte_keys(draw: st.DrawFn) -> ByteKeys:
-    return ByteKeys(draw(st.lists(KEY | TEXT, max_size=20)))
+    return ByteKeys.of(draw(st.lists(KEY | TEXT, max_size=20)))
 
 
 @st.composite

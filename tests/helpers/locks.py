@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mmbloom import LockTimeoutError
-from mmbloom._storage.lock import DescriptorLock, SidecarLock, WriteLock
+from mmbloom._storage.lock import WriteLock
 
 SHORT = 0.05
 
@@ -20,14 +20,14 @@ def data(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture(params=[DescriptorLock, SidecarLock])
-def new_lock(data: Path, request: pytest.FixtureRequest) -> Iterator[Callable[[], WriteLock]]:
-    """Make locks of one file, as several open filters have; Windows' way works here too."""
+@pytest.fixture
+def new_lock(data: Path) -> Iterator[Callable[[], WriteLock]]:
+    """Make locks of one file, as several open filters have."""
     made = []
 
     def make() -> WriteLock:
         status = os.stat(data)
-        made.append(WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, request.param))
+        made.append(WriteLock(str(data), (status.st_dev, status.st_ino), SHORT))
         return made[-1]
 
     yield make

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mmbloom import BloomFilter
+from mmbloom._typing import Bools
 from mmbloom.dedup import Discard, Tally, dedup
 from mmbloom.errors import LockTimeoutError
+from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineKeys, read_chunks
 
 Create = Callable[..., BloomFilter]
@@ -196,16 +198,16 @@ def test_the_lock_is_free_while_reading(create: Create) -> None:
     assert dedup(seen, slowly(), Discard()).unique == 2
 
 
-def test_hold_wraps_each_write(create: Create) -> None:
-    """`hold` is how the lock is taken: once for each chunk, around its write."""
+def test_enter_wraps_each_write(create: Create) -> None:
+    """`enter` is how a claim is entered: once for each chunk, around its write."""
     seen = create(1000, 1e-9, seed=1)
     events: list[str] = []
 
     @contextmanager
-    def hold() -> Iterator[None]:
+    def enter(claim: Claim) -> Iterator[Bools]:
         events.append("take")
-        with seen.locked():
-            yield
+        with claim as new:
+            yield new
         events.append("release")
 
     class Note(Collect):
@@ -213,7 +215,7 @@ def test_hold_wraps_each_write(create: Create) -> None:
             events.append("write")
             super().write(lines, terminated=terminated)
 
-    dedup(seen, in_chunks([b"a", b"b"], 1), Note(), hold=hold)
+    dedup(seen, in_chunks([b"a", b"b"], 1), Note(), enter=enter)
     assert events == ["take", "write", "release"] * 2
 
 

@@ -12,7 +12,7 @@ from checks import flock_is_free, in_thread, run_forked, run_threads
 from locks import SHORT, is_free
 
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
-from mmbloom._storage.lock import DescriptorLock, SidecarLock, WriteLock
+from mmbloom._storage.lock import DescriptorLock, WriteLock
 
 
 def test_two_objects_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
@@ -196,11 +196,12 @@ def test_child_does_not_keep_the_descriptor(data: Path) -> None:
 def test_failing_system_call_frees_the_threads(data: Path) -> None:
     """An error of the lock call itself goes through and leaves no thread locked out."""
 
-    class Failing(SidecarLock):
+    class Failing(DescriptorLock):
         def try_acquire(self) -> bool:
             raise OSError(5, "Input/output error")
 
-    lock = WriteLock(str(data), (0, 0), SHORT, Failing)
+    status = os.stat(data)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, Failing)
 
     def fails() -> bool:
         with pytest.raises(OSError, match="Input/output error"):
@@ -209,6 +210,8 @@ def test_failing_system_call_frees_the_threads(data: Path) -> None:
 
     assert fails()
     assert in_thread(fails) is True
+    with lock.closing():
+        pass
 
 
 def test_lock_is_on_the_data_file_itself(data: Path, tmp_path: Path) -> None:
@@ -251,13 +254,17 @@ def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A waiter polls after 0.1 ms, never sleeps over 10 ms, and oversleeps by a tenth at most."""
     pauses: list[float] = []
 
-    class Busy(SidecarLock):
+    class Busy(DescriptorLock):
         def try_acquire(self) -> bool:
             return False
 
     monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    with pytest.raises(LockTimeoutError), WriteLock(str(data), (0, 0), 1, Busy).held(1):
+    status = os.stat(data)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), 1, Busy)
+    with pytest.raises(LockTimeoutError), lock.held(1):
+        pass
+    with lock.closing():
         pass
     pauses.pop()  # cut to what was left
     assert (pauses[0], max(pauses)) == (0.0001, 0.01)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom._typing import Bools, Indices, Words
-from mmbloom.format.positions import positions
+from mmbloom.format.positions import positions, positions_of_all
 from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import FilterParams
 
@@ -117,7 +117,7 @@ def _claim_part(
     words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words | None
 ) -> tuple[Bools, list[tuple[Indices, Words]]]:
     """Claim at most 2**20 keys; the sorted positions `pending` are taken as set."""
-    columns = np.stack(list(positions(h1, h2, params)))  # (k, n)
+    columns = positions_of_all(h1, h2, params)
     clear = np.empty(columns.shape, dtype=np.bool_)
     for i, column in enumerate(columns):
         np.logical_not(_is_set(words, column), out=clear[i])

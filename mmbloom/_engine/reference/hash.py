@@ -11,8 +11,17 @@ import mmh3
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._engine.key_batch import DictionaryKeys, IntegerKeys, KeyBatch, items_of
-from mmbloom._typing import HashHalves
+from mmbloom._engine.key_batch import (
+    ByteKeys,
+    DictionaryKeys,
+    IntegerKeys,
+    KeyBatch,
+    PackedKeys,
+    RowKeys,
+    SpelledKeys,
+    TextKeys,
+)
+from mmbloom._typing import HashHalves, Octets
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 
@@ -71,7 +80,7 @@ def hash_keys(keys: KeyBatch, seed: int) -> HashHalves:
     Examples
     --------
     >>> from mmbloom._engine.key_batch import ByteKeys
-    >>> h1, h2 = hash_keys(ByteKeys([b"a", "a"]), 7)
+    >>> h1, h2 = hash_keys(ByteKeys.of([b"a", "a"]), 7)
     >>> bool(h1[0] == h1[1]), h2.dtype
     (True, dtype('uint64'))
     """
@@ -106,3 +115,47 @@ def _mix(h: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     h = (h ^ (h >> _33)) * _M1
     h = (h ^ (h >> _33)) * _M2
     return h ^ (h >> _33)
+
+
+def items_of(keys: SpelledKeys) -> list[Any]:
+    """Make an object of each key: `bytes`, or `str` that stands for its UTF-8."""
+    if isinstance(keys, ByteKeys):
+        if len(items := keys.items[keys.start : keys.stop]) != keys.stop - keys.start:
+            raise ValueError("the list of keys changed its size while in use")
+        return items
+    if isinstance(keys, TextKeys):
+        return list(keys.items.tolist())
+    if isinstance(keys, RowKeys):
+        rows = [row.tobytes() for row in keys.rows]
+        return [row.rstrip(b"\0") for row in rows] if keys.padded else rows
+    if isinstance(keys, PackedKeys):
+        octets = keys.octets.data
+        spans = zip(keys.starts.tolist(), keys.ends.tolist(), strict=True)
+        return [bytes(octets[start:end]) for start, end in spans]
+    return [_viewed(view, keys.buffers) for view in keys.views]
+
+
+def bytes_of(keys: KeyBatch) -> list[bytes]:
+    r"""Give the bytes of each key; for few keys, as it makes an object of each.
+
+    Examples
+    --------
+    >>> bytes_of(ByteKeys.of([b"a", "é"])), bytes_of(IntegerKeys(np.array([-2])))
+    ([b'a', b'\xc3\xa9'], [b'\xfe\xff\xff\xff\xff\xff\xff\xff'])
+    """
+    if isinstance(keys, DictionaryKeys):
+        used, places = np.unique(keys.indices, return_inverse=True)
+        chosen = np.zeros(len(keys.values), np.bool_)
+        chosen[used] = True
+        values = bytes_of(keys.values[chosen])
+        return [values[place] for place in places.tolist()]
+    if isinstance(keys, IntegerKeys):
+        return [word.tobytes() for word in keys.items.astype("<i8")]
+    return [item.encode() if isinstance(item, str) else item for item in items_of(keys)]
+
+
+def _viewed(view: Octets, buffers: list[Octets]) -> bytes:
+    """Read one of Arrow's views: a length, then up to 12 bytes, or prefix, buffer and offset."""
+    length, _, buffer, offset = view.view("<u4").tolist()
+    octets = view[4 : 4 + length] if length <= 12 else buffers[buffer][offset : offset + length]
+    return bytes(octets)

@@ -87,9 +87,9 @@ def select_keys(
     narrow = narrower(skip_fields, skip_chars, compare_at_most, ignore_case=ignore_case)
     if field is None:
         whole = not (skip_fields or skip_chars or ignore_case) and compare_at_most is None
-        return ByteKeys(list(lines if whole else map(narrow, lines)))
+        return ByteKeys.of(list(lines if whole else map(narrow, lines)))
     parts = map(_field_taker(field, separator), lines)
-    return ByteKeys(
+    return ByteKeys.of(
         [
             WHOLE_LINE + line if part is None else narrow(part)
             for line, part in zip(lines, parts, strict=True)

@@ -2,14 +2,17 @@
 
 import argparse
 import time
+from contextlib import AbstractContextManager
 
 from mmbloom._open import open_filter
+from mmbloom._typing import Bools
 from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys, terminator
 from mmbloom.cli.filters import open_or_create, patiently
 from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import print_stats
 from mmbloom.cli.process import OK
 from mmbloom.dedup import Discard, Tally, dedup
+from mmbloom.filters.claim import Claim
 from mmbloom.lines import read_chunks
 
 
@@ -27,11 +30,14 @@ def run(args: argparse.Namespace) -> int:
     # Of a counting filter every line is counted, repeats too: as often as remove takes it out.
     marked = open_or_create(args, open_filter)
     with marked as seen, progress_bar(names, args.progress) as bar:
-        hold = patiently(seen, args.lock_timeout)
+
+        def enter(claim: Claim) -> AbstractContextManager[Bools]:
+            return patiently(seen.path, claim.within, args.lock_timeout)
+
         for name in names:
             with open_input(name, bar) as source:
                 chunks = read_chunks(source, terminator(args))
-                tally.add(dedup(seen, chunks, Discard(), keys=keys, hold=hold))
+                tally.add(dedup(seen, chunks, Discard(), keys=keys, enter=enter))
         seen.flush()
     if args.stats:
         print_stats(tally, started)

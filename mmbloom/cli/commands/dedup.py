@@ -3,10 +3,11 @@
 import argparse
 import os
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 
 from mmbloom._open import OfBits, open_of_bits
+from mmbloom._typing import Bools
 from mmbloom.cli.arguments import (
     add_filter_options,
     add_line_options,
@@ -27,6 +28,7 @@ from mmbloom.cli.outputs import open_output, print_stats, refuse_overlap, requir
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally, dedup
+from mmbloom.filters.claim import Claim
 from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
 
 
@@ -52,13 +54,17 @@ class DedupOptions:
 
     def run(self, seen: OfBits, source: RawInput, writer: LineWriter) -> Tally:
         """Deduplicate one input."""
+
+        def enter(claim: Claim) -> AbstractContextManager[Bools]:
+            return patiently(seen.path, claim.within, self.lock_timeout)
+
         return dedup(
             seen,
             read_chunks(source, self.terminator),
             writer,
             keys=self.keys,
             repeats=self.repeated,
-            hold=patiently(seen, self.lock_timeout),
+            enter=enter,
         )
 
 

@@ -38,11 +38,10 @@ def run(args: argparse.Namespace) -> int:
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
         progress_bar(names, args.progress) as bar,
     ):
-        hold = patiently(seen, args.lock_timeout)
         for name in names:
             with open_input(name, bar) as source:
                 for chunk in read_chunks(source, terminator(args)):
-                    with hold():
+                    with patiently(seen.path, seen.locked, args.lock_timeout):
                         removed += int(np.count_nonzero(seen.remove_many(keys(chunk))))
         seen.flush()
     return OK if removed else NOTHING_FOUND

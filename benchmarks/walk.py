@@ -1,0 +1,121 @@
+"""How far a call walks: which files of the package it enters, and how often it goes to another.
+
+    python benchmarks/walk.py [--rooms]
+
+Traces the Python frames of the calls that matter, on three keys, with one thread. A file is a
+room; a stay is a stretch of time in one room, so the fewer stays, the straighter the path. Kernels
+that are compiled have no frames: set MMBLOOM_ENGINE=numpy to see the reference's rooms as well.
+`--rooms` names the rooms of each call, in the order in which it enters them.
+"""
+
+import argparse
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import mmbloom
+from mmbloom.cli import main
+
+ROOT = os.path.dirname(mmbloom.__file__)
+ROUNDS = 10  # the shortest is told: once in a millisecond a file is looked at as well
+
+
+class Walk:
+    """The stays of one call, over all its threads."""
+
+    def __init__(self) -> None:
+        self.stays: dict[int, list[str]] = {}
+
+    def _see(self, frame: FrameType | None, event: str, _: Any) -> None:
+        if event == "return" and frame is not None:
+            frame = frame.f_back
+        elif event != "call":
+            return
+        while frame is not None and not frame.f_code.co_filename.startswith(ROOT):
+            frame = frame.f_back
+        if frame is not None:
+            room = frame.f_code.co_filename
+            stays = self.stays.setdefault(threading.get_ident(), [])
+            if not stays or stays[-1] != room:
+                stays.append(room)
+
+    def follow(self, call: Callable[[list[bytes]], object], keys: list[bytes]) -> "Walk":
+        """Make the call, and note where it goes."""
+        threading.setprofile(self._see)
+        sys.setprofile(self._see)
+        try:
+            call(keys)
+        finally:
+            sys.setprofile(None)
+            threading.setprofile(None)
+        return self
+
+    def length(self) -> int:
+        """How many stays there were."""
+        return sum(map(len, self.stays.values()))
+
+    @property
+    def rooms(self) -> list[str]:
+        """The rooms, in the order in which they were entered."""
+        entered = dict.fromkeys(room for stays in self.stays.values() for room in stays)
+        return [os.path.relpath(room, ROOT) for room in entered]
+
+
+def walks(folder: str) -> dict[str, Walk]:
+    """Follow each call once, after a first one that leaves nothing to be imported."""
+    lines = Path(folder, "lines")
+    seen = mmbloom.BloomFilter.create(os.path.join(folder, "one"), 1000, threads=1)
+    growing = mmbloom.GrowingFilter.create(
+        os.path.join(folder, "growing"), initial_capacity=1000, threads=1
+    )
+    command = ["dedup", os.path.join(folder, "cli"), str(lines), "-o", os.path.join(folder, "out")]
+
+    def dedup(keys: list[bytes]) -> None:
+        lines.write_bytes(b"\n".join(keys))
+        main(command)
+
+    main(["create", os.path.join(folder, "cli"), "-n", "1000"])
+    calls: dict[str, Callable[[list[bytes]], object]] = {
+        "BloomFilter.add_many": seen.add_many,
+        "BloomFilter.contains_many": seen.contains_many,
+        "BloomFilter.add": lambda keys: [seen.add(key + b" alone") for key in keys[:1]],
+        "BloomFilter.claim": partial(_claim, seen),
+        "GrowingFilter.add_many": growing.add_many,
+        "mmbloom dedup FILTER FILE": dedup,
+    }
+    found = {}
+    for name, call in calls.items():
+        call([b"first"])
+        rounds = [[b"%d of %d" % (i, number) for i in range(3)] for number in range(ROUNDS)]
+        found[name] = min((Walk().follow(call, keys) for keys in rounds), key=Walk.length)
+    seen.close()
+    growing.close()
+    return found
+
+
+def _claim(seen: mmbloom.BloomFilter, keys: list[bytes]) -> None:
+    with seen.claim(key + b" claimed" for key in keys):
+        pass
+
+
+def report(*, rooms: bool) -> None:
+    """Print a row a call."""
+    print(f"| call ({mmbloom.engine} engine) | rooms | stays |\n| --- | ---: | ---: |")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, walk in walks(folder).items():
+            stays = " + ".join(str(len(stays)) for stays in walk.stays.values())
+            print(f"| `{name}` | {len(walk.rooms)} | {stays} |")
+            if rooms:
+                print("".join(f"    {room}\n" for room in walk.rooms), end="")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rooms", action="store_true", help="name the rooms of each call")
+    report(rooms=parser.parse_args().rooms)
