@@ -1,12 +1,16 @@
 """Arrow's C interface: the structs of other libraries, their memory, and when it is freed.
 
-Only this file follows a pointer, and nothing here knows what a key is. The structs are those
-of https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html, the
+This is the only file that follows a pointer; it does not know what a key is. The structs are
+those of https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html, the
 capsules those of CDataInterface/PyCapsuleInterface.html.
 
-1. Memory outlives its views: every array made here refers to whoever frees what it views.
-2. What a stream hands over is freed once; what lies in a capsule is freed by the capsule.
-3. Whatever can be seen to be wrong is a ValueError. How long a buffer really is cannot be seen.
+1. Memory outlives its views: every array made here refers to whatever frees its memory.
+2. A struct that a stream hands over is freed once; a struct in a capsule is freed by the capsule.
+3. Whatever can be seen to be wrong is a ValueError. The real length of a buffer cannot be seen.
+
+The binding is our own, and short. Apache's nanoarrow was tried behind the same tests: it follows
+NULL callbacks and buffer lists, which ends the process, and refuses columns of nulls as polars
+exports them.
 """
 
 import ctypes
@@ -21,15 +25,11 @@ import numpy as np
 import numpy.typing as npt
 
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
 _Fill = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-
-
 _Explain = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
-
-# A prototype of our own: `pythonapi.PyCapsule_GetPointer.restype` would be everybody's.
+# A prototype of our own: setting `pythonapi.PyCapsule_GetPointer.restype` would change it for
+# every user of ctypes in the process.
 _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
@@ -75,25 +75,25 @@ class _Stream(ctypes.Structure):
 
 
 class _Owned:
-    """Releases a struct that was handed over, when nothing refers to it any more.
+    """Releases a struct that a stream handed over, once nothing refers to it any more.
 
-    A finalizer of weakref would run at exit while views are still in use.
+    A `weakref.finalize` would run at exit, while views are still in use.
     """
 
     def __init__(self, struct: ctypes.Structure) -> None:
         self._release, self._struct = struct.release, ctypes.byref(struct)
 
     def __del__(self) -> None:
-        self._release(self._struct)  # names no global: at exit they may be gone before this
+        self._release(self._struct)  # uses no global name: at exit those may be gone already
 
 
 class _Memory:
-    """Memory at an address, as numpy asks for it; numpy keeps this object, and so the owner."""
+    """Memory at an address, for numpy: the array keeps this object, and this keeps the owner."""
 
     def __init__(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...], owner: object):
         self.__array_interface__ = {
             "version": 3,
-            "data": (address, True),  # True: it is not ours to write
+            "data": (address, True),  # True: read-only
             "typestr": dtype.str,
             "shape": shape,
         }
@@ -115,14 +115,14 @@ def _view(
 
 
 class Node:
-    """One Arrow array, or the dictionary of one; what is in its buffers is not yet believed.
+    """One Arrow array, or the dictionary of one; the contents of its buffers are not checked.
 
     Attributes
     ----------
     length, offset, null_count : int
-        Rows, rows to leave out before them, and nulls among them (-1: not counted).
+        The rows, the rows to skip before them, and the nulls among them (-1: not counted).
     n_buffers : int
-        Buffers, with those that are NULL.
+        The buffers, NULL ones included.
     """
 
     def __init__(self, struct: Any, owner: object, name: str = "row", first: int = 0) -> None:
@@ -137,13 +137,18 @@ class Node:
         self._addresses = _view(struct.buffers or 0, np.uintp, (self.n_buffers,), owner)
 
     def has_buffer(self, place: int) -> bool:
-        """Whether a buffer is there at all."""
+        """Tell whether a buffer is there, and not NULL."""
         return bool(self._addresses[place])
 
     def buffer(
         self, place: int, dtype: npt.DTypeLike, count: int, skip: int = 0
     ) -> npt.NDArray[Any]:
-        """View `count` items of a buffer, after the first `skip`: shape (count,), read-only.
+        """View `count` items of a buffer, after the first `skip`.
+
+        Returns
+        -------
+        ndarray of shape (count,)
+            Read-only; keeps the memory alive.
 
         Raises
         ------
@@ -155,7 +160,12 @@ class Node:
     def rows(
         self, place: int, dtype: npt.DTypeLike, width: int = 1, more: int = 0
     ) -> npt.NDArray[Any]:
-        """View a buffer that has `width` items for each row: (length + more, width), read-only.
+        """View a buffer that has `width` items for each row.
+
+        Returns
+        -------
+        ndarray of shape (length + more, width)
+            Read-only; keeps the memory alive.
 
         Raises
         ------
@@ -165,12 +175,12 @@ class Node:
         return self._items(place, dtype, (self.length + more, width), self.offset * width)
 
     def dictionary(self) -> "Node":
-        """Give the array of the values that the rows point to.
+        """Give the array of values that the rows point into.
 
         Raises
         ------
         ValueError
-            If there is none, or it is broken.
+            If it is missing or broken.
         """
         if not self._struct.dictionary:
             raise ValueError("broken Arrow array: its dictionary is missing")
@@ -178,7 +188,7 @@ class Node:
         return Node(struct, self._owner, "dictionary value")
 
     def broken(self, what: str, row: int) -> ValueError:
-        """Make the error that says what is wrong, and with which row of the column."""
+        """Make the error that says what is wrong with which row of the column."""
         return ValueError(f"broken Arrow array: {what} at {self._name} {self._first + row}")
 
     def _items(
@@ -195,19 +205,19 @@ def open_column(keys: object) -> tuple[tuple[str, ...], Iterator[Node]]:
     Returns
     -------
     formats : tuple of str
-        Format of the column; then, if it has a dictionary, that of the dictionary's values;
-        a third one says that these have a dictionary in turn.
+        The format of the column. If it has a dictionary, then also the format of the
+        dictionary's values; a third one means that these have a dictionary of their own.
     arrays : iterator of Node
-        Fetched from a stream as they are asked for.
+        The arrays, each taken from the stream when it is asked for.
 
     Raises
     ------
     ValueError
-        If what it gives is no Arrow data, or a stream says it is invalid.
+        If the object does not give Arrow data, or its stream says that the data is invalid.
     OSError
-        If a stream fails for another reason.
+        If its stream fails for another reason.
     """
-    # An object with both may be in several arrays, which only a stream can hand over.
+    # An object with both methods may consist of several arrays, which only a stream can give.
     if hasattr(keys, "__arrow_c_stream__"):
         stream = _struct(_Stream, keys.__arrow_c_stream__(), b"arrow_array_stream")
         schema = _Schema()
@@ -235,7 +245,7 @@ def _struct(kind: type[ctypes.Structure], capsule: object, name: bytes) -> Any:
         raise ValueError(f"not an {name.decode()} capsule: {capsule!r}") from None
     if not struct.release:
         raise ValueError(f"this {name.decode()} capsule was used before, and is empty")
-    struct.capsule = capsule  # the struct stays in it, and is freed with it
+    struct.capsule = capsule  # the struct lies in the capsule, and is freed with it
     return struct
 
 
@@ -244,7 +254,7 @@ def _arrays(stream: Any) -> Iterator[Node]:
     while True:
         array = _Array()
         _fill(stream, "get_next", array)
-        if not array.release:  # this is how a stream ends
+        if not array.release:  # the end of the stream
             return
         node = Node(array, _Owned(array), first=first)
         yield node
