@@ -253,17 +253,35 @@ class KeyTypeError(MmbloomError, TypeError):
     found : str
         What was given.
     position : int or None
-        Its place in the batch; None when a single key, or no batch at all, was given.
+        Its place in the batch; None for a single key, and for a batch that is wrong as a whole.
     """
 
-    def __init__(self, found: str, position: int | None = None) -> None:
-        where = "key" if position is None else f"key at position {position}"
-        super().__init__(
-            f"{where}: {found}; a key is bytes, str, or an int within int64 or uint64",
-            found,
-            position,
-        )
+    _ADVICE = "a key is bytes, str, or an int within int64 or uint64"
+
+    def __init__(self, found: str, position: int | None = None, advice: str = _ADVICE) -> None:
+        super().__init__(f"{_place(position)}{found}; {advice}", found, position, advice)
         self.found, self.position = found, position
+        self._advice = advice
+
+    def at(self, position: int) -> "KeyTypeError":
+        """Make the same error with another position: that of the key in a larger batch.
+
+        Parameters
+        ----------
+        position : int
+            Its place there.
+
+        Returns
+        -------
+        KeyTypeError
+            A new error; this one stays as it is.
+
+        Examples
+        --------
+        >>> KeyTypeError("float is not a kind of key", 2).at(1026).position
+        1026
+        """
+        return KeyTypeError(self.found, position, self._advice)
 
 
 class KeyEncodingError(MmbloomError, ValueError):
@@ -276,11 +294,35 @@ class KeyEncodingError(MmbloomError, ValueError):
     """
 
     def __init__(self, position: int | None = None) -> None:
-        where = "key" if position is None else f"key at position {position}"
         super().__init__(
-            f"{where}: a str with a lone surrogate cannot be encoded as UTF-8; pass bytes", position
+            f"{_place(position)}a str with a lone surrogate cannot be encoded as UTF-8; pass bytes",
+            position,
         )
         self.position = position
+
+    def at(self, position: int) -> "KeyEncodingError":
+        """Make the same error with another position: that of the key in a larger batch.
+
+        Parameters
+        ----------
+        position : int
+            Its place there.
+
+        Returns
+        -------
+        KeyEncodingError
+            A new error; this one stays as it is.
+
+        Examples
+        --------
+        >>> KeyEncodingError(2).at(1026).position
+        1026
+        """
+        return KeyEncodingError(position)
+
+
+def _place(position: int | None) -> str:
+    return "" if position is None else f"key at position {position}: "
 
 
 class MmbloomWarning(UserWarning):

@@ -1,10 +1,12 @@
-"""A crawler's queue that drops what it had before: enqueue, and only then mark (law 6).
+"""A crawler's queue that takes each URL once: first enqueue it, only then mark it as seen.
 
-A URL is appended to the queue within the block of a claim, and marked as seen when the block
-has succeeded: whatever happens in between, it can wait twice, and can never be missing. All
-changes of the queue are made under the filter's write lock (law 7), so that a queue which
-several processes share needs no lock for what this file does.
+A URL is appended to the queue within the block of a claim, and marked when the block has
+succeeded. Whatever happens in between, a URL can wait twice but is never missing. The queue is
+changed under the filter's write lock only, so a queue that several processes share needs no
+lock of its own.
 """
+
+from __future__ import annotations
 
 import math
 from collections import deque
@@ -14,32 +16,29 @@ from itertools import compress, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._keys.coerce import at_position, coerce_one
-from mmbloom._typing import Key
+from mmbloom._keys.coerce import coerce_one, several
+from mmbloom._typing import Bools, Key
 from mmbloom.errors import KeyEncodingError, KeyTypeError
 from mmbloom.filters.base import Filter
 
 Url = TypeVar("Url", bound=Key)
 
-
-# How many URLs one claim holds: a persistent queue takes a tenth of a second for them, in which
-# all other writers wait, and as many wait twice at most after a kill.
+# URLs in one claim. A persistent queue takes them in a tenth of a second, for which all other
+# writers wait; and after a kill at most so many wait twice.
 _CHUNK = 1 << 10
-
 
 _NEEDS = ("append", "popleft", "__len__", "__iter__")
 
 
 class Queue(Protocol[Url]):
-    """What a sieve asks of a queue; `collections.deque` and `diskcache.Deque` have it."""
+    """The methods that a sieve needs; `collections.deque` and `diskcache.Deque` have them."""
 
     def append(self, url: Url, /) -> object:
-        """Add at the back; what it has returned from is in the queue."""
+        """Add a URL at the back; when this returns, the URL is in the queue."""
 
     def popleft(self) -> Url:
-        """Remove from the front, and return it."""
+        """Remove the URL at the front, and return it."""
 
     def __len__(self) -> int: ...
 
@@ -47,17 +46,18 @@ class Queue(Protocol[Url]):
 
 
 class Sieve(Generic[Url]):
-    """A queue of URLs to visit that takes each only once, ever.
+    """A queue of URLs to visit that takes each URL only once, ever.
 
     Parameters
     ----------
     filter : BloomFilter, GrowingFilter or RotatingFilter
-        What was enqueued before, by this process or any other. Error rate, counts and
-        warnings are its matter: a new URL is dropped at the rate of its false positives.
+        Knows which URLs were enqueued before, by this process or any other. It also counts
+        and warns, and at its error rate a new URL is taken for a known one and dropped.
     queue : optional
-        Where URLs wait: anything with `append`, `popleft`, a length and iteration from the
-        front; an empty `collections.deque` by default. It may hold URLs already, which are
-        not looked at. Its `append` must not wait for somebody to take something out.
+        Holds the URLs that wait: anything with `append`, `popleft`, a length and iteration
+        from the front; by default an empty `collections.deque`. It may hold URLs already;
+        the filter is not asked about these. Its `append` must not wait until somebody takes
+        something out.
 
     Attributes
     ----------
@@ -67,23 +67,23 @@ class Sieve(Generic[Url]):
     Raises
     ------
     ValueError
-        If the queue has a `maxlen`: a full one would drop URLs that are marked as seen.
+        If the queue has a `maxlen`: when full it would drop URLs that are marked as seen.
     TypeError
-        If it lacks one of the four: a list would take URLs and give none back.
+        If the queue lacks one of the four. A list, for instance, has no `popleft`.
 
     Notes
     -----
-    Never lost, as long as the queue is not: a URL is enqueued before it is marked. A process
-    that dies, or an `append` that raises, can leave URLs in the queue that are not marked;
-    when they are pushed again they wait a second time. A queue in memory dies with its
-    process, and the filter still knows what was in it: who may be killed takes a persistent
-    queue, as `diskcache.Deque`.
+    No URL is lost unless the queue is lost: a URL is enqueued before it is marked. If a process
+    dies, or an `append` raises, some URLs can be in the queue and not be marked; when they are
+    pushed again, they wait a second time. A queue in memory dies with its process, while the
+    filter still knows its URLs. If your process may be killed, use a persistent queue, such as
+    `diskcache.Deque`.
 
     Threads and processes: any thread may call any method. Any number of processes may share
-    one filter, each with a queue of its own, or with a persistent queue that they share (each
-    opens it itself): of all that push a URL, one enqueues it. Push, pop and the end of a
-    visit wait for the filter's write lock, for as long as its `lock_timeout`. A fork or a
-    pickle copies a queue in memory: what waits in it is then visited by both.
+    one filter, each with a queue of its own or all with one persistent queue, which each of
+    them opens. When several push the same URL, exactly one enqueues it. `push`, `push_many`,
+    `pop` and `visit` wait for the filter's write lock, for at most its `lock_timeout`. A fork
+    or a pickle copies a queue in memory: both processes then visit what waits in it.
 
     Examples
     --------
@@ -117,33 +117,51 @@ class Sieve(Generic[Url]):
         self.queue: Queue[Url] = deque() if queue is None else queue  # an empty one is false
 
     def push(self, url: Url) -> bool:
-        """Enqueue one URL unless it was seen; True if it was enqueued.
+        """Enqueue one URL, unless it was seen before.
 
-        Raises what `push_many` raises.
+        Parameters
+        ----------
+        url : str, bytes or int
+            The URL, as in `push_many`.
+
+        Returns
+        -------
+        bool
+            True if it was enqueued.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError
+            If it cannot be a key.
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter cannot be written.
+        Exception
+            Whatever the queue's `append` raises. The URL is not marked then.
         """
         with self.filter.claim([coerce_one(url)]) as new:
             if new[0]:
                 self.queue.append(_kept(url))
         return bool(new[0])
 
-    def push_many(self, urls: Iterable[Url]) -> npt.NDArray[np.bool_]:
-        """Enqueue those URLs that were not seen, in their order, of an iterable of any length.
+    def push_many(self, urls: Iterable[Url]) -> Bools:
+        """Enqueue the URLs that were not seen before, in their order.
 
         Parameters
         ----------
         urls : iterable of str, bytes or int
-            Come out as they went in; a bytearray or memoryview, which may change while it
-            waits, as bytes. Taken 1,024 at a time, outside the lock.
+            The URLs, any number of them; 1,024 at a time are taken, outside the lock. They come
+            out as they went in, but a bytearray or memoryview comes out as bytes, because it
+            may change while it waits.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the URL was enqueued; of equal URLs only for the first.
+            True where the URL was enqueued; among equal URLs only for the first.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError
-            If a URL cannot be a key; names its position.
+            If a URL cannot be a key. The error names its position.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written.
         Exception
@@ -151,21 +169,17 @@ class Sieve(Generic[Url]):
 
         Notes
         -----
-        Of the chunks of 1,024 URLs, those before an error stay enqueued and marked; those
-        after it are neither. Of the chunk in which `append` raised nothing is marked, and
-        what it had enqueued stays: push all again, and these wait twice.
+        After an error, the chunks of 1,024 URLs before it stay enqueued and marked; those after
+        it are neither. If `append` raised, nothing of its chunk is marked, but the URLs that
+        were appended stay in the queue: when all are pushed again, these wait twice.
         """
-        if isinstance(urls, (str, bytes, bytearray, memoryview)):
-            raise KeyTypeError(f"a batch was expected, got a single {type(urls).__name__}")
-        if not isinstance(urls, Iterable):
-            raise KeyTypeError(f"a batch was expected, got {type(urls).__name__}")
-        rest, done = iter(urls), 0
+        rest, done = iter(several(urls)), 0
         answers = [np.zeros(0, np.bool_)]
         while chunk := [_kept(url) for url in islice(rest, _CHUNK)]:
             try:
                 claim = self.filter.claim(chunk)
-            except (KeyTypeError, KeyEncodingError) as error:  # its position in the whole
-                raise at_position(error, done + (error.position or 0)) from None
+            except (KeyTypeError, KeyEncodingError) as error:
+                raise error.at(done + (error.position or 0)) from None
             with claim as new:
                 for url in compress(chunk, new):
                     self.queue.append(url)
@@ -174,28 +188,51 @@ class Sieve(Generic[Url]):
         return np.concatenate(answers)
 
     def pop(self) -> Url:
-        """Remove the URL that waits longest, and return it; IndexError where none does.
+        """Remove the URL that has waited longest, and return it.
 
-        It is gone from the queue at once: who is killed before its page is done has lost
-        that page. `visit` removes it afterwards.
+        The URL leaves the queue at once: if the process is killed before the page is done, that
+        page is lost. `visit` removes it afterwards.
+
+        Returns
+        -------
+        str, bytes or int
+            The URL, as it was pushed.
+
+        Raises
+        ------
+        IndexError
+            If no URL waits.
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter's write lock cannot be taken.
         """
         with self.filter.locked():
             return self.queue.popleft()
 
     @contextmanager
     def visit(self) -> Iterator[Url]:
-        """Give the URL that waits longest, and remove it only if the block succeeds.
+        """Give the URL that has waited longest, and remove it only if the block succeeds.
 
-        A block that raises, or a process that dies in it, leaves the URL at the front of the
-        queue; catch within the block what shall not stop the crawl. IndexError where none
-        waits.
+        If the block raises, or the process dies in it, the URL stays at the front of the queue.
+        Catch errors that must not stop the crawl within the block.
+
+        Yields
+        ------
+        str, bytes or int
+            The URL, as it was pushed.
+
+        Raises
+        ------
+        IndexError
+            If no URL waits.
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter's write lock cannot be taken.
 
         Notes
         -----
-        For one visitor a queue: others would get the same URL. Should there be two all the
-        same (an old process that was thought dead), a page is visited twice and none is lost:
-        who finds another URL at the front afterwards removes nothing. No lock is held within
-        the block.
+        A queue is for one visitor at a time: others would get the same URL. If there are two
+        all the same (say, an old process that was thought dead), a page may be visited twice
+        but none is lost: a visitor removes its URL only if it is still at the front. The lock
+        is not held within the block.
 
         Examples
         --------
@@ -225,11 +262,11 @@ class Sieve(Generic[Url]):
         raise IndexError("no URL waits in this sieve")
 
     def __len__(self) -> int:
-        """How many URLs wait."""
+        """Return how many URLs wait."""
         return len(self.queue)
 
     def __iter__(self) -> Iterator[Url]:
-        """Go over the URLs that wait, from the front, without removing them."""
+        """Iterate over the URLs that wait, from the front, without removing them."""
         return iter(self.queue)
 
     def __repr__(self) -> str:
@@ -237,5 +274,5 @@ class Sieve(Generic[Url]):
 
 
 def _kept(url: Any) -> Any:
-    """Give a URL that stays what it is while it waits."""
+    """Copy a URL that could change while it waits."""
     return bytes(url) if isinstance(url, (bytearray, memoryview)) else url

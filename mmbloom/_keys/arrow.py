@@ -1,8 +1,9 @@
-"""Arrow columns become batches of keys where they lie: nothing is copied, all is checked.
+"""Arrow columns become batches of keys: nothing is copied, and everything is checked.
 
-pyarrow, polars, pandas and others hand their memory over through two methods, so none of them
-is imported. Bytes of text are taken as they are. A null row is no key: it is marked as such,
-and made safe to hash in case it is. Pointers are `arrow_c`'s business.
+pyarrow, polars, pandas and others hand over their memory through two methods, so none of them
+is imported here. The bytes of a text are its key. A null row is marked as null; whatever it
+holds is made safe to hash, because the engine may hash it before it is left out. Pointers are
+followed in `arrow_c` only.
 """
 
 from collections.abc import Callable
@@ -23,35 +24,24 @@ from mmbloom._engine.key_batch import (
 from mmbloom._keys.arrow_c import Node, open_column
 from mmbloom.errors import KeyTypeError
 
+# Which rows are valid; None if all are.
 Valid = npt.NDArray[np.bool_] | None
 
+_SLICE = 1 << 14  # rows that are checked at a time, so that memory stays bounded
+_INLINE = 12  # a key of at most so many bytes stands in the view itself
 
-_SLICE = 1 << 14  # rows checked at a time (law 17)
-
-
-_INLINE = 12  # bytes of a view that needs no buffer
-
-
+# What each format letter is in numpy:
 # https://arrow.apache.org/docs/format/CDataInterface.html#data-type-description-format-strings
 _INTEGERS = dict(zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True))
-
-
-_OFFSETS = {"u": "i4", "z": "i4", "U": "i8", "Z": "i8"}  # and what numpy calls their offsets
-
-
+_OFFSETS = {"u": "i4", "z": "i4", "U": "i8", "Z": "i8"}  # text and binary, by their offsets
 _VIEWS = ("vu", "vz")
-
-
-_FIXED = "w:"
-
-
+_FIXED = "w:"  # and the width
 _NULL = "n"
-
 
 _CAST = "cast it to integers or strings"
 
-
-_REFUSED = {  # by how the format begins: what it is, and what to do
+# Formats that hold no keys, by how they begin: what they are, and what to do.
+_REFUSED = {
     "b": ("bool", _CAST),
     "e": ("float16", _CAST),
     "f": ("float32", _CAST),
@@ -75,7 +65,7 @@ _REFUSED = {  # by how the format begins: what it is, and what to do
 
 
 def is_arrow(keys: object) -> bool:
-    """Whether an object exports Arrow data: an array, or a stream of them."""
+    """Tell whether an object exports Arrow data: an array, or a stream of arrays."""
     return hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__")
 
 
@@ -89,16 +79,16 @@ def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
 
     Returns
     -------
-    list of (KeyBatch, ndarray of bool of shape (n,), or None)
-        For each Arrow array of the column its n rows and which of them are valid, None if
-        all are. The batch views the producer's memory and keeps it alive.
+    list of (KeyBatch, ndarray of bool, shape (n,), or None)
+        One pair for each Arrow array of the column: its n rows, and which of them are valid,
+        or None if all are. The batch is a view of the producer's memory and keeps it alive.
 
     Raises
     ------
     KeyTypeError
-        If the type of the column is not one of keys.
+        If a column of this type holds no keys.
     ValueError
-        If the data is broken; names the first such row.
+        If the data is broken. The error names the first broken row.
     OSError
         If the producer of a stream fails.
 
@@ -109,17 +99,20 @@ def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
     >>> batch.items.dtype, valid
     (dtype('int64'), array([ True, False]))
     """
-    if str(getattr(keys, "dtype", "")) == "Object":  # polars exports their addresses, as binary
-        raise KeyTypeError("a column of Python objects; cast it to strings, or pass a list")
+    # Of Python objects polars exports the addresses, as if they were binary keys.
+    if str(getattr(keys, "dtype", "")) == "Object":
+        raise KeyTypeError(
+            "a column of Python objects", None, "cast it to strings, or pass .to_list()"
+        )
     formats, arrays = open_column(keys)
-    # Before any data is asked for: to make it may take the producer long.
+    # First of all the type: to make the data may take the producer long.
     _check_type(formats)
     return [_read_array(array, formats) for array in arrays]
 
 
 def _check_type(formats: tuple[str, ...]) -> None:
     if len(formats) > 2:
-        raise KeyTypeError("an Arrow dictionary of dictionaries; decode it")
+        raise KeyTypeError("an Arrow dictionary of dictionaries", None, "decode it")
     if len(formats) == 2 and formats[0] not in _INTEGERS:
         raise ValueError(f"broken Arrow schema: dictionary indices of format {formats[0]!r}")
     kind = formats[-1]
@@ -131,13 +124,13 @@ def _check_type(formats: tuple[str, ...]) -> None:
         return
     for start, (found, advice) in _REFUSED.items():
         if kind.startswith(start):
-            raise KeyTypeError(f"an Arrow column of {found}; {advice}")
-    raise KeyTypeError(f"an Arrow column of format {kind!r}; {_CAST}")
+            raise KeyTypeError(f"an Arrow column of {found}", None, advice)
+    raise KeyTypeError(f"an Arrow column of format {kind!r}", None, _CAST)
 
 
 def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]:
     kind = formats[0]
-    if kind == _NULL:  # what an empty list becomes, or one of None only
+    if kind == _NULL:  # the column of an empty list, or of nothing but None
         nothing = np.zeros(array.length, dtype=np.bool_)
         return ByteKeys.of([b""] * array.length), nothing if array.length else None
     expected = 3 if kind in _OFFSETS or kind in _VIEWS else 2
@@ -172,11 +165,11 @@ def _validity(array: Node) -> Valid:
 
 
 def _packed(array: Node, dtype: str) -> PackedKeys:
-    # Without rows even the one offset that there should be may be missing.
+    # n rows have n + 1 offsets, but producers leave out the single offset of no rows.
     offsets = array.rows(1, dtype, more=1)[:, 0] if array.length else np.zeros(1, dtype)
     if offsets[0] < 0:
         raise array.broken("a negative offset", 0)
-    # Null rows too must go upwards, or there is no telling where the next row begins.
+    # Null rows are checked too: where one ends, the next row begins.
     for start in range(0, array.length, _SLICE):
         part = offsets[start : start + _SLICE + 1]
         falls = part[1:] < part[:-1]
@@ -186,12 +179,12 @@ def _packed(array: Node, dtype: str) -> PackedKeys:
 
 
 def _views(array: Node, valid: Valid) -> ViewKeys:
-    count = array.n_buffers - 3  # the last one holds the sizes of those between
+    count = array.n_buffers - 3  # between the views and the last buffer, which has their sizes
     sizes = array.buffer(count + 2, np.int64, count)
     if (sizes < 0).any():
         raise ValueError("broken Arrow array: a buffer of negative size")
     buffers = [array.buffer(2 + i, np.uint8, size) for i, size in enumerate(sizes.tolist())]
-    ends = np.append(sizes, -1)  # of a buffer that is not there
+    ends = np.append(sizes, -1)  # -1 stands for the end of a buffer that is not there
 
     def outside(views: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
         length, _, place, start = views.T
@@ -212,14 +205,14 @@ def _dictionary(
         result: npt.NDArray[np.bool_] = (indices < 0) | (indices >= len(values))
         return result
 
-    # An unsigned index too large for intp becomes a negative one: outside, too.
+    # An unsigned index too large for intp becomes a negative one, which is refused as well.
     indices = array.rows(1, dtype)[:, 0].astype(np.intp, copy=False)
     indices = _checked(array, indices, valid, outside, "an index outside the dictionary")
     if known is not None:
         pointed = known[indices]
         valid = pointed if valid is None else valid & pointed
         valid = None if valid.all() else valid
-    if len(values) == 0:  # all rows are null; their index 0 needs something to point to
+    if len(values) == 0:  # then all rows are null, and their index 0 needs a value to point to
         values = ByteKeys.of([b""])
     return DictionaryKeys(values, indices), valid
 
@@ -231,7 +224,7 @@ def _checked(
     outside: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]],
     what: str,
 ) -> npt.NDArray[Any]:
-    """Give back the rows; those that are outside raise or, where null, are zeroed in a copy."""
+    """Check rows: a valid one that is outside raises, a null one is set to zero in a copy."""
     safe = rows
     for start in range(0, array.length, _SLICE):
         part = slice(start, start + _SLICE)

@@ -16,7 +16,7 @@ from mmbloom._typing import Bools, HashHalves
 
 R = TypeVar("R")
 
-# Fewer keys are done before a thread has started.
+# Fewer keys are hashed in the time that a thread takes to start.
 _WORTH_THREADS = 4 * _engine.CHUNK_KEYS
 
 _POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over a file
@@ -98,7 +98,7 @@ class Batch:
         return join([(np.zeros(0, np.uint64),) * 2, *self.map(work, threads)])
 
     def answers(self, found: Bools) -> Bools:
-        """Give the answers of the keys, and False for each null."""
+        """Put the answers of the keys in their places, and False in those of nulls."""
         if self.present is None:
             return found
         spread = np.zeros(len(self.present), dtype=np.bool_)
@@ -106,7 +106,7 @@ class Batch:
         return spread
 
     def answers_of_chunks(self, found: list[Bools]) -> Bools:
-        """Give the same of the answers of each chunk."""
+        """Do so for the answers of each chunk, in order."""
         return self.answers(np.concatenate([np.zeros(0, np.bool_), *found]))
 
 
@@ -122,7 +122,7 @@ def join(parts: list[HashHalves]) -> HashHalves:
 
 
 def gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
-    """Hash batches, and join them to as many keys as are looked up in one pass over a file."""
+    """Hash batches, and join the hashes of as many keys as one pass over the file looks up."""
     most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
     ready: list[HashHalves] = []
     waiting = 0

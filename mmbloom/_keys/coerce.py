@@ -1,9 +1,11 @@
-"""The border: whatever a caller passes becomes a KeyBatch here, and kernels check nothing.
+r"""The border: whatever a caller passes becomes a KeyBatch here, and kernels check nothing.
 
-A key is bytes. str is its UTF-8; an int, and any numpy integer, is its 8-byte
-little-endian two's complement; numpy S items lose trailing NULs (numpy's own rule).
-Nothing is copied that is already in a form the engine can hash.
+A key is bytes. A str is its UTF-8. An int, or a numpy integer, is 8 bytes: little-endian, two's
+complement. An item of a numpy ``S`` array is its bytes without trailing NULs, as numpy reads it.
+Keys that the engine can hash as they lie are not copied.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -16,17 +18,31 @@ from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, KeyBatch, RowKeys, TextKeys
 from mmbloom._keys import arrow
 from mmbloom._keys.batch import Batch
-from mmbloom._typing import Key, Nulls
+from mmbloom._typing import Bools, Key, Nulls
 from mmbloom.errors import KeyEncodingError, KeyTypeError
 
 Keys = Iterable[Key] | npt.NDArray[Any] | KeyBatch
 
+# Keys that are taken from an iterator at a time, so that memory stays bounded.
+_SLICE = 1 << 14
 
-_SLICE = 1 << 14  # keys checked, or taken from an iterator, at a time (law 17)
+_SKIP = "where a call takes nulls='skip', that leaves nulls out"
+_BATCH = "pass a list of keys, an array or a column"
+_CAST = "cast it to integers or strings: .astype('int64') or .astype('str')"
 
 
 def coerce_one(key: Key) -> bytes:
     r"""Turn one key into its bytes.
+
+    Parameters
+    ----------
+    key : bytes, bytearray, memoryview, str, int or numpy integer
+        The key.
+
+    Returns
+    -------
+    bytes
+        What is hashed.
 
     Raises
     ------
@@ -42,26 +58,27 @@ def coerce_one(key: Key) -> bytes:
 
 
 def coerce(keys: Keys, nulls: Nulls = "error") -> Batch:
-    """Turn the keys of a call into forms that the engine hashes, checking every key.
+    """Turn the keys of a call into forms that the engine hashes, and check every key.
 
     Parameters
     ----------
-    keys : iterable, ndarray or Arrow column
-        As for `BloomFilter.add_many`.
+    keys : iterable, ndarray, Arrow column or KeyBatch
+        The keys, as `BloomFilter.add_many` takes them.
     nulls : {"error", "skip"}
-        What None, a masked item of an array or a null of a column is: an error, or left out.
+        Whether a null is an error or left out. A null is None, a masked item of an array, or
+        a null of a column.
 
     Returns
     -------
     Batch
-        The keys in the order given; shares memory with an array, a column or a list.
+        The keys in the order given. It shares memory with a list, an array or a column.
 
     Raises
     ------
     KeyTypeError, KeyEncodingError
-        If a key cannot be one; names the first such position.
+        If a key cannot be one. The error names the position of the first such key.
     ValueError
-        If an array has not the dimensions that a batch has, or a column is damaged.
+        If an array has the wrong number of dimensions, or a column is damaged.
 
     Examples
     --------
@@ -80,21 +97,65 @@ def coerce(keys: Keys, nulls: Nulls = "error") -> Batch:
         return _from_column(keys, nulls)
     if isinstance(keys, memoryview) and keys.ndim == 2:
         return _from_array(np.asarray(keys), nulls)
+    return _from_list(list(several(keys)), 0, nulls)
+
+
+def several(keys: Any) -> Iterable[Any]:
+    """Refuse what is not several keys: a single key, or nothing that can be iterated.
+
+    Parameters
+    ----------
+    keys : object
+        What a caller passed for an iterable of keys.
+
+    Returns
+    -------
+    iterable
+        The same object.
+
+    Raises
+    ------
+    KeyTypeError
+        If it is a single key, or no iterable.
+
+    Examples
+    --------
+    >>> several(("a", "b"))
+    ('a', 'b')
+    """
     if isinstance(keys, (str, bytes, bytearray, memoryview)):
-        raise KeyTypeError(f"a batch was expected, got a single {type(keys).__name__}")
+        raise KeyTypeError(
+            f"a batch was expected, got a single {type(keys).__name__}", None, _BATCH
+        )
     if not isinstance(keys, Iterable):
-        raise KeyTypeError(f"a batch was expected, got {type(keys).__name__}")
-    return _from_list(list(keys), 0, nulls)
+        raise KeyTypeError(f"a batch was expected, got {type(keys).__name__}", None, _BATCH)
+    return keys
 
 
 def batches(keys: Keys, nulls: Nulls = "error") -> Iterator[Batch]:
-    """Coerce an iterable of any length piece by piece, in bounded memory.
+    """Turn an iterable of any length into batches, in bounded memory.
+
+    Parameters
+    ----------
+    keys, nulls
+        As in `coerce`.
 
     Yields
     ------
     Batch
-        At most 16,384 keys each, but for a list, array or column, which is there and comes
-        whole. A wrong key raises when its piece is reached, with its position in the whole.
+        At most 16,384 keys each; a list, an array or a column is one batch, as it is in
+        memory already.
+
+    Raises
+    ------
+    KeyTypeError, KeyEncodingError, ValueError
+        As in `coerce`, when the batch with the wrong key is reached. The position counts from
+        the first key of all.
+
+    Examples
+    --------
+    >>> [batch.num_keys for batch in batches(range(20_000))]
+    [16384, 3616]
     """
     whole = (np.ndarray, list, str, bytes, bytearray, memoryview)
     if isinstance(keys, whole) or arrow.is_arrow(keys) or not isinstance(keys, Iterable):
@@ -113,7 +174,7 @@ def _from_array(keys: npt.NDArray[Any], nulls: Nulls) -> Batch:
             f"an array of keys has one dimension, or two of uint8 (a key a row); this one has "
             f"{keys.ndim} of {keys.dtype}"
         )
-    # numpy.ma takes 7 ms to import: only a subclass can be one.
+    # The type is looked at first because importing numpy.ma takes 7 ms.
     if type(keys) is not np.ndarray and isinstance(keys, np.ma.MaskedArray):
         return _from_masked(keys, nulls)
     if keys.size == 0 and not rows:
@@ -126,11 +187,12 @@ def _from_array(keys: npt.NDArray[Any], nulls: Nulls) -> Batch:
         rows_of = keys[:, np.newaxis].view(np.uint8)
         return Batch([RowKeys(rows_of, padded=True)], len(keys))
     if keys.dtype.kind == "U":
-        # Before anything is added: a batch with a wrong key adds nothing.
+        # All is checked before anything is added: a batch with a wrong key adds nothing.
         if (wrong := _engine.first_unencodable(keys)) >= 0:
             raise KeyEncodingError(wrong)
         return Batch([TextKeys(keys)], len(keys))
-    raise KeyTypeError(f"an array of dtype {keys.dtype}", 0)
+    advice = "use .tolist(), or pass the column itself" if keys.dtype.kind == "O" else _CAST
+    raise KeyTypeError(f"an array of dtype {keys.dtype} holds no keys", None, advice)
 
 
 def _from_masked(keys: Any, nulls: Nulls) -> Batch:
@@ -139,26 +201,25 @@ def _from_masked(keys: Any, nulls: Nulls) -> Batch:
     if not masked.any():
         return _from_array(keys.data, nulls)
     if nulls == "error":
-        raise KeyTypeError("masked, a null (nulls='skip' leaves them out)", int(masked.argmax()))
+        raise KeyTypeError("a masked item is a null", int(masked.argmax()), _SKIP)
     try:
         left = _from_array(keys.data[~masked], nulls)
         return Batch(left.parts, left.num_keys, ~masked)
-    except KeyEncodingError as error:  # its position in what the caller gave
-        raise KeyEncodingError(int(np.flatnonzero(~masked)[error.position or 0])) from None
+    except KeyEncodingError as error:
+        raise _where_it_was(error, ~masked) from None
 
 
 def _from_column(keys: Any, nulls: Nulls) -> Batch:
     parts: list[KeyBatch] = []
-    presents: list[npt.NDArray[np.bool_]] = []
+    presents: list[Bools] = []
     done = 0
     try:
         column = arrow.read(keys)
-    except ImportError:  # of pyarrow, by a Series of pandas: its items are there all the same
+    except ImportError:  # pandas may need pyarrow to export a Series; its items are there anyway
         return _from_list(list(keys), 0, nulls)
     for part, valid in column:
         if valid is not None and nulls == "error":
-            position = done + int(valid.argmin())
-            raise KeyTypeError("a null (nulls='skip' leaves them out)", position)
+            raise KeyTypeError("a null", done + int(valid.argmin()), _SKIP)
         parts.append(part if valid is None else part[valid])
         presents.append(np.ones(len(part), dtype=np.bool_) if valid is None else valid)
         done += len(part)
@@ -176,25 +237,21 @@ def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
         try:
             return Batch(_from_list(left, 0, nulls).parts, len(left), present)
         except (KeyTypeError, KeyEncodingError) as error:
-            # Its position in what the caller gave.
-            place = offset + int(np.flatnonzero(present)[error.position or 0])
-            raise at_position(error, place) from None
+            raise _where_it_was(error, present, offset) from None
     if kinds == {int}:
         try:
             return Batch([IntegerKeys(np.array(keys, dtype="<i8"))], len(keys))
-        except OverflowError:  # some key is of uint64, or of no 64-bit type at all
+        except OverflowError:  # some key fits uint64 only, or no 64-bit type at all
             pass
     spelled: list[bytes | str] = [_to_bytes(key, offset + i) for i, key in enumerate(keys)]
     return Batch([ByteKeys.of(spelled)], len(keys))
 
 
-def at_position(
-    error: KeyTypeError | KeyEncodingError, position: int
+def _where_it_was(
+    error: KeyTypeError | KeyEncodingError, present: Bools, offset: int = 0
 ) -> KeyTypeError | KeyEncodingError:
-    """Make the same error of another position, as of a piece in the whole."""
-    if isinstance(error, KeyTypeError):
-        return KeyTypeError(error.found, position)
-    return KeyEncodingError(position)
+    """Give an error the position that its key had before nulls were left out."""
+    return error.at(offset + int(np.flatnonzero(present)[error.position or 0]))
 
 
 def _to_bytes(key: Any, position: int | None) -> bytes:
@@ -205,11 +262,16 @@ def _to_bytes(key: Any, position: int | None) -> bytes:
             raise KeyEncodingError(position) from None
     if isinstance(key, (bytes, bytearray, memoryview)):
         return bytes(key)
-    # bool is an int, and timedelta64 a numpy integer, by descent only.
-    if key is None:
-        raise KeyTypeError("None, a null (nulls='skip' leaves them out)", position)
+    if key is None and position is not None:
+        raise KeyTypeError("None is a null", position, _SKIP)
+    # bool descends from int, and timedelta64 from numpy's integer, but neither is a number here.
     if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.timedelta64)):
-        if -(2**63) <= key < 2**64:
-            return (int(key) % 2**64).to_bytes(8, "little")
-        raise KeyTypeError(f"int {key} is outside int64 and uint64", position)
-    raise KeyTypeError(f"{type(key).__name__} is not a kind of key", position)
+        number = int(key)
+        if -(2**63) <= number < 2**64:
+            return (number % 2**64).to_bytes(8, "little")
+        # Python refuses to write out an int of thousands of digits.
+        bits = number.bit_length()
+        shown = f"int {number}" if bits <= 128 else f"an int of {bits} bits"
+        raise KeyTypeError(f"{shown} is outside int64 and uint64", position)
+    kind = "None" if key is None else type(key).__name__
+    raise KeyTypeError(f"{kind} is not a kind of key", position)

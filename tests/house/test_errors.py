@@ -154,6 +154,28 @@ def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:
     assert {name: getattr(error, name) for name in attributes} == attributes
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (errors.KeyTypeError("a null", 3, "leave it out"), "key at position 70: a null; leave it"),
+        (errors.KeyTypeError("float is not a kind of key"), "key at position 70: float is not"),
+        (errors.KeyEncodingError(3), "key at position 70: a str with a lone surrogate"),
+    ],
+)
+def test_same_error_at_another_position(
+    error: errors.KeyTypeError | errors.KeyEncodingError, message: str
+) -> None:
+    """`at` makes an error that differs in its position only, and leaves the first as it is."""
+    before = str(error)
+    moved = error.at(70)
+    assert type(moved) is type(error)
+    assert moved.position == 70
+    assert str(moved).startswith(message)
+    check_pickles(moved)
+    assert str(error) == before
+    assert str(error.at(7)) == str(moved).replace("70", "7")
+
+
 def test_message_reads_as_a_sentence() -> None:
     """A format error says file, field, found and expected in this order."""
     assert str(EXAMPLES[1]) == "/f/seen: kind is 7, expected 1 or 2"

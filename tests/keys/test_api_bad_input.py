@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from checks import array_of, counters_of
 
@@ -54,10 +55,6 @@ WRONG: list[tuple[Any, str, type[Exception], int]] = [
     (masked(["a", LONE, "b"]), "skip", KeyEncodingError, 1),
     (masked([1, 2, 3], 1), "error", KeyTypeError, 1),
     (masked(np.zeros((3, 2), dtype=np.uint8), 2), "error", KeyTypeError, 2),
-    (masked([1.5, 2.5], 0), "skip", KeyTypeError, 0),
-    (np.array(["a", None], dtype=object), "skip", KeyTypeError, 0),
-    (np.array([1.0]), "skip", KeyTypeError, 0),
-    (np.array([True]), "error", KeyTypeError, 0),
     ([True], "skip", KeyTypeError, 0),
     ([None, True], "skip", KeyTypeError, 1),
     ([None], "error", KeyTypeError, 0),
@@ -80,6 +77,62 @@ def test_wrong_keys(
     assert caught.value.position == position  # type: ignore[attr-defined]
     assert not any(array_of(path))
     assert counters_of(path)["keys_added"] == 0
+
+
+# Arrays that hold no keys at all: no position is named.
+WRONG_AS_A_WHOLE: list[tuple[Any, str]] = [
+    (masked([1.5, 2.5], 0), "skip"),
+    (np.array(["a", None], dtype=object), "skip"),
+    (np.array([1.0]), "skip"),
+    (np.array([True]), "error"),
+]
+
+
+@each_call
+@pytest.mark.parametrize(
+    ("keys", "nulls"), WRONG_AS_A_WHOLE, ids=lambda one: f"{getattr(one, 'dtype', one)}"
+)
+def test_wrong_arrays(create: Create, path: str, call: str, keys: Any, nulls: str) -> None:
+    """Each call says what the array is, without a position, and adds nothing."""
+    seen = create(1000)
+    with pytest.raises(KeyTypeError, match=f"^an array of dtype {keys.dtype} holds no") as caught:
+        CALLS[call](seen, keys, nulls=nulls)
+    assert caught.value.position is None
+    assert not any(array_of(path))
+    assert counters_of(path)["keys_added"] == 0
+
+
+def test_advice_is_possible(create: Create) -> None:
+    """nulls='skip' is advised to calls of several keys only; add and `in` do not take it."""
+    seen = create(1000)
+    advice = "key at position 1: None is a null; where a call takes nulls='skip', that leaves nulls"
+    for call in CALLS.values():
+        with pytest.raises(KeyTypeError, match=f"^{advice} out$"):
+            call(seen, ["a", None])
+    single: Any = None
+    for alone in (seen.add, seen.__contains__):
+        with pytest.raises(KeyTypeError, match=r"^None is not a kind of key; a key is") as caught:
+            alone(single)
+        assert "nulls" not in str(caught.value)
+    array, column = masked([1, 2], 1), pa.array([1, None])
+    for keys, what in ((array, "a masked item is a null"), (column, "a null")):
+        with pytest.raises(KeyTypeError, match=f"^key at position 1: {what}; where a call takes"):
+            seen.add_many(keys)
+
+
+def test_advice_works(create: Create) -> None:
+    """What the errors of arrays and single keys advise is taken by the same call."""
+    seen = create(1000, 1e-9, seed=1)
+    with pytest.raises(KeyTypeError, match=r"use \.tolist\(\), or pass the column itself$"):
+        seen.add_many(np.array(["a", 5], dtype=object))
+    assert seen.add_many(np.array(["a", 5], dtype=object).tolist()).all()
+    with pytest.raises(KeyTypeError, match=r"\.astype\('int64'\) or \.astype\('str'\)$"):
+        seen.add_many(np.array([7.0, 8.0]))
+    assert seen.add_many(np.array([7.0, 8.0]).astype("int64")).all()
+    assert seen.add_many(np.array([7.0, 8.0]).astype("str")).all()
+    with pytest.raises(KeyTypeError, match=r"; pass a list of keys, an array or a column$"):
+        seen.add_many("abc")
+    assert seen.add_many(["abc"]).all()
 
 
 SHAPES: list[Any] = [
