@@ -26,6 +26,7 @@ cli           the command line, a file per command
 """
 
 from mmbloom import _engine, errors, sizing
+from mmbloom._typing import Key, Keys
 from mmbloom.errors import (
     CapacityWarning,
     ClosedFilterError,
@@ -82,8 +83,10 @@ __all__ = [
     "FormatError",
     "GrowingFilter",
     "IncompatibleFiltersError",
+    "Key",
     "KeyEncodingError",
     "KeyTypeError",
+    "Keys",
     "LockTimeoutError",
     "LostBitsError",
     "MmbloomError",
@@ -116,6 +119,11 @@ __all__ = [
 ]
 
 engine: str = _engine.ENGINE  # "compiled" or "numpy"
+
+
+def __dir__() -> list[str]:
+    # Without this it would show the packages below as well, which users have no need of.
+    return sorted([*__all__, "__version__"])
 
 
 def __getattr__(name: str) -> str:

@@ -1,12 +1,13 @@
 """Type aliases that several packages use: arrays, options of files, keys.
 
-Nothing here has a body: an alias that means something to one package only stands there.
+An alias that only one package uses stands in that package. `Key` and `Keys` are public: users
+import them from `mmbloom` to annotate their own functions.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +20,22 @@ Offsets = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 HashHalves = tuple[Words, Words]
 
-# One key, and what a null among several is.
-Key = bytes | str | int
+
+class ArrowArray(Protocol):
+    """A column of one Arrow array, as of pyarrow."""
+
+    def __arrow_c_array__(self) -> tuple[object, object]: ...
+
+
+class ArrowStream(Protocol):
+    """A column of several Arrow arrays, as of polars, pandas and pyarrow."""
+
+    def __arrow_c_stream__(self) -> object: ...
+
+
+# One key; the keys of one call, among which None is a null; and what to do with nulls.
+Key = bytes | bytearray | memoryview | str | int | np.integer[Any]
+Keys = Iterable[Key | None] | npt.NDArray[Any] | ArrowArray | ArrowStream
 Nulls = Literal["error", "skip"]
 
 # Files.

@@ -1,56 +1,65 @@
-"""Records of a byte stream in bounded chunks, and which part of a record is its key.
+"""Lines of a byte stream in bounded chunks, and the part of each line that is its key.
 
-The options mean what they mean for uniq(1), in the C locale. A line that lacks the chosen
-field or member is its own key as a whole, and shares it with no field or member of another
-line: lines that cannot be told apart by it are not lost.
+The options mean what they mean in uniq(1) in the C locale. If a line lacks the chosen field or
+member, the whole line is its key, and no field or member of another line makes the same key:
+no line is dropped because the chosen part of it is missing.
 """
+
+from __future__ import annotations
 
 import json
 import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from io import FileIO
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
+from mmbloom._typing import Bools, Keys, Octets, Offsets
 
-# One chunk fills the engine's best batch with log lines of common length, and stays far
-# below the 64 Ki lines and 8 MiB that may be lost to a rerun (law 6) or kept in memory.
+# A block of log lines of usual length fills a chunk, which is what the engine hashes fastest.
+# After a kill a rerun repeats at most 64 Ki lines or 8 MiB, of which this is far short.
 BLOCK_BYTES = 1 << 20
-
-
 CHUNK_LINES = 1 << 14
 
 
 class RawInput(Protocol):
-    """Anything that reads like a raw file: some bytes into a buffer, 0 at the end."""
+    """Anything that reads like a raw file, such as `io.FileIO` or `io.BytesIO`."""
 
     def readinto(self, buffer: Any, /) -> int | None:
-        """Read some bytes; returns how many."""
+        """Read some bytes into a buffer, and return how many; 0 at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive lines of a block that was read, at most 16,384.
+    r"""At most 16,384 consecutive lines, and the block of bytes that they lie in.
 
     Attributes
     ----------
-    octets : ndarray of uint8
+    octets : ndarray of uint8, shape (m,)
         The block.
     starts, ends : ndarray of int64, shape (n,)
         Line i is octets[starts[i]:ends[i]], without its terminator.
     terminated : bool
-        False for the last line of an input that does not end in a terminator; such a line
+        False for the last line of an input that does not end in a terminator. Such a line
         is a chunk of its own.
+
+    Examples
+    --------
+    >>> import io
+    >>> (chunk,) = read_chunks(io.BytesIO(b"a\nbc\n"))
+    >>> len(chunk), chunk.num_bytes, chunk.lines
+    (2, 5, [b'a', b'bc'])
+    >>> chunk.where(np.array([False, True])).tobytes()
+    b'bc\n'
     """
 
-    octets: npt.NDArray[np.uint8]
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    octets: Octets
+    starts: Offsets
+    ends: Offsets
     terminated: bool
 
     def __len__(self) -> int:
@@ -58,21 +67,50 @@ class Chunk:
 
     @property
     def num_bytes(self) -> int:
-        """Size in the input, terminators included."""
+        """Number of bytes in the input, terminators included."""
         return int(self.ends[-1] - self.starts[0]) + self.terminated
 
     @property
     def lines(self) -> list[bytes]:
-        """The lines as objects."""
+        """The lines as a list of bytes, without terminators."""
         return _engine.lines_of(self.octets, self.starts, self.ends)
 
-    def where(self, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
-        """Copy the lines chosen by a bool array of shape (n,), with their terminators."""
+    def where(self, wanted: Bools) -> Octets:
+        """Copy some of the lines, with their terminators.
+
+        Parameters
+        ----------
+        wanted : ndarray of bool, shape (n,)
+            True for each line to copy.
+
+        Returns
+        -------
+        ndarray of uint8
+            The lines, one after the other.
+        """
         return _engine.gather(self.octets, self.starts, self.ends, wanted, int(self.terminated))
 
 
 def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     r"""Cut a stream into chunks of lines; memory is bounded by the block and the longest line.
+
+    Parameters
+    ----------
+    source : RawInput
+        The stream. It is read to its end, and not closed.
+    terminator : bytes
+        The one byte that ends a line.
+
+    Yields
+    ------
+    Chunk
+        The lines in order. An empty line is a line; a last line without its terminator is a
+        chunk of its own.
+
+    Raises
+    ------
+    OSError
+        If the stream cannot be read.
 
     Examples
     --------
@@ -83,7 +121,7 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
     while count := _read(source, block[filled : filled + BLOCK_BYTES]):
         start, searched, filled = 0, filled, filled + count
-        # What was there before has no terminator: a long line is looked through once.
+        # Bytes from earlier reads hold no terminator: even a long line is searched only once.
         while True:
             starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
             if not len(starts):
@@ -92,8 +130,8 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
             start = searched = int(ends[-1]) + 1
             yield Chunk(block, starts, ends, terminated=True)
         if start or filled == len(block):
-            # Chunks keep the block that they were found in: what is left of it moves on, to
-            # twice as much room, so that a long line is copied a few times only.
+            # The chunks keep their block, so the rest of it is copied to a new one: with
+            # twice as much room, which lets a long line be copied a few times only.
             left = block[start:filled]
             block, filled = np.empty(max(BLOCK_BYTES, 2 * len(left)), dtype=np.uint8), len(left)
             block[:filled] = left
@@ -102,26 +140,39 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
         yield Chunk(block, one[0], one[1], terminated=False)
 
 
-def _read(source: RawInput, room: npt.NDArray[np.uint8]) -> int:
-    # A raw file that would block says None; whoever reads those waits (`cli._inputs`).
+def _read(source: RawInput, room: Octets) -> int:
+    # None means that the read would block. The command line waits before it reads such inputs.
     return source.readinto(room.data) or 0
 
 
 class LineWriter:
-    """Writes lines to a raw file; nothing is buffered when `write` returns.
+    r"""Writes lines to a raw file; nothing is buffered when `write` returns.
+
+    If the file ends in the middle of a line, a terminator is written first, so that the next
+    line starts as a line.
 
     Parameters
     ----------
     file : FileIO
-        Where to.
+        The file to write to.
     terminator : bytes
-        Put after each line.
+        What ends a line.
     name : str, optional
-        What errors call the file.
+        The name of the file in errors; by default that of the file object.
     ends_mid_line : callable, optional
-        Tells whether the file ends in the middle of a line at this moment, as another
-        writer may have left it; by default what this object wrote last is gone by. Then
-        the next line starts with a terminator, so that it stays a line.
+        Returns whether the file ends in the middle of a line now. Pass it if something else
+        may have written to the file; by default only the last write of this object counts.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "unique.log")
+    >>> with path.open("wb", buffering=0) as file:
+    ...     writer = LineWriter(file)
+    ...     writer.write(np.frombuffer(b"a", np.uint8), terminated=False)
+    ...     writer.write(np.frombuffer(b"b\n", np.uint8), terminated=True)
+    >>> path.read_bytes()
+    b'a\nb\n'
     """
 
     def __init__(
@@ -136,8 +187,21 @@ class LineWriter:
         self._terminator, self._mid_line = terminator, False
         self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
 
-    def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
-        """Write lines, which bring their terminators; an error can leave the last ones cut off."""
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        """Write lines.
+
+        Parameters
+        ----------
+        lines : ndarray of uint8
+            The lines with their terminators, as `Chunk.where` returns them.
+        terminated : bool
+            Whether the last of them ends in a terminator.
+
+        Raises
+        ------
+        OSError
+            If they cannot be written; some of them may be in the file, the last one cut off.
+        """
         if not len(lines):
             return
         if self._ends_mid_line():
@@ -152,20 +216,22 @@ class LineWriter:
                 written = self._file.write(rest)
             except OSError as error:
                 raise OSError(error.errno, error.strerror, self._name) from error
-            if written is None:  # a non-blocking pipe is full
+            if written is None:  # the file is a pipe that does not block, and it is full
                 select.select([], [self._file], [])
             else:
                 rest = rest[written:]
 
 
-# No text in UTF-8 has the byte 0xFF: what starts so can be no string. Nor can it be a whole
-# line (`_engine.WHOLE_LINE`), for no value of JSON starts with a newline.
+# Put before a JSON value that is no string. Text in UTF-8 never has the byte 0xFF, so no string
+# makes the same key; nor does a whole line, which is put after a newline (`WHOLE_LINE`).
 _NOT_TEXT = b"\xff"
 
 
 @dataclass(frozen=True, slots=True)
 class LineKeys:
-    r"""Turn lines into keys; with no option given, lines are their own keys.
+    r"""Turn lines into keys; without options, each line is its own key.
+
+    The options are applied in the order in which they stand here.
 
     Attributes
     ----------
@@ -177,22 +243,24 @@ class LineKeys:
         Take this member of a line of JSON, as in "user.id"; digits index arrays. The string
         "5" and the number 5 are two keys.
     skip_fields : int
-        Then skip so many fields, each some blanks and the non-blanks after them.
+        Skip so many fields. A field is a run of blanks and the non-blanks after it.
     skip_chars : int
-        Then skip so many bytes.
+        Skip so many bytes.
     compare_at_most : int, optional
-        Then keep so many bytes at most.
+        Keep at most so many bytes.
     ignore_case : bool
-        Then fold ASCII letters.
+        Take ASCII capitals for small letters.
 
     Examples
     --------
-    >>> import io
-    >>> from mmbloom.lines import read_chunks
-    >>> (chunk,) = read_chunks(io.BytesIO(b"1,a\n2,b\n"))
+    >>> import io, os, tempfile
+    >>> from mmbloom import BloomFilter
+    >>> (chunk,) = read_chunks(io.BytesIO(b"1,a\n2,b\n3,a\n"))
     >>> keys = LineKeys(field=2, separator=b",")(chunk)
-    >>> len(keys)
-    2
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
+    ...     seen.add_many(keys)
+    array([ True,  True, False])
     """
 
     field: int | None = None
@@ -203,21 +271,36 @@ class LineKeys:
     compare_at_most: int | None = None
     ignore_case: bool = False
 
-    def __call__(self, chunk: Chunk) -> KeyBatch:
-        """Find the key of each line."""
+    def __call__(self, chunk: Chunk) -> Keys:
+        """Find the key of each line.
+
+        Parameters
+        ----------
+        chunk : Chunk
+            The lines.
+
+        Returns
+        -------
+        Keys
+            One key a line, in order, for any call of a filter that takes several keys. They
+            are views of the chunk's block, for the engine; they are no sequence.
+        """
         if self.json_key is not None:
-            return self._members(chunk.lines, _member_taker(self.json_key))
-        return _engine.select_keys(
-            chunk.octets,
-            chunk.starts,
-            chunk.ends,
-            field=self.field,
-            separator=self.separator,
-            skip_fields=self.skip_fields,
-            skip_chars=self.skip_chars,
-            compare_at_most=self.compare_at_most,
-            ignore_case=self.ignore_case,
-        )
+            keys: KeyBatch = self._members(chunk.lines, _member_taker(self.json_key))
+        else:
+            keys = _engine.select_keys(
+                chunk.octets,
+                chunk.starts,
+                chunk.ends,
+                field=self.field,
+                separator=self.separator,
+                skip_fields=self.skip_fields,
+                skip_chars=self.skip_chars,
+                compare_at_most=self.compare_at_most,
+                ignore_case=self.ignore_case,
+            )
+        # Filters take the engine's own forms as well, which are no matter of their signatures.
+        return cast("Keys", keys)
 
     def _members(self, lines: list[bytes], take: Callable[[bytes], bytes | None]) -> ByteKeys:
         narrow = _engine.narrower(

@@ -18,11 +18,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from mmbloom._keys.coerce import coerce_one, several
-from mmbloom._typing import Bools, Key
+from mmbloom._typing import Bools
 from mmbloom.errors import KeyEncodingError, KeyTypeError
 from mmbloom.filters.base import Filter
 
-Url = TypeVar("Url", bound=Key)
+# A bytearray or a memoryview can be pushed too, but comes out as bytes.
+Url = TypeVar("Url", bound=bytes | str | int | np.integer[Any])
 
 # URLs in one claim. A persistent queue takes them in a tenth of a second, for which all other
 # writers wait; and after a kill at most so many wait twice.

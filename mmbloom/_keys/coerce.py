@@ -18,10 +18,11 @@ from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, KeyBatch, RowKeys, TextKeys
 from mmbloom._keys import arrow
 from mmbloom._keys.batch import Batch
-from mmbloom._typing import Bools, Key, Nulls
+from mmbloom._typing import Bools, Key, Keys, Nulls
 from mmbloom.errors import KeyEncodingError, KeyTypeError
 
-Keys = Iterable[Key] | npt.NDArray[Any] | KeyBatch
+# Callers within the package also pass the engine's own forms, such as the keys of lines.
+AnyKeys = Keys | KeyBatch
 
 # Keys that are taken from an iterator at a time, so that memory stays bounded.
 _SLICE = 1 << 14
@@ -57,7 +58,7 @@ def coerce_one(key: Key) -> bytes:
     return _to_bytes(key, None)
 
 
-def coerce(keys: Keys, nulls: Nulls = "error") -> Batch:
+def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
     """Turn the keys of a call into forms that the engine hashes, and check every key.
 
     Parameters
@@ -132,7 +133,7 @@ def several(keys: Any) -> Iterable[Any]:
     return keys
 
 
-def batches(keys: Keys, nulls: Nulls = "error") -> Iterator[Batch]:
+def batches(keys: AnyKeys, nulls: Nulls = "error") -> Iterator[Batch]:
     """Turn an iterable of any length into batches, in bounded memory.
 
     Parameters

@@ -16,8 +16,8 @@ from typing import Any, Literal, Protocol, Self
 from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch
-from mmbloom._keys.coerce import Keys, batches, coerce
-from mmbloom._typing import Bools, HashHalves, Key, Nulls
+from mmbloom._keys.coerce import batches, coerce
+from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls
 from mmbloom.errors import FileChangedError
 from mmbloom.filters.claim import Claim, Marker
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions

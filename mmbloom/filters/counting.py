@@ -11,13 +11,13 @@ from itertools import islice
 
 from mmbloom import _engine
 from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._keys.coerce import Keys, coerce
+from mmbloom._keys.coerce import coerce
 from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.kinds import COUNTERS
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._threads import in_order
-from mmbloom._typing import Bools, HashHalves, Key, Nulls, Path
+from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Path
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import CountingWriter
 

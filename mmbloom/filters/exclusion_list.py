@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
-from mmbloom._keys.coerce import Keys, batches, coerce_one
+from mmbloom._keys.coerce import batches, coerce_one
 from mmbloom._storage.exclusion_list import (
     MOST_BYTES,
     NOTHING,
@@ -29,7 +29,7 @@ from mmbloom._storage.exclusion_list import (
     replace_listed,
     signature_of,
 )
-from mmbloom._typing import Bools, HashHalves, Key, Words
+from mmbloom._typing import Bools, HashHalves, Key, Keys, Words
 
 # The file is looked at once in so many seconds, not for every hit: a look takes 1 us.
 _LOOK_SECONDS = 0.001

@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from mmbloom._keys.batch import Batch, gathered
-from mmbloom._keys.coerce import Keys, batches
+from mmbloom._keys.coerce import batches
 from mmbloom._storage import mounts
 from mmbloom._storage.exclusion_list import check_listed
 from mmbloom._storage.folder import MANIFEST, ManifestFile, read_manifest, require_named, stamp_of
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._typing import HashHalves, Path
+from mmbloom._typing import HashHalves, Keys, Path
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters

@@ -136,7 +136,7 @@ def test_wrong_key_raises_before_the_lock(create: Create, path: str) -> None:
     """A key that is none is refused when the claim is made, with its position."""
     seen = create(1000)
     with pytest.raises(KeyTypeError, match="position 2"):
-        seen.claim(["a", "b", None])  # type: ignore[list-item]
+        seen.claim(["a", "b", None])
     assert not any(array_of(path))
     assert flock_is_free(path)
 

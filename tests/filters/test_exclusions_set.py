@@ -48,7 +48,7 @@ def test_keys_that_cannot_be(make: Make) -> None:
     """A wrong key is an error with its place, and nothing is excluded."""
     exclusions = make().exclusions
     with pytest.raises(KeyTypeError, match="position 1"):
-        exclusions.update(["a", None])  # type: ignore[list-item]
+        exclusions.update(["a", None])
     with pytest.raises(KeyEncodingError, match="position 2"):
         exclusions.update(["a", "b", "\ud800"])
     for single in ("ab", b"ab", bytearray(b"ab")):

@@ -18,7 +18,9 @@ from mmbloom._engine.key_batch import (
     PackedKeys,
     RowKeys,
     TextKeys,
+    ViewKeys,
 )
+from mmbloom._typing import Keys
 from mmbloom.lines import Chunk
 
 Octets = npt.NDArray[np.uint8]
@@ -58,8 +60,8 @@ def int_bytes(number: int) -> bytes:
     return number.to_bytes(8, "little", signed=number < 0)
 
 
-def bytes_of(batch: KeyBatch) -> list[bytes]:  # noqa: PLR0911  one for each form
-    """The bytes of each key of a batch in any form."""
+def bytes_of(batch: Keys | KeyBatch) -> list[bytes]:  # noqa: PLR0911  one for each form
+    """The bytes of each key of a batch in any form of the engine, as which lines come too."""
     if isinstance(batch, ByteKeys):
         return [key.encode() if isinstance(key, str) else bytes(key) for key in batch.items]
     if isinstance(batch, IntegerKeys):
@@ -75,6 +77,7 @@ def bytes_of(batch: KeyBatch) -> list[bytes]:  # noqa: PLR0911  one for each for
     if isinstance(batch, DictionaryKeys):
         values = bytes_of(batch.values)
         return [values[place] for place in batch.indices]
+    assert isinstance(batch, ViewKeys)
     return [_viewed(view.tobytes(), batch.buffers) for view in batch.views]
 
 

@@ -18,7 +18,7 @@ from reference import HEADER_BYTES, NaiveFilter
 from workers import running
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify_folder
-from mmbloom._keys.coerce import Keys
+from mmbloom._typing import Keys
 from mmbloom.folders.folder import FolderFilter
 from mmbloom.sizing import Layout
 

@@ -4,10 +4,13 @@ import ast
 import importlib.metadata
 import inspect
 import pkgutil
+import subprocess
+import sys
 import types
 from pathlib import Path
 
 import pytest
+from house import user_program
 
 import mmbloom
 
@@ -53,6 +56,48 @@ def test_version() -> None:
     assert mmbloom.__version__ == importlib.metadata.version("mmbloom")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = mmbloom.nothing
+
+
+FRESH = """
+import mmbloom
+print(*dir(mmbloom))
+import mmbloom.operations.copy, mmbloom.operations.compare, mmbloom.cli.commands.merge
+print(mmbloom.copy.__name__, mmbloom.compare.__name__, mmbloom.merge.__name__)
+print(*dir(mmbloom))
+"""
+
+
+def test_dir_shows_what_is_public() -> None:
+    """dir() has the public names and the version, and no module hides a function of its name."""
+    command = [sys.executable, "-P", "-c", FRESH]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    names, functions, again = done.stdout.splitlines()
+    assert names.split() == sorted([*mmbloom.__all__, "__version__"])
+    assert functions.split() == ["copy", "compare", "merge"]
+    assert again == names
+    assert {"BloomFilter", "Key", "Keys", "copy", "engine", "sizing"} <= {*names.split()}
+
+
+def test_user_program_runs(tmp_path: Path) -> None:
+    """What a type checker must accept is what runs: the program does both."""
+    user_program.main(tmp_path)
+
+
+def test_user_program_is_accepted(tmp_path: Path) -> None:
+    """mypy in its strict mode accepts each call that runs, and refuses those marked as wrong."""
+    pytest.importorskip("mypy")
+    program = Path(user_program.__file__)
+    command = [sys.executable, "-m", "mypy", "--strict", "--warn-unused-ignores"]
+    options = ["--config-file=", f"--cache-dir={tmp_path}", str(program)]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+def test_signatures_are_short() -> None:
+    """help() shows the names of types, such as Keys, where it showed all that they stand for."""
+    assert str(inspect.signature(mmbloom.Sieve.push_many)) == (
+        "(self, urls: 'Iterable[Url]') -> 'Bools'"
+    )
 
 
 def test_typed() -> None:

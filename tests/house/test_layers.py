@@ -28,7 +28,7 @@ FEWEST_LINES = 30  # of code, in a private file that is no command
 
 # Shorter than that, each for its reason.
 SHORT = {
-    "_typing": "aliases have no body",
+    "_typing": "aliases, and protocols, have no body",
     "_warn": "above `sizing`, which it needs, and below all that warns",
     "_open": "the classes that it chooses among are above everything else that opens files",
     "_engine.choice": "must be imported before any kernel",

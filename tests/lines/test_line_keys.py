@@ -23,9 +23,9 @@ TOKENS = [b"a", b"A", b"b", b"B1", b" ", b"  ", b"\t", b" \t ", b"\xff", "É".en
 
 def keys_of(keys: LineKeys, lines: Sequence[bytes]) -> list[bytes]:
     """The keys of some lines, as bytes; they lie somewhere within a block."""
-    batch = keys(chunk_of(lines, before=b"other\n"))
-    assert len(batch) == len(lines)
-    return bytes_of(batch)
+    found = bytes_of(keys(chunk_of(lines, before=b"other\n")))
+    assert len(found) == len(lines)
+    return found
 
 
 def lines_like(rng: random.Random, other: bytes) -> list[bytes]:
