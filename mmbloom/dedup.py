@@ -5,6 +5,8 @@ never lose one: a line is handed to the output before it is marked as seen. The 
 is kept from the claim to the mark, so of all processes one writes each line.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -50,7 +52,7 @@ class Tally:
     repeated: int = 0
     bytes: int = 0
 
-    def add(self, other: "Tally") -> None:
+    def add(self, other: Tally) -> None:
         """Add the figures of another run."""
         self.lines += other.lines
         self.unique += other.unique

@@ -7,6 +7,8 @@ the same for all of them: coerced, hashed ahead in chunks, added under the lock,
 exclusions. This file touches no bit, no byte and no lock itself.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

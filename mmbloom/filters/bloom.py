@@ -3,6 +3,8 @@
 This file says what each call means; it never touches a bit, a byte or a lock itself.
 """
 
+from __future__ import annotations
+
 from dataclasses import asdict
 from typing import Self
 
@@ -52,7 +54,7 @@ class BloomFilter(FileFilter):
     _WRITER = BitWriter
     _writer: BitWriter
 
-    def copy_empty(self, path: Path, *, permissions: int = 0o600) -> "BloomFilter":
+    def copy_empty(self, path: Path, *, permissions: int = 0o600) -> BloomFilter:
         """Make an empty filter with the parameters and seed of this one, and open it.
 
         The two can be united, intersected and compared.
@@ -94,7 +96,7 @@ class BloomFilter(FileFilter):
         del options["mode"]  # what is made is to be filled
         return self.create(path, like=self, permissions=permissions, **options)
 
-    def union_update(self, other: "BloomFilter | Path") -> None:
+    def union_update(self, other: BloomFilter | Path) -> None:
         """Add all keys of another filter.
 
         Parameters
@@ -136,7 +138,7 @@ class BloomFilter(FileFilter):
         self.union_update(other)
         return self
 
-    def common_count(self, other: "BloomFilter | Path") -> int:
+    def common_count(self, other: BloomFilter | Path) -> int:
         """Estimate how many distinct keys this filter and another have in common.
 
         Parameters
@@ -159,14 +161,14 @@ class BloomFilter(FileFilter):
         """
         return compare_sources(source_of(self), source_of(other)).common_count
 
-    def jaccard(self, other: "BloomFilter | Path") -> float:
+    def jaccard(self, other: BloomFilter | Path) -> float:
         """Estimate the share of common keys in the keys of this filter and another, 0 to 1.
 
         Takes and raises what `common_count` does. Of two filters without a key it is 1.
         """
         return compare_sources(source_of(self), source_of(other)).jaccard
 
-    def isdisjoint(self, other: "BloomFilter | Path") -> bool:
+    def isdisjoint(self, other: BloomFilter | Path) -> bool:
         """Tell whether this filter and another certainly have no key in common.
 
         True is certain: no bit is set in both. False is not: unless both filters are nearly

@@ -4,6 +4,8 @@ A process that is killed between the answer and the mark has marked nothing: its
 again, and never left out.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -71,7 +73,7 @@ class Claim:
         self._claimed: Any = None
         self._pid = 0  # of the process that entered
 
-    def within(self, timeout: float | None) -> "Claim":
+    def within(self, timeout: float | None) -> Claim:
         """Wait so many seconds for the lock, None for ever, instead of the filter's own time.
 
         A claim that could not be entered in time may be entered again.

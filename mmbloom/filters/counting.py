@@ -5,6 +5,8 @@ none, a single `in` and everything in mode "r", finds every key that is there al
 the counters of such a key never get to 0. This file never touches a counter itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice

@@ -6,6 +6,8 @@ Every change reads the file anew, changes that and replaces it, all under the fi
 lock: of two processes that add exclusions at once, neither loses any.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet

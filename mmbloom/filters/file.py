@@ -4,6 +4,8 @@ The base of the classes of one file, each of which says which kind of file is it
 changes no bit and takes no lock itself: the writer does.
 """
 
+from __future__ import annotations
+
 from typing import ClassVar, Self
 
 from mmbloom import _engine
@@ -68,7 +70,7 @@ class FileFilter(Filter):
         *,
         layout: Layout | None = None,
         seed: int | None = None,
-        like: "FileFilter | None" = None,
+        like: FileFilter | None = None,
         permissions: int = 0o600,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",

@@ -4,6 +4,8 @@ The files form a chain (``chain.py``); which key goes to which of them is the ma
 writer, one for each class. This file never touches a bit, a byte or a lock itself.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -4,6 +4,8 @@ A key is added to the newest file until that has as many as it is planned for; t
 one, larger, is made. How large each is, and at which error rate, says ``format/growth.py``.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self

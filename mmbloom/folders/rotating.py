@@ -10,6 +10,8 @@ A period that has ended does not begin again: while a clock that went back is no
 newest file's period, keys go to that file. What periods are says ``format/periods.py``.
 """
 
+from __future__ import annotations
+
 import errno
 import time
 from collections.abc import Callable, Sequence
