@@ -28,7 +28,7 @@ def usable_cores() -> int:
 
 
 def in_order(work: Callable[[T], R], items: Iterable[T], helpers: int) -> Iterator[R]:
-    """Do as `map`, with the work of some items ahead done by other threads meanwhile.
+    """Map items in order, while other threads work on some items ahead.
 
     Parameters
     ----------

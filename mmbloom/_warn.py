@@ -23,8 +23,8 @@ def _ours(module: str) -> bool:
 
 def full_at(params: FilterParams) -> float:
     """Give the number of set positions above which a filter is past its capacity."""
-    # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: who adds just
-    # what was planned for is not warned.
+    # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: adding just what
+    # was planned for does not warn.
     limit = params.capacity + math.sqrt(params.capacity)
     return expected_positions_set(limit, params.num_bits, params.num_hashes, layout=params.layout)
 

@@ -29,7 +29,7 @@ class Sink(Protocol):
 
 
 class Discard:
-    """A sink for those who only want lines marked."""
+    """A sink for a run that only marks lines."""
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Do nothing."""

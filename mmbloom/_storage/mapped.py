@@ -1,8 +1,8 @@
 """One filter file, open: its descriptor, its map and its counters; the only importer of mmap.
 
-- Opening changes nothing: no byte, no size, no time of change (laws 10, 13).
+- Opening changes nothing: no byte, no size, no time of change.
 - Nothing is mapped before the header and the size of the file are proved right.
-- A failed flush is final (law 11).
+- A failed flush is final: a second one would report success with nothing written.
 
 This file takes no lock: a caller that writes through the map holds it.
 """
@@ -60,7 +60,7 @@ class MappedFilter:
     writable : bool
         Whether to map it for writing; a sealed file is mapped for reading all the same.
     allow_network : bool
-        Whether to write on a network file system (law 18).
+        Whether to write on a network file system, where two hosts see different pages.
     kind : Kind
         What it must be.
 
@@ -188,7 +188,7 @@ class MappedFilter:
             raise DurabilityError(self.path, self._failure)
 
     def check_unchanged(self) -> None:
-        """Make sure that touching the map is safe: a truncated file is SIGBUS (law 16).
+        """Make sure that touching the map is safe: a truncated file is SIGBUS.
 
         Raises
         ------
@@ -248,7 +248,7 @@ class MappedFilter:
         ------
         DurabilityError
             If the system reports an error; from then on `check_writable` raises it, for
-            a second flush would report success with nothing written (law 11).
+            a second flush would report success with nothing written.
         """
         try:
             self._map.flush()

@@ -1,8 +1,8 @@
-"""CountingBloomFilter: the public face of a filter of counters, from which keys can be removed.
+"""CountingBloomFilter: a filter of counters, from which keys can be removed.
 
-Counters go down, so a batch query takes the lock and is of one moment (law 4). What takes
-none, a single `in` and everything in mode "r", finds every key that is there all the while:
-the counters of such a key never get to 0. This file never touches a counter itself.
+Counters go down, so a batch query takes the lock: its answers are of one moment. A single `in`
+and every query in mode "r" take no lock, and still find every key that stays in the filter all
+the while, as its counters never reach 0. This file changes no counter itself.
 """
 
 from __future__ import annotations

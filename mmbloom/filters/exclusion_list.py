@@ -178,7 +178,7 @@ class ExclusionList:
         if len(suspects):
             chosen = np.zeros(len(seen), np.bool_)
             chosen[suspects] = True
-            # Byte for byte, as whoever knows the seed can make keys of equal hashes.
+            # Byte for byte: with a known seed, keys of equal hashes can be made.
             start, excluded = 0, []
             for part in parts:
                 here = chosen[start : start + len(part)]
@@ -202,7 +202,7 @@ class Exclusions(AbstractSet[Any]):
 
     An excluded key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
     and `claim` answer True each time, so that `dedup` passes its every line. Its bits are as
-    they are: who wants the key found again discards the exclusion.
+    they are: discard the exclusion, and the key is found again.
 
     Notes
     -----
@@ -330,9 +330,7 @@ class Exclusions(AbstractSet[Any]):
 
 def _few(keys: Keys, path: str) -> dict[bytes, None]:
     given: dict[bytes, None] = {}
-    room = (
-        MOST_BYTES  # for whatever iterable (law 17); a key takes its bytes and a newline at least
-    )
+    room = MOST_BYTES  # so memory is bounded; a key takes its bytes and a newline at least
     for batch in batches(keys):
         for part in batch.parts:
             before = len(given)

@@ -179,8 +179,8 @@ class FileFilter(Filter):
             Read the whole file into memory first, so that no key waits for the disk.
         verify_after_add : bool, default False
             Test every key again before its add is acknowledged; keys that are not found are a
-            `LostBitsError`. It tells of others who write to the file without the lock, and of
-            failing memory, at the price of a query for each key added.
+            `LostBitsError`. It reveals other programs that write to the file without the lock,
+            and failing memory, at the price of a query for each key added.
 
         Raises
         ------

@@ -1,14 +1,14 @@
-"""The files of a folder as one chain: which there are now, which is written to, who has a key.
+"""The files of a folder as one chain: which there are, which is written to, which has a key.
 
-- **Only the newest file changes, and only under its lock.** The next one is made, and the
-  manifest replaced, under that same lock; and who takes it looks under it whether the file is
-  still the newest, and goes on to the newer one if not. So there is one writer in a folder as
-  there is one in a file (laws 1 and 7), and all other files are as they will always be: they
-  may be tested at any time, by anybody, and hold what they held when the lock was taken.
-- A look at the manifest is one `os.stat`. It is taken before the answer "absent" is given: a
-  key whose add has returned, in whatever process, is found by who asks afterwards.
-- A file that was made and not yet named when its maker died is used by the next one to change
-  over, if nothing is in it; otherwise the next one takes another name.
+- **Only the newest file changes, and only under its lock.** The next file is made, and the
+  manifest replaced, under that same lock. A writer that has taken the lock checks under it that
+  the file is still the newest, and goes on to the newer one if not. So a folder has one writer
+  at a time, as a file has. All other files never change again: they may be tested at any time,
+  without the lock, and hold what they held when the lock was taken.
+- A look at the manifest is one `os.stat`. It comes before the answer "absent": a key whose add
+  has returned, in any process, is found by every later query.
+- Where a process died after it had made a file and before it had named it, the next change-over
+  uses that file if nothing is in it, and another name otherwise.
 - A key is looked up newest file first; in the files that do not change, outside the lock.
 """
 
@@ -154,7 +154,7 @@ class Chain:
 
     def _member(self, entry: Entry) -> Member:
         # One object a file for as long as the chain is open, for all threads: it has the lock,
-        # and knows of a failed flush (law 11).
+        # and knows of a failed flush, which is final.
         for member in self.current.members:
             if member.entry == entry:
                 return member

@@ -195,9 +195,9 @@ class RotatingFilter(FolderFilter):
     Notes
     -----
     A key that was added at time t is found until t + `keep` at least and t + `keep` + `every`
-    at most; adding it again starts its time anew, and is answered False as long as it is
-    found. So a key that comes again within `keep` each time is new once, ever. Who wants it
-    once in `keep` instead asks with ``in`` first, and adds only what he takes. One of the
+    at most. Adding it again starts its time anew, and is answered False as long as it is found.
+    So a key that comes again within `keep` each time is new once, ever. To report a key once
+    per `keep` instead, test with ``in`` first, and add only the keys that you accept. One of the
     `exclusions` is never found, however many periods have gone by.
 
     Time is the machine's, in Unix seconds; periods are counted from 1970, so that those of
@@ -284,8 +284,8 @@ class RotatingFilter(FolderFilter):
         lock_timeout, allow_network, threads, preload, verify_after_add
             As for `BloomFilter.open`.
         clock : callable, default time.time
-            Gives the Unix time in seconds: for tests, and for replaying old logs. Who pickles
-            the filter pickles it as well.
+            Gives the Unix time in seconds: for tests, and for replaying old logs. It is
+            pickled with the filter.
 
         Raises
         ------

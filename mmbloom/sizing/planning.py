@@ -41,7 +41,7 @@ def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     return max(num_bits, -(-ideal // 64) * 64), num_hashes
 
 
-@lru_cache(maxsize=256)  # of 6 ms: who makes many filters makes most of them alike
+@lru_cache(maxsize=256)  # a plan takes 6 ms, and many filters are alike
 def plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
     """Search the fewest blocks that are good enough, and their number of hashes."""
     best: tuple[int, int] | None = None
