@@ -9,6 +9,7 @@ that are compiled have no frames: set MMBLOOM_ENGINE=numpy to see the reference'
 """
 
 import argparse
+import io
 import os
 import sys
 import tempfile
@@ -20,6 +21,8 @@ from types import FrameType
 from typing import Any
 
 import mmbloom
+import mmbloom.dedup
+import mmbloom.lines
 from mmbloom.cli import main
 
 ROOT = os.path.dirname(mmbloom.__file__)
@@ -87,6 +90,7 @@ def walks(folder: str) -> dict[str, Walk]:
         "BloomFilter.add": lambda keys: [seen.add(key + b" alone") for key in keys[:1]],
         "BloomFilter.claim": partial(_claim, seen),
         "GrowingFilter.add_many": growing.add_many,
+        "dedup(), a filter that is open": partial(_dedup, seen),
         "mmbloom dedup FILTER FILE": dedup,
     }
     found = {}
@@ -102,6 +106,11 @@ def walks(folder: str) -> dict[str, Walk]:
 def _claim(seen: mmbloom.BloomFilter, keys: list[bytes]) -> None:
     with seen.claim(key + b" claimed" for key in keys):
         pass
+
+
+def _dedup(seen: mmbloom.BloomFilter, keys: list[bytes]) -> None:
+    lines = io.BytesIO(b"\n".join(keys))
+    mmbloom.dedup.dedup(seen, mmbloom.lines.read_chunks(lines), mmbloom.dedup.Discard())
 
 
 def report(*, rooms: bool) -> None:
