@@ -16,9 +16,9 @@ from checks import (
     counters_of,
     flock_is_free,
     in_thread,
-    run_forked,
 )
 from hypothesis import strategies as st
+from workers import in_child
 
 from mmbloom import (
     BloomFilter,
@@ -186,7 +186,7 @@ def test_child_that_leaves_the_block(create: Create, path: str) -> None:
     seen = create(1000)
     claim = seen.claim(["a"])
     claim.__enter__()
-    run_forked(lambda: claim.__exit__(None, None, None))
+    in_child(lambda: claim.__exit__(None, None, None))
     assert not any(array_of(path))
     assert not flock_is_free(path)
     claim.__exit__(None, None, None)
@@ -221,7 +221,7 @@ def test_file_truncated_within_the_block(create: Create, path: str) -> None:
             os.truncate(path, 0)
 
     with pytest.raises(FileChangedError):
-        run_forked(work)
+        in_child(work)
 
 
 def test_flush_that_fails_within_the_block(

@@ -12,9 +12,9 @@ from checks import (
     array_of,
     check_raises,
     flock_is_free,
-    run_forked,
     seal,
 )
+from workers import in_child
 
 import mmbloom
 from mmbloom import (
@@ -210,5 +210,5 @@ def test_pickle_and_fork(path: str) -> None:
         with pickle.loads(raw) as again:
             assert type(again) is CountingBloomFilter
             assert again.remove("a")
-        assert run_forked(lambda: seen.add_many(["a", "b"]).tolist()) == [True, True]
+        assert in_child(lambda: seen.add_many(["a", "b"]).tolist()) == [True, True]
         assert seen.remove_many(["a", "b"]).all()

@@ -21,9 +21,9 @@ from checks import (
     check_same_filter,
     check_settled,
     counters_of,
-    run_forked,
 )
 from hypothesis import strategies as st
+from workers import in_child
 
 from mmbloom import (
     BloomFilter,
@@ -275,7 +275,7 @@ def test_fork(create: Create, path: str) -> None:
         seen.close()
         return answers
 
-    assert run_forked(child) == [False, True, True]
+    assert in_child(child) == [False, True, True]
     assert seen.add_many(["child", "claimed", "after"]).tolist() == [False, False, True]
     check_settled(path)
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from chains import files_of, manifest_of
-from checks import check_folder, flock_is_free, in_thread, run_forked
+from checks import check_folder, flock_is_free, in_thread
 from folders import Grow as Create
+from workers import in_child
 
 from mmbloom import GrowingFilter, Sieve, dedup, lines, verify
 from mmbloom.errors import (
@@ -129,18 +130,18 @@ def test_pickle_is_path_and_identity(grow: Create, folder: Path) -> None:
 def test_fork(grow: Create) -> None:
     """A child writes with a lock of its own, also if it was forked within a section or claim."""
     seen = grow(10)
-    assert run_forked(lambda: seen.update(range(100))) == 100
+    assert in_child(lambda: seen.update(range(100))) == 100
     assert seen.contains_many(list(range(100))).all()
     with seen.locked():
         with pytest.raises(LockTimeoutError):
-            run_forked(lambda: _try_locked(seen))
+            in_child(lambda: _try_locked(seen))
         assert seen.update(range(100, 300)) == 200
     with seen.claim(["mine"]):
         pid = os.fork()
         if pid == 0:
             os._exit(_leave(seen))
         os.waitpid(pid, 0)
-    assert run_forked(lambda: _try_locked(seen)) is None
+    assert in_child(lambda: _try_locked(seen)) is None
     assert "mine" in seen
     pid, code = -1, 1
     try:

@@ -3,11 +3,9 @@
 Files are read here with `struct` and Python ints, never with the code under test.
 """
 
-import faulthandler
 import fcntl
 import os
 import pickle
-import signal
 import struct
 import threading
 import zlib
@@ -152,40 +150,6 @@ def check_pickles(error: MmbloomError) -> None:
 def check_folder(folder: str | Path, *names: str) -> None:
     """Check that a folder holds these files and nothing else, no temporary file either."""
     assert sorted(os.listdir(folder)) == sorted(names)
-
-
-class ChildDiedError(Exception):
-    """A forked child ended by a signal, or with an exit code other than 0."""
-
-
-def run_forked(action: Callable[[], object], seconds: int = 20) -> object:
-    """Run an action in a forked child; return what it returned, or raise what it raised."""
-    reader, writer = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            faulthandler.register(signal.SIGALRM, file=2, chain=True)
-            signal.alarm(seconds)  # a child that hangs shows where, and is ended by the system
-            try:
-                outcome = (True, action())
-            except BaseException as error:  # noqa: BLE001  all of it goes to the parent
-                outcome = (False, error)
-            os.write(writer, pickle.dumps(outcome))
-            code = 0
-        finally:
-            os._exit(code)
-    os.close(writer)
-    with open(reader, "rb") as pipe:
-        raw = pipe.read()
-    _, status = os.waitpid(pid, 0)
-    if status:
-        raise ChildDiedError(f"exit code {os.waitstatus_to_exitcode(status)}")
-    ended_well, result = pickle.loads(raw)
-    if not ended_well:
-        raise result
-    return result
 
 
 def run_threads(*actions: Callable[[], object]) -> None:

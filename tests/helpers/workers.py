@@ -25,7 +25,11 @@ T = TypeVar("T")
 
 
 class ChildFailedError(Exception):
-    """The child raised; the message holds its traceback."""
+    """The child raised, and the message holds its traceback; or it ended without a report.
+
+    It is the cause of the error that the child raised, and stands in for one that cannot be
+    pickled or would end the tests, such as SystemExit.
+    """
 
 
 class ChildDiedError(Exception):
@@ -67,8 +71,8 @@ class Child(Generic[T]):
             faulthandler.register(signal.SIGUSR1, file=2)
             try:
                 report: tuple[str, Any] = ("value", function())
-            except BaseException:  # noqa: BLE001  reported to the parent, whatever it is
-                report = ("error", traceback.format_exc())
+            except BaseException as error:  # noqa: BLE001  reported to the parent, whatever it is
+                report = ("error", (_portable(error), traceback.format_exc()))
             with open(write, "wb") as stream:
                 pickle.dump(report, stream)
             exit_code = 0
@@ -94,7 +98,7 @@ class Child(Generic[T]):
             time.sleep(0.5)
 
     def result(self, timeout: float = 60.0) -> T:
-        """Wait for the child and return its value; raise ChildFailedError or ChildDiedError."""
+        """Wait for the child and return its value; raise what it raised, or ChildDiedError."""
         report, in_time = self._read(timeout)
         if not in_time:
             self.show_stacks()
@@ -102,9 +106,14 @@ class Child(Generic[T]):
         status = self.wait()
         if status < 0:
             raise ChildDiedError(-status, "ended by" if in_time else f"hung for {timeout:g} s")
+        if status:
+            raise ChildFailedError(f"exit code {status}, and no report")
         kind, value = pickle.loads(report)
         if kind == "error":
-            raise ChildFailedError(value)
+            error, where = value
+            if error is None:
+                raise ChildFailedError(where)
+            raise error from ChildFailedError(where)
         return cast("T", value)
 
     def wait(self) -> int:
@@ -125,8 +134,17 @@ class Child(Generic[T]):
         return report, False
 
 
+def _portable(error: BaseException) -> Exception | None:
+    """Give an error that the parent can raise as its own; None if it cannot."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001  whatever a class of errors does when it is copied
+        return None
+    return error if isinstance(error, Exception) else None
+
+
 def in_child(function: Callable[[], T], timeout: float = 60.0) -> T:
-    """Run one function in a child of its own."""
+    """Run one function in a child of its own; return its value, or raise what it raised."""
     child = Child(function)
     try:
         return child.result(timeout)

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checks import array_of, check_folder, check_settled, run_forked
+from checks import array_of, check_folder, check_settled
 from damages import MIB, at_pread, copy_over, untouched
 from guava_files import GOLDEN, GuavaFile, parse
+from workers import in_child
 
 from mmbloom import BloomFilter, FileChangedError, FormatError, import_guava, verify
 
@@ -76,7 +77,7 @@ def test_special_files(tmp_path: Path, kind: str) -> None:
         source.symlink_to("nowhere")
     missing = kind in {"dangling link", "nothing"}
     with pytest.raises(FileNotFoundError if missing else FormatError):
-        run_forked(lambda: import_guava(source, tmp_path / "b"))  # which ends if it hangs
+        in_child(lambda: import_guava(source, tmp_path / "b"))  # which ends if it hangs
     assert not os.path.lexists(tmp_path / "b")
 
 

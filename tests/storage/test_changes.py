@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import READS, WRITES, check_raises, run_forked
+from checks import READS, WRITES, check_raises
+from workers import in_child
 
 from mmbloom import BloomFilter, FileChangedError
 
@@ -78,7 +79,7 @@ def test_changed_file_is_noticed_by_writes(
             changed(path)
             check_raises(WRITES | {"flush": lambda seen: seen.flush()}, seen, FileChangedError)
 
-    run_forked(work)  # touching the map of a cut file would kill
+    in_child(work)  # touching the map of a cut file would kill
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
@@ -96,7 +97,7 @@ def test_changed_file_is_noticed_by_queries(
             changed(path)
             check_raises(queries, seen, FileChangedError)
 
-    run_forked(work)
+    in_child(work)
 
 
 @pytest.mark.parametrize("read", ["approx_count", "fill_ratio", "current_error_rate", "info"])
@@ -109,4 +110,4 @@ def test_emptied_file_does_not_kill_who_reads_counters(made: str, read: str) -> 
             return READS[read](seen)
 
     with pytest.raises(FileChangedError):
-        run_forked(look)
+        in_child(look)

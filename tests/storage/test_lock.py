@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from checks import flock_is_free, in_thread, run_forked, run_threads
+from checks import flock_is_free, in_thread, run_threads
 from locks import SHORT, is_free
+from workers import in_child
 
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
 from mmbloom._storage.lock import DescriptorLock, WriteLock
@@ -127,8 +128,8 @@ def test_child_waits_for_the_parent(new_lock: Callable[[], WriteLock]) -> None:
     """After a fork the child does not have the parent's lock, and gets it when it is free."""
     lock = new_lock()
     with lock.held(SHORT):
-        assert run_forked(lambda: is_free(lock)) is False
-    assert run_forked(lambda: is_free(lock)) is True
+        assert in_child(lambda: is_free(lock)) is False
+    assert in_child(lambda: is_free(lock)) is True
     assert is_free(lock), "the child that ended gave it up"
 
 
@@ -158,9 +159,9 @@ def test_child_that_leaves_an_inherited_block(new_lock: Callable[[], WriteLock])
     lock, other = new_lock(), new_lock()
     block = lock.held(SHORT)
     block.__enter__()
-    run_forked(lambda: block.__exit__(None, None, None))
+    in_child(lambda: block.__exit__(None, None, None))
     assert not is_free(other), "the parent has it still"
-    run_forked(lambda: lock.closing().__enter__())  # nor does closing it there
+    in_child(lambda: lock.closing().__enter__())  # nor does closing it there
     assert not is_free(other)
     block.__exit__(None, None, None)
     assert is_free(other)
@@ -173,9 +174,9 @@ def test_child_of_a_fork_without_handlers(
     lock, other = new_lock(), new_lock()
     monkeypatch.setattr("mmbloom._storage.lock._locks", [])  # what the handler goes through
     with lock.held(SHORT):
-        assert run_forked(lambda: is_free(lock)) is False
+        assert in_child(lambda: is_free(lock)) is False
         assert not is_free(other)
-    assert run_forked(lambda: is_free(lock)) is True
+    assert in_child(lambda: is_free(lock)) is True
 
 
 def test_child_does_not_keep_the_descriptor(data: Path) -> None:
@@ -188,7 +189,7 @@ def test_child_does_not_keep_the_descriptor(data: Path) -> None:
 
     with lock.held(SHORT):
         assert keeps()
-        assert run_forked(keeps) is False
+        assert in_child(keeps) is False
     with lock.closing():
         pass
 

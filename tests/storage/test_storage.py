@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import array_of, counters_of, run_forked
+from checks import array_of, counters_of
+from workers import in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError, ReadOnlyError
 from mmbloom._storage import mapped as storage_module
@@ -80,7 +81,7 @@ def test_two_storages_share_one_file(made: str) -> None:
     def write_in_child() -> None:
         one.views.words[2] = 78
 
-    run_forked(write_in_child)
+    in_child(write_in_child)
     assert other.views.words[2] == 78
     one.close()
     other.close()
