@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
@@ -65,6 +66,7 @@ def patiently(
     timeout : float or None
         Seconds to wait; None for ever.
     """
+    begun = time.monotonic()
     with ExitStack() as stack:
         try:
             first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
@@ -76,7 +78,9 @@ def patiently(
                 f"{path}: waiting for another writer to release the lock, which it "
                 "keeps until its output is taken (so never pipe two commands on one filter)"
             )
-            entered = stack.enter_context(
-                enter(None if timeout is None else timeout - SILENT_SECONDS)
-            )
+            rest = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
+            try:
+                entered = stack.enter_context(enter(rest))
+            except LockTimeoutError as error:  # which knows of the rest only
+                raise LockTimeoutError(error.path, timeout or 0.0) from None
         yield entered

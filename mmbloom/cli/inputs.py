@@ -120,6 +120,21 @@ class _NoBar:
         """Do nothing."""
 
 
+class _Screen:
+    """Stands in for stderr: a bar that cannot be drawn, as on a full disk, is no error."""
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            sys.stderr.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
 @contextmanager
 def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
     """Show how much of the inputs is read; by default on a terminal, if tqdm is there."""
@@ -134,6 +149,6 @@ def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
         total = sum(os.path.getsize(name) for name in names if name != STDIN)
     tqdm = extras.load("tqdm", "a progress bar")
     with tqdm.tqdm(
-        total=total or None, unit="B", unit_scale=True, file=sys.stderr, leave=False
+        total=total or None, unit="B", unit_scale=True, file=_Screen(), leave=False
     ) as bar:
         yield bar

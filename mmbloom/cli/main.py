@@ -35,7 +35,7 @@ from mmbloom.cli.process import (
     USAGE,
     InputError,
     UsageError,
-    abandon_stdout,
+    abandon_streams,
     flush_stdout,
     prepare,
     said_warnings,
@@ -102,7 +102,11 @@ COMMANDS = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
+    """An argument parser whose errors are one line, and whose help arrives or is an error."""
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        flush_stdout()
+        super().exit(status, message)
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
@@ -145,7 +149,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except BrokenPipeError:
             # Whoever read our output has enough (| head): no fault of anyone. What was not
             # written is not marked.
-            abandon_stdout()
             return OK
         except KeyboardInterrupt:
             return INTERRUPTED
@@ -155,7 +158,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
             code, message = _explain(error, _filters(args))
             say(message)
-            abandon_stdout()
+        finally:
+            abandon_streams()
     return code
 
 

@@ -37,7 +37,7 @@ class InputError(Exception):
     """An input cannot be read to its end; exit code 5."""
 
 
-STDIN_FD, STDOUT_FD = 0, 1
+STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
 
 
 def say(message: str) -> None:
@@ -87,12 +87,15 @@ def flush_stdout() -> None:
         raise OSError(error.errno, error.strerror, "stdout") from error
 
 
-def abandon_stdout() -> None:
-    """Let the interpreter flush at exit what is left in stdout's buffer, to nowhere."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), STDOUT_FD)
+def abandon_streams() -> None:
+    """Let the interpreter flush at exit what cannot be written to nowhere, or it exits with 120."""
+    for stream, descriptor in ((sys.stdout, STDOUT_FD), (sys.stderr, STDERR_FD)):
+        try:
+            stream.flush()
+        except OSError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, descriptor)
+            os.close(null)
 
 
 _SIGNAL_CODES = {"SIGTERM": TERMINATED, "SIGHUP": HUNG_UP}

@@ -1,7 +1,9 @@
 """mmbloom add: lines are marked, and nothing is printed."""
 
 import json
+import time
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
@@ -61,6 +63,53 @@ def test_lock_timeout(tmp_path: Path, command: str) -> None:
         assert (done.code, done.out) == (4, b"")
         assert is_one_line(done.err, str(path), "0.3")
         assert b"a" not in seen
+
+
+@pytest.mark.parametrize("command", ["add", "dedup"])
+def test_lock_timeout_is_the_whole_wait(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """After some seconds a line says what is waited for; these count, and the wait is no longer."""
+    monkeypatch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 1.0)
+    path = exact_filter(tmp_path / "seen")
+    (tmp_path / "in").write_bytes(b"a\n")
+    with BloomFilter.open(path) as seen, seen.locked():
+        begun = time.monotonic()
+        done = inside(capfdbinary, command, path, tmp_path / "in", "--lock-timeout", "1.1")
+        waited = time.monotonic() - begun
+    assert (done.code, done.out) == (4, b"")
+    first, second = done.err.splitlines(keepends=True)
+    assert is_one_line(first, str(path), "waiting for another writer")
+    assert is_one_line(second, str(path), "held by others for 1.1 s")
+    assert 1.1 <= waited < 2  # a second wait of 1.1 s would be longer
+
+
+@pytest.mark.parametrize("options", [(), ("--lock-timeout", "60")], ids=["for ever", "long"])
+def test_waiting_is_said_and_goes_on(
+    tmp_path: Path,
+    capfdbinary: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+) -> None:
+    """Whoever waits longer than some seconds says so once, and works when the lock is free."""
+    monkeypatch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 0.05)
+    path = exact_filter(tmp_path / "seen")
+    (tmp_path / "in").write_bytes(b"a\n")
+    locked, ended = Event(), Event()
+
+    def hold() -> None:
+        with BloomFilter.open(path) as seen, seen.locked():
+            locked.set()
+            ended.wait(0.5)
+
+    holder = Thread(target=hold)
+    holder.start()
+    assert locked.wait(20)
+    done = inside(capfdbinary, "dedup", path, tmp_path / "in", *options)
+    ended.set()
+    holder.join(20)
+    assert (done.code, done.out) == (0, b"a\n")
+    assert is_one_line(done.err, str(path), "waiting for another writer")
 
 
 def test_lock_timeout_that_is_none(tmp_path: Path, capfdbinary: Capture) -> None:

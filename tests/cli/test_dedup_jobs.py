@@ -17,6 +17,7 @@ from cli_runner import (
     EXACT,
     PATIENCE,
     DiesAfterwards,
+    DiesAtWork,
     alive,
     descendants,
     end_all,
@@ -165,6 +166,12 @@ def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
     """A worker killed after its answer is not taken for a closed pipe (exit 0, jobs undone)."""
     with pytest.raises(InputError):
         run_jobs([DiesAfterwards(), DiesAfterwards()], 1, lambda _: time.sleep(0.6))
+
+
+def test_a_worker_that_dies_at_work_is_an_error() -> None:
+    """A worker killed amid its job is an error of its own, of one line."""
+    with pytest.raises(InputError, match=r"a worker process died \(exit code -9\)"):
+        run_jobs([DiesAtWork()], 1, lambda _: None)
 
 
 @contextmanager

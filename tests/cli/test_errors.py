@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from cli_runner import COMMAND, EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running
 
+from mmbloom import BloomFilter
+
 Capture = pytest.CaptureFixture[bytes]
 
 
@@ -207,3 +209,65 @@ def test_a_filter_replaced_meanwhile(tmp_path: Path) -> None:
     assert (process.returncode, out) == (3, b"")
     assert is_one_line(err.decode(), str(seen))
     assert seen.read_bytes() == before
+
+
+def fill(path: Path) -> Path:
+    """Write more keys than a filter of 100 is planned for."""
+    path.write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
+    return path
+
+
+ON_A_FULL_DISK = {
+    "warns": (0, ["add", "new", "many", "-n", "100", "--seed", "1"]),
+    "warns in a worker": (0, ["dedup", "new", "many", "-n", "100", "--output-dir", "out"]),
+    "prints figures": (0, ["add", "seen", "many", "--stats"]),
+    "draws a bar": (0, ["add", "seen", "many", "--progress"]),
+    "refuses an option": (2, ["info", "--unknown"]),
+    "refuses a value": (2, ["dedup", "seen", "-t,"]),
+    "refuses a file": (3, ["info", "many"]),
+    "waited in vain": (4, ["add", "locked", "many", "--lock-timeout", "0.01"]),
+    "lacks an input": (5, ["add", "seen", "nowhere"]),
+}
+
+
+@pytest.mark.parametrize("buffered", [True, False], ids=["", "unbuffered"])
+@pytest.mark.parametrize(("code", "argv"), ON_A_FULL_DISK.values(), ids=ON_A_FULL_DISK)
+def test_stderr_on_a_full_disk(
+    tmp_path: Path, code: int, argv: list[str], *, buffered: bool
+) -> None:
+    """What cannot be said changes no exit code, neither at once nor when Python ends."""
+    exact_filter(tmp_path / "seen")
+    fill(tmp_path / "many")
+    env = {} if buffered else {"PYTHONUNBUFFERED": "1"}
+    with (
+        BloomFilter.open(exact_filter(tmp_path / "locked")) as locked,
+        locked.locked(),
+        Path("/dev/full").open("wb") as full,
+    ):
+        done = mmbloom(*argv, stderr=full, env=env, cwd=tmp_path)
+    assert (done.code, done.out) == (code, b"")
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["add", "--help"]], ids=" ".join)
+def test_help_on_a_full_disk(argv: list[str]) -> None:
+    """Help that cannot be printed is exit 5 and one line, not a complaint of Python's."""
+    with Path("/dev/full").open("wb") as full:
+        done = mmbloom(*argv, stdout=full)
+    assert done.code == 5
+    assert is_one_line(done.err, "stdout: No space left")
+
+
+@pytest.mark.parametrize("command", ["info", "dedup"])
+def test_too_little_memory(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A command that gets no more memory is exit 5, and says that in one line."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    seen = exact_filter(tmp_path / "seen")
+    monkeypatch.setattr("mmbloom._storage.mapped.mmap.mmap", refuse)
+    done = inside(capfdbinary, command, seen)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, "not enough memory")

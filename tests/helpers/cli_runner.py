@@ -25,6 +25,15 @@ PATIENCE = 30.0  # seconds until a wait counts as a hang
 EXACT = ("-n", "100000", "-p", "1e-9", "--seed", "7")
 
 
+def environment() -> dict[str, str]:
+    """The environment for a command: this one, without PYTHONUNBUFFERED.
+
+    With it nothing is left in a buffer when a disk is full, and what copes with that would go
+    untested.
+    """
+    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+
+
 class Ended(NamedTuple):
     """How a run ended, and what it printed."""
 
@@ -46,12 +55,12 @@ def mmbloom(
     **options: Any,
 ) -> Ended:
     """Run a command in a process of its own; further options are those of Popen."""
-    options.setdefault("stdout", subprocess.PIPE)
+    for stream in ("stdout", "stderr"):
+        options.setdefault(stream, subprocess.PIPE)
     with subprocess.Popen(
         [*command, *map(str, argv)],
         stdin=None if stdin is None else subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONFAULTHANDLER": "1", **(env or {})},
+        env={**environment(), "PYTHONFAULTHANDLER": "1", **(env or {})},
         **options,
     ) as process:
         try:
@@ -64,7 +73,7 @@ def mmbloom(
         except BaseException:
             process.kill()
             raise
-    return Ended(process.returncode, out or b"", err.decode())
+    return Ended(process.returncode, out or b"", (err or b"").decode())
 
 
 def inside(capture: pytest.CaptureFixture[bytes], *argv: str | Path) -> Ended:
@@ -85,6 +94,7 @@ def running(
     """Start a command with all streams piped (unless options say else); never leave it behind."""
     for stream in ("stdin", "stdout", "stderr"):
         options.setdefault(stream, subprocess.PIPE)
+    options.setdefault("env", environment())
     process = subprocess.Popen([*command, *map(str, argv)], **options)
     try:
         yield process
@@ -185,6 +195,15 @@ def is_one_line(err: str, *names: str) -> bool:
     for name in names:
         assert name in err, err
     return True
+
+
+class DiesAtWork:
+    """A job in which its worker process is killed."""
+
+    def run(self) -> Tally:
+        """End as the system ends a process that takes too much memory."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it is alive")
 
 
 class DiesAfterwards:
