@@ -378,7 +378,8 @@ class _FolderCheck:
             there = [each for each in map(self._open, manifest.members) if each]
             for each in there:
                 stack.enter_context(each)
-            found = tuple(verify_batches(each.path, ()) for each in there)
+            # By the open files: one can be dropped from now on, and its name be gone.
+            found = tuple(_Check(each).run(()) for each in there)
             for one in found:
                 name = os.path.basename(one.path)
                 self._problems += [f"{name}: {problem}" for problem in one.problems]
