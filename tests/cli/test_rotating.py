@@ -5,6 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
+from chains import files_of
 from cli_runner import Ended, inside
 
 from mmbloom import RotatingFilter
@@ -93,4 +94,6 @@ def test_info_of_what_is_over(tmp_path: Path, capfdbinary: Capture) -> None:
         pass
     text = inside(capfdbinary, "info", tmp_path / "seen").out.decode()
     assert "files           0, and 1 past their time, to go with the next period\n" in text
-    assert "size            0 bytes" not in text
+    (file,) = files_of(tmp_path / "seen")
+    assert file.stat().st_size > 4096
+    assert f"size            {file.stat().st_size:,} bytes\n" in text
