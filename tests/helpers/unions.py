@@ -59,18 +59,21 @@ def live_writer(
     path: Where,
     opened: Callable[[Path], BloomFilter | FolderFilter] = BloomFilter.open,
     between: Callable[[], object] = lambda: None,
+    distinct: int | None = None,
 ) -> Iterator[Callable[[int], int]]:
     """Keep a child that adds 0, 1, 2, ... in batches of 100 for a block.
 
     Gives a function that waits until so many batches are acknowledged, and says how many keys
-    are, by a report after each batch.
+    are, by a report after each batch. After so many `distinct` keys it adds the same again: a
+    filter gets no fuller than it is planned for.
     """
     reports = Path(f"{os.fspath(path)}.reports")
     reports.touch()
 
     def add_for_ever() -> None:
         with opened(Path(path)) as seen, reports.open("ab", buffering=0) as report:
-            for start in itertools.count(0, 100):
+            for number in itertools.count(0, 100):
+                start = number % distinct if distinct else number
                 seen.add_many(range(start, start + 100))
                 report.write(b".")
                 between()
@@ -80,7 +83,8 @@ def live_writer(
         while reports.stat().st_size < least:
             assert time.monotonic() < deadline, "the writer does not get on"
             time.sleep(0.001)
-        return 100 * reports.stat().st_size
+        added = 100 * reports.stat().st_size
+        return added if distinct is None else min(added, distinct)
 
     with running(add_for_ever):
         yield acknowledged

@@ -52,7 +52,7 @@ def test_other_is_written_meanwhile(tmp_path: Path) -> None:
     """Law 4: every key whose add to the other had returned before the union is in it."""
     live = make(tmp_path / "live", capacity=2_000_000)
     one = make(tmp_path / "one", range(-100, 0), live)
-    with live_writer(live) as acknowledged, BloomFilter.open(one) as seen:
+    with live_writer(live, distinct=1_000_000) as acknowledged, BloomFilter.open(one) as seen:
         for number in range(10):
             keys = range(-100, acknowledged(10 * (number + 1)))
             seen.union_update(live)

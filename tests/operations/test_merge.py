@@ -75,7 +75,7 @@ def test_merge_with_a_live_filter(tmp_path: Path) -> None:
     """Law 4: every key whose add had returned before the merge is in it, whoever goes on adding."""
     live = make(tmp_path / "live", capacity=2_000_000)
     other = make(tmp_path / "other", range(-100, 0), live)
-    with live_writer(live) as acknowledged:
+    with live_writer(live, distinct=1_000_000) as acknowledged:
         for number in range(10):
             keys = range(-100, acknowledged(10 * (number + 1)))
             merge(tmp_path / f"{number}", [other, live])
