@@ -88,3 +88,13 @@ def test_unsealed_again(tmp_path: Path, capfdbinary: Capture) -> None:
     assert inside(capfdbinary, "copy", path, tmp_path / "b").code == 0
     assert array_of(str(tmp_path / "b")) == array_of(path)[:4096]
     assert inside(capfdbinary, "add", tmp_path / "b", tmp_path / "in").code == 0
+
+
+@pytest.mark.parametrize("text", ["64", "70777", "8", "648", "", "rw", "0o640", "-640", "640 "])
+def test_permissions_that_are_none(tmp_path: Path, capfdbinary: Capture, text: str) -> None:
+    """Anything else is exit 2, and no file is made that its owner could not read."""
+    filter_of(tmp_path / "seen", 64)
+    done = inside(capfdbinary, "copy", tmp_path / "seen", tmp_path / "new", f"--permissions={text}")
+    assert (done.code, done.out) == (2, b"")
+    assert f"{text!r} is not a mode" in done.err
+    assert os.listdir(tmp_path) == ["seen"]

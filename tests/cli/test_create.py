@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from cli_runner import exact_filter, inside, is_one_line, mmbloom
 
+from mmbloom import GrowingFilter
+
 Capture = pytest.CaptureFixture[bytes]
 
 
@@ -117,6 +119,10 @@ BAD = [
     ["--like", "seen", "-n", "10"],
     ["--like", "seen", "--seed", "1"],
     ["-n", "10", "second"],
+    ["--like", "seen", "--growing"],
+    ["--like", "seen", "--rotate"],
+    ["--like", "grown", "--growing"],
+    ["--like", "grown", "--counting"],
 ]
 
 
@@ -127,11 +133,12 @@ def test_bad_values(
     """A value that no filter can have is exit 2 with a reason; nothing is made."""
     monkeypatch.chdir(tmp_path)
     exact_filter("seen")
+    GrowingFilter.create("grown", 10).close()
     done = inside(capfdbinary, "create", "new", *options)
     assert (done.code, done.out) == (2, b"")
     assert "Traceback" not in done.err
     assert "mmbloom" in done.err.splitlines()[-1]
-    assert os.listdir() == ["seen"]
+    assert sorted(os.listdir()) == ["grown", "seen"]
 
 
 @pytest.mark.parametrize("size", ["1", "-1"])

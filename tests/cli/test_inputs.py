@@ -197,3 +197,19 @@ def test_a_fifo_is_an_input(tmp_path: Path) -> None:
     with running("dedup", exact_filter(tmp_path / "seen"), tmp_path / "fifo") as process:
         (tmp_path / "fifo").write_bytes(b"a\nb\na\n")
         assert process.communicate(timeout=PATIENCE) == (b"a\nb\n", b"")
+
+
+def test_library_that_refuses_an_input(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compressed file that the library does not even open is exit 5, naming file and reason."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError("no such format")
+
+    monkeypatch.setattr("xopen.xopen", refuse)
+    (tmp_path / "in.xz").write_bytes(lzma.compress(b"a\n"))
+    done = inside(capfdbinary, "add", exact_filter(tmp_path / "seen"), tmp_path / "in.xz")
+    assert (done.code, done.out) == (5, b"")
+    name = str(tmp_path / "in.xz")
+    assert is_one_line(done.err, f"{name}: not a readable .xz file: no such format")

@@ -8,7 +8,7 @@ from checks import change_header, check_folder
 from cli_runner import Ended, inside, is_one_line, mmbloom
 from damages import clear_a_bit, flip, untouched
 
-from mmbloom import BloomFilter, verify
+from mmbloom import BloomFilter, GrowingFilter, verify
 
 Capture = pytest.CaptureFixture[bytes]
 LINES = [f"line {number}" for number in range(300)]
@@ -140,3 +140,13 @@ def test_missing_file(tmp_path: Path, capfdbinary: Capture) -> None:
     """A file that is not there is exit 3."""
     assert inside(capfdbinary, "repair", tmp_path / "a", tmp_path / "b").code == 3
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("options", [MADE, SIZES], ids=["planned", "counted"])
+def test_header_of_a_folder(tmp_path: Path, capfdbinary: Capture, options: tuple[str, ...]) -> None:
+    """What a header would say is refused for a folder, which knows that itself: exit 2."""
+    GrowingFilter.create(tmp_path / "seen", 10).close()
+    done = inside(capfdbinary, "repair", tmp_path / "seen", tmp_path / "b", *options)
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, str(tmp_path / "seen"), "folder")
+    check_folder(tmp_path, "seen")

@@ -7,10 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
-from checks import check_folder
+from checks import check_folder, in_thread
 
 from mmbloom import BloomFilter
+from mmbloom.cli.main import main
 
+# Whoever runs the tests under nohup, or in the background, has signals ignored that children
+# inherit.
+HEARING = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+"""
 # A command whose forcing of the new file to the disk takes as long as stdin is open.
 SLOW = """
 import os, sys
@@ -34,7 +43,7 @@ COMMANDS = {
 def start(folder: Path, *argv: str, under: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
     """Start a command, and wait until it forces its file to the disk."""
     started = subprocess.Popen(
-        [*under, sys.executable, "-P", "-c", SLOW, *argv],
+        [*under, sys.executable, "-P", "-c", SLOW if under else HEARING + SLOW, *argv],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -76,3 +85,23 @@ def test_ignored_hangup_stays_ignored(folder: Path) -> None:
         started.stdin.close()
         assert started.wait(60) == 0
     check_folder(folder, "made", "seen")
+
+
+def test_handlers_of_a_caller_come_back(capfd: pytest.CaptureFixture[str]) -> None:
+    """A program that calls `main` has its own handlers again when it returns."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    theirs = [signal.getsignal(number) for number in numbers]
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # what main answers in its own way
+        before = [signal.getsignal(number) for number in numbers]
+        assert main(["plan", "-n", "100"]) == 0
+        assert [signal.getsignal(number) for number in numbers] == before
+    finally:
+        for number, handler in zip(numbers, theirs, strict=True):
+            signal.signal(number, handler)
+
+
+def test_command_in_a_thread(capfd: pytest.CaptureFixture[str]) -> None:
+    """Where no handler can be set, in a thread that is not the main one, a command works."""
+    assert in_thread(lambda: main(["plan", "-n", "100"])) == 0
+    assert "100" in capfd.readouterr().out

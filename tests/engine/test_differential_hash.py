@@ -186,6 +186,33 @@ def test_first_text_without_utf_8(texts: list[str], data: st.DataObject) -> None
         assert engine.first_unencodable(array) == (wrong[0] if wrong else -1), engine
 
 
+@hypothesis.given(
+    st.lists(st.sampled_from(["a", "\ud800", "\udfff"]), min_size=1), st.integers(0, 1), st.data()
+)
+def test_first_of_several_texts_without_utf_8(
+    texts: list[str], far: int, data: st.DataObject
+) -> None:
+    """Of several items with a lone surrogate the first is named, however far from the start."""
+    dtype = data.draw(st.sampled_from(["<U1", ">U1"]))
+    array = np.array(["a"] * (17_000 * far) + texts, dtype=dtype)
+    wrong = [i for i, text in enumerate(texts) if text != "a"]
+    expected = 17_000 * far + wrong[0] if wrong else -1
+    for engine in ENGINES:
+        assert engine.first_unencodable(array) == expected, engine
+
+
+@each_engine
+@pytest.mark.parametrize("left", [0, 1, 5, 9])
+@pytest.mark.parametrize("part", [slice(None), slice(3, 10), slice(9, 10)], ids=str)
+def test_list_that_shrinks_in_use(engine: Engine, left: int, part: slice) -> None:
+    """A list that somebody shortens after it was looked at gives no answers of another length."""
+    items: list[bytes | str] = [b"%d" % i for i in range(10)]
+    keys = ByteKeys(items, 0, 10)[part]
+    del items[left:]
+    with pytest.raises(ValueError, match="the list of keys changed its size while in use"):
+        engine.hash_keys(keys, 1)
+
+
 @each_engine
 @pytest.mark.parametrize("point", [0xD7FF, 0xD800, 0xDFFF, 0xE000, 0x10FFFF, 0x110000, 2**32 - 1])
 def test_edges_of_unicode(engine: Engine, point: int) -> None:

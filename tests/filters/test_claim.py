@@ -181,6 +181,20 @@ def test_error_in_entering_frees_the_lock(
     assert flock_is_free(path)
 
 
+def test_claim_is_used_once(create: Create, path: str) -> None:
+    """A claim that was entered, whether it is over or not, cannot be entered again."""
+    seen = create(1000)
+    claim = seen.claim(["a"])
+    with claim as new:
+        assert new.tolist() == [True]
+        with pytest.raises(RuntimeError, match=r"a claim is used once: call claim\(\) again"):
+            claim.__enter__()
+    assert "a" in seen
+    with pytest.raises(RuntimeError, match="a claim is used once"):
+        claim.__enter__()
+    assert flock_is_free(path)
+
+
 def test_child_that_leaves_the_block(create: Create, path: str) -> None:
     """A child forked within the block leaves it without marking and without freeing the lock."""
     seen = create(1000)

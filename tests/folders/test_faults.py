@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chains import files_of, naive_files
+from chains import files_of, manifest_of, naive_files
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from tally import Count
 from workers import ChildDiedError, in_child
@@ -212,7 +212,9 @@ def test_left_file_is_used_if_it_is_what_would_be_made(tmp_path: Path, full: Pat
     assert left.stat().st_ino == inode
 
 
-@pytest.mark.parametrize("what", ["text", "folder", "full", "other sizes", "link to a member"])
+@pytest.mark.parametrize(
+    "what", ["text", "folder", "full", "other sizes", "link to a member", "link to nothing"]
+)
 def test_left_file_of_somebody_else(tmp_path: Path, full: Path, what: str) -> None:
     """It is neither used nor changed, and another name serves."""
     folder = tmp_path / "seen"
@@ -225,6 +227,8 @@ def test_left_file_of_somebody_else(tmp_path: Path, full: Path, what: str) -> No
         left.mkdir()
     elif what == "link to a member":
         os.link(member, left)
+    elif what == "link to nothing":
+        left.symlink_to("nothing")
     else:
         with GrowingFilter.open(folder) as seen, suppress(KeyError), seen.claim(NEW):
             raise KeyError
@@ -240,3 +244,58 @@ def test_left_file_of_somebody_else(tmp_path: Path, full: Path, what: str) -> No
     assert files_of(folder)[1] != left
     assert files_of(folder)[1].name.startswith(f"{1:010}-")
     assert not before or left.read_bytes() == before
+
+
+def check_change_over_refused(folder: Path, action: Callable[[GrowingFilter], object]) -> None:
+    """The folder is as it was, without a temporary file, and the same object goes on."""
+    before = manifest_of(folder)
+    with GrowingFilter.open(folder) as seen:
+        action(seen)
+        assert manifest_of(folder) == before
+        assert not [name for name in os.listdir(folder) if name.endswith(".tmp")]
+        assert seen.add_many(NEW).all()
+        assert len(files_of(folder)) == 2
+
+
+def test_manifest_that_is_written_in_part(
+    tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that takes a part of the manifest only is a full disk: ENOSPC, naming the manifest."""
+    shutil.copytree(full, tmp_path / "seen")
+    write = os.write
+
+    def write_a_part(fd: int, data: bytes) -> int:
+        return write(fd, data[:100])
+
+    def refused(seen: GrowingFilter) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", write_a_part)
+            with pytest.raises(OSError, match="No space left") as caught:
+                seen.add_many(NEW)
+        assert caught.value.errno == errno.ENOSPC
+        assert caught.value.filename == str(tmp_path / "seen" / "manifest.json")
+
+    check_change_over_refused(tmp_path / "seen", refused)
+
+
+def test_manifest_that_is_interrupted(
+    tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C while the manifest is written leaves none behind."""
+    shutil.copytree(full, tmp_path / "seen")
+    fsync = os.fsync
+
+    def interrupt(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").endswith(".tmp"):
+            manifests = [name for name in os.listdir(tmp_path / "seen") if ".manifest-" in name]
+            if manifests:
+                raise KeyboardInterrupt
+        fsync(fd)
+
+    def refused(seen: GrowingFilter) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                seen.add_many(NEW)
+
+    check_change_over_refused(tmp_path / "seen", refused)

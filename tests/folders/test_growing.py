@@ -1,9 +1,11 @@
 """GrowingFilter: what is made, what a full file does, what survives."""
 
+import errno
 import io
 import os
 import pickle
 import stat
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +21,7 @@ from workers import in_child
 
 from mmbloom import GrowingFilter, Sieve, dedup, lines, verify
 from mmbloom.errors import (
+    DurabilityError,
     FileChangedError,
     KeyTypeError,
     LockTimeoutError,
@@ -247,3 +250,98 @@ def test_a_full_file_keeps_no_lock_open(grow: Create, folder: Path) -> None:
     assert all(opened[str(file.resolve())] <= 2 for file in older)
     assert seen.update(range(150)) == 75
     assert seen.recount() > 0  # which takes the lock of each
+
+
+def test_flush_forces_each_file_to_the_disk(
+    grow: Create, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush that reports success has called msync and then fsync of every file."""
+    seen = grow(10)
+    seen.update(range(60))
+    files = files_of(folder)
+    assert len(files) == 3
+    calls: list[tuple[str, Path]] = []
+
+    class WatchedMap:
+        def __init__(self, real: Any, path: Path) -> None:
+            self._real, self._path = real, path
+
+        def flush(self) -> None:
+            calls.append(("msync", self._path))
+
+        def close(self) -> None:
+            self._real.close()
+
+    def fsync(fd: int) -> None:
+        (path,) = (path for path in files if os.path.samestat(os.fstat(fd), path.stat()))
+        calls.append(("fsync", path))
+
+    for member, path in zip(seen._chain.current.members, files, strict=True):
+        monkeypatch.setattr(member.storage, "_map", WatchedMap(member.storage._map, path))
+    monkeypatch.setattr(os, "fsync", fsync)
+    seen.flush()
+    assert sorted(calls) == sorted((name, path) for name in ("msync", "fsync") for path in files)
+    for path in files:
+        assert [name for name, called in calls if called == path] == ["msync", "fsync"]
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_failed_flush_of_any_file_is_final(
+    grow: Create, folder: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """Whichever file it is: the flush raises, and no write succeeds until it is opened again."""
+    seen = grow(10)
+    seen.update(range(60))
+    broken = files_of(folder)[failing]
+
+    def fsync(fd: int) -> None:
+        if os.path.samestat(os.fstat(fd), broken.stat()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        with pytest.raises(DurabilityError) as caught:
+            seen.flush()
+    assert caught.value.path == str(broken)
+    writes: list[Callable[[], object]] = [
+        *(seen.flush, lambda: seen.add("new"), lambda: seen.add_many(["new"])),
+        *(lambda: seen.claim(["new"]).__enter__(), lambda: seen.locked().__enter__()),
+    ]
+    for write in writes:
+        with pytest.raises(DurabilityError):
+            write()
+    assert seen.contains_many(range(60)).all()
+    with GrowingFilter.open(folder) as again:
+        again.flush()
+        assert again.add("new")
+
+
+@pytest.mark.parametrize("timeout", [None, 20.0])
+def test_change_over_before_the_lock_is_taken(
+    grow: Create, folder: Path, timeout: float | None
+) -> None:
+    """Whoever locks what has stopped being the newest file goes on to the newer one."""
+    seen = grow(10)
+    with GrowingFilter.open(folder) as other:
+        other.update(range(60))
+    with seen.locked(timeout):
+        assert seen._chain._held is seen._chain.current.newest
+        assert seen._chain.current.newest.entry.number == 2
+        assert not flock_is_free(files_of(folder)[-1])
+        assert seen.update(range(70)) == 10
+
+
+def test_waiting_for_a_newer_file_ends_in_time(grow: Create, folder: Path) -> None:
+    """The time allowed for the lock is that of all files together that were the newest."""
+    seen = grow(10)
+    with GrowingFilter.open(folder) as other, other.locked():
+        other.update(range(60))  # the first file is free now, and the third is locked
+
+        def wait() -> float:
+            begun = time.monotonic()
+            with pytest.raises(LockTimeoutError) as caught:
+                seen.locked(0.5).__enter__()
+            assert (caught.value.path, caught.value.seconds) == (str(folder), 0.5)
+            return time.monotonic() - begun
+
+        assert 0.5 <= in_child(wait, timeout=20) < 20

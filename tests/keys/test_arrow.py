@@ -17,6 +17,8 @@ from hypothesis import strategies as st
 
 from mmbloom._engine import key_batch
 from mmbloom._keys.arrow import is_arrow, read
+from mmbloom._keys.coerce import coerce
+from mmbloom.errors import KeyTypeError
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
 UNSIGNED = [pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
@@ -253,3 +255,13 @@ def test_none_of_the_producers_is_imported() -> None:
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(("chunks", "position"), [([["a", None]], 1), ([["a"], ["b", None]], 2)])
+def test_null_of_a_later_chunk(chunks: list[list[str | None]], position: int) -> None:
+    """A null that is an error is named by its place in the whole column, not in its chunk."""
+    column = pa.chunked_array([[], ["x", "y"], *chunks], pa.string())
+    with pytest.raises(KeyTypeError, match=f"position {position + 2}") as caught:
+        coerce(column)
+    assert caught.value.position == position + 2
+    assert coerce(column, "skip").num_keys == position + 2

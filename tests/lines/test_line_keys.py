@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from forms import bytes_of, chunk_of
@@ -242,3 +243,28 @@ def test_lines_without_the_part_share_no_key() -> None:
     assert len(set(keys_of(LineKeys(json_key="a"), [*lines, b'{"a":[1]}']))) == len(lines) + 1
     skipping = LineKeys(json_key="a", skip_chars=3)
     assert len(set(keys_of(skipping, [b'{"a":"123x"}', b"x", b"123x"]))) == 3
+
+
+@pytest.mark.parametrize(
+    ("narrowing", "key"),
+    [
+        ({}, b"one two  three"),
+        ({"skip_fields": 1}, b" two  three"),
+        ({"skip_fields": 2}, b"  three"),
+        ({"skip_chars": 1}, b"ne two  three"),
+        ({"skip_chars": 2}, b"e two  three"),
+        ({"compare_at_most": 1}, b"o"),
+        ({"compare_at_most": 2}, b"on"),
+        ({"skip_fields": 1, "skip_chars": 2}, b"wo  three"),
+        ({"skip_fields": 2, "skip_chars": 1}, b" three"),
+        ({"skip_fields": 1, "compare_at_most": 3}, b" tw"),
+        ({"skip_chars": 3, "compare_at_most": 1}, b" "),
+        ({"skip_fields": 1, "skip_chars": 2, "compare_at_most": 3}, b"wo "),
+    ],
+    ids=str,
+)
+def test_narrowed_json_member(narrowing: dict[str, Any], key: bytes) -> None:
+    """-f, -s and -w, each alone and together, do with a member of JSON what they do with a line."""
+    line = b'{"b": 0, "a": "one two  three"}'
+    assert keys_of(LineKeys(json_key="a", **narrowing), [line]) == [key]
+    assert keys_of(LineKeys(**narrowing), [b"one two  three"]) == [key]

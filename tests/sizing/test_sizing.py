@@ -141,6 +141,14 @@ def test_capacity_of_wrong_type(capacity: object) -> None:
         plan(cast("int", capacity))
 
 
+def test_largest_capacity_of_parameters() -> None:
+    """Parameters take a capacity of 64 bits, and none above."""
+    assert FilterParams(2**64 - 1, 0.01, "blocked", 512, 7).capacity == 2**64 - 1
+    for capacity in (2**64, 0, -1):
+        with pytest.raises(ValueError, match=rf"capacity is {capacity}, expected 1 to 2\*\*64 - 1"):
+            FilterParams(capacity, 0.01, "blocked", 512, 7)
+
+
 @pytest.mark.parametrize("capacity", [0, -1, 2**64])
 def test_capacity_out_of_range(capacity: int) -> None:
     """A capacity below 1 or above 64 bits is a ValueError that says so."""
