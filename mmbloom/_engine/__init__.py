@@ -41,8 +41,8 @@ else:
         count_set,
     )
     from mmbloom._engine.reference.counters import counted_contains, decrement, increment
-    from mmbloom._engine.reference.hash import bytes_of, first_unencodable, hash_keys, plain
-from mmbloom._engine.reference.lines import find_lines, gather, select_keys
+    from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
+    from mmbloom._engine.reference.lines import find_lines, gather, select_keys
 
 __all__ = [
     "CHUNK_KEYS",
