@@ -19,6 +19,7 @@
 
     MmbloomWarning (UserWarning)
     |-- CapacityWarning                       more keys than the filter was planned for
+    |-- EngineWarning                         numpy serves, as the compiled engine cannot
     `-- ReservationWarning                    this file system cannot reserve disk space
 
 Each error has a builtin as its second base, so code that knows nothing of mmbloom can
@@ -331,6 +332,14 @@ class MmbloomWarning(UserWarning):
 
 class CapacityWarning(MmbloomWarning):
     """The filter holds more keys than planned; false positives rise above the planned rate."""
+
+
+class EngineWarning(MmbloomWarning):
+    """The compiled engine cannot serve, and numpy's does, several times slower.
+
+    It is never raised: where warnings are errors it is printed to stderr instead, for an import
+    must not fail because it is slow. ``MMBLOOM_ENGINE=compiled`` insists on the compiled engine.
+    """
 
 
 class ReservationWarning(MmbloomWarning):

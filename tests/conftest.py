@@ -18,6 +18,7 @@ import pytest
 
 import mmbloom
 from mmbloom import BloomFilter
+from mmbloom._engine.choice import FAULT, remedy
 
 pytest_plugins = ["excluding", "folders", "locks", "tally", "unions"]
 
@@ -25,9 +26,9 @@ pytest_plugins = ["excluding", "folders", "locks", "tally", "unions"]
 LONG = 360
 STACKS_AFTER = 120.0  # seconds until the stacks of a test that hangs are shown, times --stress
 
-# Children test the installed package too, not the folder that they are started in, where
-# nothing is compiled.
+# Children test the package that this process tests, wherever they are started, with its engine.
 os.environ["PYTHONSAFEPATH"] = "1"
+os.environ["MMBLOOM_ENGINE"] = mmbloom.engine
 
 # No example database: a test run writes nothing outside its own folder.
 # New examples at every run, and the same ones on CI, where a failure must be the change's.
@@ -67,7 +68,9 @@ def _multiplier(text: str) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give longer tests more time until their stacks are shown."""
+    """Refuse an engine that is not this code's; give longer tests more time to show stacks."""
+    if FAULT not in ("", "was not built"):
+        raise pytest.UsageError(f"the compiled engine {FAULT}: {remedy()}")
     patience = STACKS_AFTER * config.getoption("--stress")
     config._inicache["faulthandler_timeout"] = patience  # what -o does, which comes too early
     assert config.getini("faulthandler_timeout") == patience

@@ -1,21 +1,73 @@
-"""Which engine serves: the compiled one where it was built, or what MMBLOOM_ENGINE says."""
+"""Which engine serves: the compiled one where it was built, or what MMBLOOM_ENGINE says.
+
+A compiled engine that is older than its sources does not serve: the code around it may ask for
+what it does not do. Where numpy serves although nobody asked for it, one line says why.
+"""
 
 import os
 import sys
+import warnings
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 
+from mmbloom.errors import EngineWarning
+
 _COMPILED = ("bits", "claim", "counters", "hash", "lines", "several", "text")
+_FOLDER = os.path.join(os.path.dirname(__file__), "compiled")
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+_CHECKOUT = os.path.exists(os.path.join(_ROOT, "setup.sh"))
 
 
-def choose(asked: str | None, *, built: bool, byteorder: str) -> str:
+def fault() -> str:
+    """Say why the compiled engine cannot serve this interpreter; "" if it can."""
+    absent = [name for name in _COMPILED if not find_spec(f"mmbloom._engine.compiled.{name}")]
+    if absent:
+        mine = [absent[0] + suffix for suffix in EXTENSION_SUFFIXES]
+        for name in sorted(os.listdir(_FOLDER)):
+            if name.startswith(f"{absent[0]}.") and name.endswith(".so") and name not in mine:
+                return f"was built for another Python ({name}, not {mine[0]})"
+        return "was not built"
+    # Only a checkout: an installation writes its files in any order, so their times say nothing.
+    if _CHECKOUT and (newer := _newer_than_built()):
+        return f"is older than its source {newer}"
+    try:
+        for name in _COMPILED:
+            import_module(f"mmbloom._engine.compiled.{name}")
+    except (ImportError, ValueError) as error:  # ValueError: built for another numpy
+        return f"fails to import ({' '.join(str(error).split())})"
+    return ""
+
+
+def _newer_than_built() -> str:
+    """Name the source that changed last, if that was after any module was built."""
+    with os.scandir(_FOLDER) as entries:
+        times = {entry.name: entry.stat().st_mtime_ns for entry in entries}
+    names = [name + suffix for name in _COMPILED for suffix in EXTENSION_SUFFIXES]
+    built = [times[name] for name in names if name in times]
+    sources = [name for name in times if name.endswith((".pyx", ".pxd"))]
+    last = max(sources, key=times.__getitem__, default="")
+    return last if last and built and times[last] > min(built) else ""
+
+
+def remedy() -> str:
+    """Say what to do, so that the compiled engine serves."""
+    needed = "a C compiler and Python's headers (on Debian gcc and python3-dev)"
+    if _CHECKOUT:
+        environment = sys.prefix if sys.prefix != sys.base_prefix else ".venv"
+        return f"run `sh {_ROOT}/setup.sh {environment}`, which needs {needed}"
+    return f"install {needed}, then mmbloom again"
+
+
+def choose(asked: str | None, *, fault: str, byteorder: str) -> str:
     """Name the engine: "compiled" or "numpy".
 
     Parameters
     ----------
     asked : str or None
         The environment variable MMBLOOM_ENGINE; unset and empty leave the choice free.
-    built : bool
-        Whether the compiled engine is installed.
+    fault : str
+        Why the compiled engine cannot serve, "" if it can.
     byteorder : {"little", "big"}
         Of this machine; the compiled engine reads words and keys as they lie in memory.
 
@@ -28,23 +80,40 @@ def choose(asked: str | None, *, built: bool, byteorder: str) -> str:
 
     Examples
     --------
-    >>> choose(None, built=False, byteorder="little")
+    >>> choose(None, fault="was not built", byteorder="little")
     'numpy'
     """
     if asked not in (None, "", "numpy", "compiled"):
         raise ValueError(f"MMBLOOM_ENGINE is {asked!r}, expected 'numpy' or 'compiled'")
-    usable = built and byteorder == "little"
-    if asked == "compiled" and not usable:
-        found = "was not built" if not built else "is for little-endian machines"
+    if asked == "compiled" and byteorder != "little":
         raise ImportError(
-            f"MMBLOOM_ENGINE=compiled, but the compiled engine {found}: install a C compiler "
-            "and Python's headers, then mmbloom again, or unset MMBLOOM_ENGINE"
+            "MMBLOOM_ENGINE=compiled, but the compiled engine is for little-endian machines: "
+            "unset MMBLOOM_ENGINE"
         )
-    return asked or ("compiled" if usable else "numpy")
+    if asked == "compiled" and fault:
+        raise ImportError(
+            f"MMBLOOM_ENGINE=compiled, but the compiled engine {fault}: {remedy()}, "
+            "or unset MMBLOOM_ENGINE"
+        )
+    return asked or ("numpy" if fault or byteorder != "little" else "compiled")
 
 
-ENGINE = choose(
-    os.environ.get("MMBLOOM_ENGINE"),
-    built=all(find_spec(f"mmbloom._engine.compiled.{name}") for name in _COMPILED),
-    byteorder=sys.byteorder,
-)
+def _say(fault: str) -> None:
+    """Warn that numpy serves and why, in one line; this never makes the import fail."""
+    message = (
+        f"numpy's engine serves, several times slower: the compiled engine in {_FOLDER} {fault}; "
+        f"{remedy()}; or set MMBLOOM_ENGINE=numpy, and this is not said again"
+    )
+    try:
+        # In no file's name, whose line would be printed below the message.
+        warnings.warn_explicit(message, EngineWarning, "mmbloom", 1)
+    except EngineWarning:  # python -W error: what asks for strictness is MMBLOOM_ENGINE=compiled
+        print(f"mmbloom: warning: {message}", file=sys.stderr)  # noqa: T201  cannot raise
+
+
+_asked = os.environ.get("MMBLOOM_ENGINE")
+# Nothing compiled is looked at where numpy is asked for, or on a machine that it is not for.
+FAULT = fault() if sys.byteorder == "little" and _asked in (None, "", "compiled") else ""
+ENGINE = choose(_asked, fault=FAULT, byteorder=sys.byteorder)
+if FAULT:
+    _say(FAULT)

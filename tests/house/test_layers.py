@@ -31,7 +31,6 @@ SHORT = {
     "_typing": "aliases, and protocols, have no body",
     "_warn": "above `sizing`, which it needs, and below all that warns",
     "_open": "the classes that it chooses among are above everything else that opens files",
-    "_engine.choice": "must be imported before any kernel",
     "format.growth": "a part of the format, as periods are",
     "format.positions": "the part of the format that every kernel follows",
     "cli.extras": "the optional libraries, imported in one place",
