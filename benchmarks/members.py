@@ -59,7 +59,7 @@ def filled(folder: str, capacity: int) -> dict[str, Any]:
         rotating.add_many(keys[day * capacity // 7 : (day + 1) * capacity // 7])
     seen: dict[str, Any] = {PLAIN: plain, GROWING: growing, ROTATING: rotating}
     for name in (GROWING, ROTATING):
-        assert len(seen[name].info().members) == FILES[name]
+        assert len(seen[name].info().files) == FILES[name]
     return seen
 
 

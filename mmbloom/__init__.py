@@ -26,6 +26,7 @@ cli           the command line, a file per command
 """
 
 from mmbloom import _engine, errors, sizing
+from mmbloom._open import open  # noqa: A004  as zarr.open
 from mmbloom._typing import Key, Keys
 from mmbloom.errors import (
     CapacityWarning,
@@ -57,12 +58,12 @@ from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.info import FolderInfo
 from mmbloom.folders.rotating import RotatingFilter
 from mmbloom.operations.compare import Similarity, compare
-from mmbloom.operations.copy import copy, copy_folder
+from mmbloom.operations.copy import copy
 from mmbloom.operations.guava import export_guava, import_guava
 from mmbloom.operations.intersect import intersect
-from mmbloom.operations.merge import merge, merge_folders
-from mmbloom.operations.repair import FolderRepair, Repair, repair, repair_folder
-from mmbloom.operations.verify import FolderVerification, Verification, verify, verify_folder
+from mmbloom.operations.merge import merge
+from mmbloom.operations.repair import Repair, repair
+from mmbloom.operations.verify import Verification, verify
 from mmbloom.sieve import Sieve
 from mmbloom.sizing import FilterParams
 
@@ -80,8 +81,6 @@ __all__ = [
     "FilterInfo",
     "FilterParams",
     "FolderInfo",
-    "FolderRepair",
-    "FolderVerification",
     "FormatError",
     "GrowingFilter",
     "IncompatibleFiltersError",
@@ -105,19 +104,16 @@ __all__ = [
     "Verification",
     "compare",
     "copy",
-    "copy_folder",
     "engine",
     "errors",
     "export_guava",
     "import_guava",
     "intersect",
     "merge",
-    "merge_folders",
+    "open",
     "repair",
-    "repair_folder",
     "sizing",
     "verify",
-    "verify_folder",
 ]
 
 engine: str = _engine.ENGINE  # "compiled" or "numpy"

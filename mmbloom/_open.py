@@ -1,15 +1,16 @@
 """Whichever filter is at a path: the class that the file or the folder needs."""
 
-import os
 from typing import Any
 
 from mmbloom._storage.folder import folder_kind
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
-from mmbloom._storage.opening import absolute
+from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._typing import Mode
+from mmbloom._typing import Mode, Path
+from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
+from mmbloom.filters.file import FileFilter
 from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.rotating import RotatingFilter
 
@@ -19,25 +20,61 @@ Folder = GrowingFilter | RotatingFilter
 OfBits = BloomFilter | Folder
 
 
-Filter = OfBits | CountingBloomFilter
-
-
 _FOLDERS: dict[str, type[Folder]] = {"growing": GrowingFilter, "rotating": RotatingFilter}
 
 
-def open_of_bits(path: str, mode: Mode = "r+", **options: Any) -> OfBits:
-    """Open the filter at a path, a file or a folder; raises as the `open` of its class."""
-    if os.path.isdir(path):
-        return _FOLDERS[folder_kind(absolute(path))].open(path, mode, **options)
-    return BloomFilter.open(path, mode, **options)
+def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001  as zarr.open
+    """Open the filter at a path with the class that it needs.
 
+    Parameters
+    ----------
+    path : str or path-like
+        The filter, a file or a folder. Opening changes nothing in it.
+    mode : {"r+", "r"}, default "r+"
+        As for `BloomFilter.open`.
+    **options
+        The other options of the class's `open`: `lock_timeout`, `allow_network`, `threads`,
+        `preload`, `verify_after_add`; of a `RotatingFilter` also `clock`.
 
-def open_filter(path: str, mode: Mode = "r+", **options: Any) -> Filter:
-    """Open the filter at a path, whether it is of bits or of counters."""
-    if os.path.isdir(path):
-        return open_of_bits(path, mode, **options)
-    with UnmappedFilter(absolute(path), kinds=ALL_KINDS) as looked_at:
+    Returns
+    -------
+    Filter
+        A `BloomFilter`, `CountingBloomFilter`, `GrowingFilter` or `RotatingFilter`.
+
+    Raises
+    ------
+    FormatError
+        If it is no valid filter.
+    TypeError, ValueError
+        If an option is not of this class, or out of range.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with mmbloom.GrowingFilter.create(path, initial_capacity=1000) as seen:
+    ...     seen.add("a")
+    True
+    >>> with mmbloom.open(path, "r") as seen:
+    ...     print(type(seen).__name__, "a" in seen)
+    GrowingFilter True
+    """
+    where = absolute(path)
+    if is_folder(where):
+        return open_of_bits(where, mode, **options)
+    with UnmappedFilter(where, kinds=ALL_KINDS) as looked_at:
         plain = kind_of(looked_at.header) is BITS
     # Should the file be replaced in between, the class refuses the other kind.
-    opened_by = BloomFilter if plain else CountingBloomFilter
-    return opened_by.open(path, mode, **options)
+    opened_by: type[FileFilter] = BloomFilter if plain else CountingBloomFilter
+    return opened_by.open(where, mode, **options)
+
+
+def open_of_bits(path: Path, mode: Mode = "r+", **options: Any) -> OfBits:
+    """Open a filter that is not of counters, which are refused; otherwise as `open`."""
+    where = absolute(path)
+    if is_folder(where):
+        return _FOLDERS[folder_kind(where)].open(where, mode, **options)
+    return BloomFilter.open(where, mode, **options)

@@ -86,13 +86,12 @@ class ParameterMismatchError(MmbloomError, ValueError):
         Its value in the file, and the value asked for.
     """
 
-    _ADVICE = "open it as it is, or choose another path"
-
-    def __init__(
-        self, path: str, field: str, found: str, expected: str, advice: str = _ADVICE
-    ) -> None:
-        message = f"{path}: exists with {field} {found}, asked for {expected}; {advice}"
-        super().__init__(message, path, field, found, expected, advice)
+    def __init__(self, path: str, field: str, found: str, expected: str, said: str = "") -> None:
+        said = said or (
+            f"exists with {field} {found}, asked for {expected}; open it as it is, or choose "
+            "another path"
+        )
+        super().__init__(f"{path}: {said}", path, field, found, expected, said)
         self.path, self.field, self.found, self.expected = path, field, found, expected
 
 

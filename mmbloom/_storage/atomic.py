@@ -151,6 +151,63 @@ def sync_folder(folder: str) -> None:
         os.close(fd)
 
 
+def replace_file(
+    path: str, temporary: str, raw: bytes, permissions: int, *, like: os.stat_result | None = None
+) -> None:
+    """Put other bytes in the place of a file: readers see the old ones or the new ones, whole.
+
+    Of two processes that do so at once, one loses what it wrote. So only the holder of a lock may,
+    who has read what it replaces under that lock. The parameters are those of `draft_file`. The
+    caller forces the folder to the disk with `sync_folder`.
+    """
+    with gone_on_error(temporary):
+        os.close(draft_file(temporary, raw, permissions, like=like))
+        os.replace(temporary, path)
+
+
+@contextmanager
+def gone_on_error(temporary: str) -> Iterator[None]:
+    """Remove a temporary file if the block fails."""
+    try:
+        yield
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def draft_file(
+    temporary: str, raw: bytes, permissions: int, *, like: os.stat_result | None = None
+) -> int:
+    """Write a file under a temporary name, whole and forced to the disk; gives its descriptor.
+
+    Parameters
+    ----------
+    temporary : str
+        Its name, at which nothing may be; call this within `gone_on_error` of it.
+    raw : bytes
+        All that it is to hold.
+    permissions : int
+        Mode bits of the file, whatever the umask.
+    like : os.stat_result, optional
+        Of a file whose owner is to own this one as well; only root can give a file away.
+    """
+    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if like is not None:
+            with suppress(PermissionError):
+                os.fchown(fd, like.st_uid, like.st_gid)
+        os.fchmod(fd, permissions)
+        rest = memoryview(raw)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        os.fsync(fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
 _SOMETHING_THERE = "something is there already; open that, or choose another path"
 
 

@@ -85,6 +85,10 @@ class Target:
     permissions: int
     allow_network: bool
 
+    def within(self, folder: str, name: str) -> "Target":
+        """Name a file of a folder that is made with the same options."""
+        return replace(self, path=os.path.join(folder, name))
+
 
 class Builder:
     """A filter file that is being written; made by `new_filter`."""
@@ -95,10 +99,10 @@ class Builder:
         self._checksums: list[int] = []
         self.positions_set = 0
 
-    def write(self, piece: Words) -> None:
-        """Append a piece of the array, as `UnmappedFilter.pieces` cuts it."""
-        octets = piece.tobytes()
-        self.positions_set += self._count_set(piece)
+    def write(self, segment: Words) -> None:
+        """Append the next segment of the array: 1 MiB, the last one what remains."""
+        octets = segment.tobytes()
+        self.positions_set += self._count_set(segment)
         if self._header.sealed:
             self._checksums.append(zlib.crc32(octets))
         self._file.append(octets)
@@ -136,7 +140,7 @@ class Builder:
 def new_filter(
     target: Target, params: FilterParams, *, sealed: bool = False, kind: Kind = BITS
 ) -> Iterator[Builder]:
-    """Make a filter file of the pieces that the block writes; it is there when that succeeds."""
+    """Make a filter file of the segments that the block writes; it is there when that succeeds."""
     header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind.number)
     if sealed:
         header = replace(header, read_only_compatible=SEALED)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
-from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.atomic import replace_file, sync_folder
 from mmbloom._storage.opening import open_regular
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import UnreadableLineError, read_keys, write_keys
@@ -145,37 +145,15 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
         raise FormatError(path, "file", "a symbolic link", expected)
     try:
         if raw:
-            _write_and_replace(path, raw, like)
+            # One temporary name, so that a killed process leaves one file at most, which the
+            # next change removes.
+            temporary = path + ".tmp"
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            replace_file(path, temporary, raw, like.st_mode & 0o666, like=like)
         else:
             with suppress(FileNotFoundError):
                 os.unlink(path)
         sync_folder(os.path.dirname(path))
     except OSError as error:  # of the file that people know, not of the temporary one
         raise OSError(error.errno or errno.EIO, error.strerror, path) from error
-
-
-def _write_and_replace(path: str, raw: bytes, like: os.stat_result) -> None:
-    # Law 8 forbids to replace where others may write at the same time, which loses what they
-    # wrote. Here nobody does: the file is read, changed and replaced under the filter's write
-    # lock, and readers see the old file or the new one. One name, so that a killed process
-    # leaves one file at most, which is gone after the next change.
-    temporary = path + ".tmp"
-    with suppress(FileNotFoundError):
-        os.unlink(temporary)
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        try:
-            with suppress(PermissionError):  # only root can: what it makes, the owner shall read
-                os.fchown(fd, like.st_uid, like.st_gid)
-            os.fchmod(fd, like.st_mode & 0o666)
-            rest = memoryview(raw)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(temporary, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise

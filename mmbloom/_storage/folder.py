@@ -8,7 +8,6 @@ file is the newest: so by one at a time, which has read what it replaces.
 This file takes no lock.
 """
 
-import errno
 import os
 import re
 import uuid
@@ -16,16 +15,13 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.atomic import draft_file, gone_on_error, sync_folder
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom.errors import FileChangedError, FormatError
 from mmbloom.format.header import Header
-from mmbloom.format.manifest import MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
-
-MANIFEST = "manifest.json"
-
+from mmbloom.format.manifest import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
 
 # What `file_name` makes.
 _OLDER = re.compile(r"([0-9]{10,20})(?:-[0-9a-f]{8})?\.bloom", re.ASCII)
@@ -79,12 +75,8 @@ class ManifestFile:
 
     def install(self) -> None:
         """Put a draft in its place, and force that to the disk (see above who may)."""
-        try:
+        with gone_on_error(self._path):
             os.replace(self._path, self._place)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(self._path)
-            raise
         self.in_place = True
         sync_folder(os.path.dirname(self._place))
 
@@ -107,7 +99,8 @@ def read_manifest(folder: str) -> ManifestFile:
     try:
         return ManifestFile(open_regular(path, os.O_RDONLY), path)
     except NotADirectoryError:
-        raise FormatError(folder, "file", "no folder", "a folder of filters") from None
+        expected = "a folder of filters; open a file with mmbloom.open"
+        raise FormatError(folder, "file", "no folder", expected) from None
     except FileNotFoundError:
         os.stat(folder)  # whose absence is the truer error
         raise FormatError(folder, MANIFEST, "missing", "the manifest of a folder") from None
@@ -123,23 +116,11 @@ def draft_manifest(folder: str, manifest: Manifest, permissions: int) -> Manifes
     temporary = os.path.join(folder, f".manifest-{uuid.uuid4().hex}.tmp")
     place = os.path.join(folder, MANIFEST)
     try:
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, permissions)
-        try:
-            os.chmod(temporary, permissions)
-            raw = encode(manifest)
-            if os.write(fd, raw) != len(raw):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.fsync(fd)
-        except BaseException:
-            os.close(fd)
-            raise
-        return ManifestFile(fd, temporary, place)
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):  # of a name that somebody knows
-            raise OSError(error.errno, error.strerror, place) from error
-        raise
+        with gone_on_error(temporary):
+            fd = draft_file(temporary, encode(manifest), permissions)
+            return ManifestFile(fd, temporary, place)
+    except OSError as error:  # of a name that somebody knows
+        raise OSError(error.errno, error.strerror, place) from error
 
 
 def first_manifest(

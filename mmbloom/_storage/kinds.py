@@ -43,7 +43,7 @@ BITS = Kind(
     KIND_BITS,
     "bits",
     "BloomFilter",
-    "counters must be there from the first key: mmbloom create --counting",
+    "a filter that counts is made so from the first key: mmbloom create --counting",
     count_set,
     OneKey,
 )
@@ -71,4 +71,5 @@ def require_kind(header: Header, path: str, expected: tuple[Kind, ...]) -> None:
     """Raise `FormatError`, naming the class that opens the file, if its kind is another one."""
     if (found := kind_of(header)) not in expected:
         wanted = " or ".join(map(str, expected))
-        raise FormatError(path, "kind", str(found), f"{wanted}; {found.otherwise}")
+        opening = f"open it with {found.opened_by}.open, or mmbloom.open"
+        raise FormatError(path, "kind", str(found), f"{wanted}; {opening}; {found.otherwise}")

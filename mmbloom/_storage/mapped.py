@@ -20,7 +20,7 @@ from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage import mounts
 from mmbloom._storage.kinds import BITS, Kind
-from mmbloom._storage.opening import identity_of, open_regular, read_header
+from mmbloom._storage.opening import identity_of, open_filter_file, open_regular, read_header
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,
@@ -91,7 +91,7 @@ class MappedFilter:
     ) -> None:
         self.path = path
         self._failure = ""
-        self._fd = open_regular(path, os.O_RDONLY)
+        self._fd = open_filter_file(path, os.O_RDONLY)
         try:
             self.header, self._size = read_header(self._fd, path, (kind,))
             self.identity = identity_of(os.fstat(self._fd))

@@ -12,13 +12,26 @@ from mmbloom._storage.kinds import BITS, Kind, require_kind
 from mmbloom._typing import Path
 from mmbloom.errors import FormatError
 from mmbloom.format.header import HEADER_BYTES, Header, decode
+from mmbloom.format.manifest import MANIFEST, MAX_BYTES
+from mmbloom.format.manifest import decode as decode_manifest
 
 _O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+
+
+_FOLDER = "a folder"
 
 
 def absolute(path: Path) -> str:
     """Name a file so that a change of the working folder does not change which one it is."""
     return os.path.abspath(os.fsdecode(path))
+
+
+def is_folder(path: str) -> bool:
+    """Tell a folder from all else; OSError if nothing is there, or the system does not say.
+
+    `os.path.isdir` would take such a path for a file's.
+    """
+    return stat.S_ISDIR(os.stat(path).st_mode)
 
 
 def open_regular(path: str, mode: int) -> int:
@@ -58,10 +71,41 @@ def open_regular(path: str, mode: int) -> int:
 
 def _require_regular(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
-        if stat.S_ISDIR(status.st_mode):
-            expected = "a regular file; of a growing or rotating filter name one of its files"
-            raise FormatError(path, "file", "a folder", expected)
-        raise FormatError(path, "file", "not a regular file", "a regular file")
+        found = _FOLDER if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        raise FormatError(path, "file", found, "a regular file")
+
+
+def open_filter_file(path: str, mode: int) -> int:
+    """Open what should be a filter of one file, as `open_regular`; of a folder, say what opens it.
+
+    Raises
+    ------
+    FormatError
+        As `open_regular`; of a folder with the name of the class for it.
+    OSError
+        As the system says.
+    """
+    try:
+        return open_regular(path, mode)
+    except FormatError as error:
+        if error.found != _FOLDER:
+            raise
+    opening = f"open it with {_classes_for(path)}, or mmbloom.open"
+    raise FormatError(path, "file", _FOLDER, f"a regular file; {opening}")
+
+
+def _classes_for(folder: str) -> str:
+    """Name what opens a folder, by its manifest; all that it could be if that cannot be read."""
+    path = os.path.join(folder, MANIFEST)
+    try:
+        fd = open_regular(path, os.O_RDONLY)
+        try:
+            kind = decode_manifest(os.pread(fd, MAX_BYTES + 1, 0), path).plan.kind
+        finally:
+            os.close(fd)
+    except (FormatError, OSError):
+        return "GrowingFilter.open or RotatingFilter.open"
+    return f"{kind.title()}Filter.open"
 
 
 def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[Header, int]:

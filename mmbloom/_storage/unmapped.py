@@ -8,23 +8,25 @@ when the reading began (law 4).
 
 import os
 import zlib
-from collections.abc import Iterator
-from itertools import count, repeat
+from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from mmbloom._storage.kinds import ALL_KINDS, BITS, Kind, kind_of
-from mmbloom._storage.opening import open_regular, read_header
+from mmbloom._storage.opening import open_filter_file, open_regular, read_header
 from mmbloom._typing import HashHalves, Words
 from mmbloom._warn import warn
 from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
-from mmbloom.format.header import HEADER_BYTES, KIND_BITS, read_counters
+from mmbloom.format.header import (
+    HEADER_BYTES,
+    KIND_BITS,
+    SEGMENT_BYTES,
+    Header,
+    read_counters,
+)
 from mmbloom.format.positions import positions
-
-PIECE_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
-
 
 _FEW_BYTES = 1 << 16  # read around a single position
 
@@ -40,9 +42,11 @@ class UnmappedFile:
         Its size when it was opened.
     """
 
+    _open = staticmethod(open_regular)
+
     def __init__(self, path: str) -> None:
         self.path = path
-        self._fd = open_regular(path, os.O_RDONLY)
+        self._fd = self._open(path, os.O_RDONLY)
         try:
             self.size = os.fstat(self._fd).st_size
         except BaseException:
@@ -108,6 +112,8 @@ class UnmappedFilter(UnmappedFile):
         If it is another filter than the one that is meant.
     """
 
+    _open = staticmethod(open_filter_file)
+
     def __init__(
         self, path: str, uuid: bytes | None = None, *, kinds: tuple[Kind, ...] = (BITS,)
     ) -> None:
@@ -134,14 +140,8 @@ class UnmappedFilter(UnmappedFile):
         if header != self.header:
             raise FileChangedError(self.path, "overwritten by another filter")
 
-    def pieces(self) -> Iterator[Words]:
-        """Read the array from front to back, in arrays of at most `PIECE_BYTES`."""
-        end = HEADER_BYTES + self.header.array_bytes
-        for start in range(HEADER_BYTES, end, PIECE_BYTES):
-            yield np.frombuffer(self.read(start, min(PIECE_BYTES, end - start)), "<u8")
-
     def checksums(self) -> npt.NDArray[np.uint32]:
-        """Read the checksums of a sealed filter's pieces; none if it is not sealed.
+        """Read the checksums of a sealed filter's segments; none if it is not sealed.
 
         Raises
         ------
@@ -160,40 +160,41 @@ class UnmappedFilter(UnmappedFile):
             raise FormatError(self.path, "checksum of the seal", hex(found), hex(expected))
         return table[:-1]
 
-    def whole_pieces(self) -> Iterator[Words]:
-        """Do as `pieces`, prove each of a sealed filter, and warn at the end if bits are lost.
+    def segments(self) -> Iterator[Words]:
+        """Read the array segment by segment: proved if sealed, with a warning if bits are lost.
 
         For all that makes another file of this one: what is counted anew there would hide it.
+
+        Yields
+        ------
+        ndarray of uint64
+            A segment: 1 MiB of the array, the last one what remains.
 
         Raises
         ------
         FormatError
-            At the first piece that is not what was sealed.
+            At the first segment that is not what was sealed.
         FileChangedError
             If that is because the file was overwritten meanwhile.
         """
-        checksums = self.checksums().tolist() or repeat(None)
-        # Before the array: bits are set first and counted then, and never cleared (law 4).
-        counted, self._bits_read = self.counters()["positions_set"], 0
-        # Not in a loop, whose variable would keep each piece alive until the next is wanted:
-        # a union of many filters waits with a piece of each.
-        yield from map(self._proved, self.pieces(), count(), checksums)
+        checksums = self.checksums().tolist()
+        # Before the array: bits are set first and counted then, and never cleared.
+        counted = self.counters()["positions_set"]
+        array = Segments(self, self.header, checksums, self._refuse)
+        yield from array
         # Counters, which go down, may have been lowered meanwhile.
-        if kind_of(self.header) is BITS and self._bits_read < counted:
+        if kind_of(self.header) is BITS and array.positions_set < counted:
             self.check_same()  # or it was overwritten meanwhile, which is another matter
             warn(
-                f"{self.path}: {self._bits_read} bits are set, and {counted} were counted: bits "
-                "are lost, or the counters are damaged; mmbloom verify says more",
+                f"{self.path}: {array.positions_set} bits are set, and {counted} were counted: "
+                "bits are lost, or the counters are damaged; mmbloom verify says more",
                 MmbloomWarning,
             )
 
-    def _proved(self, piece: Words, number: int, expected: int | None) -> Words:
-        self._bits_read += kind_of(self.header).count_set(piece)
-        if expected is not None and (found := zlib.crc32(piece.tobytes())) != expected:
-            self.check_same()
-            field = f"checksum of MiB {number} of the array"
-            raise FormatError(self.path, field, hex(found), hex(expected))
-        return piece
+    def _refuse(self, number: int, found: int, sealed: int) -> None:
+        self.check_same()
+        field = f"checksum of MiB {number} of the array"
+        raise FormatError(self.path, field, hex(found), hex(sealed))
 
     def contains(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
         """Tell for each key of a batch whether it was added; bool array of shape (n,)."""
@@ -214,3 +215,52 @@ class UnmappedFilter(UnmappedFile):
             found[order[start:stop]] = octets[place] >> rest * np.uint64(8 // per) & mask != 0
             start = stop
         return np.asarray(found.reshape(wanted.shape).all(axis=0))
+
+
+OnDamage = Callable[[int, int, int], None]
+
+
+class Segments:
+    """The array of a file, read segment by segment: its set positions counted, its seal compared.
+
+    Parameters
+    ----------
+    file : UnmappedFile
+        The file; where it ends early, zeros are given instead.
+    header : Header
+        How large the array is, and what its positions are.
+    checksums : sequence of int
+        Of the segments, as they were sealed; empty if they are not to be compared.
+    on_damage : callable
+        Called with the number of a segment that is not what was sealed, its checksum, and the
+        one that was sealed, before the segment is given.
+
+    Attributes
+    ----------
+    positions_set : int
+        Positions that are not 0 in the segments so far.
+    """
+
+    def __init__(
+        self, file: UnmappedFile, header: Header, checksums: Sequence[int], on_damage: OnDamage
+    ) -> None:
+        self._file, self._header = file, header
+        self._count_set = kind_of(header).count_set
+        self._checksums, self._on_damage = checksums, on_damage
+        self.positions_set = 0
+
+    def __iter__(self) -> Iterator[Words]:
+        # Not in a loop, whose variable would keep each segment alive until the next is wanted:
+        # a union of many filters waits with a segment of each.
+        return map(self._read, range(self._header.num_segments))
+
+    def _read(self, number: int) -> Words:
+        start = number * SEGMENT_BYTES
+        size = min(SEGMENT_BYTES, self._header.array_bytes - start)
+        there = min(size, max(0, self._file.size - HEADER_BYTES - start))
+        octets = self._file.read(HEADER_BYTES + start, there).ljust(size, b"\0")
+        segment = np.frombuffer(octets, "<u8")
+        self.positions_set += self._count_set(segment)
+        if self._checksums and (found := zlib.crc32(octets)) != self._checksums[number]:
+            self._on_damage(number, found, self._checksums[number])
+        return segment

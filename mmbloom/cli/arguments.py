@@ -125,6 +125,11 @@ def add_making_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allow-network", action="store_true", help="on a network file system")
 
 
+def making_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Gather the options of `add_making_options`."""
+    return {"permissions": args.permissions, "allow_network": args.allow_network}
+
+
 def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> None:
     """Add what commands take that make a filter of several, and say what these may be."""
     parser.add_argument("destination", metavar="OUT", help="where to make it; must not exist")

@@ -3,23 +3,14 @@
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
-from mmbloom._storage.opening import absolute
 from mmbloom.cli.arguments import writing_options
 from mmbloom.cli.process import UsageError, say
-from mmbloom.errors import FormatError, LockTimeoutError
+from mmbloom.errors import LockTimeoutError
 from mmbloom.filters.bloom import BloomFilter
-
-
-def require_files(paths: Iterable[str], why: str) -> None:
-    """Refuse folders where a command cannot take them; `FormatError` says why, and what to do."""
-    for path in paths:
-        if os.path.isdir(path):
-            raise FormatError(absolute(path), "file", "a folder", f"a single file: {why}")
-
 
 Opened = TypeVar("Opened")
 

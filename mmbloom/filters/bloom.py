@@ -112,7 +112,7 @@ class BloomFilter(FileFilter):
         FormatError
             If the other is no filter, or a sealed one that is damaged.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If a file cannot be read or written. Of the pieces of 1 MiB, each under the lock,
+            If a file cannot be read or written. Of the segments of 1 MiB, each under the lock,
             those before the error stay added.
         """
         self._storage.check_writable()
@@ -120,9 +120,9 @@ class BloomFilter(FileFilter):
             require_alike(self.path, self.params, source.path, source.header.params)
             theirs = source.counters()["keys_added"]
             start = positions_set = 0
-            for piece in source.whole_pieces():
-                positions_set += self._writer.unite(start, piece)
-                start += len(piece)
+            for segment in source.segments():
+                positions_set += self._writer.unite(start, segment)
+                start += len(segment)
             source.check_same()
         if positions_set:
             with self.locked():  # so that what others add meanwhile is counted as well

@@ -140,8 +140,8 @@ class CountingBloomFilter(FileFilter):
             UnmappedFilter(self.path, uuid, kinds=(COUNTERS,)) as counted,
             new_filter(target, self.params) as made,
         ):
-            for piece in counted.whole_pieces():
-                made.write(_engine.nonzero_bits(piece))
+            for segment in counted.segments():
+                made.write(_engine.nonzero_bits(segment))
             counted.check_same()
             # Keys added, in the header, are those that were removed as well.
             made.finish(round(self.params.estimated_count(made.positions_set)), batches=1)

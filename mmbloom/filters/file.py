@@ -124,7 +124,7 @@ class FileFilter(Filter):
         settings = OpenOptions(
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add
         )
-        params = choose_params(capacity, error_rate, layout, seed, like.params if like else None)
+        params = choose_params(capacity, error_rate, layout, seed, like)
         where = absolute(path)
         try:
             create_file(

@@ -3,7 +3,6 @@
 No argument is ever ignored: what is given must be what the file has.
 """
 
-import math
 import os
 from dataclasses import dataclass, fields
 
@@ -28,8 +27,11 @@ class OpenOptions:
     def __post_init__(self) -> None:
         if self.mode not in ("r", "r+"):
             raise ValueError(f"mode is {self.mode!r}, expected 'r' or 'r+'")
-        if self.lock_timeout is not None and math.isnan(self.lock_timeout):  # never passes
-            raise ValueError("lock_timeout is nan, expected seconds, or None to wait for ever")
+        if self.lock_timeout is not None and not self.lock_timeout >= 0:  # nan neither
+            raise ValueError(
+                f"lock_timeout is {self.lock_timeout}, expected seconds from 0, or None to wait "
+                "for ever"
+            )
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
 
@@ -39,13 +41,18 @@ def choose_params(
     error_rate: float | None,
     layout: Layout | None,
     seed: int | None,
-    like: FilterParams | None,
+    like: object,
 ) -> FilterParams:
     """Resolve the sizing arguments of `BloomFilter.create`."""
     if like is not None:
         if (capacity, error_rate, layout, seed) != (None, None, None, None):
             raise ValueError("like= copies all parameters: give it alone, without others")
-        return like
+        params = getattr(like, "params", None)
+        if not isinstance(params, FilterParams):
+            raise TypeError(
+                f"like is {like!r}, expected an open BloomFilter or CountingBloomFilter"
+            )
+        return params
     if capacity is None:
         raise TypeError("capacity is required: the number of distinct keys to plan for")
     return plan(

@@ -179,7 +179,7 @@ class GrowingFilter(FolderFilter):
     >>> folder = os.path.join(tempfile.mkdtemp(), "seen")
     >>> with GrowingFilter.create(folder, initial_capacity=100, error_rate=1e-6, seed=1) as seen:
     ...     print(seen.add_many(["a", "b", "a"]), seen.update(range(1000)))
-    ...     print("a" in seen, 999 in seen, "c" in seen, len(seen.info().members))
+    ...     print("a" in seen, 999 in seen, "c" in seen, len(seen.info().files))
     [ True  True False] 1000
     True True False 4
     """

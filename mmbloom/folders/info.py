@@ -41,7 +41,7 @@ class FolderInfo:
         Why this object cannot write, "" if it can.
     exclusions : int
         Keys that are answered as not seen, by the file in the folder.
-    members : list of FilterInfo
+    files : list of FilterInfo
         Each file, oldest first; of a rotating filter those that a query asks.
     """
 
@@ -57,7 +57,7 @@ class FolderInfo:
     current_error_rate: float
     read_only: str
     exclusions: int
-    members: list[FilterInfo]
+    files: list[FilterInfo]
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as a dict of JSON-ready values."""
@@ -87,5 +87,5 @@ def read_folder_info(
         current_error_rate=rate_of_any(info.current_error_rate for info in infos),
         read_only=members[-1].storage.read_only_reason,
         exclusions=len(exclusions.keys),
-        members=infos,
+        files=infos,
     )

@@ -1,6 +1,7 @@
 """The promise: all that a second implementation must match. Opens nothing.
 
 ``header``          a file: its specification, and the one table that encodes and decodes it
+``checker``         a rule that does not hold is a `FormatError`
 ``positions``       from the halves of a key's hash to its positions, for each layout
 ``manifest``        a folder: its specification and codec
 ``growth``          the sizes of a growing filter's files

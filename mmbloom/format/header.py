@@ -56,6 +56,7 @@ import numpy as np
 
 from mmbloom._typing import Layout
 from mmbloom.errors import FormatError, NewerFormatError
+from mmbloom.format.checker import Checker
 from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import MAX_BITS, MAX_BLOCKS, MIN_BITS, FilterParams
 
@@ -66,6 +67,9 @@ VERSION = 1
 
 
 HEADER_BYTES = 4096
+
+
+SEGMENT_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
 
 
 MUTABLE_OFFSET = 2048
@@ -154,10 +158,19 @@ class Header:
         return bool(self.read_only_compatible & SEALED)
 
     @property
+    def num_segments(self) -> int:
+        """How many segments the array has: the last may be smaller."""
+        return math.ceil(self.array_bytes / SEGMENT_BYTES)
+
+    @property
+    def seal_bytes(self) -> int:
+        """Size of the trailer that the file has if it is sealed."""
+        return 4 * (self.num_segments + 1)
+
+    @property
     def file_bytes(self) -> int:
         """The exact size that the file must have."""
-        trailer = 4 * (math.ceil(self.array_bytes / 2**20) + 1) if self.sealed else 0
-        return HEADER_BYTES + self.array_bytes + trailer
+        return HEADER_BYTES + self.array_bytes + (self.seal_bytes if self.sealed else 0)
 
 
 def encode(header: Header) -> bytes:
@@ -231,12 +244,11 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
 
 
 def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
-    """Do as `decode`, whatever the size of the file is: for mending, not for opening."""
+    """Decode the first 4096 bytes, whatever the size of the file is: for mending, not for opening.
 
-    def require(ok: bool, field: str, found: object, expected: str) -> None:
-        if not ok:
-            raise FormatError(path, field, str(found), expected)
-
+    Takes, gives and raises what `decode` does, but for the error about the size.
+    """
+    require = Checker(path)
     require(len(raw) >= HEADER_BYTES, "length", f"{file_bytes} bytes", "at least 4096")
     require(raw[:8] == MAGIC, "magic", raw[:8], f"{MAGIC!r}, the start of an mmbloom filter")
     record = np.frombuffer(raw, dtype=IMMUTABLE, count=1)[0]

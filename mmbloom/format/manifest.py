@@ -28,8 +28,12 @@ from typing import Any, get_args
 
 from mmbloom._typing import Layout, Reserve
 from mmbloom.errors import FormatError, NewerFormatError
+from mmbloom.format.checker import Checker
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.periods import PeriodPlan
+
+MANIFEST = "manifest.json"  # its name in the folder
+
 
 FORMAT, VERSION = "mmbloom folder", 1
 
@@ -47,6 +51,9 @@ FolderPlan = GrowthPlan | PeriodPlan
 
 
 _PLANS: dict[str, type[FolderPlan]] = {plan.kind: plan for plan in (GrowthPlan, PeriodPlan)}
+
+
+FOLDER_KINDS = tuple(sorted(_PLANS))
 
 
 _ONE_OF: dict[str, tuple[str, ...]] = {"layout": get_args(Layout), "reserve": get_args(Reserve)}
@@ -127,43 +134,35 @@ def decode(raw: bytes, path: str) -> Manifest:
         record = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise FormatError(path, "text", f"no JSON ({error})", "JSON in UTF-8") from None
-    check = _Checker(path)
-    check(isinstance(record, dict), "manifest", type(record).__name__, "an object")
-    check(record.get("format") == FORMAT, "format", record.get("format"), repr(FORMAT))
+    check = Checker(path)
+    check.value(isinstance(record, dict), "manifest", type(record).__name__, "an object")
+    check.value(record.get("format") == FORMAT, "format", record.get("format"), repr(FORMAT))
     version = record.get("version")
     if type(version) is int and version > VERSION:
         raise NewerFormatError(path, "version", str(version), f"{VERSION}; use a newer mmbloom")
-    check(type(version) is int and version == VERSION, "version", version, str(VERSION))
-    check.fields(record, ["format", "version", "kind", "uuid", "settings", "members"], "manifest")
+    check.value(type(version) is int and version == VERSION, "version", version, str(VERSION))
+    _require_fields(
+        check, record, ["format", "version", "kind", "uuid", "settings", "members"], "manifest"
+    )
     kind = record["kind"]
     known = type(kind) is str and kind in _PLANS
-    check(known, "kind", kind, " or ".join(sorted(_PLANS)))
+    check.value(known, "kind", kind, " or ".join(FOLDER_KINDS))
     plan = _decode_plan(_PLANS[kind], record["settings"], check)
-    return Manifest(
-        check.uuid(record["uuid"], "uuid"), plan, _members(record["members"], plan, check)
-    )
+    return Manifest(_uuid(check, record["uuid"]), plan, _members(record["members"], plan, check))
 
 
-class _Checker:
-    """Raises `FormatError` for one file."""
+def _require_fields(check: Checker, record: object, names: list[str], what: str) -> None:
+    check.value(isinstance(record, dict), what, type(record).__name__, "an object")
+    assert isinstance(record, dict)  # noqa: S101  for the type checker: required above
+    found = ", ".join(sorted(record))
+    same = record.keys() == set(names)
+    check.value(same, f"fields of {what}", found, ", ".join(sorted(names)))
 
-    def __init__(self, path: str) -> None:
-        self.path = path
 
-    def __call__(self, ok: bool, field: str, found: object, expected: str) -> None:
-        if not ok:
-            raise FormatError(self.path, field, f"{found!r:.200}", expected)
-
-    def fields(self, record: object, names: list[str], what: str) -> None:
-        self(isinstance(record, dict), what, type(record).__name__, "an object")
-        assert isinstance(record, dict)  # noqa: S101  for the type checker: required above
-        found = ", ".join(sorted(record))
-        self(record.keys() == set(names), f"fields of {what}", found, ", ".join(sorted(names)))
-
-    def uuid(self, value: object, field: str) -> bytes:
-        ok = isinstance(value, str) and _UUID.fullmatch(value) is not None
-        self(ok, field, value, "32 hexadecimal digits")
-        return bytes.fromhex(str(value))
+def _uuid(check: Checker, value: object) -> bytes:
+    ok = isinstance(value, str) and _UUID.fullmatch(value) is not None
+    check.value(ok, "uuid", value, "32 hexadecimal digits")
+    return bytes.fromhex(str(value))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -177,43 +176,51 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _decode_plan(kind: type[FolderPlan], record: Any, check: _Checker) -> FolderPlan:
-    check.fields(record, [field.name for field in fields(kind)], "settings")
+def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderPlan:
+    _require_fields(check, record, [field.name for field in fields(kind)], "settings")
     for field in fields(kind):
         value = record[field.name]
         if field.name in _ONE_OF:
             known = _ONE_OF[field.name]
-            check(type(value) is str and value in known, field.name, value, " or ".join(known))
+            check.value(
+                type(value) is str and value in known, field.name, value, " or ".join(known)
+            )
         elif field.name == "error_rate":
-            check(type(value) is float and 0 < value < 1, field.name, value, "between 0 and 1")
+            check.value(
+                type(value) is float and 0 < value < 1, field.name, value, "between 0 and 1"
+            )
         elif field.name == "seed":
             ok = type(value) is int and 0 <= value < 2**32
-            check(ok, field.name, value, "0 to 2**32 - 1")
+            check.value(ok, field.name, value, "0 to 2**32 - 1")
         else:
             ok = type(value) is int and 1 <= value < 2**63
-            check(ok, field.name, value, "an int from 1 to 2**63 - 1")
+            check.value(ok, field.name, value, "an int from 1 to 2**63 - 1")
     try:
         return kind(**record)
     except ValueError as error:
         raise FormatError(check.path, "settings", str(error), "values that fit together") from None
 
 
-def _members(records: Any, plan: FolderPlan, check: _Checker) -> tuple[Entry, ...]:
-    check(isinstance(records, list) and records != [], "members", records, "a list, not empty")
-    check(len(records) <= plan.max_files, "members", len(records), f"at most {plan.max_files}")
+def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...]:
+    check.value(
+        isinstance(records, list) and records != [], "members", records, "a list, not empty"
+    )
+    check.value(
+        len(records) <= plan.max_files, "members", len(records), f"at most {plan.max_files}"
+    )
     entries: list[Entry] = []
     for record in records:
-        check.fields(record, ["number", "name", "uuid"], "a member")
+        _require_fields(check, record, ["number", "name", "uuid"], "a member")
         number, name = record["number"], record["name"]
-        check(type(number) is int and 0 <= number < 2**63, "number", number, "an int from 0")
+        check.value(type(number) is int and 0 <= number < 2**63, "number", number, "an int from 0")
         ok = type(name) is str and _NAME.fullmatch(name) is not None
-        check(ok, "name", name, "digits, lower-case letters and hyphens, then .bloom")
-        entries.append(Entry(number, name, check.uuid(record["uuid"], "uuid")))
+        check.value(ok, "name", name, "digits, lower-case letters and hyphens, then .bloom")
+        entries.append(Entry(number, name, _uuid(check, record["uuid"])))
     numbers = [entry.number for entry in entries]
     if plan.kind == "growing":
-        check(numbers == [*range(len(numbers))], "numbers", numbers, "0, 1, 2 ...")
-    check(numbers == sorted({*numbers}), "numbers", numbers, "in rising order")
+        check.value(numbers == [*range(len(numbers))], "numbers", numbers, "0, 1, 2 ...")
+    check.value(numbers == sorted({*numbers}), "numbers", numbers, "in rising order")
     for field in ("name", "uuid"):
         values = [getattr(entry, field) for entry in entries]
-        check(len({*values}) == len(values), f"{field}s", values, "all different")
+        check.value(len({*values}) == len(values), f"{field}s", values, "all different")
     return tuple(entries)

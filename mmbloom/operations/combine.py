@@ -1,7 +1,7 @@
 """Filters with equal parameters, read side by side: compared, or combined to a new one.
 
-Inputs are read without a lock, never mapped, and left as they are. Of each a piece of 1 MiB is
-in memory, whatever their sizes (law 17).
+Inputs are read without a lock, never mapped, and left as they are. Of each, a segment of 1 MiB
+is in memory, whatever their sizes.
 """
 
 import errno
@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from mmbloom._storage.build import Target, new_filter
-from mmbloom._storage.opening import absolute
+from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words
-from mmbloom.errors import IncompatibleFiltersError
+from mmbloom.errors import FormatError, IncompatibleFiltersError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.sizing.params import FilterParams
 
@@ -68,34 +68,26 @@ def open_alike(sources: Iterable[FilterAt]) -> Iterator[list[UnmappedFilter]]:
 
 
 def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[Words]:
-    """Read all arrays at once, and give them combined by OR or AND, piece by piece.
+    """Read all arrays at once, and give them combined by OR or AND, segment by segment.
 
     At the end the files must be what they were (`FileChangedError`).
     """
-    first, *others = [each.whole_pieces() for each in inputs]
-    for piece in first:
-        result = piece.copy()
-        for other in others:  # one at a time, however many there are (law 17)
+    first, *others = [each.segments() for each in inputs]
+    for segment in first:
+        result = segment.copy()
+        for other in others:  # one at a time: of each of many inputs a segment is in memory
             operation(result, next(other), out=result)
         yield result
     for other in others:
-        next(other, None)  # which looks at all of what was read
+        next(other, None)  # so that it comes to its end, where it compares what it has read
     for each in inputs:
         each.check_same()
 
 
 def combine(
-    destination: Path,
-    sources: Iterable[Path],
-    operation: np.ufunc,
-    count_keys: CountKeys,
-    *,
-    permissions: int,
-    allow_network: bool,
+    target: Target, paths: Iterable[str], operation: np.ufunc, count_keys: CountKeys
 ) -> Combined:
     """Make a filter of the arrays of others: what `merge` and `intersect` have in common."""
-    paths = source_paths(sources)
-    target = Target(absolute(destination), permissions, allow_network)
     with in_steps_if_too_many(), open_alike(map(FilterAt, paths)) as inputs:
         return combine_opened(target, inputs, operation, count_keys)
 
@@ -110,6 +102,26 @@ def source_paths(sources: Iterable[Path]) -> list[str]:
     return paths
 
 
+def require_files(paths: Iterable[str], why: str) -> None:
+    """Refuse folders where an operation is for single files.
+
+    Parameters
+    ----------
+    paths : iterable of str
+        What is to be read.
+    why : str
+        Why a folder cannot be taken, and what to do instead.
+
+    Raises
+    ------
+    FormatError
+        Of the first folder, with the reason.
+    """
+    for path in paths:
+        if is_folder(path):
+            raise FormatError(path, "file", "a folder", f"a single file: {why}")
+
+
 def combine_opened(
     target: Target, inputs: Sequence[UnmappedFilter], operation: np.ufunc, count_keys: CountKeys
 ) -> Combined:
@@ -117,8 +129,8 @@ def combine_opened(
     added = [each.counters()["keys_added"] for each in inputs]
     params = inputs[0].header.params
     with new_filter(target, params) as made:
-        for piece in combined(inputs, operation):
-            made.write(piece)
+        for segment in combined(inputs, operation):
+            made.write(segment)
         keys = count_keys(added, made.positions_set, params)
         made.finish(keys, batches=len(inputs))
     return Combined(target.path, params, made.positions_set)

@@ -10,7 +10,10 @@ import numpy as np
 from mmbloom._engine import count_set
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
-from mmbloom.operations.combine import FilterAt, combined, open_alike
+from mmbloom.operations.combine import FilterAt, combined, open_alike, require_files
+
+_WHY_FILES = "a key may be in file 1 of one folder and in file 2 of the other, and would not be \
+counted; check -c counts the lines that a folder has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +86,16 @@ def compare(one: Path, other: Path) -> Similarity:
     >>> 90 < found.common_count < 110, 0.15 < found.jaccard < 0.25
     (True, True)
     """
-    return compare_sources(FilterAt(absolute(one)), FilterAt(absolute(other)))
+    paths = absolute(one), absolute(other)
+    require_files(paths, _WHY_FILES)
+    return compare_sources(*map(FilterAt, paths))
 
 
 def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
     """Do as `compare`, with files of which it is known which filters they must be."""
     first = second = either = 0
     with open_alike((one, other)) as (left, right):
-        for ours, theirs in zip(left.whole_pieces(), right.whole_pieces(), strict=True):
+        for ours, theirs in zip(left.segments(), right.segments(), strict=True):
             first += count_set(ours)
             second += count_set(theirs)
             either += count_set(ours | theirs)
@@ -112,4 +117,4 @@ def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
 def disjoint_sources(one: FilterAt, other: FilterAt) -> bool:
     """Tell whether two filters have no bit in common, up to the first that they have."""
     with open_alike((one, other)) as inputs:
-        return not any(piece.any() for piece in combined(inputs, np.bitwise_and))
+        return not any(segment.any() for segment in combined(inputs, np.bitwise_and))

@@ -24,9 +24,12 @@ import numpy as np
 from mmbloom._storage.atomic import new_file
 from mmbloom._storage.build import Appender, Target, new_filter
 from mmbloom._storage.opening import absolute
-from mmbloom._storage.unmapped import PIECE_BYTES, UnmappedFile, UnmappedFilter
+from mmbloom._storage.unmapped import UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path
-from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
+from mmbloom.errors import FileChangedError, ParameterMismatchError
+from mmbloom.format.checker import Checker
+from mmbloom.format.header import SEGMENT_BYTES
+from mmbloom.operations.combine import require_files
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 from mmbloom.sizing.planning import capacity_of
 
@@ -40,6 +43,9 @@ _STRATEGY = 1
 
 
 _MOST_LONGS = 2**31 - 1
+
+
+_WHY_FILES = "Guava's is one filter of one size; export each .bloom file of the folder, and ask all"
 
 
 def export_guava(
@@ -94,8 +100,9 @@ def export_guava(
     ...     file.read(6).hex()  # strategy 1, 7 hashes, 150 longs
     '010700000096'
     """
-    target = Target(absolute(destination), permissions, allow_network)
-    with UnmappedFilter(absolute(source)) as original:
+    path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
+    require_files([path], _WHY_FILES)
+    with UnmappedFilter(path) as original:
         params = original.header.params
         _require_exportable(original.path, params)
         with new_file(
@@ -107,26 +114,32 @@ def export_guava(
         ) as made:
             file = Appender(made.fd, target.path)
             file.append(_PREFIX.pack(_STRATEGY, params.num_hashes, params.num_bits // 64))
-            for piece in original.whole_pieces():
-                file.append(piece.astype(">u8").tobytes())
+            for segment in original.segments():
+                file.append(segment.astype(">u8").tobytes())
             original.check_same()
             file.finish()
 
 
 def _require_exportable(path: str, params: FilterParams) -> None:
     """Raise `ParameterMismatchError` if Guava would not find the keys, or not read the file."""
-    advice = (
-        'make an exportable filter with layout="standard", seed=0 (--layout standard --seed 0) '
-        "and add its keys"
+    like_theirs = (
+        'make one with layout="standard", seed=0 (--layout standard --seed 0) and add its keys'
     )
-    if params.layout != "standard":
-        raise ParameterMismatchError(path, "layout", params.layout, "standard, Guava's", advice)
-    if params.seed != 0:
-        raise ParameterMismatchError(path, "seed", str(params.seed), "0, Guava's", advice)
-    if params.num_bits // 64 > _MOST_LONGS:
-        most = f"at most {64 * _MOST_LONGS}, as many as Guava can count"
-        advice = "make a smaller filter, or several"
-        raise ParameterMismatchError(path, "num_bits", str(params.num_bits), most, advice)
+    most = 64 * _MOST_LONGS
+    for field, found, ok, expected, advice in (
+        ("layout", params.layout, params.layout == "standard", "standard", like_theirs),
+        ("seed", params.seed, params.seed == 0, "0", like_theirs),
+        (
+            "num_bits",
+            params.num_bits,
+            params.num_bits <= most,
+            f"at most {most}",
+            "make a smaller filter, or several",
+        ),
+    ):
+        if not ok:
+            said = f"has {field} {found}, and a filter of Guava's has {expected}; {advice}"
+            raise ParameterMismatchError(path, field, str(found), expected, said)
 
 
 def import_guava(
@@ -196,8 +209,8 @@ def import_guava(
             capacity = capacity_of(num_bits, num_hashes, error_rate, layout="standard")
         params = FilterParams(capacity, float(error_rate), "standard", num_bits, num_hashes, 0)
         with new_filter(target, params) as made:
-            for start in range(_PREFIX.size, foreign.size, PIECE_BYTES):
-                size = min(PIECE_BYTES, foreign.size - start)
+            for start in range(_PREFIX.size, foreign.size, SEGMENT_BYTES):
+                size = min(SEGMENT_BYTES, foreign.size - start)
                 made.write(np.frombuffer(foreign.read(start, size), ">u8").astype("<u8"))
             foreign.check_size()
             if foreign.read(0, _PREFIX.size) != prefix:
@@ -206,12 +219,8 @@ def import_guava(
 
 
 def _decode(prefix: bytes, file_bytes: int, path: str) -> tuple[int, int]:
-    """Prove the first bytes of a file, and its size (law 13); gives k and m."""
-
-    def require(ok: bool, field: str, found: object, expected: str) -> None:
-        if not ok:
-            raise FormatError(path, field, str(found), expected)
-
+    """Prove the first bytes of a file, and its size; gives k and m."""
+    require = Checker(path)
     require(len(prefix) == _PREFIX.size, "length", f"{file_bytes} bytes", "at least 14")
     strategy, num_hashes, longs = _PREFIX.unpack(prefix)
     name = f" ({_STRATEGIES[strategy]})" if strategy < len(_STRATEGIES) else ""

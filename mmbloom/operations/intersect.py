@@ -7,9 +7,14 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mmbloom._storage.build import Target
+from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
-from mmbloom.operations.combine import combine
+from mmbloom.operations.combine import combine, require_files, source_paths
 from mmbloom.sizing.params import FilterParams
+
+_WHY_FILES = "a key may be in file 1 of one folder and in file 2 of another, and would be lost; \
+check the lines in one folder, and what is printed in the other"
 
 
 def intersect(
@@ -75,14 +80,10 @@ def intersect(
     ...     print("x" in common, "y" in common, "z" in common)
     False True False
     """
-    combine(
-        destination,
-        sources,
-        np.bitwise_and,
-        _most_keys,
-        permissions=permissions,
-        allow_network=allow_network,
-    )
+    target = Target(absolute(destination), permissions, allow_network)
+    paths = source_paths(sources)
+    require_files(paths, _WHY_FILES)
+    combine(target, paths, np.bitwise_and, _most_keys)
 
 
 def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:

@@ -1,9 +1,9 @@
 """Filters with equal parameters, united: a key of any of them is in the result.
 
-The way to scale writers without a lock: each fills a file of its own, made like the others,
-and the files are merged. Inputs are read without a lock, never mapped, and left as they are.
+This is how writers need not share a lock: each fills a filter of its own, made like the others,
+and these are merged. Sources are read without a lock, never mapped, and left as they are.
 
-Folders of one plan are united file by file: their plan has made files of one number with equal
+Folders of one plan are united file by file: by their plan, files of one number have equal
 parameters. A key whose add had returned when the merge began is in one of the files that a
 manifest named then, and all of these are read.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from mmbloom._storage.atomic import new_folder
 from mmbloom._storage.build import Target
 from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_manifest, open_named
-from mmbloom._storage.opening import absolute
+from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
 from mmbloom._warn import full_at, warn, warn_past_capacity
@@ -48,54 +48,77 @@ def merge(
     Parameters
     ----------
     destination : str or path-like
-        Where it is made; it appears complete and forced to the disk, or not at all.
+        Where to make it. It appears complete and forced to the disk, or not at all, and is a
+        filter of its own.
     sources : iterable of str or path-like
-        Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`), at
-        least one; sealed ones are checked on the way. Memory depends neither on their sizes
-        nor on how many there are.
+        At least one filter: all files, or all folders of one kind. They must have equal
+        parameters and seed (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
+        Others may write to them meanwhile; sealed ones are checked on the way. Memory depends
+        neither on their sizes nor on how many there are.
     permissions : int, default 0o600
-        Mode bits of the new file.
+        Mode bits of the new file; of a folder, of the files in it.
     allow_network : bool, default False
         Allow making it on a network file system.
 
     Raises
     ------
     IncompatibleFiltersError
-        If a parameter differs; names every one that does, of the first two that differ.
+        If a parameter differs; names every one that does, of the first two that differ. Also of
+        a file and a folder.
     FormatError
-        If a source is no filter, or a sealed one that is damaged.
+        If a source is no filter; if it is sealed and damaged; of a folder also if a file is
+        missing or damaged.
     FileExistsError
         If the destination exists.
+    FileChangedError
+        If a source is truncated or overwritten meanwhile.
+    NetworkFileSystemError
+        If the destination is on a network file system, and `allow_network` is not set.
     OSError
-        EMFILE if there are more sources than files may be open: merge in steps.
+        If there are more files in all than may be open (EMFILE): merge in steps. If there is no
+        space for the result (ENOSPC), or as the system says.
+    ValueError, TypeError
+        If `sources` is empty, or a single path.
 
     Notes
     -----
     "Keys added" of the result is an estimate, as nobody knows which keys the sources share. If
-    they are more than the filter was planned for, that is a `CapacityWarning`, when the result
-    is there.
+    a file of it holds more keys than it was planned for, there are more false positives than
+    planned: that is a `CapacityWarning`, once the result is there.
+
+    File i of a growing filter is the union of the files i. The file of a period of a rotating
+    filter is the union of the files of that period; a source that has none is left out. Periods
+    that were past their time when the newest of all began are left out as well.
 
     Examples
     --------
     >>> import tempfile, os
-    >>> from mmbloom import BloomFilter, merge
+    >>> import mmbloom
     >>> one, two, both = (os.path.join(tempfile.mkdtemp(), name) for name in ("1", "2", "both"))
-    >>> with BloomFilter.create(one, capacity=1000) as a, BloomFilter.create(two, like=a) as b:
-    ...     a.add("x"), b.add("y")
-    (True, True)
-    >>> merge(both, [one, two])
-    >>> with BloomFilter.open(both) as seen:
-    ...     print("x" in seen, "y" in seen, "z" in seen)
-    True True False
+    >>> for path, keys in ((one, range(300)), (two, range(200, 500))):
+    ...     with mmbloom.GrowingFilter.create(path, initial_capacity=1000, seed=1) as seen:
+    ...         added = seen.update(keys)
+    >>> mmbloom.merge(both, [one, two])
+    >>> with mmbloom.open(both) as seen:
+    ...     print(seen.contains_many(range(500)).all(), seen.add("more"))
+    True True
     """
-    united = combine(
-        destination,
-        sources,
-        np.bitwise_or,
-        united_count,
-        permissions=permissions,
-        allow_network=allow_network,
-    )
+    target = Target(absolute(destination), permissions, allow_network)
+    paths = source_paths(sources)
+    merge_them = _merge_folders if _are_folders(paths) else _merge_files
+    merge_them(target, paths)
+
+
+def _are_folders(paths: Sequence[str]) -> bool:
+    folders = [is_folder(path) for path in paths]
+    if any(folders) and not all(folders):
+        folder, file = paths[folders.index(True)], paths[folders.index(False)]
+        raise IncompatibleFiltersError(folder, file, (("kind", "a folder", "a file"),))
+    return folders[0]
+
+
+def _merge_files(target: Target, paths: Sequence[str]) -> None:
+    united = combine(target, paths, np.bitwise_or, united_count)
     if united.positions_set > full_at(united.params):  # said last: it may raise
         warn_past_capacity(*united)
 
@@ -110,80 +133,20 @@ def united_count(keys_added: Sequence[int], positions_set: int, params: FilterPa
 _Opened = tuple[ManifestFile, list[UnmappedFilter]]
 
 
-def merge_folders(
-    destination: Path,
-    sources: Iterable[Path],
-    *,
-    permissions: int = 0o600,
-    allow_network: bool = False,
-) -> None:
-    """Make a growing, or a rotating, filter that holds the keys of all others given.
-
-    Parameters
-    ----------
-    destination : str or path-like
-        Where it is made; it appears complete and forced to the disk, or not at all, and is a
-        filter of its own.
-    sources : iterable of str or path-like
-        Folders of one kind with equal settings and seed (`mmbloom create --like`), at least
-        one, whoever writes to them meanwhile; sealed ones are checked on the way. Memory
-        depends neither on their sizes nor on how many there are.
-    permissions : int, default 0o600
-        Mode bits of the new files.
-    allow_network : bool, default False
-        Allow making it on a network file system.
-
-    Raises
-    ------
-    IncompatibleFiltersError
-        If a setting differs; names every one that does, of the first two that differ.
-    FormatError
-        If a source is no folder of filters, or a file of it is missing or damaged.
-    FileExistsError
-        If the destination exists.
-    FileChangedError
-        If a file is truncated or overwritten meanwhile.
-    OSError
-        EMFILE if there are more files in all than may be open: merge in steps. ENOSPC if there
-        is no space for the result, or as the system says.
-
-    Notes
-    -----
-    File i of a growing filter is the union of the files i, and the file of a period that of the
-    files of this period; who has none leaves it to the others. Periods that were past their
-    time when the newest of all began are left out.
-
-    A united file may hold more keys than it was planned for, of two full ones up to twice as
-    many. Then false positives are more than planned, which is a `CapacityWarning`, when the
-    result is there; `info` says how many to expect.
-
-    Examples
-    --------
-    >>> import tempfile, os
-    >>> from mmbloom import GrowingFilter, merge_folders
-    >>> one, two, both = (os.path.join(tempfile.mkdtemp(), name) for name in ("1", "2", "both"))
-    >>> for path, keys in ((one, range(300)), (two, range(200, 500))):
-    ...     with GrowingFilter.create(path, initial_capacity=1000, seed=1) as seen:
-    ...         added = seen.update(keys)
-    >>> merge_folders(both, [one, two])
-    >>> with GrowingFilter.open(both) as seen:
-    ...     print(seen.contains_many(range(500)).all(), seen.add("more"))
-    True True
-    """
-    path, paths = absolute(destination), source_paths(sources)
+def _merge_folders(target: Target, paths: Sequence[str]) -> None:
     with in_steps_if_too_many(), ExitStack() as stack:
         opened = [stack.enter_context(open_named(each)) for each in paths]
         plan = _common_plan(paths, opened)
         parts = _parts(plan, opened)
-        with new_folder(path, permissions) as folder:
+        with new_folder(target.path, target.permissions) as folder:
             made, entries = [], []
             for number, files in parts.items():
                 name = file_name(number)
-                target = Target(os.path.join(folder, name), permissions, allow_network)
-                made.append(combine_opened(target, files, np.bitwise_or, united_count))
+                file = target.within(folder, name)
+                made.append(combine_opened(file, files, np.bitwise_or, united_count))
                 entries.append(entry_of(folder, name, number))
-            first_manifest(folder, plan, entries, permissions)
-    _warn_if_past_capacity(path, plan, made)
+            first_manifest(folder, plan, entries, target.permissions)
+    _warn_if_past_capacity(target.path, plan, made)
 
 
 def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:

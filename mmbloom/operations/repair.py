@@ -7,31 +7,23 @@ Each file of a folder is mended so; the manifest must be sound, as it says which
 were, and how they were made.
 """
 
-import math
 import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypedDict
 
 import numpy as np
 
 from mmbloom._storage.atomic import new_folder
 from mmbloom._storage.build import Target, create_file, new_filter
-from mmbloom._storage.folder import (
-    ManifestFile,
-    entry_of,
-    first_manifest,
-    read_manifest,
-    require_named,
-)
+from mmbloom._storage.folder import entry_of, first_manifest, read_manifest, require_named
 from mmbloom._storage.kinds import BITS, require_kind
-from mmbloom._storage.opening import absolute
-from mmbloom._storage.unmapped import PIECE_BYTES, UnmappedFile, UnmappedFilter
+from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path, Words
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatchError
 from mmbloom.format.header import HEADER_BYTES, VERSION, Header, decode_block, read_counters
-from mmbloom.format.manifest import Entry
+from mmbloom.format.manifest import Entry, FolderPlan
 from mmbloom.sizing.params import FilterParams
 
 # A file of a few bytes must not fill the disk with the terabyte of zeros that it asks for.
@@ -48,16 +40,19 @@ class Repair:
     Attributes
     ----------
     header_damage : str
-        The part of the header that was wrong, so that it was made anew from the parameters
-        given; "" if none.
+        The part of the header that was wrong, so that it was made anew: from the parameters
+        given, or from the folder's manifest. "" if none; of a folder always "", see `files`.
     positions_set : int
-        Bits that are 1, counted.
+        Bits that are 1, counted; of a folder the sum.
     keys_added : int
-        Keys that were new when added: as the file said if that is possible, else estimated.
+        Keys that were new when added: as the file said if that is possible, else estimated. Of
+        a folder the sum.
     losses : tuple of str
         Why bits may be missing, so that keys may not be found; empty if every key is there.
     notes : tuple of str
         What else was found.
+    files : tuple of Repair
+        Of a folder, each file that was there, oldest first; of a file ().
     """
 
     header_damage: str
@@ -65,6 +60,7 @@ class Repair:
     keys_added: int
     losses: tuple[str, ...]
     notes: tuple[str, ...]
+    files: tuple["Repair", ...] = ()
 
 
 def repair(
@@ -75,19 +71,20 @@ def repair(
     permissions: int = 0o600,
     allow_network: bool = False,
 ) -> Repair:
-    """Make a sound filter of what a damaged file holds.
+    """Make a sound filter of what a damaged one holds.
 
     Parameters
     ----------
     source : str or path-like
-        The damaged file, which nobody should be writing to; it is not changed.
+        The damaged filter, a file or a folder, which nobody should be writing to. It is not
+        changed.
     destination : str or path-like
-        Where the new file is made; it appears complete and forced to the disk, or not at all.
+        Where to make the new one. It appears complete and forced to the disk, or not at all.
     params : FilterParams, optional
-        What the filter was made with; needed only if the header is damaged. Wrong ones make a
-        filter that finds nothing.
+        What a file was made with; needed only if its header is damaged. With wrong ones the
+        result finds nothing. Of a folder the manifest says this.
     permissions : int, default 0o600
-        Mode bits of the new file.
+        Mode bits of the new file; of a folder, of the files in it.
     allow_network : bool, default False
         Allow making it on a network file system.
 
@@ -99,15 +96,51 @@ def repair(
     Raises
     ------
     FormatError
-        If the header is damaged and no `params` are given, or less than a hundredth of the
-        array is there.
+        If the header of a file is damaged and no `params` are given, or less than a hundredth of
+        the array is there; of a folder, if the manifest is missing or damaged.
     ParameterMismatchError
         If the header is sound and says otherwise than `params`.
-    FileExistsError, OSError
-        If the new file cannot be made.
+    ValueError
+        If `params` are given for a folder.
+    FileExistsError
+        If the destination exists.
+    FileChangedError
+        If the source is truncated meanwhile.
+    NetworkFileSystemError
+        If the destination is on a network file system, and `allow_network` is not set.
+    OSError
+        If there is no space for the new filter (ENOSPC), or as the system says.
+
+    Notes
+    -----
+    Of a folder each file is mended, and an empty one takes the place of one that is missing or
+    of which nothing can be kept. Exclusions are not copied.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> damaged, mended = (os.path.join(tempfile.mkdtemp(), name) for name in ("old", "new"))
+    >>> with mmbloom.GrowingFilter.create(damaged, initial_capacity=10, error_rate=1e-6) as seen:
+    ...     seen.update(range(25))
+    25
+    >>> os.unlink(os.path.join(damaged, "0000000000.bloom"))
+    >>> mmbloom.repair(damaged, mended).losses
+    ('0000000000.bloom: is missing: the keys in it are lost',)
+    >>> with mmbloom.open(mended) as seen:
+    ...     print(seen.contains_many([0, 24]), seen.add(0))
+    [False  True] True
     """
-    target = Target(absolute(destination), permissions, allow_network)
-    with UnmappedFile(absolute(source)) as damaged:
+    path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
+    if not is_folder(path):
+        return _repair_file(path, target, params)
+    if params is not None:
+        raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
+    return _repair_folder(path, target)
+
+
+def _repair_file(path: str, target: Target, params: FilterParams | None = None) -> Repair:
+    with UnmappedFile(path) as damaged:
         if damaged.size <= HEADER_BYTES:
             found = f"{damaged.size} bytes"
             raise FormatError(damaged.path, "length", found, "a header of 4096 and an array")
@@ -119,8 +152,8 @@ def repair(
             raise FormatError(damaged.path, "file size", found, expected)
         salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
         with new_filter(target, header.params) as mended:
-            for piece in salvage.pieces():
-                mended.write(piece)
+            for segment in salvage.segments():
+                mended.write(segment)
             positions_set = mended.positions_set
             said = read_counters(raw)
             salvage.compare(said, positions_set)
@@ -147,7 +180,11 @@ def _header_of(
     for field in ("num_bits", "num_hashes", "layout", "seed") if params else ():
         there, given = getattr(header.params, field), getattr(params, field)
         if there != given:
-            raise ParameterMismatchError(damaged.path, field, str(there), str(given))
+            said = (
+                f"its header is sound, with {field} {there}, and params have {given}: repair it "
+                "without params, or with those of this filter"
+            )
+            raise ParameterMismatchError(damaged.path, field, str(there), str(given), said)
     return header, wrong
 
 
@@ -175,35 +212,26 @@ class _Salvage:
         self._checksums = self._sealed_checksums(end) if maybe_sealed else []
         if header.sealed or self._checksums:
             self.notes.append("the file was sealed; the new one is not")
-            end += self._seal_bytes
+            end += header.seal_bytes
         if damaged.size > end:
             self.notes.append(f"{damaged.size - end} bytes after the end are left out")
 
-    def pieces(self) -> Iterator[Words]:
+    def segments(self) -> Iterator[Words]:
         """Read the array from front to back; what is not there is zeros."""
-        checksums = self._checksums
-        wrong = []
-        for number, start in enumerate(range(0, self._header.array_bytes, PIECE_BYTES)):
-            size = min(PIECE_BYTES, self._header.array_bytes - start)
-            there = min(size, max(0, self._damaged.size - HEADER_BYTES - start))
-            octets = self._damaged.read(HEADER_BYTES + start, there).ljust(size, b"\0")
-            if checksums and zlib.crc32(octets) != checksums[number]:
-                wrong.append(number)
-            yield np.frombuffer(octets, "<u8")
+        wrong: list[int] = []
+        array = Segments(
+            self._damaged, self._header, self._checksums, lambda number, *_: wrong.append(number)
+        )
+        yield from array
         if wrong:
             first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
             self.losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
 
-    @property
-    def _seal_bytes(self) -> int:
-        return 4 * (math.ceil(self._header.array_bytes / PIECE_BYTES) + 1)
-
     def _sealed_checksums(self, start: int) -> list[int]:
         """Read the seal's checksums; none if there is no seal, or it cannot be relied on."""
-        there = min(self._seal_bytes, max(0, self._damaged.size - start))
-        values = np.frombuffer(
-            self._damaged.read(start, there).ljust(self._seal_bytes, b"\0"), "<u4"
-        )
+        size = self._header.seal_bytes
+        there = min(size, max(0, self._damaged.size - start))
+        values = np.frombuffer(self._damaged.read(start, there).ljust(size, b"\0"), "<u4")
         if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
             return [int(value) for value in values[:-1]]
         if self._header.sealed:  # of a header made anew nobody knows whether it was
@@ -214,17 +242,13 @@ class _Salvage:
         """Compare what the counters say with the bits that are there."""
         counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
         if counted > self._header.params.num_bits:
-            self.notes.append(
-                "the counters were damaged, and cannot tell if bits are lost: recounted"
-            )
+            self.notes.append(_DAMAGED_COUNTERS)
         elif counted > positions_set:
             self.losses.append(
                 f"{counted} bits were set when last counted, {positions_set} are now"
             )
         elif unfinished < 0:
-            self.notes.append(
-                "the counters were damaged, and cannot tell if bits are lost: recounted"
-            )
+            self.notes.append(_DAMAGED_COUNTERS)
         elif unfinished:
             self.notes.append(
                 f"{unfinished} batches were interrupted; no key whose add returned is missing"
@@ -233,95 +257,35 @@ class _Salvage:
             self.notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
 
 
-@dataclass(frozen=True, slots=True)
-class FolderRepair:
-    """What `repair_folder` found and did.
-
-    Attributes
-    ----------
-    losses : tuple of str
-        Why bits may be missing, so that keys may not be found; empty if every key is there.
-    notes : tuple of str
-        What else was found.
-    files : tuple of Repair
-        Each file that was there, oldest first.
-    """
-
-    losses: tuple[str, ...]
-    notes: tuple[str, ...]
-    files: tuple[Repair, ...]
-
-
-def repair_folder(
-    source: Path, destination: Path, *, permissions: int = 0o600, allow_network: bool = False
-) -> FolderRepair:
-    """Make a sound growing or rotating filter of what a damaged folder holds.
-
-    Parameters
-    ----------
-    source : str or path-like
-        The damaged folder, which nobody should be writing to; it is not changed.
-    destination : str or path-like
-        Where the new one is made; it appears complete and forced to the disk, or not at all.
-    permissions : int, default 0o600
-        Mode bits of the new files.
-    allow_network : bool, default False
-        Allow making it on a network file system.
-
-    Returns
-    -------
-    FolderRepair
-        `losses` says whether keys may be missing.
-
-    Raises
-    ------
-    FormatError
-        If the manifest is missing or damaged: each file is then a filter for `repair`.
-    FileExistsError, OSError
-        If the new folder cannot be made.
-
-    Examples
-    --------
-    >>> import tempfile, os
-    >>> from mmbloom import GrowingFilter, repair_folder
-    >>> damaged, mended = (os.path.join(tempfile.mkdtemp(), name) for name in ("old", "new"))
-    >>> with GrowingFilter.create(damaged, initial_capacity=10, error_rate=1e-6) as seen:
-    ...     seen.update(range(25))
-    25
-    >>> os.unlink(os.path.join(damaged, "0000000000.bloom"))
-    >>> repair_folder(damaged, mended).losses
-    ('0000000000.bloom: is missing: the keys in it are lost',)
-    >>> with GrowingFilter.open(mended) as seen:
-    ...     print(seen.contains_many([0, 24]), seen.add(0))
-    [False  True] True
-    """
-    file = read_manifest(absolute(source))
+def _repair_folder(path: str, target: Target) -> Repair:
+    file = read_manifest(path)
     file.close()
-    made = _Mender(absolute(source), file, permissions, allow_network=allow_network)
-    with new_folder(absolute(destination), permissions) as folder:
+    made = _Mender(path, file.manifest.plan, target)
+    with new_folder(target.path, target.permissions) as folder:
         entries = [made.mend(entry, folder) for entry in file.manifest.members]
-        first_manifest(folder, file.manifest.plan, entries, permissions)
-    return FolderRepair(tuple(made.losses), tuple(made.notes), tuple(made.files))
-
-
-class _Options(TypedDict):
-    permissions: int
-    allow_network: bool
+        first_manifest(folder, file.manifest.plan, entries, target.permissions)
+    return Repair(
+        header_damage="",
+        positions_set=sum(done.positions_set for done in made.files),
+        keys_added=sum(done.keys_added for done in made.files),
+        losses=tuple(made.losses),
+        notes=tuple(made.notes),
+        files=tuple(made.files),
+    )
 
 
 class _Mender:
-    def __init__(
-        self, source: str, file: ManifestFile, permissions: int, *, allow_network: bool
-    ) -> None:
-        self._source, self._plan = source, file.manifest.plan
-        self._options = _Options(permissions=permissions, allow_network=allow_network)
+    """Makes the files of a sound folder, one by one, and gathers what there is to say of them."""
+
+    def __init__(self, source: str, plan: FolderPlan, target: Target) -> None:
+        self._source, self._plan, self._target = source, plan, target
         self.losses: list[str] = []
         self.notes: list[str] = []
         self.files: list[Repair] = []
 
     def mend(self, entry: Entry, folder: str) -> Entry:
         """Make one file; gives its entry in the new manifest."""
-        made = os.path.join(folder, entry.name)
+        made = self._target.within(folder, entry.name)
         path = os.path.join(self._source, entry.name)
         try:
             done = self._repaired(path, made, entry)
@@ -335,18 +299,17 @@ class _Mender:
             self._report(entry, done)
         return entry_of(folder, entry.name, entry.number)
 
-    def _repaired(self, path: str, made: str, entry: Entry) -> Repair:
+    def _repaired(self, path: str, made: Target, entry: Entry) -> Repair:
         try:
             with UnmappedFilter(path) as there:
                 found = there.header
         except FormatError:  # its header, or its size, is wrong
-            params = self._plan.params(entry.number)
-            return repair(path, made, params=params, **self._options)
+            return _repair_file(path, made, self._plan.params(entry.number))
         as_found = replace(entry, uuid=found.uuid)
         require_named(found, path, as_found, self._plan)  # or no folder can have it
         if as_found != entry:
             self._lost(entry, "is another filter: the keys of the folder's own are lost")
-        return repair(path, made, **self._options)
+        return _repair_file(path, made)
 
     def _report(self, entry: Entry, done: Repair) -> None:
         self.files.append(done)
@@ -361,6 +324,11 @@ class _Mender:
     def _lost(self, entry: Entry, how: str) -> None:
         self.losses.append(f"{entry.name}: {how}")
 
-    def _make_empty(self, made: str, entry: Entry) -> None:
-        params = self._plan.params(entry.number)
-        create_file(made, params, reserve=self._plan.reserve, **self._options)
+    def _make_empty(self, made: Target, entry: Entry) -> None:
+        create_file(
+            made.path,
+            self._plan.params(entry.number),
+            permissions=made.permissions,
+            allow_network=made.allow_network,
+            reserve=self._plan.reserve,
+        )

@@ -7,7 +7,6 @@ the manifest is verified, and each of its files.
 """
 
 import os
-import zlib
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -18,15 +17,16 @@ from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import batches
 from mmbloom._storage import mounts
 from mmbloom._storage.exclusion_list import check_listed
-from mmbloom._storage.folder import MANIFEST, ManifestFile, read_manifest, require_named, stamp_of
+from mmbloom._storage.folder import ManifestFile, read_manifest, require_named, stamp_of
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
-from mmbloom._storage.opening import absolute
-from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.unmapped import Segments, UnmappedFilter
 from mmbloom._typing import HashHalves, Keys, Path
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
-from mmbloom.format.manifest import Entry
+from mmbloom.format.manifest import MANIFEST, Entry
+from mmbloom.sizing.formulas import rate_of_any
 
 _IMMUTABLE_BYTES = 512
 
@@ -41,33 +41,40 @@ class Verification:
     Attributes
     ----------
     path : str
-        The file.
+        The file, or the folder.
     kind : str
-        What its positions are: "bits", or "counters" of a `CountingBloomFilter`.
+        What the positions of a file are: "bits", or "counters" of a `CountingBloomFilter`. Of a
+        folder "growing" or "rotating".
     problems : tuple of str
-        What is wrong, and what to do; empty if nothing is.
+        What is wrong, and what to do; empty if nothing is. Those of a folder's files begin with
+        the name of the file.
     notes : tuple of str
         What is worth knowing, and no problem.
     file_bytes : int
-        Size of the file, exactly what its header asks for.
+        Size, exactly what the header asks for.
     bytes_not_reserved : int
-        Bytes of the file that have no place on the disk yet: holes.
-    sealed_pieces : int
-        Pieces of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
+        Bytes that have no place on the disk yet: holes.
+    sealed_segments : int
+        Segments of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
     positions_set : int
         Bits that are 1, or counters that are not 0, counted.
     fill_ratio : float
         positions_set over all positions.
     approx_count : int
         Estimated number of distinct keys.
-    capacity, error_rate
-        What it was planned for.
+    capacity : int
+        Keys that it was planned for.
+    error_rate : float
+        False-positive rate that it was planned for; of a folder that of the whole.
     current_error_rate : float
-        False-positive rate to expect now.
+        False-positive rate to expect now; of a folder that of all its files together.
     unfinished_batches : int
         Batches begun and not done: writers at work, or killed.
     keys_checked, keys_missing : int
         Keys that were given, and those of them that are not found.
+    files : tuple of Verification
+        Of a folder, each file that could be read, oldest first; the sizes and counts above are
+        their sums. Of a file ().
     """
 
     path: str
@@ -76,7 +83,7 @@ class Verification:
     notes: tuple[str, ...]
     file_bytes: int
     bytes_not_reserved: int
-    sealed_pieces: int
+    sealed_segments: int
     positions_set: int
     fill_ratio: float
     approx_count: int
@@ -86,6 +93,7 @@ class Verification:
     unfinished_batches: int
     keys_checked: int
     keys_missing: int
+    files: tuple["Verification", ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -93,50 +101,72 @@ class Verification:
         return not self.problems
 
     def as_dict(self) -> dict[str, object]:
-        """Return the same as a dict of JSON-ready values."""
-        return {"ok": self.ok, **asdict(self)}
+        """Return the same, and `ok`, as a dict of JSON-ready values."""
+        files = [file.as_dict() for file in self.files]
+        return {"ok": self.ok, **asdict(self), "files": files}
 
 
 def verify(path: Path, *, keys: Keys | None = None) -> Verification:
-    """Check all of a filter file that can be checked; O(m).
+    """Check all of a filter that can be checked: header, size, counters, holes, seal, manifest.
 
     Parameters
     ----------
     path : str or path-like
-        The file; read only, whoever writes to it meanwhile.
+        The filter, a file or a folder. It is read only, from end to end, whoever writes to it
+        meanwhile.
     keys : optional
-        Keys that must be found, as for `BloomFilter.update`.
+        Keys that must be found, as for `BloomFilter.update`; of a folder in any of its files.
 
     Returns
     -------
     Verification
+        `problems` says what is wrong.
 
     Raises
     ------
     FormatError
-        If it is no filter at all: a wrong header, or not exactly the size that it asks for.
+        If it is no filter at all: a file with a wrong header, or not of exactly the size that
+        the header asks for; a folder without a sound manifest.
     FileChangedError
         If it is truncated or overwritten meanwhile.
     KeyTypeError, KeyEncodingError
         If a key cannot be one.
+    OSError
+        If it cannot be read.
+
+    Notes
+    -----
+    The array of a living filter has no checksum: a flipped bit is seen only if it makes the
+    counters differ. A sealed copy (`copy`) has one for each MiB.
 
     Examples
     --------
     >>> import tempfile, os
-    >>> from mmbloom import BloomFilter, verify
-    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
-    >>> with BloomFilter.create(path, capacity=1000) as seen:
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with mmbloom.GrowingFilter.create(path, initial_capacity=1000) as seen:
     ...     seen.update(["a", "b"])
     2
-    >>> verify(path).ok, verify(path, keys=["b", "c"]).problems
+    >>> mmbloom.verify(path).ok, mmbloom.verify(path, keys=["b", "c"]).problems
     (True, ('1 of 2 keys are not found',))
     """
     return verify_batches(path, () if keys is None else batches(keys))
 
 
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
-    """Do as `verify`, with keys that come in batches."""
-    with UnmappedFilter(absolute(path), kinds=ALL_KINDS) as looked_at:
+    """Verify a filter with keys that come in batches; gives and raises what `verify` does."""
+    where = absolute(path)
+    if not is_folder(where):
+        return _verify_file(where, keys)
+    file = read_manifest(where)
+    try:
+        return _FolderCheck(where, file).run(keys)
+    finally:
+        file.close()
+
+
+def _verify_file(path: str, keys: Iterable[Batch] = ()) -> Verification:
+    with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
         return _Check(looked_at).run(keys)
 
 
@@ -150,7 +180,7 @@ class _Check:
 
     def run(self, keys: Iterable[Batch]) -> Verification:
         header_bytes = self._file.read(0, HEADER_BYTES)
-        sealed_pieces, positions_set = self._array()
+        sealed_segments, positions_set = self._array()
         before, after = read_counters(header_bytes), self._file.counters()
         self._header(header_bytes)
         unfinished = self._counters(before, after, positions_set)
@@ -167,7 +197,7 @@ class _Check:
             notes=tuple(self._notes),
             file_bytes=self._file.size,
             bytes_not_reserved=not_reserved,
-            sealed_pieces=sealed_pieces,
+            sealed_segments=sealed_segments,
             positions_set=positions_set,
             fill_ratio=positions_set / self._params.num_bits,
             approx_count=round(self._params.estimated_count(positions_set)),
@@ -180,7 +210,7 @@ class _Check:
         )
 
     def _array(self) -> tuple[int, int]:
-        """Count the set bits, and compare the seal; how many pieces were compared, and the bits."""
+        """Compare the seal, and count what is set; gives segments compared, and positions set."""
         try:
             checksums = self._file.checksums().tolist()
         except FormatError as error:
@@ -189,16 +219,18 @@ class _Check:
                 f"the {error.field} is {error.found}, expected {error.expected}: it is damaged, "
                 "and the array cannot be compared; go back to another copy"
             )
-        positions_set = 0
-        for number, piece in enumerate(self._file.pieces()):
-            positions_set += self._kind.count_set(piece)
-            if checksums and (found := zlib.crc32(piece.tobytes())) != checksums[number]:
-                self._problems.append(
-                    f"MiB {number} of the array has the checksum {found:#x}, sealed was "
-                    f"{checksums[number]:#x}: go back to another copy"
-                )
+
+        def differs(number: int, found: int, sealed: int) -> None:
+            self._problems.append(
+                f"MiB {number} of the array has the checksum {found:#x}, sealed was {sealed:#x}: "
+                "go back to another copy"
+            )
+
+        array = Segments(self._file, self._file.header, checksums, differs)
+        for _ in array:
+            pass
         self._seal_damaged = bool(self._problems)
-        return len(checksums), positions_set
+        return len(checksums), array.positions_set
 
     def _header(self, raw: bytes) -> None:
         counters_end = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
@@ -281,106 +313,21 @@ class _Check:
         return checked, missing
 
 
-@dataclass(frozen=True, slots=True)
-class FolderVerification:
-    """What `verify_folder` found.
-
-    Attributes
-    ----------
-    path : str
-        The folder.
-    kind : str
-        "growing" or "rotating".
-    problems : tuple of str
-        What is wrong with it or with any of its files; empty if nothing is.
-    notes : tuple of str
-        What is worth knowing, and no problem.
-    keys_checked, keys_missing : int
-        Keys that were given, and those of them that no file has.
-    files : tuple of Verification
-        Each file that could be read, oldest first.
-    """
-
-    path: str
-    kind: str
-    problems: tuple[str, ...]
-    notes: tuple[str, ...]
-    keys_checked: int
-    keys_missing: int
-    files: tuple[Verification, ...]
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.problems
-
-    def as_dict(self) -> dict[str, object]:
-        """Return the same as a dict of JSON-ready values."""
-        files = [file.as_dict() for file in self.files]
-        return {"ok": self.ok, **asdict(self), "files": files}
-
-
-def verify_folder(path: Path, *, keys: Keys | None = None) -> FolderVerification:
-    """Check all of a growing or rotating filter that can be checked; O(m).
-
-    Parameters
-    ----------
-    path : str or path-like
-        The folder; read only, whoever writes to it meanwhile.
-    keys : optional
-        Keys that one of the files must have, as for `BloomFilter.update`.
-
-    Returns
-    -------
-    FolderVerification
-
-    Raises
-    ------
-    FormatError
-        If it is no folder of filters at all: no manifest, or a damaged one.
-    FileChangedError
-        If a file is truncated or overwritten meanwhile.
-    KeyTypeError, KeyEncodingError
-        If a key cannot be one.
-
-    Examples
-    --------
-    >>> import tempfile, os
-    >>> from mmbloom import GrowingFilter, verify_folder
-    >>> folder = os.path.join(tempfile.mkdtemp(), "seen")
-    >>> with GrowingFilter.create(folder, initial_capacity=1000) as seen:
-    ...     seen.update(["a", "b"])
-    2
-    >>> verify_folder(folder).ok, verify_folder(folder, keys=["b", "c"]).problems
-    (True, ('1 of 2 keys are not found',))
-    """
-    return verify_folder_batches(path, () if keys is None else batches(keys))
-
-
-def verify_folder_batches(path: Path, keys: Iterable[Batch]) -> FolderVerification:
-    """Do as `verify_folder`, with keys that come in batches."""
-    file = read_manifest(absolute(path))
-    try:
-        return _FolderCheck(absolute(path), file).run(keys)
-    finally:
-        file.close()
-
-
 class _FolderCheck:
     def __init__(self, folder: str, file: ManifestFile) -> None:
         self._folder, self._file = folder, file
         self._problems: list[str] = []
         self._notes: list[str] = []
 
-    def run(self, keys: Iterable[Batch]) -> FolderVerification:
+    def run(self, keys: Iterable[Batch]) -> Verification:
         manifest = self._file.manifest
         with ExitStack() as stack:
             there = [each for each in map(self._open, manifest.members) if each]
             for each in there:
                 stack.enter_context(each)
             # By the open files: one can be dropped from now on, and its name be gone.
-            found = tuple(_Check(each).run(()) for each in there)
-            for one in found:
+            files = tuple(_Check(each).run(()) for each in there)
+            for one in files:
                 name = os.path.basename(one.path)
                 self._problems += [f"{name}: {problem}" for problem in one.problems]
                 self._notes += [f"{name}: {note}" for note in one.notes]
@@ -389,14 +336,26 @@ class _FolderCheck:
         self._problems += problems
         self._notes += notes
         self._strangers()
-        return FolderVerification(
+        positions_set = sum(one.positions_set for one in files)
+        num_positions = sum(each.header.params.num_bits for each in there)
+        return Verification(
             path=self._folder,
             kind=manifest.plan.kind,
             problems=tuple(self._problems),
             notes=tuple(self._notes),
+            file_bytes=sum(one.file_bytes for one in files),
+            bytes_not_reserved=sum(one.bytes_not_reserved for one in files),
+            sealed_segments=sum(one.sealed_segments for one in files),
+            positions_set=positions_set,
+            fill_ratio=positions_set / num_positions if files else 0.0,
+            approx_count=sum(one.approx_count for one in files),
+            capacity=sum(one.capacity for one in files),
+            error_rate=manifest.plan.error_rate,
+            current_error_rate=rate_of_any(one.current_error_rate for one in files),
+            unfinished_batches=sum(one.unfinished_batches for one in files),
             keys_checked=checked,
             keys_missing=missing,
-            files=found,
+            files=files,
         )
 
     def _open(self, entry: Entry) -> UnmappedFilter | None:

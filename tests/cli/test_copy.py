@@ -22,7 +22,7 @@ def test_copy(path: str, tmp_path: Path, seal: bool) -> None:
         done = mmbloom("copy", path, tmp_path / "b", *(["--seal"] if seal else []))
     assert done == (0, b"", "")
     found = verify(tmp_path / "b", keys=list(KEYS))
-    assert (found.problems, found.sealed_pieces) == ((), 2 if seal else 0)
+    assert (found.problems, found.sealed_segments) == ((), 2 if seal else 0)
     assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o600
 
 

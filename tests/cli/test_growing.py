@@ -31,7 +31,7 @@ def test_lines_go_through_change_overs(growing: Path, capfdbinary: Capture) -> N
     assert inside(run, "check", growing, "-v", lines) == Ended(1, b"", "")
     info = json.loads(inside(run, "info", growing, "--json").out)
     assert info["kind"] == "growing"
-    assert [file["capacity"] for file in info["members"]] == [300, 600, 1200, 2400, 4800]
+    assert [file["capacity"] for file in info["files"]] == [300, 600, 1200, 2400, 4800]
     assert info["keys_added"] == 5000
     text = inside(run, "info", growing).out.decode()
     assert "growing: the first file is for 300 keys" in text

@@ -58,7 +58,7 @@ def test_copy_and_sealed_copy(made: str, tmp_path: Path) -> None:
     with CountingBloomFilter.open(copied) as seen:
         assert seen.remove_many(range(500)).all()
         assert seen.approx_count == 0
-    assert verify(sealed).sealed_pieces == 1
+    assert verify(sealed).sealed_segments == 1
     with CountingBloomFilter.open(sealed) as seen:
         assert seen.contains_many(range(500)).all()
         assert seen.info().sealed

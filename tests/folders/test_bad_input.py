@@ -158,7 +158,7 @@ def test_extra_files_are_nobodys(folder: Path) -> None:
     BloomFilter.create(folder / "9999.bloom", 10).close()
     (folder / "more").mkdir()
     with GrowingFilter.open(folder) as seen:
-        assert len(seen.info().members) == 3
+        assert len(seen.info().files) == 3
         seen.update(range(1000))
     assert (folder / "notes.txt").read_text() == "mine"
     assert {"notes.txt", "9999.bloom", "more"} <= {*os.listdir(folder)}

@@ -32,7 +32,7 @@ def test_files_of_a_folder(grow: Create, folder: Path) -> None:
     """Each file is twice as large and half as wrong as the one before, and sound by itself."""
     seen = grow(100, 0.01, seed=7)
     assert seen.update(range(1000)) > 950
-    members = seen.info().members
+    members = seen.info().files
     assert [one.capacity for one in members] == [100, 200, 400, 800]
     assert [one.error_rate for one in members] == [0.005, 0.0025, 0.00125, 0.000625]
     assert {one.seed for one in members} == {7}
@@ -75,7 +75,7 @@ def test_error_rate_of_four_files(grow: Create, layout: str, seed: int) -> None:
     chance = np.random.default_rng(seed)
     while seen.info().keys_added < 15 * n:
         seen.update(chance.integers(0, 2**62, 15 * n - seen.info().keys_added))
-    assert len(seen.info().members) == 4
+    assert len(seen.info().files) == 4
     wrong = int(seen.contains_many(chance.integers(2**62, 2**63, asked)).sum())
     print(f"{wrong / asked:.4%} of absent keys were found, planned {p:.2%}")
     assert wrong / asked <= p  # planned with all files full: 15/16 of p at most
@@ -88,13 +88,13 @@ def test_figures(grow: Create) -> None:
     seen = grow(100)
     seen.update(range(650))
     info = seen.info()
-    assert seen.approx_count == info.approx_count == sum(one.approx_count for one in info.members)
+    assert seen.approx_count == info.approx_count == sum(one.approx_count for one in info.files)
     assert info.keys_added == 650 == pytest.approx(info.approx_count, rel=0.05)
-    bits = sum(one.positions_set for one in info.members)
-    assert seen.fill_ratio == info.fill_ratio == bits / sum(one.num_bits for one in info.members)
+    bits = sum(one.positions_set for one in info.files)
+    assert seen.fill_ratio == info.fill_ratio == bits / sum(one.num_bits for one in info.files)
     assert info.as_dict()["kind"] == "growing"
     assert info.settings == manifest_of(seen.path)["settings"]
-    assert info.file_bytes == sum(os.path.getsize(one.path) for one in info.members)
+    assert info.file_bytes == sum(os.path.getsize(one.path) for one in info.files)
     assert seen.recount() == bits
 
 

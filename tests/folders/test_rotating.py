@@ -74,7 +74,7 @@ def test_nothing_is_dropped_or_found_late(rotate: Create, clock: Clock, folder: 
     assert "a" not in seen
     assert not seen.contains_many(["a"]).any()
     info = seen.info()
-    assert (info.members, info.current_error_rate) == ([], 0.0)
+    assert (info.files, info.current_error_rate) == ([], 0.0)
     assert info.past_files == len(files_of(folder)) > 0
     assert info.file_bytes == sum(file.stat().st_size for file in files_of(folder))
     with RotatingFilter.open(folder, "r", clock=clock) as reader:
@@ -170,7 +170,7 @@ def test_claim_whose_block_adds(
             clock.days(2.5)  # when the period is over in which it was claimed
             assert seen.contains_many(["claimed", "known", "both"]).all()
         else:
-            counts = [one.keys_added for one in seen.info().members]
+            counts = [one.keys_added for one in seen.info().files]
             assert counts == [10, 20, 40, 33]
         assert not seen.add_many(["claimed", "both", *range(100)]).any()
 
@@ -181,7 +181,7 @@ def test_claim_whose_block_takes_the_room(tmp_path: Path) -> None:
         with seen.claim(range(8)) as new:
             assert new.all()
             assert seen.update(range(100, 105)) == 5
-        assert [one.keys_added for one in seen.info().members] == [10, 3]
+        assert [one.keys_added for one in seen.info().files] == [10, 3]
         assert seen.contains_many([*range(8), *range(100, 105)]).all()
 
 
@@ -205,7 +205,7 @@ def test_error_rate_of_all_periods(rotate: Create, clock: Clock, seed: int) -> N
     for day in range(4):
         clock.days(day)
         seen.update(chance.integers(0, 2**62, n))
-    assert len(seen.info().members) == 4
+    assert len(seen.info().files) == 4
     wrong = int(seen.contains_many(chance.integers(2**62, 2**63, asked)).sum())
     print(f"{wrong / asked:.4%} of absent keys were found, planned {p:.2%}")
     assert 0.85 * p <= wrong / asked <= 1.06 * p

@@ -131,7 +131,7 @@ def test_reader_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) ->
                 day >= 1,
                 False,
             ]
-        assert len(reader.info().members) == 3
+        assert len(reader.info().files) == 3
 
 
 def test_lock_of_a_dropped_file(rotate: Create, folder: Path, clock: Clock) -> None:

@@ -50,9 +50,9 @@ class OneFile:
 class Folder:
     """What all folders have in common: their exclusions are in them."""
 
-    copy = staticmethod(mmbloom.copy_folder)
-    merge = staticmethod(mmbloom.merge_folders)
-    repair = staticmethod(mmbloom.repair_folder)
+    copy = staticmethod(mmbloom.copy)
+    merge = staticmethod(mmbloom.merge)
+    repair = staticmethod(mmbloom.repair)
 
     def listed(self, path: str | Path) -> Path:
         """Name the file of the exclusions."""

@@ -17,7 +17,7 @@ from checks import array_of, check_folder, check_settled, counters_of
 from reference import HEADER_BYTES, NaiveFilter
 from workers import running
 
-from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify_folder
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify
 from mmbloom._typing import Keys
 from mmbloom.folders.folder import FolderFilter
 from mmbloom.sizing import Layout
@@ -153,4 +153,4 @@ def check_merged(out: Path, *sources: Path, without: Iterable[int] = ()) -> None
     uuids = {one["uuid"] for each in (record, *records) for one in (each, *each["members"])}
     assert len(uuids) == sum(1 + len(each["members"]) for each in (record, *records))
     check_folder(out, "manifest.json", *(path.name for path in made.values()))
-    assert verify_folder(out).ok
+    assert verify(out).ok

@@ -30,7 +30,7 @@ EXAMPLES: list[MmbloomError] = [
         "/f/a", "/f/b", (("seed", "1", "2"), ("num_bits", "64", "128"))
     ),
     errors.LostBitsError("/f/seen"),
-    errors.ParameterMismatchError("/f/seen", "seed", "6", "0", "make another"),
+    errors.ParameterMismatchError("/f/seen", "seed", "6", "0", "has seed 6, Guava's 0"),
 ]
 BUILTIN = {
     "FormatError": ValueError,

@@ -73,7 +73,7 @@ def test_sealed_copy(tmp_path: Path, array_bytes: int, layout: Layout) -> None:
     assert len(table) == 4 * -(-array_bytes // MIB)
     assert NaiveFilter(Path(target).read_bytes()).popcount() == counters_of(target)["positions_set"]
     found = verify(target)
-    assert (found.problems, found.sealed_pieces) == ((), -(-array_bytes // MIB))
+    assert (found.problems, found.sealed_segments) == ((), -(-array_bytes // MIB))
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
@@ -199,7 +199,7 @@ def test_short_writes_and_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     copy(source, tmp_path / "b", seal=True)
     monkeypatch.undo()
     assert parts_of(source)[1] == parts_of(str(tmp_path / "b"))[1]
-    assert verify(tmp_path / "b").sealed_pieces == 2
+    assert verify(tmp_path / "b").sealed_segments == 2
 
 
 def test_keys_added_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

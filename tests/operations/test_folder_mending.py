@@ -12,11 +12,10 @@ from mmbloom import (
     FormatError,
     GrowingFilter,
     ReadOnlyError,
-    copy_folder,
-    merge_folders,
-    repair_folder,
+    copy,
+    merge,
+    repair,
     verify,
-    verify_folder,
 )
 
 KEYS = range(700)  # four files: 100, 200, 400 and 800 keys
@@ -26,10 +25,10 @@ PER_FILE = [range(100), range(100, 300), range(300, 700)]
 
 def merge_alone(source: Path, destination: Path) -> None:
     """Make a union of one."""
-    merge_folders(destination, [source])
+    merge(destination, [source])
 
 
-MAKE = [copy_folder, repair_folder, merge_alone]
+MAKE = [copy, repair, merge_alone]
 
 
 @pytest.fixture
@@ -81,10 +80,10 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str, bool]] = {
 def test_sound(folder: Path) -> None:
     """A sound folder is said to be, its keys are found, and nothing is changed."""
     before = contents(folder)
-    found = verify_folder(folder, keys=[*KEYS, 10**6])
+    found = verify(folder, keys=[*KEYS, 10**6])
     assert (found.keys_checked, found.keys_missing) == (701, 1)
     assert found.problems == ("1 of 701 keys are not found",)
-    assert verify_folder(folder, keys=KEYS).ok
+    assert verify(folder, keys=KEYS).ok
     assert [os.path.basename(file.path) for file in found.files] == NAMES
     assert [file.positions_set for file in found.files] == [
         verify(folder / name).positions_set for name in NAMES
@@ -99,15 +98,15 @@ def test_damage_is_found_and_mended(
 ) -> None:
     """Each damage of one file is named; a repair keeps all that is there, and says what is not."""
     damage(folder / NAMES[1])
-    found = verify_folder(folder, keys=KEYS)
+    found = verify(folder, keys=KEYS)
     assert any(problem in each for each in found.problems), found.problems
-    done = repair_folder(folder, tmp_path / "mended")
+    done = repair(folder, tmp_path / "mended")
     assert (done.losses == ()) is kept
     assert all(loss.startswith(NAMES[1]) for loss in done.losses)
     there = keys_of(tmp_path / "mended")
     assert {*PER_FILE[0], *PER_FILE[2]} <= {*there}
     assert ({*there} == {*KEYS}) is kept
-    assert verify_folder(tmp_path / "mended", keys=there).ok
+    assert verify(tmp_path / "mended", keys=there).ok
     with GrowingFilter.open(tmp_path / "mended") as seen:  # and goes on
         seen.update(KEYS)
         assert seen.contains_many(KEYS).all()
@@ -116,7 +115,7 @@ def test_damage_is_found_and_mended(
 def test_another_filter_in_the_place_of_one(folder: Path, tmp_path: Path) -> None:
     """A repair tells whose keys are lost, and keeps those that are there."""
     replace(folder, 1)
-    done = repair_folder(folder, tmp_path / "mended")
+    done = repair(folder, tmp_path / "mended")
     loss = f"{NAMES[1]}: is another filter: the keys of the folder's own are lost"
     assert done.losses == (loss,)
     with GrowingFilter.open(tmp_path / "mended", "r") as seen:
@@ -126,14 +125,14 @@ def test_another_filter_in_the_place_of_one(folder: Path, tmp_path: Path) -> Non
 def test_files_that_are_not_named(folder: Path) -> None:
     """What the manifest does not name is told of, and is no problem."""
     (folder / "notes.txt").write_text("mine")
-    found = verify_folder(folder)
+    found = verify(folder)
     assert found.ok
     assert found.notes == (
         "notes.txt: is none of the folder's files: left by a killed process, or somebody's",
     )
 
 
-@pytest.mark.parametrize("use", [verify_folder, *MAKE])
+@pytest.mark.parametrize("use", [verify, *MAKE])
 @pytest.mark.parametrize("raw", [None, b"", b"{}", b"\x89MMBLM\r\n"])
 def test_no_manifest(
     folder: Path, tmp_path: Path, use: Callable[..., object], raw: bytes | None
@@ -142,7 +141,7 @@ def test_no_manifest(
     (folder / "manifest.json").unlink()
     if raw is not None:
         (folder / "manifest.json").write_bytes(raw)
-    targets = () if use is verify_folder else (tmp_path / "made",)
+    targets = () if use is verify else (tmp_path / "made",)
     with pytest.raises(FormatError) as caught:
         use(folder, *targets)
     assert caught.value.path.startswith(str(folder))
@@ -152,9 +151,9 @@ def test_no_manifest(
 def test_copy_is_a_filter_of_its_own(folder: Path, tmp_path: Path) -> None:
     """All keys are in the copy; what is added to either is not in the other."""
     before = contents(folder)
-    copy_folder(folder, tmp_path / "kept", permissions=0o640)
+    copy(folder, tmp_path / "kept", permissions=0o640)
     assert contents(folder) == before
-    assert verify_folder(tmp_path / "kept", keys=KEYS).ok
+    assert verify(tmp_path / "kept", keys=KEYS).ok
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "kept").iterdir()} == {0o640}
     with (
         GrowingFilter.open(folder) as seen,
@@ -169,16 +168,16 @@ def test_copy_is_a_filter_of_its_own(folder: Path, tmp_path: Path) -> None:
 
 def test_sealed_copy(folder: Path, tmp_path: Path) -> None:
     """A sealed copy answers, takes no key, and every flipped bit in it is found."""
-    copy_folder(folder, tmp_path / "kept", seal=True)
+    copy(folder, tmp_path / "kept", seal=True)
     assert keys_of(tmp_path / "kept") == [*KEYS]
     with GrowingFilter.open(tmp_path / "kept") as kept, pytest.raises(ReadOnlyError):
         kept.add("a")
     for name in NAMES:
         flip(str(tmp_path / "kept" / name), 5000)
-    problems = verify_folder(tmp_path / "kept").problems
+    problems = verify(tmp_path / "kept").problems
     assert [problem.partition(":")[0] for problem in problems if "checksum" in problem] == NAMES
     with pytest.raises(FormatError, match="checksum of MiB 0"):
-        copy_folder(tmp_path / "kept", tmp_path / "again")
+        copy(tmp_path / "kept", tmp_path / "again")
     assert not (tmp_path / "again").exists()
 
 
@@ -196,7 +195,7 @@ def test_target_that_exists(folder: Path, tmp_path: Path, make: Callable[..., ob
     assert sorted(os.listdir(tmp_path)) == ["empty", "file", "seen"]
 
 
-@pytest.mark.parametrize("make", [copy_folder, merge_alone])
+@pytest.mark.parametrize("make", [copy, merge_alone])
 @pytest.mark.parametrize("damage", ["missing", "empty", "a folder", "header", "another"])
 def test_copy_of_a_damaged_folder(
     folder: Path, tmp_path: Path, make: Callable[..., object], damage: str

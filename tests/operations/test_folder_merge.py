@@ -1,4 +1,4 @@
-"""merge_folders: file by file exactly the bits of all sources, which stay as they are."""
+"""merge: file by file exactly the bits of all sources, which stay as they are."""
 
 import os
 import random
@@ -15,9 +15,9 @@ from mmbloom import (
     CapacityWarning,
     GrowingFilter,
     RotatingFilter,
-    copy_folder,
-    merge_folders,
-    verify_folder,
+    copy,
+    merge,
+    verify,
 )
 from mmbloom.sizing import Layout
 
@@ -35,7 +35,7 @@ def test_growing(tmp_path: Path, seed: int, layout: Layout, number: int) -> None
     options = {"layout": layout, "seed": seed}
     sources = [make_growing(tmp_path / f"{i}", part, **options) for i, part in enumerate(parts)]
     out = tmp_path / "out"
-    merge_folders(out, sources)
+    merge(out, sources)
     check_merged(out, *sources)
     naive, keys = naive_files(out), range(700)
     with GrowingFilter.open(out) as seen:
@@ -47,7 +47,7 @@ def test_growing(tmp_path: Path, seed: int, layout: Layout, number: int) -> None
         assert not (new & found).any()
         assert (new | found).mean() > 0.99  # false positives of small files aside
         assert not seen.add_many(keys).any()
-    assert verify_folder(out, keys=keys).ok
+    assert verify(out, keys=keys).ok
 
 
 def test_one_that_is_too_full_is_told_of(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_one_that_is_too_full_is_told_of(tmp_path: Path) -> None:
     one = make_growing(tmp_path / "one", range(900), **rates)
     two = make_growing(tmp_path / "two", range(900, 1800), **rates)
     with pytest.warns(CapacityWarning) as caught:
-        merge_folders(tmp_path / "out", [one, two])
+        merge(tmp_path / "out", [one, two])
     assert [warning.filename for warning in caught] == [__file__]
     said = str(caught[0].message)
     with GrowingFilter.open(tmp_path / "out") as seen:
@@ -64,17 +64,17 @@ def test_one_that_is_too_full_is_told_of(tmp_path: Path) -> None:
         assert rate > 0.04
         assert said.startswith(f"{tmp_path / 'out'}: 1 of 1 files hold more keys than planned, ")
         assert f"false positives are at {rate:.3g}, planned were 0.01" in said
-        count = seen.info().members[0].approx_count
+        count = seen.info().files[0].approx_count
         assert f"0000000000.bloom about {count} instead of 1000" in said
         assert count == pytest.approx(1800, rel=0.05)
         while not seen.add(os.urandom(8)):
             pass
-        assert [each.capacity for each in seen.info().members] == [1000, 2000]
-        assert seen.info().members[1].keys_added == 1
+        assert [each.capacity for each in seen.info().files] == [1000, 2000]
+        assert seen.info().files[1].keys_added == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(CapacityWarning):
-            merge_folders(tmp_path / "again", [one, two])
+            merge(tmp_path / "again", [one, two])
     check_merged(tmp_path / "again", one, two)
 
 
@@ -83,7 +83,7 @@ def test_the_fullest_file_is_named(tmp_path: Path) -> None:
     one = make_growing(tmp_path / "one", range(150), error_rate=0.01)  # 20, 40, 80 and 10 keys
     two = make_growing(tmp_path / "two", range(150, 190), error_rate=0.01)  # 20, 20
     with pytest.warns(CapacityWarning, match="2 of 4 files .* 0000000000.bloom about 4") as caught:
-        merge_folders(tmp_path / "out", [one, two])
+        merge(tmp_path / "out", [one, two])
     with GrowingFilter.open(tmp_path / "out", "r") as seen:
         assert seen.contains_many(range(190)).all()
         assert f"are at {seen.current_error_rate:.3g}, planned" in str(caught[0].message)
@@ -93,8 +93,8 @@ def test_what_fits_is_not_warned_of(tmp_path: Path) -> None:
     """Files with room for the others' keys, and the same keys twice, are no matter."""
     one = make_growing(tmp_path / "one", range(500), initial_capacity=1000)
     two = make_growing(tmp_path / "two", range(400, 1000), initial_capacity=1000)
-    merge_folders(tmp_path / "out", [one, two])
-    merge_folders(tmp_path / "same", [tmp_path / "out"] * 3)
+    merge(tmp_path / "out", [one, two])
+    merge(tmp_path / "same", [tmp_path / "out"] * 3)
     check_merged(tmp_path / "same", tmp_path / "out")
     with GrowingFilter.open(tmp_path / "same", "r") as seen:
         assert seen.info().keys_added == pytest.approx(1000, rel=0.02)
@@ -113,7 +113,7 @@ def test_rotating(tmp_path: Path, seed: int, number: int) -> None:
             last |= {key: max(day, last.get(key, 0.0)) for key in days[day]}
         sources.append(make_rotating(tmp_path / f"{i}", days))
     out = tmp_path / "out"
-    merge_folders(out, sources)
+    merge(out, sources)
     newest = max(max(by_number(source)) for source in sources)
     check_merged(out, *sources, without=range(newest - 7))
     for now in (newest, newest + 0.99, newest + 3.5, newest + 7.99, newest + 8):
@@ -135,13 +135,13 @@ def test_periods_past_their_time_are_left_out(
     numbers = range(20 - kept - 2, 20)
     for number in numbers:
         old = make_rotating(tmp_path / f"old {number}", {number * every: [number]}, **times)
-        merge_folders(tmp_path / f"out {number}", [old, new])
+        merge(tmp_path / f"out {number}", [old, new])
         with RotatingFilter.open(old, "r", clock=lambda: 20 * every * DAY) as seen:
             asked = number in seen
         assert asked == (number >= 20 - kept)
         assert [*by_number(tmp_path / f"out {number}")] == [number] * asked + [20]
     everything = [tmp_path / f"old {number}" for number in numbers]
-    merge_folders(tmp_path / "all", [new, *everything])  # in any order
+    merge(tmp_path / "all", [new, *everything])  # in any order
     check_merged(tmp_path / "all", new, *everything, without=range(20 - kept))
 
 
@@ -149,7 +149,7 @@ def test_rotating_goes_on(tmp_path: Path) -> None:
     """The next key goes to the newest period, or begins the next, which drops the oldest."""
     one = make_rotating(tmp_path / "one", {100: ["a"], 103: ["b"]})
     two = make_rotating(tmp_path / "two", {98: ["c"], 101: ["d"]})
-    merge_folders(tmp_path / "out", [one, two])
+    merge(tmp_path / "out", [one, two])
     now = [103.5 * DAY]
     with RotatingFilter.open(tmp_path / "out", clock=lambda: now[0]) as seen:
         assert [*seen.add_many(["a", "b", "c", "d", "e"])] == [False] * 4 + [True]
@@ -158,7 +158,7 @@ def test_rotating_goes_on(tmp_path: Path) -> None:
         assert seen.add("f")
         assert [*by_number(tmp_path / "out")] == [100, 101, 103, 106]
         assert seen.contains_many(["a", "b", "c", "d", "e", "f"]).all()
-    assert verify_folder(tmp_path / "out").ok
+    assert verify(tmp_path / "out").ok
 
 
 @pytest.mark.stress
@@ -176,13 +176,13 @@ def test_sources_that_others_write_to(
     with live_writer(tmp_path / "live", kind.open, lambda: kind.pass_time(step)) as acknowledged:
         for number in range(10 * stress):
             keys, out = range(acknowledged(20 * (number + 1))), tmp_path / f"{number}"
-            merge_folders(out, [tmp_path / "other", tmp_path / "live"])
+            merge(out, [tmp_path / "other", tmp_path / "live"])
             with kind.open(out, "r") as seen:
                 found = seen.contains_many(keys)
             past = 100 * max(0.0, (kind.now() - kind.keep) / step + 1)
             assert found[int(past) :].all()
             looked_up += len(found[int(past) :])
-            assert verify_folder(out).ok
+            assert verify(out).ok
     assert len(by_number(out)) > 2
     assert looked_up > 1000
 
@@ -190,7 +190,7 @@ def test_sources_that_others_write_to(
 def test_sources_stay_as_they_are(tmp_path: Path) -> None:
     """Laws 10, 14: no source is locked or changed, and those for reading only will do."""
     one = make_growing(tmp_path / "one", range(30))
-    copy_folder(make_growing(tmp_path / "live", range(30, 45)), tmp_path / "two", seal=True)
+    copy(make_growing(tmp_path / "live", range(30, 45)), tmp_path / "two", seal=True)
     os.chmod(files_of(one)[0], 0o400)
     sources = [one, tmp_path / "two"]
     before = [(path.stat(), path.read_bytes()) for each in sources for path in files_of(each)]
@@ -199,7 +199,7 @@ def test_sources_stay_as_they_are(tmp_path: Path) -> None:
         newest.locked(),
         pytest.warns(CapacityWarning),
     ):
-        merge_folders(tmp_path / "out", sources)
+        merge(tmp_path / "out", sources)
     after = [(path.stat(), path.read_bytes()) for each in sources for path in files_of(each)]
     for (was, raw), (now, same) in zip(before, after, strict=True):
         assert (was.st_mtime_ns, was.st_ctime_ns, raw) == (now.st_mtime_ns, now.st_ctime_ns, same)

@@ -1,4 +1,4 @@
-"""merge_folders where things fail: sources that change, little memory, too many files."""
+"""merge where things fail: sources that change, little memory, too many files."""
 
 import errno
 import itertools
@@ -16,7 +16,7 @@ from faults import allow_descriptors, at_call, os_calls
 from unions import check_merged, make_growing, make_rotating
 from workers import in_child
 
-from mmbloom import FileChangedError, FormatError, NetworkFileSystemError, merge_folders
+from mmbloom import FileChangedError, FormatError, NetworkFileSystemError, merge
 from mmbloom._storage import mounts
 
 
@@ -38,7 +38,7 @@ def test_source_that_changes_meanwhile(tmp_path: Path, two: list[Path], number: 
         hook = at_call(read, lambda _: os.truncate(changed, 4100))
         try:
             with os_calls(lambda name: hook(name) if name == "pread" else None):
-                merge_folders(out, two)
+                merge(out, two)
         except (FileChangedError, FormatError) as error:
             return type(error).__name__, error.path
         return "made", str(changed)
@@ -66,7 +66,7 @@ def test_too_many_files(tmp_path: Path, two: list[Path], free: int) -> None:
     def run() -> None:
         allow_descriptors(free)
         with pytest.raises(OSError, match="do it in steps") as caught:
-            merge_folders(tmp_path / "out", 20 * two)
+            merge(tmp_path / "out", 20 * two)
         assert caught.value.errno == errno.EMFILE
         assert "ulimit -n" in str(caught.value)
 
@@ -78,9 +78,9 @@ def test_in_steps(tmp_path: Path) -> None:
     """A union of unions is that of all."""
     days = [{100.0 + i: [i], 101.0 + i: [-i]} for i in range(5)]
     one, *others = [make_rotating(tmp_path / f"{i}", each) for i, each in enumerate(days)]
-    merge_folders(tmp_path / "some", [one, *others[:2]])
-    merge_folders(tmp_path / "rest", others[2:])
-    merge_folders(tmp_path / "all", [tmp_path / "some", tmp_path / "rest"])
+    merge(tmp_path / "some", [one, *others[:2]])
+    merge(tmp_path / "rest", others[2:])
+    merge(tmp_path / "all", [tmp_path / "some", tmp_path / "rest"])
     check_merged(tmp_path / "all", one, *others)
 
 
@@ -91,7 +91,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 
     def peak(number: int) -> int:
         tracemalloc.start()
-        merge_folders(tmp_path / f"out {number}", [large] * number)
+        merge(tmp_path / f"out {number}", [large] * number)
         return tracemalloc.get_traced_memory()[1]
 
     two, many = (in_child(partial(peak, number)) for number in (2, 30))
@@ -102,14 +102,14 @@ def test_network_and_permissions(
     tmp_path: Path, two: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Laws 15, 18: the files are private unless asked otherwise, and not on a network."""
-    merge_folders(tmp_path / "out", two)
-    merge_folders(tmp_path / "out2", two, permissions=0o640)
+    merge(tmp_path / "out", two)
+    merge(tmp_path / "out2", two, permissions=0o640)
     for folder, mode in ((tmp_path / "out", 0o600), (tmp_path / "out2", 0o640)):
         assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {mode}
         assert stat.S_IMODE(folder.stat().st_mode) == {0o600: 0o700, 0o640: 0o750}[mode]
     monkeypatch.setattr(mounts, "file_system_type", lambda _: "nfs4")
     with pytest.raises(NetworkFileSystemError) as caught:
-        merge_folders(tmp_path / "out3", two)
+        merge(tmp_path / "out3", two)
     assert caught.value.path == str(tmp_path / "out3")
-    merge_folders(tmp_path / "out3", two, allow_network=True)
+    merge(tmp_path / "out3", two, allow_network=True)
     check_folder(tmp_path, "from", "out", "out2", "out3")

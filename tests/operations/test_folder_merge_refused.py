@@ -1,4 +1,4 @@
-"""merge_folders of what cannot be united: every difference is named, and nothing is made."""
+"""merge of what cannot be united: every difference is named, and nothing is made."""
 
 import os
 from dataclasses import replace
@@ -10,7 +10,7 @@ from chains import files_of, manifest_of
 from checks import check_folder, check_pickles
 from unions import check_merged, make_growing, make_rotating
 
-from mmbloom import FormatError, IncompatibleFiltersError, merge_folders
+from mmbloom import IncompatibleFiltersError, merge
 from mmbloom.sizing import FilterParams, plan
 
 DAY = 86_400
@@ -35,7 +35,7 @@ def check_refused(
     """Check that the last of the sources is refused for what differs, and nothing made."""
     before = os.listdir(folder)
     with pytest.raises(IncompatibleFiltersError) as caught:
-        merge_folders(folder / "out", sources)
+        merge(folder / "out", sources)
     assert (caught.value.path, caught.value.other) == (str(sources[0]), str(sources[-1]))
     assert caught.value.differences == tuple((n, str(a), str(b)) for n, a, b in differences)
     check_pickles(caught.value)
@@ -68,18 +68,19 @@ def test_other_kinds(tmp_path: Path) -> None:
     check_refused(tmp_path, [two, one], ("kind", "rotating", "growing"))
     file = files_of(one)[0]
     for sources in ([file, one], [one, file]):
-        with pytest.raises(FormatError, match="no folder") as caught:
-            merge_folders(tmp_path / "out", sources)
-        assert caught.value.path == str(file)
+        with pytest.raises(IncompatibleFiltersError) as caught:
+            merge(tmp_path / "out", sources)
+        assert (caught.value.path, caught.value.other) == (str(one), str(file))
+        assert caught.value.differences == (("kind", "a folder", "a file"),)
     check_folder(tmp_path, "one", "two")
 
 
 def test_sources_that_are_none(tmp_path: Path) -> None:
     """No source, and a path in the place of a list, are errors that say so."""
     with pytest.raises(ValueError, match="sources is empty"):
-        merge_folders(tmp_path / "out", iter([]))
+        merge(tmp_path / "out", iter([]))
     with pytest.raises(TypeError, match="expected a list of paths"):
-        merge_folders(tmp_path / "out", str(make_growing(tmp_path / "one")))
+        merge(tmp_path / "out", str(make_growing(tmp_path / "one")))
     check_folder(tmp_path, "one")
 
 
@@ -87,7 +88,7 @@ def test_how_the_disk_was_reserved_is_no_matter(tmp_path: Path) -> None:
     """It says nothing of the bits: the result goes on as the first source would."""
     one = make_growing(tmp_path / "one", range(5), reserve="fallocate")
     two = make_growing(tmp_path / "two", range(9))
-    merge_folders(tmp_path / "out", [one, two])
+    merge(tmp_path / "out", [one, two])
     check_merged(tmp_path / "out", one, two)
     assert manifest_of(tmp_path / "out")["settings"]["reserve"] == "fallocate"
 
@@ -99,10 +100,10 @@ def test_bits_that_another_version_planned(tmp_path: Path, monkeypatch: pytest.M
         patch.setattr("mmbloom.format.growth.plan", wider)
         two = make_growing(tmp_path / "two", range(30))
     with pytest.raises(IncompatibleFiltersError, match="num_bits") as caught:
-        merge_folders(tmp_path / "out", [one, two])
+        merge(tmp_path / "out", [one, two])
     assert (caught.value.path, caught.value.other) == (str(files_of(one)[0]), str(files_of(two)[0]))
     check_folder(tmp_path, "one", "two")
-    merge_folders(tmp_path / "out", [two])
+    merge(tmp_path / "out", [two])
     check_merged(tmp_path / "out", two)
 
 

@@ -9,12 +9,12 @@ from chains import files_of
 from sweeps import Sweep
 from tally import Count
 
-from mmbloom import GrowingFilter, copy_folder, merge_folders, repair_folder, verify_folder
+from mmbloom import GrowingFilter, copy, merge, repair, verify
 
 WAYS: dict[str, Callable[[Path, Path], object]] = {
-    "copy": copy_folder,
-    "repair": repair_folder,
-    "merge": lambda source, path: merge_folders(path, [source, source]),
+    "copy": copy,
+    "repair": repair,
+    "merge": lambda source, path: merge(path, [source, source]),
 }
 KEYS = range(18)
 
@@ -33,7 +33,7 @@ def sweep_of(source: Path, way: str) -> Sweep:
 
 
 def check_sound(path: Path) -> None:
-    assert verify_folder(path, keys=KEYS).problems == ()
+    assert verify(path, keys=KEYS).problems == ()
 
 
 @pytest.mark.laws("F7")

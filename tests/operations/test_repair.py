@@ -39,7 +39,7 @@ def mended(folder: Path, params: FilterParams | None = None) -> Repair:
     assert array_of(target) == there.ljust(len(array_of(target)), b"\0")
     check_settled(target)
     found = verify(target)
-    assert (found.problems, found.notes, found.sealed_pieces) == ((), (), 0)
+    assert (found.problems, found.notes, found.sealed_segments) == ((), (), 0)
     assert done.positions_set == found.positions_set
     assert done.keys_added == counters_of(target)["keys_added"]
     check_folder(folder, "a", "b")

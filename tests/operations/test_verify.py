@@ -38,7 +38,7 @@ def test_golden_files(tmp_path: Path, name: str) -> None:
     assert found.capacity == naive.fields.capacity
     assert found.error_rate == naive.fields.error_rate
     assert (found.keys_checked, found.keys_missing) == (len(golden_keys(name)), 0)
-    assert found.sealed_pieces == (1 if naive.fields.read_only_compatible & 1 else 0)
+    assert found.sealed_segments == (1 if naive.fields.read_only_compatible & 1 else 0)
     assert json.loads(json.dumps(found.as_dict()))["ok"] is True
 
 

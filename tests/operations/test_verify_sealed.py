@@ -15,7 +15,7 @@ def test_every_mib_of_a_sealed_copy(tmp_path: Path, seed: int) -> None:
     """Law 19: one flipped bit anywhere in any MiB is found, and the MiB named."""
     pieces, chance = 5, np.random.default_rng(seed)
     path = sealed_of(tmp_path / "a", (pieces - 1) * MIB + 192)
-    assert verify(path).sealed_pieces == pieces
+    assert verify(path).sealed_segments == pieces
     for number in range(pieces):
         last = min(MIB, (pieces - 1) * MIB + 192 - number * MIB) - 1
         for at in (0, int(chance.integers(last)), last):
@@ -48,7 +48,7 @@ def test_damaged_seal(tmp_path: Path, at: int) -> None:
     found = verify(path)
     assert len(found.problems) == 1
     assert "checksum of the seal" in found.problems[0]
-    assert found.sealed_pieces == 0
+    assert found.sealed_segments == 0
 
 
 COUNTED_WRONG: dict[str, Callable[[str], object]] = {

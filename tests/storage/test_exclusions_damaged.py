@@ -9,7 +9,7 @@ import pytest
 from chains import files_of
 from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, soon, tree
 
-from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify, verify_folder
+from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify
 
 KEY = "a"
 
@@ -156,7 +156,7 @@ def test_files_of_a_folder_have_none_of_their_own(kind: SoonFull | Ticking, path
         assert seen.exclusions.add(5)
         assert not seen.contains_many(range(100))[5]
         info: FolderInfo = seen.info()
-        assert {one.exclusions for one in info.members} == {info.exclusions} == {1}
-        notes = verify_folder(path).notes
+        assert {one.exclusions for one in info.files} == {info.exclusions} == {1}
+        notes = verify(path).notes
         assert "1 keys are excluded: never seen" in notes
         assert not any(note.startswith("exclusions:") for note in notes)

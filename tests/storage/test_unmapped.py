@@ -141,15 +141,14 @@ def test_each_part_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("array_bytes", [64, MIB - 64, MIB, MIB + 64, 2 * MIB])
-def test_pieces(tmp_path: Path, array_bytes: int) -> None:
-    """The pieces are the array, cut at each MiB, and there is a checksum for each of them."""
+def test_segments(tmp_path: Path, array_bytes: int) -> None:
+    """The segments are the array, cut at each MiB, and there is a checksum for each of them."""
     path = sealed_of(tmp_path / "a", array_bytes)
     with UnmappedFilter(path) as looked_at:
-        pieces = [piece.tobytes() for piece in looked_at.pieces()]
-        assert len(looked_at.checksums()) == len(pieces) == -(-array_bytes // MIB)
-        assert all(len(piece) == MIB for piece in pieces[:-1])
-        assert b"".join(pieces) == Path(path).read_bytes()[4096 : 4096 + array_bytes]
-        assert [piece.tobytes() for piece in looked_at.whole_pieces()] == pieces
+        segments = [segment.tobytes() for segment in looked_at.segments()]
+        assert len(looked_at.checksums()) == len(segments) == -(-array_bytes // MIB)
+        assert all(len(segment) == MIB for segment in segments[:-1])
+        assert b"".join(segments) == Path(path).read_bytes()[4096 : 4096 + array_bytes]
 
 
 def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import argparse
 import time
 from contextlib import AbstractContextManager
 
-from mmbloom._open import open_filter
+from mmbloom._open import open as open_filter
 from mmbloom._typing import Bools
 from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys, terminator
 from mmbloom.cli.filters import open_or_create, patiently

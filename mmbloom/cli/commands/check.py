@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._open import open_filter
+from mmbloom._open import open as open_filter
 from mmbloom._threads import read_ahead
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
 from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar

@@ -1,11 +1,10 @@
 """``mmbloom copy``: a consistent copy of a filter, whoever writes to it; sealed if asked for."""
 
 import argparse
-import os
 
-from mmbloom.cli.arguments import add_making_options
+from mmbloom.cli.arguments import add_making_options, making_options
 from mmbloom.cli.process import OK
-from mmbloom.operations.copy import copy, copy_folder
+from mmbloom.operations.copy import copy
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -22,12 +21,5 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the copy is on the disk when it returns."""
-    made = copy_folder if os.path.isdir(args.file) else copy
-    made(
-        args.file,
-        args.destination,
-        seal=args.seal,
-        permissions=args.permissions,
-        allow_network=args.allow_network,
-    )
+    copy(args.file, args.destination, seal=args.seal, **making_options(args))
     return OK

@@ -4,9 +4,10 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from mmbloom._open import Filter, open_filter
+from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import add_sizing_options, duration
 from mmbloom.cli.process import OK, UsageError
+from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.folders.growing import GrowingFilter

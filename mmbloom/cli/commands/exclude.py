@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from mmbloom._open import open_filter
+from mmbloom._open import open as open_filter
 from mmbloom.cli.inputs import STDIN, open_input, progress_bar
 from mmbloom.cli.outputs import open_output
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError

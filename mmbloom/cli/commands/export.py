@@ -2,12 +2,9 @@
 
 import argparse
 
-from mmbloom.cli.arguments import add_making_options
-from mmbloom.cli.filters import require_files
+from mmbloom.cli.arguments import add_making_options, making_options
 from mmbloom.cli.process import OK
 from mmbloom.operations.guava import export_guava
-
-_WHY_FILES = "Guava's is one filter of one size; export each .bloom file of the folder, and ask all"
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +22,5 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it; the new file is on the disk when it returns."""
-    require_files([args.file], _WHY_FILES)
-    export_guava(
-        args.file, args.destination, permissions=args.permissions, allow_network=args.allow_network
-    )
+    export_guava(args.file, args.destination, **making_options(args))
     return OK

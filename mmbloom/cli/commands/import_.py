@@ -2,7 +2,7 @@
 
 import argparse
 
-from mmbloom.cli.arguments import add_making_options, add_planning_options
+from mmbloom.cli.arguments import add_making_options, add_planning_options, making_options
 from mmbloom.cli.process import OK
 from mmbloom.operations.guava import import_guava
 
@@ -26,7 +26,6 @@ def run(args: argparse.Namespace) -> int:
         args.destination,
         capacity=args.capacity,
         error_rate=0.01 if args.error_rate is None else args.error_rate,
-        permissions=args.permissions,
-        allow_network=args.allow_network,
+        **making_options(args),
     )
     return OK

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 
 from mmbloom._engine import ENGINE
-from mmbloom._open import open_filter
+from mmbloom._open import open as open_filter
 from mmbloom.cli.process import OK
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
@@ -125,11 +125,11 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
 
 def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
     planned = info.settings["error_rate"]
-    sealed = any(file.sealed for file in info.members)
+    sealed = any(file.sealed for file in info.files)
     rows = [
         ("path", info.path),
         ("kind", f"{info.kind}: {_plan(info)}"),
-        ("files", f"{len(info.members)}{_past(info)}"),
+        ("files", f"{len(info.files)}{_past(info)}"),
         ("size", f"{info.file_bytes:,} bytes"),
         ("sealed", "read-only for ever" if sealed else ""),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
@@ -138,10 +138,10 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("exclusions", _exclusions(info)),
         ("uuid", info.uuid),
     ]
-    for file in info.members:
+    for file in info.files:
         filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
         rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
-    return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.members)))]
+    return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.files)))]
 
 
 def _past(info: FolderInfo) -> str:

@@ -4,6 +4,7 @@ import argparse
 
 import numpy as np
 
+from mmbloom._storage.opening import absolute
 from mmbloom.cli.arguments import (
     add_line_options,
     add_writing_options,
@@ -11,12 +12,13 @@ from mmbloom.cli.arguments import (
     terminator,
     writing_options,
 )
-from mmbloom.cli.filters import patiently, require_files
+from mmbloom.cli.filters import patiently
 from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.lines import read_chunks
+from mmbloom.operations.combine import require_files
 
 _WHY_FILES = "bits, which many keys share, cannot be taken back; make one with create --counting"
 
@@ -33,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     keys, names, removed = line_keys(args), input_names(args.inputs), 0
     check_inputs(names)
     refuse_overlap(None, names, args.file)
-    require_files([args.file], _WHY_FILES)
+    require_files([absolute(args.file)], _WHY_FILES)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
         progress_bar(names, args.progress) as bar,

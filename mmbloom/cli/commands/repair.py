@@ -2,11 +2,15 @@
 
 import argparse
 import os
-from collections.abc import Sequence
 
-from mmbloom.cli.arguments import add_making_options, add_sizing_options, positive
+from mmbloom.cli.arguments import (
+    add_making_options,
+    add_sizing_options,
+    making_options,
+    positive,
+)
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
-from mmbloom.operations.repair import Repair, repair, repair_folder
+from mmbloom.operations.repair import Repair, repair
 from mmbloom.sizing.params import FilterParams
 from mmbloom.sizing.planning import capacity_of, plan
 
@@ -27,29 +31,11 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do it: 0 if every key is there, 1 if bits may be missing."""
-    if os.path.isdir(args.file):
-        return _folder(args)
-    done = repair(
-        args.file,
-        args.destination,
-        params=_params(args),
-        permissions=args.permissions,
-        allow_network=args.allow_network,
-    )
-    _say(done, args.destination)
-    return NOT_SOUND if done.losses else OK
-
-
-def _folder(args: argparse.Namespace) -> int:
-    if _params(args):
+    params = _params(args)
+    if params and os.path.isdir(args.file):
         raise UsageError(f"{args.file}: is a folder, whose manifest says how its files were made")
-    done = repair_folder(
-        args.file,
-        args.destination,
-        permissions=args.permissions,
-        allow_network=args.allow_network,
-    )
-    _say_all(args.destination, done.notes, done.losses)
+    done = repair(args.file, args.destination, params=params, **making_options(args))
+    _say(done, args.destination)
     return NOT_SOUND if done.losses else OK
 
 
@@ -76,14 +62,10 @@ def _say(done: Repair, destination: str) -> None:
     if done.header_damage:
         say(f"{destination}: header rebuilt, its {done.header_damage} was wrong")
         say(f"{destination}: only keys can tell if it is rebuilt right: mmbloom verify --keys")
-    _say_all(destination, done.notes, done.losses)
-    say(f"{destination}: {done.positions_set} bits set, {done.keys_added} keys added")
-
-
-def _say_all(destination: str, notes: Sequence[str], losses: Sequence[str]) -> None:
-    for note in notes:
+    for note in done.notes:
         say(f"{destination}: {note}")
-    for loss in losses:
+    for loss in done.losses:
         say(f"{destination}: BITS MAY BE MISSING: {loss}")
-    if losses:
+    if done.losses:
         say(f"{destination}: keys that were added may not be found; add them again if you can")
+    say(f"{destination}: {done.positions_set} bits set, {done.keys_added} keys added")

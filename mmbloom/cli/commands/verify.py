@@ -11,13 +11,9 @@ from mmbloom.cli.arguments import add_key_options, line_keys, terminator
 from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, OK
+from mmbloom.format.manifest import FOLDER_KINDS
 from mmbloom.lines import LineKeys, read_chunks
-from mmbloom.operations.verify import (
-    FolderVerification,
-    Verification,
-    verify_batches,
-    verify_folder_batches,
-)
+from mmbloom.operations.verify import Verification, verify_batches
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -41,14 +37,8 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)  # before all of a large filter is read
     refuse_overlap(None, names, args.file)
     keys = _batches(args, line_keys(args), names)
-    found: Verification | FolderVerification
-    if os.path.isdir(args.file):
-        found = of_folder = verify_folder_batches(args.file, keys)
-        for_people = _of_folder(of_folder)
-    else:
-        found = of_file = verify_batches(args.file, keys)
-        for_people = _of_file(of_file)
-    print(json.dumps(found.as_dict()) if args.json else for_people)
+    found = verify_batches(args.file, keys)
+    print(json.dumps(found.as_dict()) if args.json else _for_people(found))
     return OK if found.ok else NOT_SOUND
 
 
@@ -62,40 +52,27 @@ def _batches(args: argparse.Namespace, keys: LineKeys, names: list[str]) -> Iter
                     yield coerce(keys(chunk))
 
 
-def _of_file(found: Verification) -> str:
-    seal = f"{found.sealed_pieces:,} MiB compared" if found.sealed_pieces else "none to compare"
-    rows = [
-        ("path", found.path),
-        ("size", f"{found.file_bytes:,} bytes, as the header asks for"),
+def _for_people(found: Verification) -> str:
+    rows, of_folder = [("path", found.path)], found.kind in FOLDER_KINDS
+    if of_folder:
+        rows.append(("files", f"{len(found.files)}, {found.kind}, oldest first"))
+    for file in found.files:
+        name, seal = os.path.basename(file.path), " sealed," if file.sealed_segments else ""
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
+    asked, noun = ("headers ask", "bits") if of_folder else ("header asks", found.kind)
+    compared = found.sealed_segments
+    rows += [
+        ("size", f"{found.file_bytes:,} bytes, as the {asked} for"),
         ("holes", f"{found.bytes_not_reserved:,} bytes"),
-        ("seal", seal),
-        (
-            f"{found.kind} set",
-            f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}",
-        ),
+        ("seal", f"{compared:,} MiB compared" if compared else "none to compare"),
+        (f"{noun} set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
         ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
         ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
     ]
-    return _table([*rows, *_verdict(found)])
-
-
-def _of_folder(found: FolderVerification) -> str:
-    rows = [("path", found.path), ("files", f"{len(found.files)}, {found.kind}, oldest first")]
-    for file in found.files:
-        name, seal = os.path.basename(file.path), " sealed," if file.sealed_pieces else ""
-        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
-        rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
-    return _table([*rows, *_verdict(found)])
-
-
-def _verdict(found: Verification | FolderVerification) -> list[tuple[str, str]]:
-    rows = []
     if found.keys_checked:
         rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
     rows += [("note", note) for note in found.notes]
     rows += [("PROBLEM", problem) for problem in found.problems]
-    return [*rows, ("verdict", "sound" if found.ok else "not sound")]
-
-
-def _table(rows: list[tuple[str, str]]) -> str:
+    rows.append(("verdict", "sound" if found.ok else "not sound"))
     return "\n".join(f"{name:<15} {value}" for name, value in rows)

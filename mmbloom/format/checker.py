@@ -1,0 +1,46 @@
+"""Rules that the bytes of a file must obey: a rule that does not hold is a `FormatError`."""
+
+from mmbloom.errors import FormatError
+
+
+class Checker:
+    """Checks the rules of one file.
+
+    Parameters
+    ----------
+    path : str
+        The file, for the error's message only: nothing is opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self, ok: bool, field: str, found: object, expected: str) -> None:
+        """Raise `FormatError` unless a rule holds.
+
+        Parameters
+        ----------
+        ok : bool
+            Whether it holds.
+        field : str
+            The part of the file that the rule is about.
+        found : object
+            What stands there, as the message is to say it.
+        expected : str
+            What would be right.
+
+        Examples
+        --------
+        >>> check = Checker("seen.bloom")
+        >>> check(True, "version", 1, "1")
+        >>> check(False, "version", 0, "1")
+        Traceback (most recent call last):
+        mmbloom.errors.FormatError: seen.bloom: version is 0, expected 1
+        """
+        if not ok:
+            raise FormatError(self.path, field, str(found), expected)
+
+    def value(self, ok: bool, field: str, found: object, expected: str) -> None:
+        """Do the same with a value that may be of any type and length: quoted, and cut short."""
+        if not ok:
+            raise FormatError(self.path, field, f"{found!r:.200}", expected)

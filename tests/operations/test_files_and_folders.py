@@ -1,0 +1,201 @@
+"""One function for a file and for a folder: opened, verified, repaired, and refused in words."""
+
+import dataclasses
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from damages import flip
+
+import mmbloom
+from mmbloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    FormatError,
+    GrowingFilter,
+    ParameterMismatchError,
+    RotatingFilter,
+)
+
+MAKE: dict[type, Callable[[Path], Any]] = {
+    BloomFilter: lambda path: BloomFilter.create(path, 100),
+    CountingBloomFilter: lambda path: CountingBloomFilter.create(path, 100),
+    GrowingFilter: lambda path: GrowingFilter.create(path, 10, 1e-9, layout="standard"),
+    RotatingFilter: lambda path: RotatingFilter.create(path, capacity_per_period=100),
+}
+FOLDERS = (GrowingFilter, RotatingFilter)
+
+
+@pytest.fixture(params=MAKE, ids=lambda cls: cls.__name__)
+def kind(request: pytest.FixtureRequest) -> type:
+    """Each class of filter."""
+    found: type = request.param
+    return found
+
+
+@pytest.fixture
+def there(kind: type, tmp_path: Path) -> Path:
+    """A filter of this class, with a few keys."""
+    with MAKE[kind](tmp_path / "seen") as seen:
+        seen.update(range(30))
+    return tmp_path / "seen"
+
+
+def test_open(there: Path, kind: type) -> None:
+    """The class is the one that made it, the options are its own, and keys are found."""
+    with mmbloom.open(there, lock_timeout=7.5) as seen:
+        assert type(seen) is kind
+        assert seen.contains_many(range(30)).all()
+        seen.add("more")
+    with mmbloom.open(bytes(there), "r") as seen:
+        assert "more" in seen
+    with pytest.raises(ValueError, match="mode is 'w'"):
+        mmbloom.open(there, "w")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="clok"):
+        mmbloom.open(there, clok=7)
+
+
+def test_open_of_what_is_none(tmp_path: Path) -> None:
+    """What is not there, and what is no filter, are errors of their own."""
+    with pytest.raises(FileNotFoundError):
+        mmbloom.open(tmp_path / "nothing")
+    with pytest.raises(FormatError, match=r"manifest.json is missing"):
+        mmbloom.open(tmp_path)
+    (tmp_path / "text").write_text("hello")
+    with pytest.raises(FormatError, match="length is 5 bytes"):
+        mmbloom.open(tmp_path / "text")
+
+
+@pytest.mark.parametrize("asked", [BloomFilter, CountingBloomFilter])
+def test_the_class_that_opens_it_is_named(there: Path, kind: type, asked: type) -> None:
+    """Whoever opens it with another class learns which one does, and of `mmbloom.open`."""
+    if kind is asked:
+        return
+    with pytest.raises(FormatError) as caught:
+        asked.open(there)  # type: ignore[attr-defined]
+    assert f"; open it with {kind.__name__}.open, or mmbloom.open" in str(caught.value)
+    assert "one of its files" not in str(caught.value)
+    if kind in FOLDERS:
+        (there / "manifest.json").write_text("{}")
+        with pytest.raises(FormatError, match=r"GrowingFilter.open or RotatingFilter.open, or mmb"):
+            asked.open(there)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("cls", FOLDERS)
+def test_a_file_is_no_folder(tmp_path: Path, cls: type) -> None:
+    """And mmbloom.open opens it."""
+    MAKE[BloomFilter](tmp_path / "seen").close()
+    with pytest.raises(FormatError, match=r"no folder.*mmbloom.open"):
+        cls.open(tmp_path / "seen")  # type: ignore[attr-defined]
+
+
+def test_folder_without_end(tmp_path: Path) -> None:
+    """A folder in the place of the manifest is no reason to look further."""
+    (tmp_path / "manifest.json" / "manifest.json").mkdir(parents=True)
+    with pytest.raises(FormatError, match="file is a folder"):
+        BloomFilter.open(tmp_path)
+
+
+def test_verification(there: Path, kind: type) -> None:
+    """Of a folder, sizes and counts are sums over its files; of a file there are none."""
+    found = mmbloom.verify(there, keys=range(31))
+    assert (found.keys_checked, found.keys_missing) == (31, 1)
+    record = json.loads(json.dumps(found.as_dict()))
+    assert [one["ok"] for one in record["files"]] == [one.ok for one in found.files]
+    if kind not in FOLDERS:
+        assert (found.files, record["files"]) == ((), [])
+        return
+    assert found.kind == {GrowingFilter: "growing", RotatingFilter: "rotating"}[kind]
+    assert len(found.files) == (2 if kind is GrowingFilter else 1)
+    for name in ("file_bytes", "positions_set", "approx_count", "capacity", "unfinished_batches"):
+        assert getattr(found, name) == sum(getattr(one, name) for one in found.files), name
+    with mmbloom.open(there, "r") as seen:
+        assert found.fill_ratio == seen.fill_ratio
+        assert found.current_error_rate == seen.current_error_rate
+        assert found.error_rate == (1e-9 if kind is GrowingFilter else 0.01)
+
+
+def test_sealed(there: Path, tmp_path: Path, kind: type) -> None:
+    """A sealed copy is of the same class, and each of its segments is compared."""
+    mmbloom.copy(there, tmp_path / "kept", seal=True)
+    found = mmbloom.verify(tmp_path / "kept")
+    assert (found.ok, found.sealed_segments) == (True, len(found.files) or 1)
+    with mmbloom.open(tmp_path / "kept") as kept:
+        assert type(kept) is kind
+
+
+@pytest.mark.parametrize("cls", [BloomFilter, *FOLDERS])
+def test_repair(tmp_path: Path, cls: type) -> None:
+    """What is said of a folder is the sum of what is said of its files."""
+    with MAKE[cls](tmp_path / "seen") as seen:
+        seen.update(range(30))
+        keys_added = seen.info().keys_added
+    done = mmbloom.repair(tmp_path / "seen", tmp_path / "mended")
+    assert (done.header_damage, done.losses, done.notes) == ("", (), ())
+    assert done.positions_set == mmbloom.verify(tmp_path / "mended").positions_set
+    assert done.keys_added == keys_added
+    files: dict[type, int] = {BloomFilter: 0, GrowingFilter: 2, RotatingFilter: 1}
+    assert len(done.files) == files[cls]
+
+
+def test_header_of_a_folders_file(tmp_path: Path) -> None:
+    """A header that was rebuilt is told of with the file, and in a note of the folder."""
+    MAKE[GrowingFilter](tmp_path / "seen").close()
+    flip(str(tmp_path / "seen" / "0000000000.bloom"), 20)
+    done = mmbloom.repair(tmp_path / "seen", tmp_path / "mended")
+    assert [one.header_damage for one in done.files] == ["header checksum"]
+    assert done.header_damage == ""
+    assert done.notes[0].startswith("0000000000.bloom: header rebuilt")
+
+
+def test_params_that_do_not_fit(tmp_path: Path) -> None:
+    """Those of another filter, and any of a folder, are refused with advice for a repair."""
+    with MAKE[BloomFilter](tmp_path / "seen") as seen:
+        params = seen.params
+    other = dataclasses.replace(params, num_hashes=params.num_hashes + 1)
+    with pytest.raises(ParameterMismatchError, match="repair it without params") as caught:
+        mmbloom.repair(tmp_path / "seen", tmp_path / "out", params=other)
+    assert caught.value.field == "num_hashes"
+    assert "open it as it is" not in str(caught.value)
+    MAKE[GrowingFilter](tmp_path / "folder").close()
+    with pytest.raises(ValueError, match="whose manifest says how its files were made"):
+        mmbloom.repair(tmp_path / "folder", tmp_path / "out", params=params)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("cls", FOLDERS)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda folder, out: mmbloom.intersect(out, [folder]),
+        lambda folder, _: mmbloom.compare(folder, folder),
+        mmbloom.export_guava,
+    ],
+    ids=["intersect", "compare", "export_guava"],
+)
+def test_what_takes_files_only(tmp_path: Path, cls: type, use: Callable[..., object]) -> None:
+    """The reason is said, and what to do instead."""
+    MAKE[cls](tmp_path / "seen").close()
+    with pytest.raises(FormatError, match=r"file is a folder, expected a single file: .*;"):
+        use(tmp_path / "seen", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_like_takes_a_filter_of_one_file(tmp_path: Path) -> None:
+    """Anything else is a TypeError that says what it takes, and nothing is made."""
+    with MAKE[GrowingFilter](tmp_path / "seen") as growing:
+        for like in (growing, tmp_path / "seen", 7, growing.info()):
+            with pytest.raises(TypeError, match="expected an open BloomFilter or Counting"):
+                BloomFilter.create(tmp_path / "out", like=like)  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("seconds", [-5, -0.001, float("nan"), float("-inf")])
+def test_lock_timeouts_that_are_none(tmp_path: Path, seconds: float) -> None:
+    """A time to wait is 0 or more; nothing is made for another."""
+    for cls in (BloomFilter, GrowingFilter):
+        with pytest.raises(ValueError, match=r"lock_timeout is .*, expected seconds from 0"):
+            cls.create(tmp_path / "seen", 100, lock_timeout=seconds)
+    assert not (tmp_path / "seen").exists()
