@@ -13,7 +13,7 @@
     |-- LockTimeoutError (TimeoutError)            another writer kept the lock
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
     |-- LostBitsError (RuntimeError)          keys just added are not there
-    |-- NetworkFileSystemError (OSError)      refused for writing, law 18
+    |-- NetworkFileSystemError (OSError)      two hosts would lose bits
     |-- KeyTypeError (TypeError)              not a kind of key, with its position
     `-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
 
@@ -186,7 +186,7 @@ class LockTimeoutError(MmbloomError, TimeoutError):
 
 
 class DurabilityError(MmbloomError, OSError):
-    """A flush failed, now or earlier; this filter object takes no more writes (law 11).
+    """A flush failed, now or earlier; this filter object takes no more writes.
 
     Attributes
     ----------
@@ -225,7 +225,7 @@ class LostBitsError(MmbloomError, RuntimeError):
 
 
 class NetworkFileSystemError(MmbloomError, OSError):
-    """Writing on a network file system was refused (law 18).
+    """Writing on a network file system was refused: two hosts would lose each other's bits.
 
     Attributes
     ----------
@@ -342,4 +342,4 @@ class EngineWarning(MmbloomWarning):
 
 
 class ReservationWarning(MmbloomWarning):
-    """The file system cannot promise reserved space: a full disk can end the process (law 9)."""
+    """The file system cannot promise reserved space: a full disk can end the process."""

@@ -1,10 +1,10 @@
-"""New files and folders: complete and reserved, or not there at all (laws 8, 9, 10, 15).
+"""New files and folders: complete and reserved, or not there at all; small files replaced whole.
 
 A file is made under a temporary name in its own folder, filled, forced to the disk, and only
-then linked to its path. A link fails where something exists: of several processes that create
-one path, one wins and the others are told so. A folder is made under a temporary name beside
-its path and renamed: a rename fails where something is, but for an empty folder, whose place
-it takes.
+then linked to its path. A link fails if something is there: of several processes that create
+one path, one wins, and the others get an error. A folder is made under a temporary name beside
+its path and renamed. A rename fails if something is there, unless it is an empty folder, which
+the new one replaces.
 """
 
 import errno
@@ -63,7 +63,7 @@ def new_file(
         raise NetworkFileSystemError(path, file_system)
     exclusions = exclusions_path(path)
     if os.path.lexists(exclusions) and not os.path.lexists(path):
-        # They would make the new filter deny keys that it holds (law 1).
+        # They would make the new filter deny keys that it holds: false negatives.
         raise FileExistsError(errno.EEXIST, _OTHERS_EXCLUSIONS, exclusions)
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
@@ -94,7 +94,7 @@ def new_file(
 
 def _reserve(fd: int, size: int, path: str) -> bool:
     """Reserve the disk; False if that took writing zeros."""
-    # On a sparse file a full disk is a signal that kills, not an exception (law 9).
+    # A write to a hole through a map, on a full disk, is a signal that kills: no exception.
     try:
         try:
             os.posix_fallocate(fd, 0, size)
@@ -110,17 +110,17 @@ def _reserve(fd: int, size: int, path: str) -> bool:
 
 
 def write_zeros(fd: int, start: int, stop: int) -> None:
-    """Write zeros over a part of the file, in pieces so large that the kernel keeps them whole.
+    """Write zeros over a part of the file, in writes so large that the kernel keeps each together.
 
     A page that is only reserved takes 7 us at its first touch, and again after each time that
-    the kernel has written it back; one of a large written piece next to nothing (ext4, 10^9
+    the kernel has written it back; one of a large write next to nothing (ext4, 10^9
     keys: 2 million random touches 2.1 s against 0.1 s, after a flush 0.7 s against 0.1 s).
-    Pieces of 2 MiB are mapped as huge pages as well: adding takes 30 ns a key, on pages of
+    Runs of 2 MiB are mapped as huge pages as well: adding takes 30 ns a key, on pages of
     4 KiB 45 ns. These zeros need no fsync: the reserved space reads as zeros in any case.
     """
     zeros = memoryview(bytes(WRITE_BYTES))
     while start < stop:
-        # To the next multiple: the kernel aligns the pieces that it keeps.
+        # To the next multiple: the kernel aligns what it keeps together.
         end = min(stop, start - start % len(zeros) + len(zeros))
         start += os.pwrite(fd, zeros[: end - start], start)
 
@@ -156,9 +156,9 @@ def replace_file(
 ) -> None:
     """Put other bytes in the place of a file: readers see the old ones or the new ones, whole.
 
-    Of two processes that do so at once, one loses what it wrote. So only the holder of a lock may,
-    who has read what it replaces under that lock. The parameters are those of `draft_file`. The
-    caller forces the folder to the disk with `sync_folder`.
+    If two processes do so at once, one loses what it wrote. So the caller must hold a lock, under
+    which it has read what it replaces. The parameters are those of `draft_file`. The caller then
+    forces the folder to the disk with `sync_folder`.
     """
     with gone_on_error(temporary):
         os.close(draft_file(temporary, raw, permissions, like=like))
@@ -220,7 +220,7 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
     path : str
         Where.
     permissions : int
-        Mode bits of the files in it; who may read or write those may enter it.
+        Mode bits of the files in it; whoever may read or write those may enter the folder.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """A new filter file, written front to back: an empty one, a copy, a union, a mended one.
 
-The array comes in pieces, in order; the header, which counts what was written, is filled in
+The array comes in segments, in order; the header, which counts what was written, is filled in
 last. The file appears at its path complete and forced to the disk, or not at all.
 """
 
@@ -28,7 +28,7 @@ class Appender:
     Parameters
     ----------
     fd : int
-        Its descriptor, of `_create.new_file`.
+        Its descriptor, of `atomic.new_file`.
     path : str
         The path that it will have: for errors, as the system knows a descriptor only.
     start : int, default 0
@@ -48,7 +48,7 @@ class Appender:
         """Add to the end."""
         self._waiting += octets
         if len(self._waiting) >= WRITE_BYTES:
-            # To the next multiple: so the file is mapped as huge pages (see _create.py).
+            # To the next multiple: so the file is mapped as huge pages (see `write_zeros`).
             self._write_out(WRITE_BYTES - self._at % WRITE_BYTES)
 
     def finish(self, beginning: bytes = b"") -> None:
@@ -173,7 +173,7 @@ def create_file(
     permissions : int
         Mode bits of the file, whatever the umask.
     allow_network : bool
-        Whether a network file system is acceptable (law 18).
+        Whether a network file system is acceptable.
     reserve : {"zeros", "fallocate"}
         Whether to write the array's zeros as well (see `write_zeros`), or only to reserve them.
     kind : int

@@ -1,6 +1,7 @@
 """The file of a filter's exclusions: read at once, and replaced at once or not at all.
 
-This file takes no lock; who replaces holds the filter's write lock from before it read.
+This file takes no lock. The caller that replaces the list must hold the filter's write lock since
+before it read the list, or a change of another process would be lost.
 """
 
 import errno
@@ -15,7 +16,7 @@ from mmbloom._storage.opening import open_regular
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import UnreadableLineError, read_keys, write_keys
 
-# A list for people, and each process that queries has it in memory (law 17).
+# A list for people, and each process that queries has it in memory.
 MOST_BYTES = 1 << 20
 
 
@@ -96,8 +97,8 @@ def check_listed(path: str) -> tuple[list[str], list[str]]:
 
 def _read_whole(fd: int, path: str) -> bytes:
     raw = bytearray()
-    while piece := os.read(fd, MOST_BYTES + 1 - len(raw)):
-        raw += piece
+    while part := os.read(fd, MOST_BYTES + 1 - len(raw)):
+        raw += part
         if len(raw) > MOST_BYTES:
             expected = f"{MOST_BYTES} at most: exclusions are few"
             raise FormatError(path, "file size", f"more than {MOST_BYTES} bytes", expected)
@@ -122,7 +123,7 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
     keys : iterable of bytes
         All that it is to hold, in order.
     like : os.stat_result
-        Of the filter: who may read the filter may read its exclusions.
+        Of the filter: whoever may read the filter may read its exclusions.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """A folder with a manifest on the disk: read, drafted and installed; its files named and proved.
 
-The manifest is replaced; of all other files only that of exclusions is. temp + `os.replace` is
-wrong where two may do so at once (law 8 has the figure); here it is done only by the holder of
-the write lock of the newest file that the manifest names, after a look under that lock that the
-file is the newest: so by one at a time, which has read what it replaces.
+Of the files of a folder, only the manifest and that of the exclusions are ever replaced. If two
+processes replaced one at once, one of them would lose what it wrote. So only the process that
+holds the write lock of the newest file replaces the manifest, after it has looked, under that
+lock, whether the file is still the newest: one process at a time, which has read what it replaces.
 
 This file takes no lock.
 """

@@ -1,7 +1,7 @@
 """What kind of file system a path is on, from Linux's /proc/self/mountinfo.
 
-Asked twice: two hosts cannot share a mapping over a network (law 18), and a copy-on-write
-file system cannot promise that reserved space will be there (law 9). Where the kernel does
+Asked for two reasons: two hosts cannot share a mapping over a network, and a copy-on-write file
+system cannot promise that reserved space will be there. Where the kernel does
 not say (not Linux), the answer is "" and nothing is refused.
 """
 

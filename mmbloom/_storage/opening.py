@@ -1,7 +1,7 @@
 """Opening what should be a filter file: a regular file, whose header is proved before its use.
 
-Opening changes nothing: no byte, no size, no time of change (laws 10, 13). Nothing is mapped
-and nothing is read here but the header.
+Opening changes nothing: no byte, no size, no time of change. Nothing is mapped here, and nothing
+is read but the header; of a folder, for an error's message, its manifest.
 """
 
 import errno

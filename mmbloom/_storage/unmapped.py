@@ -1,9 +1,9 @@
 """Filter files read with `pread`: whatever happens to them meanwhile is an error, no signal.
 
-For files that nobody vouches for, and for all that reads a filter from end to end: a map of a
-file that is truncated kills its process (law 16), a `pread` comes back short. No lock is taken:
-bits only go from 0 to 1, so that what is read holds at least every key whose add had returned
-when the reading began (law 4).
+For files that nobody vouches for, and for all that reads a filter from end to end. If a file is
+truncated, a map of it kills the process, and a `pread` only comes back short. No lock is taken:
+bits only go from 0 to 1, so what is read has at least every key whose add had returned when the
+reading began.
 """
 
 import os
@@ -81,7 +81,7 @@ class UnmappedFile:
             raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
 
     def bytes_not_reserved(self) -> int:
-        """How many bytes of the file have no place on the disk: holes (law 9); 0 if unknown."""
+        """Count the bytes of the file that have no place on the disk: holes; 0 if unknown."""
         blocks = getattr(os.fstat(self._fd), "st_blocks", 0)
         # A filter has a header: a file system that reports no block at all does not tell.
         return max(0, self.size - 512 * blocks) if blocks else 0

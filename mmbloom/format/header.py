@@ -234,7 +234,7 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
     Raises
     ------
     FormatError
-        At the first rule that does not hold (law 13); `NewerFormatError` if a later mmbloom
+        At the first rule that does not hold; `NewerFormatError` if a later mmbloom
         made the file.
     """
     header = decode_block(raw, file_bytes, path)

@@ -18,7 +18,7 @@ members    a list, not empty, of objects of exactly: number (an int, in rising o
            (of the file's header)
 =========  =================================================================================
 
-Whatever bytes are there are a valid manifest or a `FormatError` (law 13).
+Any bytes are either a valid manifest or a `FormatError`.
 """
 
 import json

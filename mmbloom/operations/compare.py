@@ -1,6 +1,6 @@
 """How many keys two filters share, estimated from the bits that both, either or one of them set.
 
-Both files are read from end to end, without a lock or a map, piece by piece.
+Both files are read from end to end, without a lock or a map, segment by segment.
 """
 
 from dataclasses import dataclass
@@ -30,6 +30,12 @@ class Similarity:
         Keys that one of them has, or both.
     jaccard : float
         common / union, from 0 to 1 (of two filters without a key: 1, they are equal).
+
+    Examples
+    --------
+    >>> found = Similarity(300, 300, 100, 500, 0.2)
+    >>> found.common_count / found.first_count  # the share of the first that the second has
+    0.3333333333333333
     """
 
     first_count: int
@@ -58,7 +64,7 @@ def compare(one: Path, other: Path) -> Similarity:
     IncompatibleFiltersError
         If a parameter differs; names every one that does.
     FormatError
-        If one is no filter, or a sealed one that is damaged.
+        If one is no filter of one file, or a sealed one that is damaged.
     FileChangedError
         If one is truncated or overwritten meanwhile.
     OSError
@@ -92,7 +98,7 @@ def compare(one: Path, other: Path) -> Similarity:
 
 
 def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
-    """Do as `compare`, with files of which it is known which filters they must be."""
+    """Compare two files as `compare` does; a `FilterAt` also says which filter must be there."""
     first = second = either = 0
     with open_alike((one, other)) as (left, right):
         for ours, theirs in zip(left.segments(), right.segments(), strict=True):

@@ -1,6 +1,7 @@
 """Filters with equal parameters, intersected: a key that all of them have is in the result.
 
-Always a new file: in a filter that lives, bits only go from 0 to 1 (law 4).
+The result is always a new file: readers take no lock, because the bits of a living filter only go
+from 0 to 1, and an intersection in place would clear some.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +48,7 @@ def intersect(
     IncompatibleFiltersError
         If a parameter differs; names every one that does, of the first two that differ.
     FormatError
-        If a source is no filter, or a sealed one that is damaged.
+        If a source is no filter of one file, or a sealed one that is damaged.
     FileExistsError
         If the destination exists.
     FileChangedError

@@ -1,9 +1,9 @@
 """A new, sound filter from a damaged one: what is there is kept, nothing is made up.
 
-No bit is invented and none is dropped. Where bits may be missing, so that keys which were added
-may not be found, the report says so plainly: such a filter has no guarantee left, and whether
-it is still of use only its owner knows. What is damaged is read, never mapped, never changed.
-Each file of a folder is mended so; the manifest must be sound, as it says which files there
+No bit is invented and none is dropped. Where bits may be missing, keys that were added may not
+be found, and the report says so: such a filter has no guarantee left, and only its owner knows
+whether it is still of use. What is damaged is read, never mapped, never changed. Of a folder,
+each file is mended in this way. Its manifest must be sound, because it says which files there
 were, and how they were made.
 """
 
@@ -53,6 +53,16 @@ class Repair:
         What else was found.
     files : tuple of Repair
         Of a folder, each file that was there, oldest first; of a file ().
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> old, new = (os.path.join(tempfile.mkdtemp(), name) for name in ("old", "new"))
+    >>> mmbloom.BloomFilter.create(old, capacity=1000).close()
+    >>> os.truncate(old, os.path.getsize(old) - 64)
+    >>> mmbloom.repair(old, new).losses
+    ('the last 64 bytes of the array are not there; zeros now',)
     """
 
     header_damage: str

@@ -75,6 +75,16 @@ class Verification:
     files : tuple of Verification
         Of a folder, each file that could be read, oldest first; the sizes and counts above are
         their sums. Of a file ().
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> mmbloom.BloomFilter.create(path, capacity=1000).close()
+    >>> found = mmbloom.verify(path)
+    >>> found.ok, found.kind, found.positions_set, found.as_dict()["capacity"]
+    (True, 'bits', 0, 1000)
     """
 
     path: str
