@@ -276,6 +276,11 @@ class Filter(ABC):
         -------
         int
             How many were new, by the answers of `add_many`.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError, OSError, MmbloomError
+            As `add_many`.
         """
         self._check_writable()
         new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
@@ -309,6 +314,12 @@ class Filter(ABC):
         -------
         Claim
             To be entered once, with ``with``.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError
+            If a key cannot be one, or a column is damaged; names the position. Entering the
+            claim raises what `add_many` raises of the filter.
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._seed, self._threads)  # outside the lock
@@ -333,6 +344,11 @@ class Filter(ABC):
         ----------
         timeout : float or None, optional
             Seconds to wait for it, None for ever; by default the `lock_timeout` of `open`.
+
+        Yields
+        ------
+        None
+            The lock is held until the block is left.
 
         Raises
         ------

@@ -162,9 +162,22 @@ class BloomFilter(FileFilter):
         return compare_sources(source_of(self), source_of(other)).common_count
 
     def jaccard(self, other: BloomFilter | Path) -> float:
-        """Estimate the share of common keys in the keys of this filter and another, 0 to 1.
+        """Estimate the share of common keys in the keys of this filter and another.
 
-        Takes and raises what `common_count` does. Of two filters without a key it is 1.
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            As for `common_count`.
+
+        Returns
+        -------
+        float
+            From 0 to 1. Of two filters without a key it is 1.
+
+        Raises
+        ------
+        IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
+            As `common_count`.
         """
         return compare_sources(source_of(self), source_of(other)).jaccard
 
@@ -172,9 +185,22 @@ class BloomFilter(FileFilter):
         """Tell whether this filter and another certainly have no key in common.
 
         True is certain: no bit is set in both. False is not: unless both filters are nearly
-        empty, bits coincide by chance as well; `common_count` has the estimate.
+        empty, bits coincide by chance as well; `common_count` has the estimate. It reads up to
+        the first common bit.
 
-        Takes and raises what `common_count` does; reads up to the first common bit.
+        Parameters
+        ----------
+        other : BloomFilter, str or path-like
+            As for `common_count`.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        IncompatibleFiltersError, FormatError, FileChangedError, ClosedFilterError, OSError
+            As `common_count`.
         """
         return disjoint_sources(source_of(self), source_of(other))
 

@@ -74,9 +74,19 @@ class Claim:
         self._pid = 0  # of the process that entered
 
     def within(self, timeout: float | None) -> Claim:
-        """Wait so many seconds for the lock, None for ever, instead of the filter's own time.
+        """Wait for the lock for another time than the filter's own.
 
         A claim that could not be entered in time may be entered again.
+
+        Parameters
+        ----------
+        timeout : float or None
+            Seconds; None waits for ever. Entering the claim raises `LockTimeoutError` after it.
+
+        Returns
+        -------
+        Claim
+            This one.
         """
         self._timeout = timeout
         return self

@@ -260,11 +260,11 @@ class Exclusions(AbstractSet[Any]):
         return frozenset(keys)  # what &, | and - give: a set of no file
 
     def add(self, key: Key) -> bool:
-        """Exclude one key; True if it was not before. Raises what `update` raises."""
+        """Add one key to the exclusions; True if it was none. Raises what `update` raises."""
         return self.update([key]) > 0
 
     def update(self, keys: Keys) -> int:
-        """Exclude keys, all of them or, if that fails, none.
+        """Add keys to the exclusions, all of them or, if that fails, none.
 
         Parameters
         ----------
@@ -298,9 +298,22 @@ class Exclusions(AbstractSet[Any]):
         return self.difference_update([key]) > 0
 
     def difference_update(self, keys: Keys) -> int:
-        """Take keys out, all of them or, if that fails, none; how many were in.
+        """Take keys out of the exclusions, all of them or, if that fails, none.
 
-        Takes and raises what `update` does.
+        Parameters
+        ----------
+        keys : iterable, ndarray or Arrow column
+            As for `update`.
+
+        Returns
+        -------
+        int
+            How many were exclusions.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError, FormatError, OSError, MmbloomError
+            As `update`.
         """
         return self._change(
             keys, lambda listed, given: {key: None for key in listed if key not in given}

@@ -109,6 +109,11 @@ class FileFilter(Filter):
         lock_timeout, allow_network, threads, preload, verify_after_add
             As in `open`.
 
+        Returns
+        -------
+        the class that was called
+            Open, to be closed with ``close`` or by a ``with`` block.
+
         Raises
         ------
         FileExistsError
@@ -181,6 +186,11 @@ class FileFilter(Filter):
             Test every key again before its add is acknowledged; keys that are not found are a
             `LostBitsError`. It reveals other programs that write to the file without the lock,
             and failing memory, at the price of a query for each key added.
+
+        Returns
+        -------
+        the class that was called
+            Open, to be closed with ``close`` or by a ``with`` block.
 
         Raises
         ------

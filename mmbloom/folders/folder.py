@@ -103,6 +103,11 @@ class FolderFilter(Filter):
         mode, lock_timeout, allow_network, threads, preload, verify_after_add
             As for `BloomFilter.open`.
 
+        Returns
+        -------
+        the class that was called
+            Open, to be closed with ``close`` or by a ``with`` block.
+
         Raises
         ------
         FormatError

@@ -225,6 +225,11 @@ class GrowingFilter(FolderFilter):
         lock_timeout, allow_network, threads, preload, verify_after_add
             As for `BloomFilter.open`.
 
+        Returns
+        -------
+        GrowingFilter
+            Open, to be closed with ``close`` or by a ``with`` block.
+
         Raises
         ------
         FileExistsError

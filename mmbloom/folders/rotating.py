@@ -287,6 +287,11 @@ class RotatingFilter(FolderFilter):
             Gives the Unix time in seconds: for tests, and for replaying old logs. It is
             pickled with the filter.
 
+        Returns
+        -------
+        RotatingFilter
+            Open, to be closed with ``close`` or by a ``with`` block.
+
         Raises
         ------
         FileExistsError
@@ -335,8 +340,22 @@ class RotatingFilter(FolderFilter):
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
-        Takes and raises what `BloomFilter.open` does, and `clock` as `create`. FormatError also
-        if a file of the folder is missing, damaged, or not the one that the manifest names.
+        Parameters
+        ----------
+        path, mode, lock_timeout, allow_network, threads, preload, verify_after_add
+            As for `GrowingFilter.open`.
+        clock : callable, default time.time
+            As for `create`.
+
+        Returns
+        -------
+        RotatingFilter
+            Open, to be closed with ``close`` or by a ``with`` block.
+
+        Raises
+        ------
+        FormatError, OSError
+            As `GrowingFilter.open`.
         """
         settings = OpenOptions(
             mode, lock_timeout, allow_network, threads, preload, verify_after_add

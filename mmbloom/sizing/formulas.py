@@ -46,6 +46,11 @@ def false_positive_rate(
     ValueError
         If the layout is none of the two.
 
+    References
+    ----------
+    Standard: Broder and Mitzenmacher, "Network Applications of Bloom Filters", 2004. Blocked:
+    Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007.
+
     Examples
     --------
     >>> round(false_positive_rate(1_000_000, 20_000_000, 10, layout="standard"), 7)

@@ -112,6 +112,16 @@ num_hashes=7, seed=0)
 
         Standard layout: (X/m)^k for X set bits. Blocked: `false_positive_rate` of the number of
         keys that `estimate_count` finds, for blocks are not equally full.
+
+        Parameters
+        ----------
+        positions_set : int
+            Number of bits that are 1.
+
+        Returns
+        -------
+        float
+            Between 0 and 1.
         """
         if self.layout == "standard":
             return float((positions_set / self.num_bits) ** self.num_hashes)

@@ -4,10 +4,12 @@ import ast
 import importlib.metadata
 import inspect
 import pkgutil
+import re
 import subprocess
 import sys
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from house import user_program
@@ -98,6 +100,81 @@ def test_signatures_are_short() -> None:
     assert str(inspect.signature(mmbloom.Sieve.push_many)) == (
         "(self, urls: 'Iterable[Url]') -> 'Bools'"
     )
+    assert str(inspect.signature(mmbloom.BloomFilter.add_many)) == (
+        "(self, keys: 'Keys', *, nulls: 'Nulls' = 'error') -> 'Bools'"
+    )
+
+
+def public_callables() -> dict[str, Any]:
+    """Functions of the package, and the methods of its classes, wherever they are defined."""
+    found: dict[str, Any] = {}
+    for module in (mmbloom, mmbloom.sizing):
+        for name in module.__all__:
+            value = getattr(module, name)
+            if inspect.isfunction(value):
+                found[name] = value
+            elif inspect.isclass(value) and not issubclass(value, Exception):
+                for member in dir(value):
+                    raw = inspect.getattr_static(value, member)
+                    raw = getattr(raw, "__func__", raw)  # of a class method
+                    own = inspect.isfunction(raw) and raw.__module__.startswith("mmbloom.")
+                    if own and not member.startswith("_"):
+                        found[f"{name}.{member}"] = raw
+    return found
+
+
+CALLABLES = public_callables()
+RAISE_NOTHING = {"FilterParams.expected_error_rate", "best_practice_table", "Claim.within"}
+
+
+def sections_of(doc: str) -> set[str]:
+    return set(re.findall(r"^(\w+)\n-+$", doc, re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", CALLABLES)
+def test_sections_of_docstrings(name: str) -> None:
+    """A docstring is one line, or says all: parameters, what comes out, and what is raised.
+
+    One line is enough where there is nothing to pass, or where it names the method, such as the
+    one for a batch, whose docstring has the sections; or for a value that its line explains.
+    """
+    doc = inspect.getdoc(CALLABLES[name]) or ""
+    signature = inspect.signature(CALLABLES[name])
+    takes = [each for each in signature.parameters if each not in ("self", "cls")]
+    if "\n" in doc:
+        sections = sections_of(doc)
+        assert not takes or "Parameters" in sections, sections
+        assert not takes or "Raises" in sections or name in RAISE_NOTHING, sections
+        gives = signature.return_annotation not in (None, "None")
+        assert not gives or sections & {"Returns", "Yields"}, sections
+    else:
+        named = [each for each in re.findall(r"`(\w+)`", doc) if each]
+        assert not takes or named, "one line that names no method which says more"
+        owner = name.rpartition(".")[0]
+        for other in named:
+            full = CALLABLES.get(f"{owner}.{other}") or CALLABLES.get(other)
+            assert full is None or "Parameters" in sections_of(inspect.getdoc(full) or "")
+
+
+EXAMPLES = [
+    *(name for name in CALLABLES if "." not in name),
+    *("BloomFilter", "CountingBloomFilter", "GrowingFilter", "RotatingFilter"),
+    *("Claim", "Exclusions", "Sieve", "FilterParams"),
+]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_are_there(name: str) -> None:
+    """Each function and each class that users make or use has an example; all of them are run."""
+    value = getattr(mmbloom, name, None) or getattr(mmbloom.sizing, name)
+    assert "Examples" in sections_of(inspect.getdoc(value) or "")
+
+
+def test_formulas_name_their_source() -> None:
+    """help() of each formula shows where it is from."""
+    for name in ("plan", "false_positive_rate", "estimate_count"):
+        doc = inspect.getdoc(getattr(mmbloom.sizing, name)) or ""
+        assert re.search(r", (19|20)\d\d", doc), name
 
 
 def test_typed() -> None:
