@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,16 +101,29 @@ def kill_self(name: str) -> None:
 
 def die_at_counter(number: int, when: str) -> None:
     """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
-    real, hook = MappedFilter.set_counter, at_call(number, kill_self)
+    set_one, count_some, hook = (
+        MappedFilter.set_counter,
+        MappedFilter.count,
+        at_call(number, kill_self),
+    )
 
-    def set_counter(self: MappedFilter, name: str, value: int) -> None:
+    def around(name: str, write: Callable[[], Any]) -> None:
         if when == "before":
             hook(name)
-        real(self, name, value)
+        write()
         if when == "after":
             hook(name)
 
+    def set_counter(self: MappedFilter, name: str, value: int) -> None:
+        around(name, lambda: set_one(self, name, value))
+
+    def count(self: MappedFilter, **more: int) -> int:
+        for name, by in more.items():  # one by one, as it writes them
+            around(name, partial(count_some, self, **{name: by}))
+        return count_some(self)
+
     MappedFilter.set_counter = set_counter  # type: ignore[method-assign]
+    MappedFilter.count = count  # type: ignore[method-assign]
 
 
 def mount_tmpfs(folder: Path, size: int) -> bool:
