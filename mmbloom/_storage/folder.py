@@ -74,7 +74,7 @@ class ManifestFile:
             raise
 
     def install(self) -> None:
-        """Put a draft in its place, and force that to the disk (see above who may)."""
+        """Put a draft in its place, and force that to the disk; the caller holds the lock."""
         with gone_on_error(self._path):
             os.replace(self._path, self._place)
         self.in_place = True
