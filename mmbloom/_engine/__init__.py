@@ -7,7 +7,7 @@
 
 Kernels take and return arrays. They never open a file, take a lock or check a type: the caller
 of `add`, `increment` or `decrement`, or of `claim` and `commit`, holds the write lock around
-it (laws 1 and 7).
+it: two that write at once lose bits, and both report one key as new.
 """
 
 from mmbloom._engine.choice import ENGINE
@@ -22,13 +22,19 @@ from mmbloom._engine.reference.hash import bytes_of
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
 
 if ENGINE == "compiled":
-    from mmbloom._engine.compiled.bits import OneKey, add, contains, count_set
-    from mmbloom._engine.compiled.claim import Claimed, claim, commit
+    from mmbloom._engine.compiled.bits import (
+        Claimed,
+        OneKey,
+        add,
+        claim,
+        commit,
+        contains,
+        contains_any,
+        count_set,
+    )
     from mmbloom._engine.compiled.counters import counted_contains, decrement, increment
-    from mmbloom._engine.compiled.hash import hash_keys
+    from mmbloom._engine.compiled.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
-    from mmbloom._engine.compiled.several import contains_any
-    from mmbloom._engine.compiled.text import first_unencodable, plain
 else:
     from mmbloom._engine.reference.bits import (
         Claimed,

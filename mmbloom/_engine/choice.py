@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from mmbloom.errors import EngineWarning
 
-_COMPILED = ("bits", "claim", "counters", "hash", "lines", "several", "text")
+_COMPILED = ("bits", "counters", "hash", "lines")
 _FOLDER = os.path.join(os.path.dirname(__file__), "compiled")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _CHECKOUT = os.path.exists(os.path.join(_ROOT, "setup.sh"))
@@ -74,9 +74,9 @@ def choose(asked: str | None, *, fault: str, byteorder: str) -> str:
     Raises
     ------
     ValueError
-        If what is asked for is no engine.
+        If the name is not that of an engine.
     ImportError
-        If it cannot serve here.
+        If the engine asked for cannot serve here.
 
     Examples
     --------

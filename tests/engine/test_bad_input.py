@@ -136,7 +136,7 @@ def test_claims_of_another_array() -> None:
     """What was claimed of one array is not committed to one of another size."""
     claimed = COMPILED.claim(empty_words(params_of()), HALVES, HALVES, params_of())
     for num_words in (0, 7, 9, 16):
-        with pytest.raises(ValueError, match="claimed of 8 words"):
+        with pytest.raises(ValueError, match="the claim is of an array of 8 words, this one has"):
             COMPILED.commit(np.zeros(num_words, dtype=np.uint64), claimed)
     with pytest.raises(TypeError):
         COMPILED.commit(np.zeros(8, dtype=np.uint64), None)

@@ -38,12 +38,11 @@ class Engine(NamedTuple):
         return self.name
 
 
-REFERENCE = ("bits", "counters", "hash", "lines")
-PARTS = ("bits", "claim", "counters", "hash", "lines", "several", "text")
+PARTS = ("bits", "counters", "hash", "lines")  # modules, of the same names in both
 
 
-def _load(name: str, folder: str, parts: tuple[str, ...]) -> Engine:
-    modules = [import_module(f"mmbloom._engine.{folder}.{part}") for part in parts]
+def _load(name: str, folder: str) -> Engine:
+    modules = [import_module(f"mmbloom._engine.{folder}.{part}") for part in PARTS]
     kernels = (
         next(getattr(module, kernel) for module in modules if hasattr(module, kernel))
         for kernel in Engine._fields[1:]
@@ -51,13 +50,13 @@ def _load(name: str, folder: str, parts: tuple[str, ...]) -> Engine:
     return Engine(name, *kernels)
 
 
-NUMPY = _load("numpy", "reference", REFERENCE)
+NUMPY = _load("numpy", "reference")
 
 
 def _load_compiled() -> Engine | None:
     if not all(find_spec(f"mmbloom._engine.compiled.{part}") for part in PARTS):
         return None
-    return _load("compiled", "compiled", PARTS)
+    return _load("compiled", "compiled")
 
 
 _FOUND = _load_compiled()

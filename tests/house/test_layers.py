@@ -233,10 +233,7 @@ def test_no_file_is_long(file: Path) -> None:
     assert lines_of_code(file) <= MOST_LINES
 
 
-UNCROWDED = [folder for folder in FOLDERS if folder.name != "compiled"]  # whose 7 become 4
-
-
-@pytest.mark.parametrize("folder", UNCROWDED, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_no_folder_is_crowded(folder: Path) -> None:
     """A folder has at most so many files; that of the commands has one a command."""
     names = {file.stem for file in folder.iterdir() if file.suffix in (".py", ".pyx", ".pxd")}

@@ -1,12 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""The compiled engine: the kernels of `reference.bits`, answer for answer and bit for bit.
-
-The processor waits 80 ns for a cell of a large file and sets its bits in 10: so the cell of
-a key further on is asked for while this key's is worked on.
+"""The kernels of bit arrays, compiled: those of `reference.bits`, answer for answer, bit for bit.
 
 Every position is below the number of bits by its formula; `shape_of` proves that number to
-be the array's, and no other loop here leaves what it was given. The interpreter is released
+be the array's, and no other loop leaves what it was given. The interpreter is released
 around all of them.
 """
 
@@ -16,18 +13,25 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from mmbloom._engine.compiled.positions cimport (
-    AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, length_of, popcount, shape_of,
-    standard_position,
+from mmbloom._engine.compiled.murmur cimport hash_octets
+from mmbloom._engine.compiled.overlay cimport (
+    Overlay, claim_blocked, claim_standard, commit_all, grow, release,
 )
-from mmbloom._engine.compiled.murmur cimport hash_octets, prefetch, prefetch_write
-from mmbloom._engine.compiled.objects cimport (
+from mmbloom._engine.compiled.positions cimport (
+    AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, length_of, popcount,
+    positions_of, positions_of_group, prefetch, prefetch_to_write, shape_of,
+)
+from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, has_layout,
 )
 
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object, int *) except? -1
+
+
+cdef enum:
+    FEW = 4  # bits, of which 15 of 16 absent keys lack one, if the array is just full
 
 
 def contains(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
@@ -38,14 +42,21 @@ def contains(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[:
     cdef uint8_t[::1] answers = found.view(np.uint8)
     if n:
         with nogil:
-            if shape.blocked:
-                contains_blocked(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
-            else:
-                contains_standard(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
+            find(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
     return found
 
 
-cdef void contains_blocked(
+cdef inline void find(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    if shape.blocked:
+        find_blocked(words, h1, h2, n, shape, answers)
+    else:
+        find_standard(words, h1, h2, n, shape, answers)
+
+
+cdef void find_blocked(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
@@ -66,29 +77,78 @@ cdef void contains_blocked(
         answers[j] = found & 1
 
 
-cdef void contains_standard(
+cdef void find_standard(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     cdef uint64_t[GROUP * MAX_HASHES] positions
-    cdef Py_ssize_t first, j, some
-    cdef int i, k = shape.num_hashes
     cdef uint64_t p, found
-    first = 0
+    cdef Py_ssize_t j, some, first = 0
+    cdef int i, k = shape.num_hashes
     while first < n:
-        some = min(n - first, GROUP)
-        for j in range(some):
-            for i in range(k):
-                p = standard_position(shape, h1[first + j], h2[first + j], i)
-                prefetch(words + (p >> 6))
-                positions[j * k + i] = p
+        some = positions_of_group(
+            shape, h1 + first, h2 + first, n - first, words, 1, False, positions
+        )
         for j in range(some):
             found = 1
             for i in range(k):
                 p = positions[j * k + i]
                 found &= words[p >> 6] >> (p & 63)
             answers[first + j] = found & 1
-        first += GROUP
+        first += some
+
+
+def contains_any(arrays, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+    """Test n keys in several arrays; see `reference.bits.contains_any`."""
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef const uint64_t[::1] words
+    found = np.zeros(n, dtype=np.bool_)
+    held = list(arrays)  # so that their memory stays while the interpreter is released
+    if not n or not held:
+        return found
+    cdef Shape shape = shape_of(params, len(held[0]))
+    cdef uint64_t[::1] starts = np.zeros(len(held), dtype=np.uint64)
+    for number, array in enumerate(held):
+        words = array
+        shape = shape_of(params, words.shape[0])
+        starts[number] = <uint64_t>&words[0]
+    cdef uint8_t[::1] answers = found.view(np.uint8)
+    with nogil:
+        find_in_any(&starts[0], starts.shape[0], &h1[0], &h2[0], n, &shape, &answers[0])
+    return found
+
+
+cdef void find_in_any(
+    const uint64_t *starts, Py_ssize_t num_arrays, const uint64_t *h1, const uint64_t *h2,
+    Py_ssize_t n, const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    # A key's positions are the same in all arrays, and are worked out once. Most keys are in
+    # none: at most every second bit is set, so that the first few tell.
+    cdef uint64_t[GROUP * MAX_HASHES] positions
+    cdef Py_ssize_t j, a, some, first = 0
+    cdef int i, k = shape.num_hashes, few = min(shape.num_hashes, FEW)
+    cdef uint64_t p, found
+    cdef const uint64_t *words
+    while first < n:
+        some = min(n - first, GROUP)
+        for j in range(some):
+            positions_of(shape, h1[first + j], h2[first + j], NULL, 0, False, positions + j * k)
+            for a in range(num_arrays):
+                prefetch(<const uint64_t *>starts[a] + (positions[j * k] >> 6))
+        for j in range(some):
+            for a in range(num_arrays):
+                words, found = <const uint64_t *>starts[a], 1
+                for i in range(few):
+                    p = positions[j * k + i]
+                    found &= words[p >> 6] >> (p & 63)
+                if found & 1:
+                    for i in range(few, k):
+                        p = positions[j * k + i]
+                        found &= words[p >> 6] >> (p & 63)
+                    if found & 1:
+                        answers[first + j] = 1
+                        break
+        first += some
 
 
 def add(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
@@ -100,14 +160,20 @@ def add(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, par
     cdef uint8_t[::1] answers = new.view(np.uint8)
     if n:
         with nogil:
-            if shape.blocked:
-                newly_set = add_blocked(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
-            else:
-                newly_set = add_standard(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
+            newly_set = set_keys(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
     return new, newly_set
 
 
-cdef uint64_t add_blocked(
+cdef inline uint64_t set_keys(
+    uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    if shape.blocked:
+        return set_blocked(words, h1, h2, n, shape, answers)
+    return set_standard(words, h1, h2, n, shape, answers)
+
+
+cdef uint64_t set_blocked(
     uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
@@ -116,10 +182,10 @@ cdef uint64_t add_blocked(
     cdef uint64_t bit, word, found, newly_set = 0
     cdef uint64_t *block
     for j in range(min(n, AHEAD)):
-        prefetch_write(words + 8 * block_of(shape, h1[j]))
+        prefetch_to_write(words + 8 * block_of(shape, h1[j]), 1)
     for j in range(n):
         if j + AHEAD < n:
-            prefetch_write(words + 8 * block_of(shape, h1[j + AHEAD]))
+            prefetch_to_write(words + 8 * block_of(shape, h1[j + AHEAD]), 1)
         block = words + 8 * block_of(shape, h1[j])
         found = 1
         for i in range(shape.num_hashes):
@@ -136,22 +202,18 @@ cdef uint64_t add_blocked(
     return newly_set
 
 
-cdef uint64_t add_standard(
+cdef uint64_t set_standard(
     uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     cdef uint64_t[GROUP * MAX_HASHES] positions
-    cdef Py_ssize_t first, j, some
-    cdef int i, k = shape.num_hashes
     cdef uint64_t p, word, clear, newly_set = 0
-    first = 0
+    cdef Py_ssize_t j, some, first = 0
+    cdef int i, k = shape.num_hashes
     while first < n:
-        some = min(n - first, GROUP)
-        for j in range(some):
-            for i in range(k):
-                p = standard_position(shape, h1[first + j], h2[first + j], i)
-                prefetch_write(words + (p >> 6))
-                positions[j * k + i] = p
+        some = positions_of_group(
+            shape, h1 + first, h2 + first, n - first, words, 1, True, positions
+        )
         for j in range(some):
             clear = 0
             for i in range(k):
@@ -162,7 +224,58 @@ cdef uint64_t add_standard(
                     clear += 1
             answers[first + j] = clear != 0
             newly_set += clear
-        first += GROUP
+        first += some
+    return newly_set
+
+
+cdef class Claimed:
+    """What `claim` found: nothing is set yet; see `reference.bits.Claimed`."""
+
+    cdef readonly object new
+    cdef Overlay overlay
+    cdef Py_ssize_t num_words
+
+    def __dealloc__(self):
+        release(&self.overlay)
+
+
+cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
+    if num_words != claimed.num_words:
+        raise ValueError(
+            f"the claim is of an array of {claimed.num_words} words, this one has {num_words}"
+        )
+    return 0
+
+
+def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+    """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
+    cdef Shape shape = shape_of(params, words.shape[0])
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef Claimed claimed = Claimed()
+    cdef bint done = True
+    claimed.new = np.empty(n, dtype=np.bool_)
+    claimed.num_words = words.shape[0]
+    claimed.overlay.width = 8 if shape.blocked else 1
+    cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
+    if n:
+        with nogil:
+            if not shape.blocked:
+                find_standard(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
+            done = grow(&claimed.overlay) and (claim_blocked if shape.blocked else claim_standard)(
+                &words[0], &h1[0], &h2[0], n, &shape, &claimed.overlay, &answers[0]
+            )
+    if not done:
+        raise MemoryError
+    return claimed
+
+
+def commit(uint64_t[::1] words, Claimed claimed not None):
+    """Set the bits that `claim` found, and count those that were clear."""
+    cdef uint64_t newly_set = 0
+    check_claimed(claimed, words.shape[0])
+    if claimed.overlay.used:
+        with nogil:
+            newly_set = commit_all(&words[0], &claimed.overlay)
     return newly_set
 
 
@@ -214,10 +327,7 @@ cdef class OneKey:
         cdef uint64_t h1, h2
         cdef uint8_t found
         self.hash(key, &h1, &h2)
-        if self.shape.blocked:
-            contains_blocked(&self.words[0], &h1, &h2, 1, &self.shape, &found)
-        else:
-            contains_standard(&self.words[0], &h1, &h2, 1, &self.shape, &found)
+        find(&self.words[0], &h1, &h2, 1, &self.shape, &found)
         return found != 0
 
     def add(self, key):
@@ -230,17 +340,11 @@ cdef class OneKey:
         words = <uint64_t *>&self.words[0]
         self.hash(key, &h1, &h2)
         # Tested first: a key that is there leaves every byte, and the batch counters, alone.
-        if self.shape.blocked:
-            contains_blocked(words, &h1, &h2, 1, &self.shape, &found)
-        else:
-            contains_standard(words, &h1, &h2, 1, &self.shape, &found)
+        find(words, &h1, &h2, 1, &self.shape, &found)
         if found:
             return False
         self.counters[2] += 1
-        if self.shape.blocked:
-            self.counters[1] += add_blocked(words, &h1, &h2, 1, &self.shape, &found)
-        else:
-            self.counters[1] += add_standard(words, &h1, &h2, 1, &self.shape, &found)
+        self.counters[1] += set_keys(words, &h1, &h2, 1, &self.shape, &found)
         self.counters[0] += 1
         self.counters[3] += 1
         return True

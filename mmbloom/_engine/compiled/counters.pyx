@@ -14,14 +14,13 @@ import numpy as np
 from libc.stdint cimport uint8_t, uint64_t
 
 from mmbloom._engine.compiled.positions cimport (
-    MAX_HASHES, Shape, bit_in_block, block_of, length_of, shape_of, standard_position,
+    MAX_HASHES, Shape, length_of, positions_of, shape_of,
 )
-from mmbloom._engine.compiled.murmur cimport prefetch
 
 
 cdef extern from *:
     """
-    /* The compiler must not put a store below before one above: see `uncount`. */
+    /* The compiler must not put a store below before one above: see `count_down`. */
     static inline void mmbloom_in_order(void) { __asm__ volatile("" ::: "memory"); }
     """
     void in_order "mmbloom_in_order"() noexcept nogil
@@ -30,32 +29,20 @@ cdef extern from *:
 cdef enum:
     DISTANCE = 16  # keys between asking for counters and touching them; a power of two
     SATURATED = 15
+    WIDTH = 4  # bits of a counter
 
 
-cdef struct Queue:  # of the next `DISTANCE` keys
+# Of the next `DISTANCE` keys. One enters as one leaves: working in groups, as on bits, takes
+# 15 to 20 % longer on a large array.
+cdef struct Queue:
     uint64_t[DISTANCE * MAX_HASHES] positions
 
 
 cdef inline Shape counted_shape(object params, Py_ssize_t num_words) except *:
-    """Do as `shape_of` for an array of sixteen positions a word."""
+    """Like `shape_of`, for an array of sixteen positions a word."""
     if num_words % 4:
         raise ValueError(f"the array has {num_words} words, expected a multiple of 4")
     return shape_of(params, num_words // 4)
-
-
-cdef inline void positions_of(
-    const Shape *shape, uint64_t h1, uint64_t h2, uint64_t *positions
-) noexcept nogil:
-    """Work out the positions of a key, in order, repeats included."""
-    cdef uint64_t start
-    cdef int i
-    if shape.blocked:
-        start = 512 * block_of(shape, h1)
-        for i in range(shape.num_hashes):
-            positions[i] = start + bit_in_block(shape, h2, i)
-    else:
-        for i in range(shape.num_hashes):
-            positions[i] = standard_position(shape, h1, h2, i)
 
 
 cdef inline int keep_distinct(uint64_t *positions, int num_hashes) noexcept nogil:
@@ -88,24 +75,18 @@ cdef inline uint8_t count_at(const uint8_t *octets, uint64_t p) noexcept nogil:
     return octets[p >> 1] >> ((p & 1) << 2) & 15
 
 
-cdef inline void ask_for(
-    const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t j, Py_ssize_t n,
-    const Shape *shape, Queue *queue,
+cdef inline uint64_t *queued(Queue *queue, Py_ssize_t j) noexcept nogil:
+    """Give the place of the positions of key j."""
+    return queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+
+
+cdef inline void enqueue(
+    Queue *queue, const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t j,
+    Py_ssize_t n, const Shape *shape,
 ) noexcept nogil:
     """Put the positions of key j, if there is one, into the queue, and ask for their lines."""
-    cdef int i, place = j & (DISTANCE - 1)
-    cdef uint64_t *positions = queue.positions + place * MAX_HASHES
-    cdef uint64_t start
-    if j >= n:
-        return
-    positions_of(shape, h1[j], h2[j], positions)
-    if shape.blocked:  # all four lines: 35 to 31 ns a key, as they need no position
-        start = 256 * block_of(shape, h1[j])
-        for i in range(4):
-            prefetch(octets + start + 64 * i)
-    else:
-        for i in range(shape.num_hashes):
-            prefetch(octets + (positions[i] >> 1))
+    if j < n:
+        positions_of(shape, h1[j], h2[j], octets, WIDTH, False, queued(queue, j))
 
 
 def counted_contains(
@@ -118,11 +99,11 @@ def counted_contains(
     cdef uint8_t[::1] answers = found.view(np.uint8)
     if n:
         with nogil:
-            look(<const uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
+            find_counted(<const uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
     return found
 
 
-cdef void look(
+cdef void find_counted(
     const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
@@ -131,14 +112,14 @@ cdef void look(
     cdef int i, found
     cdef const uint64_t *positions
     for j in range(DISTANCE):
-        ask_for(octets, h1, h2, j, n, shape, &queue)
+        enqueue(&queue, octets, h1, h2, j, n, shape)
     for j in range(n):
-        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        positions = queued(&queue, j)
         found = 1
         for i in range(shape.num_hashes):
             found &= count_at(octets, positions[i]) != 0
         answers[j] = found
-        ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
+        enqueue(&queue, octets, h1, h2, j + DISTANCE, n, shape)
 
 
 def increment(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
@@ -167,9 +148,9 @@ cdef uint64_t count_up(
     cdef uint8_t count
     cdef uint64_t p, zero, newly_set = 0
     for j in range(DISTANCE):
-        ask_for(octets, h1, h2, j, n, shape, &queue)
+        enqueue(&queue, octets, h1, h2, j, n, shape)
     for j in range(n):
-        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        positions = queued(&queue, j)
         some = keep_distinct(positions, shape.num_hashes)
         zero = 0
         for i in range(some):
@@ -179,7 +160,7 @@ cdef uint64_t count_up(
             octets[p >> 1] += (count != SATURATED) << ((p & 1) << 2)
         answers[j] = zero != 0
         newly_set += zero
-        ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
+        enqueue(&queue, octets, h1, h2, j + DISTANCE, n, shape)
     return newly_set
 
 
@@ -209,9 +190,9 @@ cdef uint64_t count_down(
     cdef uint8_t count, least
     cdef uint64_t p, newly_clear = 0
     for j in range(DISTANCE):
-        ask_for(octets, h1, h2, j, n, shape, &queue)
+        enqueue(&queue, octets, h1, h2, j, n, shape)
     for j in range(n):
-        positions = queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
+        positions = queued(&queue, j)
         some = keep_distinct(positions, shape.num_hashes)
         least = SATURATED
         for i in range(some):
@@ -220,7 +201,7 @@ cdef uint64_t count_down(
         answers[j] = least != 0
         if least == 1:
             # To 0 first, and only then the rest: a kill in between leaves a key that is not
-            # found, so that removing it again takes nothing from others (law 5).
+            # found, so that removing it again takes nothing from others.
             for i in range(some):
                 p = positions[i]
                 count = count_at(octets, p)
@@ -232,5 +213,5 @@ cdef uint64_t count_down(
                 p = positions[i]
                 count = count_at(octets, p)
                 octets[p >> 1] -= (count != 0 and count != SATURATED) << ((p & 1) << 2)
-        ask_for(octets, h1, h2, j + DISTANCE, n, shape, &queue)
+        enqueue(&queue, octets, h1, h2, j + DISTANCE, n, shape)
     return newly_clear

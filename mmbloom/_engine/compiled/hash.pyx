@@ -1,9 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""MurmurHash3_x64_128 of every form of batch, where its bytes lie; see `reference.hash`.
+"""MurmurHash3_x64_128 of every form of batch, and which lists and `U` arrays can be hashed.
 
-Objects of the interpreter are only looked at to find where their bytes are; hashing goes on
-without it. Spans and views are proved to lie within their buffers before any is read.
+Those of `reference.hash`, answer for answer. The bytes of keys are hashed where they lie. The
+interpreter is needed to find them in its objects only; hashing goes on without it. Spans and
+views are proved to lie within their buffers before any is read. Every text is looked at before
+the first is added: a batch with a wrong key adds nothing.
 """
 
 import numpy as np
@@ -12,28 +14,31 @@ from mmbloom._engine.key_batch import (
     ByteKeys, DictionaryKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
 )
 
-from mmbloom._engine.compiled.text import code_points
-
 from cpython.list cimport PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from mmbloom._engine.compiled.murmur cimport hash_octets, load_4, load_8, prefetch
-from mmbloom._engine.compiled.objects cimport (
-    OBJECTS_AHEAD, PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND,
+from mmbloom._engine.compiled.murmur cimport hash_octets, load_4, load_8
+from mmbloom._engine.compiled.text cimport (
+    PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     has_layout, item_of,
 )
-from mmbloom._engine.compiled.utf8 cimport encodable, encode
 
 
 cdef extern from "Python.h":
     void Py_INCREF(PyObject *)
     void Py_DECREF(PyObject *)
     bint PyUnicode_Check(PyObject *)
+    bint PyUnicode_CheckExact(PyObject *)
+    bint PyBytes_CheckExact(PyObject *)
     char *AS_STRING "PyBytes_AS_STRING"(PyObject *)
     Py_ssize_t GET_SIZE "PyBytes_GET_SIZE"(PyObject *)
     bint BYTES_CHECK "PyBytes_Check"(PyObject *)
+
+cdef enum:
+    SLICE = 1 << 14  # texts checked at a time, as numpy copies them
+
 
 ctypedef fused Offset:
     int32_t
@@ -44,6 +49,44 @@ cdef struct Text:
     const uint8_t *at
     size_t length
     int width  # bytes a code point; 0 where the bytes are the key
+
+
+def plain(list items):
+    """Tell whether every item is a `bytes`, or a `str` that encodes; see `reference.hash.plain`."""
+    cdef Py_ssize_t i, n = PyList_GET_SIZE(items)
+    cdef PyObject *item
+    for i in range(n):
+        item = item_of(items, i, n)
+        if PyBytes_CheckExact(item):
+            continue
+        if not PyUnicode_CheckExact(item) or not has_layout(item):
+            return False
+        if not PyUnicode_IS_ASCII(item) and not encodable(
+            <const uint8_t *>PyUnicode_DATA(item), PyUnicode_KIND(item), PyUnicode_GET_LENGTH(item)
+        ):
+            return False
+    return True
+
+
+def first_unencodable(items):
+    """Find the first item that has no UTF-8; see `reference.hash.first_unencodable`."""
+    cdef Py_ssize_t i, wrong = -1, start = 0
+    cdef const uint32_t[:, ::1] rows
+    while start < len(items) and wrong < 0:
+        rows = code_points(items[start : start + SLICE])
+        with nogil:
+            for i in range(rows.shape[0]):
+                if not encodable(<const uint8_t *>&rows[i, 0], 4, rows.shape[1]):
+                    wrong = start + i
+                    break
+        start += SLICE
+    return wrong
+
+
+def code_points(items):
+    """Give a U array of one item or more as code points in this machine's byte order."""
+    native = np.ascontiguousarray(items, dtype=items.dtype.newbyteorder("="))
+    return np.require(native, None, "CA").view(np.uint32).reshape(len(items), -1)
 
 
 def hash_keys(keys, seed):
@@ -86,7 +129,7 @@ def hash_keys(keys, seed):
 cdef int hash_list(
     list items, Py_ssize_t first, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
-    """Hash a part of a list; its objects are held meanwhile, whatever becomes of the list."""
+    """Hash a part of a list; its objects are kept meanwhile, whatever becomes of the list."""
     cdef Py_ssize_t i, n = h1.shape[0], held = 0
     cdef size_t longest = 0
     cdef uint8_t *scratch = NULL
@@ -100,9 +143,7 @@ cdef int hash_list(
     objects = <PyObject **>(texts + n)
     try:
         for i in range(n):
-            if i + OBJECTS_AHEAD < n:
-                prefetch(item_of(items, first + i + OBJECTS_AHEAD))
-            objects[i] = item_of(items, first + i)
+            objects[i] = item_of(items, first + i, first + n)
             Py_INCREF(objects[i])
             held = i + 1
             find_text(objects[i], i, &texts[i])
@@ -237,7 +278,7 @@ cdef int hash_texts(
 cdef int hash_views(
     const uint8_t[:, ::1] views, list buffers, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
-    """Arrow's views: 4 bytes of length, then up to 12 of text, or 4 + buffer + offset."""
+    """Hash Arrow's views: 4 bytes of length, then up to 12 of text, or 4 + buffer + offset."""
     cdef Py_ssize_t i, wrong
     cdef uint64_t count = len(buffers)
     cdef const uint8_t[::1] buffer
@@ -263,7 +304,7 @@ cdef Py_ssize_t hash_all_views(
     const uint8_t[:, ::1] views, const Text *texts, uint64_t count, uint32_t seed,
     uint64_t[::1] h1, uint64_t[::1] h2,
 ) except -2:
-    """Hash all views; returns the first that is wrong, or -1."""
+    """Hash all views; return the first that is wrong, or -1."""
     cdef Py_ssize_t i
     cdef uint64_t which, offset, length
     cdef const uint8_t *view

@@ -112,7 +112,7 @@ def select_keys(
     cdef Py_ssize_t n = old_starts.shape[0]
     new_starts, new_ends = np.empty(n, dtype=np.int64), np.empty(n, dtype=np.int64)
     cdef int64_t[::1] first = new_starts, last = new_ends
-    # Keys are copied where they are more than a span of the line: folded, or marked as whole.
+    # Keys that are no plain span of the line are copied: folded ones, and marked whole lines.
     cdef bint copied = chosen.field or ignore_case
     keys = np.empty(int((ends - starts).sum()) + 3 * n if copied else 0, dtype=np.uint8)
     cdef uint8_t[::1] target = keys
@@ -158,7 +158,7 @@ cdef void select_all(
         line.at, line.end = octets + starts[i], octets + ends[i]
         part = line
         if chosen.field and not take_field(chosen, &part):
-            # As `reference.lines.WHOLE_LINE`: no field of another line starts so.
+            # `reference.lines.WHOLE_LINE`, with which no field of another line starts.
             keys[used], keys[used + 1], keys[used + 2] = 0xFF, 10, 0
             length = line.end - line.at
             memcpy(keys + used + 3, line.at, length)
@@ -179,7 +179,7 @@ cdef void select_all(
 
 
 cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:
-    """Narrow a line to one of its fields; False if it has none so far."""
+    """Narrow a line to one of its fields; False if it has fewer fields."""
     cdef int64_t left = chosen.field
     cdef const uint8_t *end
     if chosen.separator == NULL:
@@ -210,7 +210,7 @@ cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:
 cdef const uint8_t *find(
     const Span *part, const uint8_t *wanted, size_t length
 ) noexcept nogil:
-    """Where a separator starts, or the end of the part if there is none."""
+    """Find where a separator starts, or the end of the part if there is none."""
     cdef const uint8_t *at = part.at
     while <size_t>(part.end - at) >= length:
         at = <const uint8_t *>memchr(at, wanted[0], part.end - at - length + 1)
@@ -223,17 +223,17 @@ cdef const uint8_t *find(
 
 
 cdef inline bint is_space(uint8_t c) noexcept nogil:
-    """What bytes.split takes for a blank."""
+    """Tell what bytes.split takes for a blank."""
     return c == 32 or 9 <= c <= 13
 
 
 cdef inline bint is_blank(uint8_t c) noexcept nogil:
-    """What uniq(1) takes for a blank; a newline can stand within a line that NUL ends."""
+    """Tell what uniq(1) takes for a blank; a newline can stand within a line that NUL ends."""
     return c == 32 or c == 9 or c == 10
 
 
 cdef void narrow(const Selection *chosen, Span *part) noexcept nogil:
-    """Skip fields, then bytes, then keep so many at most."""
+    """Skip fields, then bytes, and keep `at_most` of the rest."""
     cdef int64_t left = chosen.skip_fields
     while left and part.at < part.end:
         while part.at < part.end and is_blank(part.at[0]):

@@ -1,4 +1,4 @@
-"""MurmurHash3_x64_128 of the bytes at an address; inline, for the compiled modules only.
+"""MurmurHash3_x64_128 of the bytes at an address; inline code.
 
 After Austin Appleby's public-domain MurmurHash3.cpp. All loads go through memcpy, so that
 any address is as good as an aligned one, and none reads beyond the key's last byte.
@@ -6,15 +6,6 @@ any address is as good as an aligned one, and none reads beyond the key's last b
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
-
-
-cdef extern from *:
-    """
-    #define MMBLOOM_PREFETCH(address) __builtin_prefetch((const void *)(address))
-    #define MMBLOOM_PREFETCH_WRITE(address) __builtin_prefetch((const void *)(address), 1)
-    """
-    void prefetch "MMBLOOM_PREFETCH"(const void *address) noexcept nogil
-    void prefetch_write "MMBLOOM_PREFETCH_WRITE"(const void *address) noexcept nogil
 
 
 cdef inline uint64_t load_8(const uint8_t *at) noexcept nogil:

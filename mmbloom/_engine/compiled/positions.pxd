@@ -1,10 +1,12 @@
-"""From hash halves to bits, as `mmbloom.format.positions` defines it; inline, for this folder only.
+"""From hash halves to positions, as `mmbloom.format.positions` defines it; inline code.
 
-A cell is what is fetched at once: a block of 8 words in the blocked layout, where all of a
-key's bits lie in one; a single word in the standard one.
+A position is a bit, or a counter of four bits. The processor waits 80 ns for a cache line of a
+large file, and tests or sets what lies in it in 10: so the lines of keys further on are asked
+for while those of this key are worked on. In the blocked layout all positions of a key lie in
+one block: one line of bits, four of counters.
 """
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport uint8_t, uint64_t
 
 
 cdef extern from *:
@@ -24,15 +26,17 @@ cdef extern from *:
     """
     uint64_t high "mmbloom_high"(uint64_t a, uint64_t b) noexcept nogil
     uint64_t popcount "mmbloom_popcount"(uint64_t word) noexcept nogil
+    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
+    void prefetch_to_write "__builtin_prefetch"(const void *address, int one) noexcept nogil
 
 
 cdef enum:
     MAX_HASHES = 64
-    AHEAD = 32  # keys between asking for a cell and touching it (blocked)
-    GROUP = 16  # keys whose positions are worked out together (standard)
+    AHEAD = 32  # keys between asking for a block of bits and touching it
+    GROUP = 16  # keys whose positions are worked out together
 
 
-cdef struct Shape:
+cdef struct Shape:  # of an array: what its filter's parameters say
     bint blocked
     int num_hashes
     uint64_t num_bits
@@ -59,8 +63,56 @@ cdef inline uint64_t standard_position(
     return rest - shape.num_bits if rest >= shape.num_bits else rest
 
 
+cdef inline void ask_for(const uint8_t *line, bint write) noexcept nogil:
+    if write:
+        prefetch_to_write(line, 1)
+    else:
+        prefetch(line)
+
+
+cdef inline void positions_of(
+    const Shape *shape, uint64_t h1, uint64_t h2, const void *array, int width, bint write,
+    uint64_t *positions,
+) noexcept nogil:
+    """Work out the positions of a key, and ask for the lines of the array that they lie in.
+
+    A position takes `width` bits of the array: 1, or 4, or 0 if nothing is to be asked for.
+    """
+    cdef const uint8_t *octets = <const uint8_t *>array
+    cdef int i
+    cdef uint64_t p
+    if shape.blocked:  # the whole block: no position is needed to ask for it
+        p = 512 * block_of(shape, h1)
+        for i in range(width):
+            ask_for(octets + (p * width >> 3) + 64 * i, write)
+        for i in range(shape.num_hashes):
+            positions[i] = p + bit_in_block(shape, h2, i)
+    else:
+        for i in range(shape.num_hashes):
+            p = standard_position(shape, h1, h2, i)
+            if width:
+                ask_for(octets + (p * width >> 3), write)
+            positions[i] = p
+
+
+cdef inline Py_ssize_t positions_of_group(
+    const Shape *shape, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const void *array, int width, bint write, uint64_t *positions,
+) noexcept nogil:
+    """Work out, and ask for, those of the next keys of n, `GROUP` at most; returns how many.
+
+    The i-th position of key j is then positions[j * k + i].
+    """
+    cdef Py_ssize_t j, some = min(n, GROUP)
+    for j in range(some):
+        positions_of(
+            shape, h1[j], h2[j], array, width, write, positions + j * shape.num_hashes
+        )
+    return some
+
+
 cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
-    """What the loops need of a filter's parameters, proved to fit the array."""
+    """Take what the loops need of a filter's parameters, and prove that it fits the array."""
     cdef Shape shape
     cdef uint64_t multiplier = 1
     shape.blocked = params.layout == "blocked"

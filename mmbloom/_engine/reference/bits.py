@@ -5,7 +5,7 @@ new when it is the first of its batch to hold some position that was clear. `cla
 the new keys and the bits they need without setting any; `commit` sets them.
 
 No function here reads and writes one word twice in one assignment: duplicate indices in
-``a[i] |= mask`` lose bits (0.36 % in one process, law 1).
+``a[i] |= mask`` lose bits (0.36 % in one process).
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def contains_any(arrays: list[Words], h1: Words, h2: Words, params: FilterParams
 
 
 def add(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
-    """Test and set n keys as one by one.
+    """Test and set n keys, with the answers of one at a time.
 
     Returns
     -------
@@ -102,18 +102,18 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
     claimed = Claimed(np.zeros(len(h1), dtype=np.bool_), [])
     pending: Words | None = None
     for start in range(0, len(h1), CHUNK_KEYS):
-        part = slice(start, start + CHUNK_KEYS)
-        new, updates = _claim_part(words, h1[part], h2[part], params, pending)
-        claimed.new[part] = new
+        chunk = slice(start, start + CHUNK_KEYS)
+        new, updates = _claim_chunk(words, h1[chunk], h2[chunk], params, pending)
+        claimed.new[chunk] = new
         claimed.updates.extend(updates)
         if len(h1) > CHUNK_KEYS:
-            # What earlier parts will set counts as set for later ones (law 4).
-            columns = positions(h1[part][new], h2[part][new], params)
+            # What earlier chunks will set counts as set for later ones, as one by one.
+            columns = positions(h1[chunk][new], h2[chunk][new], params)
             pending = np.unique(np.concatenate([*([] if pending is None else [pending]), *columns]))
     return claimed
 
 
-def _claim_part(
+def _claim_chunk(
     words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words | None
 ) -> tuple[Bools, list[tuple[Indices, Words]]]:
     """Claim at most 2**20 keys; the sorted positions `pending` are taken as set."""
@@ -139,7 +139,7 @@ def _claim_part(
 
 
 def commit(words: Words, claimed: Claimed) -> int:
-    """Set the bits that `claim` found; returns how many were clear before."""
+    """Set the bits that `claim` found, and count those that were clear."""
     newly_set = 0
     for index, mask in claimed.updates:
         before = words[index]
@@ -204,13 +204,13 @@ class OneKey:
 
 
 def union(words: Words, start: int, more: Words) -> int:
-    """Set the bits of `more` in the words from `start` on; the number newly set. O(len(more)).
+    """Set the bits of `more` in the words from `start` on, and count the new ones; O(len(more)).
 
     Words that have all of them are not written, so that their pages stay clean.
     """
     part = words[start : start + len(more)]
     missing = more & ~part
-    lacking = np.flatnonzero(missing)  # no index twice (law 1)
+    lacking = np.flatnonzero(missing)  # no index twice
     part[lacking] |= missing[lacking]
     return count_set(missing)
 

@@ -9,7 +9,7 @@ it stays, for ever.
 Removing lowers to 0 what gets to 0, and only then the rest: after a kill in between a key of
 the batch is untouched, or not found any more, or one that is found when all is done as well.
 So a batch that was killed and is removed again takes nothing from other keys that removing
-it twice would not have taken (law 5).
+it twice would not have taken.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ _FOUR, _LAST = np.uint64(4), np.uint64(15)
 _ONE_IN_EACH = np.uint64(0x1111_1111_1111_1111)
 
 
-Held = tuple[Words, npt.NDArray[np.intp]]  # distinct positions of keys, and whose each is
+Held = tuple[Words, npt.NDArray[np.intp]]  # distinct positions, and the key that has each
 
 
 def counted_contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
@@ -44,7 +44,7 @@ def counted_contains(words: Words, h1: Words, h2: Words, params: FilterParams) -
 
 
 def increment(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
-    """Test and count n keys as one by one.
+    """Test and count n keys, with the answers of one at a time.
 
     Returns
     -------
@@ -56,9 +56,9 @@ def increment(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple
     new = np.zeros(len(h1), dtype=np.bool_)
     newly_set = 0
     for start in range(0, len(h1), CHUNK_KEYS):
-        part = slice(start, start + CHUNK_KEYS)
-        held, _ = distinct = _distinct(h1[part], h2[part], params)
-        new[part] = _first_of_zero(words, distinct, len(h1[part]))
+        chunk = slice(start, start + CHUNK_KEYS)
+        held, _ = distinct = _distinct(h1[chunk], h2[chunk], params)
+        new[chunk] = _first_of_zero(words, distinct, len(h1[chunk]))
         position, more = np.unique(held, return_counts=True)
         before = _counts(words, position)
         added = np.minimum(more.astype(np.uint64), _LAST - before)
@@ -76,7 +76,7 @@ def counted_claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> B
 
 
 def decrement(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
-    """Test n keys and uncount those that are there, as one by one.
+    """Test n keys and uncount those that are there, with the answers of one at a time.
 
     Returns
     -------
@@ -88,13 +88,13 @@ def decrement(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple
     found = np.zeros(len(h1), dtype=np.bool_)
     newly_clear = 0
     for start in range(0, len(h1), CHUNK_KEYS):
-        part = slice(start, start + CHUNK_KEYS)
-        distinct = _distinct(h1[part], h2[part], params)
+        chunk = slice(start, start + CHUNK_KEYS)
+        distinct = _distinct(h1[chunk], h2[chunk], params)
         # Counters only fall here: what is not there at first is not there at its turn.
-        found[part] = counted_contains(words, h1[part], h2[part], params)
-        _refuse_the_late(words, distinct, found[part])
+        found[chunk] = counted_contains(words, h1[chunk], h2[chunk], params)
+        _refuse_the_late(words, distinct, found[chunk])
         held, key = distinct
-        position, less = np.unique(held[found[part][key]], return_counts=True)
+        position, less = np.unique(held[found[chunk][key]], return_counts=True)
         before = _counts(words, position)
         taken = np.where(before == _LAST, np.uint64(0), less.astype(np.uint64))
         gone = taken == before
@@ -164,7 +164,7 @@ class OneCounted(OneKey):
         return self._octets[position >> 1] >> 4 * (position & 1) & 15
 
     def _finish(self, new_keys: int, newly_set: int) -> None:
-        # As of a batch (`Writer`): one that leaves the same counters at 0 is none.
+        # A batch that leaves the same counters at 0 is none, as in `Writer`.
         self._count(0, new_keys)
         self._count(1, newly_set)
         self._count(*((3, 1) if newly_set else (2, -1)))
@@ -232,5 +232,5 @@ def _change(words: Words, position: Words, by: Words, operation: np.ufunc) -> No
     word = (position >> _FOUR).astype(np.intp)
     start = np.flatnonzero(np.concatenate([[True], word[1:] != word[:-1]]))
     total = np.add.reduceat(by << (position & _LAST) * _FOUR, start)
-    word = word[start]  # none twice (law 1)
+    word = word[start]  # none twice
     words[word] = operation(words[word], total)

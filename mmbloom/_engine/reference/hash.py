@@ -32,7 +32,7 @@ _M1, _M2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _31, _33 = np.uint64(31), np.uint64(33)
 
 
-_SLICE = 1 << 14  # str checked at a time (law 17)
+_SLICE = 1 << 14  # str checked at a time, as they are copied
 
 
 def plain(items: list[Any]) -> bool:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from mmbloom._engine.key_batch import ByteKeys
 from mmbloom._typing import Octets, Offsets
 
-# No text in UTF-8 has the byte 0xFF, no field has both newline and NUL: what starts so can
-# be no field of a line.
+# No text in UTF-8 has the byte 0xFF, and no field has both newline and NUL: no field of a line
+# starts like this.
 WHOLE_LINE = b"\xff\n\0"
 
 

@@ -1,10 +1,47 @@
-"""Code points to UTF-8; inline, for the compiled modules only."""
+"""Where the text of an object lies, and its code points as UTF-8; inline code.
 
+Looking into objects needs the interpreter, and cannot raise: these are CPython's macros, for a
+list and a place within it, and for objects whose type is known. The rest works without it.
+"""
+
+from cpython.list cimport PyList_GET_ITEM
+from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 
+cdef extern from "Python.h":
+    bint PyUnicode_IS_ASCII(PyObject *)
+    int PyUnicode_KIND(PyObject *)
+    void *PyUnicode_DATA(PyObject *)
+    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *)
+
+
+cdef extern from *:
+    """
+    /* Before Python 3.12 a str could be without the layout that is read here. */
+    #if PY_VERSION_HEX < 0x030C0000
+    #define MMBLOOM_HAS_LAYOUT(text) PyUnicode_IS_READY(text)
+    #else
+    #define MMBLOOM_HAS_LAYOUT(text) 1
+    #endif
+    """
+    bint has_layout "MMBLOOM_HAS_LAYOUT"(PyObject *text)
+    void prefetch_object "__builtin_prefetch"(PyObject *)
+
+
+cdef enum:
+    OBJECTS_AHEAD = 12  # objects between asking for one and looking at it
+
+
+cdef inline PyObject *item_of(list items, Py_ssize_t i, Py_ssize_t stop) noexcept:
+    """Take an item of a list that is gone through up to `stop`, and ask for one further on."""
+    if i + OBJECTS_AHEAD < stop:
+        prefetch_object(<PyObject *>PyList_GET_ITEM(items, i + OBJECTS_AHEAD))
+    return <PyObject *>PyList_GET_ITEM(items, i)
+
+
 cdef inline uint32_t code_point(const uint8_t *text, int width, size_t i) noexcept nogil:
-    """The i-th code point of a text of 1, 2 or 4 bytes each (CPython's kinds, aligned)."""
+    """Read a code point of a text of 1, 2 or 4 bytes each (CPython's kinds, aligned)."""
     if width == 1:
         return text[i]
     if width == 2:
@@ -13,7 +50,7 @@ cdef inline uint32_t code_point(const uint8_t *text, int width, size_t i) noexce
 
 
 cdef inline uint32_t all_bits(const uint8_t *text, int width, size_t length) noexcept nogil:
-    """All code points or-ed together: no code point is larger. The compiler makes it SIMD."""
+    """Or all code points together: none is larger. The compiler makes SIMD of it."""
     cdef size_t i
     cdef uint32_t bits = 0
     if width == 4:
@@ -26,7 +63,7 @@ cdef inline uint32_t all_bits(const uint8_t *text, int width, size_t length) noe
 
 
 cdef inline bint encodable(const uint8_t *text, int width, size_t length) noexcept nogil:
-    """Whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
+    """Tell whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
     cdef size_t i
     cdef uint32_t c
     if width == 1 or all_bits(text, width, length) < 0xD800:
@@ -41,7 +78,7 @@ cdef inline bint encodable(const uint8_t *text, int width, size_t length) noexce
 cdef inline size_t encode(
     const uint8_t *text, int width, size_t length, uint8_t *out
 ) noexcept nogil:
-    """Write the UTF-8 of an encodable text, at most 4 bytes a code point; returns its size."""
+    """Write the UTF-8 of an encodable text, at most 4 bytes a code point; return its size."""
     cdef size_t i
     cdef uint32_t c
     cdef uint8_t *at = out

@@ -1,26 +1,25 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-# cython: initializedcheck=False
-"""Claim and commit, compiled: answer now, set later (see `reference.bits.claim`).
+"""What a claim will set, and the loops that make it and set it; inline code.
 
-What a claim will set it keeps in an overlay, a hash table from cells to masks: a key is new
-if it has a bit that is clear in both the array and the overlay, so duplicates within a batch
-are told as one by one (law 4), whatever the number of keys.
+The overlay is a hash table from cells of the array to masks. A key is new if it has a bit that
+is clear in both the array and the overlay. So duplicates within a batch are told as one by one,
+whatever the number of keys.
+
+A cell is a block of 8 words in the blocked layout, where all bits of a key lie in one; a single
+word in the standard layout.
 """
-
-import numpy as np
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, bit_in_block, block_of, length_of, popcount, shape_of, standard_position,
+    AHEAD, Shape, bit_in_block, block_of, popcount, prefetch, prefetch_to_write,
+    standard_position,
 )
-from mmbloom._engine.compiled.bits cimport contains_standard
-from mmbloom._engine.compiled.murmur cimport prefetch, prefetch_write
+
 
 cdef enum:
-    FIRST_ROOM = 1024  # cells that an overlay can hold before it grows
+    FIRST_ROOM = 1024  # cells that an overlay can hold before it grows: more than a key has
 
 
 cdef struct Overlay:
@@ -33,7 +32,12 @@ cdef struct Overlay:
     uint64_t *masks  # slot to `width` words
 
 
-cdef bint grow(Overlay *overlay) noexcept nogil:
+cdef inline bint has_room(Overlay *overlay, size_t cells) noexcept nogil:
+    """Make sure that so many cells can be added; False if there is no memory."""
+    return overlay.room - overlay.used >= cells or grow(overlay)
+
+
+cdef inline bint grow(Overlay *overlay) noexcept nogil:
     """Make room for twice as many cells; False if there is no memory."""
     cdef size_t room = 2 * overlay.room if overlay.room else FIRST_ROOM
     cdef size_t slot, place
@@ -61,13 +65,19 @@ cdef bint grow(Overlay *overlay) noexcept nogil:
     return True
 
 
+cdef inline void release(Overlay *overlay) noexcept nogil:
+    free(overlay.index)
+    free(overlay.cells)
+    free(overlay.masks)
+
+
 cdef inline size_t home_of(const Overlay *overlay, uint64_t cell) noexcept nogil:
-    """Where the search for a cell begins."""
+    """Give the place where the search for a cell begins."""
     return (cell * 0x9E3779B97F4A7C15ULL >> 32) & (overlay.places - 1)
 
 
 cdef inline size_t place_of(const Overlay *overlay, uint64_t cell) noexcept nogil:
-    """Where a cell is in the index, or the free place where it would be."""
+    """Find where a cell is in the index, or the free place where it would be."""
     cdef size_t place = home_of(overlay, cell)
     while overlay.index[place] and overlay.cells[overlay.index[place] - 1] != cell:
         place = (place + 1) & (overlay.places - 1)
@@ -75,12 +85,9 @@ cdef inline size_t place_of(const Overlay *overlay, uint64_t cell) noexcept nogi
 
 
 cdef inline uint64_t *masks_of(Overlay *overlay, uint64_t cell) noexcept nogil:
-    """The masks of a cell, made zero when it is new; NULL if there is no memory."""
-    cdef size_t place
+    """Give the masks of a cell, made zero when it is new; call after `has_room`."""
+    cdef size_t place = place_of(overlay, cell)
     cdef uint64_t *masks
-    if overlay.used == overlay.room and not grow(overlay):
-        return NULL
-    place = place_of(overlay, cell)
     if overlay.index[place]:
         return overlay.masks + (overlay.index[place] - 1) * <size_t>overlay.width
     masks = overlay.masks + overlay.used * <size_t>overlay.width
@@ -91,43 +98,11 @@ cdef inline uint64_t *masks_of(Overlay *overlay, uint64_t cell) noexcept nogil:
     return masks
 
 
-cdef class Claimed:
-    """What `claim` found: nothing is set yet; see `reference.bits.Claimed`."""
-
-    cdef readonly object new
-    cdef Overlay overlay
-    cdef Py_ssize_t num_words
-
-    def __dealloc__(self):
-        free(self.overlay.index)
-        free(self.overlay.cells)
-        free(self.overlay.masks)
-
-
-def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
-    """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
-    cdef Shape shape = shape_of(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
-    cdef Claimed claimed = Claimed()
-    cdef bint done = True
-    claimed.new = np.empty(n, dtype=np.bool_)
-    claimed.num_words = words.shape[0]
-    claimed.overlay.width = 8 if shape.blocked else 1
-    cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
-    if n:
-        with nogil:
-            done = grow(&claimed.overlay) and (claim_blocked if shape.blocked else claim_standard)(
-                &words[0], &h1[0], &h2[0], n, &shape, &claimed.overlay, &answers[0]
-            )
-    if not done:
-        raise MemoryError
-    return claimed
-
-
-cdef bint claim_blocked(
+cdef inline bint claim_blocked(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
+    """Claim n keys; False if there is no memory."""
     cdef Py_ssize_t j
     cdef int i, w
     cdef uint64_t bit, block, missing
@@ -151,9 +126,9 @@ cdef bint claim_blocked(
         for w in range(8):
             missing |= wanted[w] & ~here[w]
         if missing:
-            masks = masks_of(overlay, block)
-            if masks == NULL:
+            if not has_room(overlay, 1):
                 return False
+            masks = masks_of(overlay, block)
             missing = 0
             for w in range(8):
                 missing |= wanted[w] & ~(here[w] | masks[w])
@@ -162,52 +137,42 @@ cdef bint claim_blocked(
     return True
 
 
-cdef bint claim_standard(
+cdef inline bint claim_standard(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
+    """Claim what is not in the array, which `answers` tells; False if there is no memory."""
     cdef Py_ssize_t j
     cdef int i
     cdef uint64_t p, bit, clear
     cdef uint64_t *masks
-    contains_standard(words, h1, h2, n, shape, answers)
     for j in range(n):
         if answers[j]:
             answers[j] = 0
             continue
+        if not has_room(overlay, shape.num_hashes):
+            return False
         clear = 0
         for i in range(shape.num_hashes):
             p = standard_position(shape, h1[j], h2[j], i)
             bit = <uint64_t>1 << (p & 63)
             if not words[p >> 6] & bit:
                 masks = masks_of(overlay, p >> 6)
-                if masks == NULL:
-                    return False
                 clear |= ~masks[0] & bit
                 masks[0] |= bit
         answers[j] = clear != 0
     return True
 
 
-def commit(uint64_t[::1] words, Claimed claimed not None):
-    """Set the bits that `claim` found; returns how many were clear before."""
-    cdef uint64_t newly_set = 0
-    if words.shape[0] != claimed.num_words:
-        raise ValueError(f"claimed of {claimed.num_words} words, the array has {words.shape[0]}")
-    if claimed.overlay.used:
-        with nogil:
-            newly_set = set_all(&words[0], &claimed.overlay)
-    return newly_set
-
-
-cdef uint64_t set_all(uint64_t *words, const Overlay *overlay) noexcept nogil:
+cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcept nogil:
+    """Set what the overlay holds, and count the bits that were clear."""
     cdef uint64_t newly_set = 0, mask
     cdef size_t slot, width = overlay.width
     cdef size_t i
     cdef uint64_t *cell
     for slot in range(overlay.used):
         if slot + AHEAD < overlay.used:
-            prefetch_write(words + width * overlay.cells[slot + AHEAD])
+            prefetch_to_write(words + width * overlay.cells[slot + AHEAD], 1)
         cell = words + width * overlay.cells[slot]
         for i in range(width):
             mask = overlay.masks[slot * width + i]

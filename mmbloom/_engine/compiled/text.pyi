@@ -1,3 +1,0 @@
-# The interface is the reference's, name for name; a test compares the signatures.
-from mmbloom._engine.reference.hash import first_unencodable as first_unencodable
-from mmbloom._engine.reference.hash import plain as plain
