@@ -78,6 +78,12 @@ MUTABLE_OFFSET = 2048
 MUTABLE_FIELDS = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
 
 
+# Their places, for the engine, which counts a key at a time.
+KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = map(
+    MUTABLE_FIELDS.index, ("keys_added", "positions_set", "batches_begun", "batches_done")
+)
+
+
 KIND_BITS, KIND_COUNTERS = 1, 2
 
 

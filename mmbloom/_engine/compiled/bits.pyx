@@ -9,6 +9,8 @@ around all of them.
 
 import numpy as np
 
+from mmbloom.format import header
+
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
@@ -32,6 +34,14 @@ cdef extern from "Python.h":
 
 cdef enum:
     FEW = 4  # bits, of which 15 of 16 absent keys lack one, if the array is just full
+
+
+# Places among the counters of a file.
+cdef Py_ssize_t KEYS_ADDED = header.KEYS_ADDED
+cdef Py_ssize_t POSITIONS_SET = header.POSITIONS_SET
+cdef Py_ssize_t BATCHES_BEGUN = header.BATCHES_BEGUN
+cdef Py_ssize_t BATCHES_DONE = header.BATCHES_DONE
+cdef Py_ssize_t FEWEST_COUNTERS = 1 + max(KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE)
 
 
 def contains(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
@@ -297,8 +307,10 @@ cdef class OneKey:
         self.writable = words.flags.writeable
         if self.writable:
             self.counters = counters
-            if self.counters.shape[0] < 4:
-                raise ValueError(f"{self.counters.shape[0]} counters, expected 4 or more")
+            if self.counters.shape[0] < FEWEST_COUNTERS:
+                raise ValueError(
+                    f"{self.counters.shape[0]} counters, expected {FEWEST_COUNTERS} or more"
+                )
 
     cdef int hash(self, key, uint64_t *h1, uint64_t *h2) except -1:
         cdef int64_t number
@@ -343,15 +355,15 @@ cdef class OneKey:
         find(words, &h1, &h2, 1, &self.shape, &found)
         if found:
             return False
-        self.counters[2] += 1
-        self.counters[1] += set_keys(words, &h1, &h2, 1, &self.shape, &found)
-        self.counters[0] += 1
-        self.counters[3] += 1
+        self.counters[BATCHES_BEGUN] += 1
+        self.counters[POSITIONS_SET] += set_keys(words, &h1, &h2, 1, &self.shape, &found)
+        self.counters[KEYS_ADDED] += 1
+        self.counters[BATCHES_DONE] += 1
         return True
 
     def positions_set(self):
         """Read the counter of bits set."""
-        return self.counters[1]
+        return self.counters[POSITIONS_SET]
 
 
 def count_set(const uint64_t[::1] words):

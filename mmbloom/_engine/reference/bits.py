@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom._typing import Bools, Indices, Words
+from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import positions, positions_of_all
 from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import FilterParams
@@ -156,7 +157,7 @@ class OneKey:
     words : ndarray of uint64
         The bit array.
     counters : ndarray of uint64, shape (4,) or more
-        Keys added, bits set, batches begun, batches done: a key that is new is a batch.
+        Those of the file, in the order of `MUTABLE_FIELDS`: a key that is new is a batch.
     params : FilterParams
         Layout, number of hashes and seed.
     to_bytes : callable
@@ -186,17 +187,17 @@ class OneKey:
         }
         if not clear:
             return False
-        self._count(2, 1)
+        self._count(BATCHES_BEGUN, 1)
         for p in clear:
             self._octets[p >> 3] |= 1 << (p & 7)
-        self._count(0, 1)
-        self._count(1, len(clear))
-        self._count(3, 1)
+        self._count(KEYS_ADDED, 1)
+        self._count(POSITIONS_SET, len(clear))
+        self._count(BATCHES_DONE, 1)
         return True
 
     def positions_set(self) -> int:
         """Read the counter of bits set."""
-        return int(self._counters[1])
+        return int(self._counters[POSITIONS_SET])
 
     def _count(self, place: int, more: int) -> None:
         # Modulo 2**64: a damaged counter stays harmless.

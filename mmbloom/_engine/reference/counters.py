@@ -20,6 +20,7 @@ import numpy.typing as npt
 from mmbloom._engine.reference.bits import CHUNK_KEYS, OneKey, count_set
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom._typing import Bools, Words
+from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
 
@@ -137,7 +138,7 @@ class OneCounted(OneKey):
         """Raise a key's counters; True if one was 0. The write lock is held."""
         before = {p: self._count_at(p) for p in self._positions(key)}
         newly_set = list(before.values()).count(0)
-        self._count(2, 1)
+        self._count(BATCHES_BEGUN, 1)
         for p, count in before.items():
             if count < SATURATED:
                 self._octets[p >> 1] += 1 << 4 * (p & 1)
@@ -149,7 +150,7 @@ class OneCounted(OneKey):
         before = {p: self._count_at(p) for p in self._positions(key)}
         if 0 in before.values():
             return False
-        self._count(2, 1)
+        self._count(BATCHES_BEGUN, 1)
         for p in sorted(before, key=lambda p: before[p]):  # to 0 first: see the top
             if before[p] < SATURATED:
                 self._octets[p >> 1] -= 1 << 4 * (p & 1)
@@ -165,9 +166,9 @@ class OneCounted(OneKey):
 
     def _finish(self, new_keys: int, newly_set: int) -> None:
         # A batch that leaves the same counters at 0 is none, as in `Writer`.
-        self._count(0, new_keys)
-        self._count(1, newly_set)
-        self._count(*((3, 1) if newly_set else (2, -1)))
+        self._count(KEYS_ADDED, new_keys)
+        self._count(POSITIONS_SET, newly_set)
+        self._count(*((BATCHES_DONE, 1) if newly_set else (BATCHES_BEGUN, -1)))
 
 
 def _counts(words: Words, column: Words) -> Words:
