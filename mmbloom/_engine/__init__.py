@@ -30,6 +30,7 @@ if ENGINE == "compiled":
         commit,
         contains,
         contains_any,
+        contains_with,
         count_set,
     )
     from mmbloom._engine.compiled.counters import counted_contains, decrement, increment
@@ -44,6 +45,7 @@ else:
         commit,
         contains,
         contains_any,
+        contains_with,
         count_set,
     )
     from mmbloom._engine.reference.counters import counted_contains, decrement, increment
@@ -63,6 +65,7 @@ __all__ = [
     "commit",
     "contains",
     "contains_any",
+    "contains_with",
     "count_nonzero",
     "count_set",
     "counted_claim",

@@ -21,7 +21,6 @@ from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.growth import GrowthPlan
-from mmbloom.format.positions import positions
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +79,16 @@ class GrowingWriter(FolderWriter):
                 return claimed
             cut = fresh[room]  # the first that finds the file full
             fitting = take(hashes, slice(cut))
-            claimed.parts.append(_Part(member, fitting, member.writer.claim(fitting)))
-            # Of the rest, what is new with all of them pending is so with some.
+            pending = member.writer.claim(fitting)
+            claimed.parts.append(_Part(member, fitting, pending))
+            # Of the rest, what is new with all of them pending is so with some. What is not
+            # new only by keys that go to the next file is in neither, and must go there too.
             held = ~found.new
             held[:cut] = True
             unsure = np.flatnonzero(held[cut:]) + cut
-            pending = take(hashes, fresh[:room])
-            held[unsure] = _held_with(member, pending, take(hashes, unsure))
+            held[unsure] = _engine.contains_with(
+                member.storage.views.words, pending, *take(hashes, unsure), member.params
+            )
             left = left[cut:][~held[cut:]]
             member = self._chain.make_next(member.entry.number + 1)
 
@@ -135,21 +137,6 @@ class GrowingWriter(FolderWriter):
     def _go_to(self, member: Member) -> None:
         if member is not self._chain.current.newest:
             self._chain.change_over(member)
-
-
-def _held_with(member: Member, pending: HashHalves, keys: HashHalves) -> Bools:
-    """Tell which keys a file would have if the pending ones were in it: bool array, (n,)."""
-    words = member.storage.views.words
-    taken = np.sort(np.concatenate([*positions(*pending, member.params)]))
-    held = np.ones(len(keys[0]), dtype=np.bool_)
-    for column in positions(*keys, member.params):
-        word = words[(column >> np.uint64(6)).astype(np.intp)]
-        is_set = (word >> (column & np.uint64(63))) & np.uint64(1)
-        if len(taken):
-            place = np.minimum(np.searchsorted(taken, column), len(taken) - 1)
-            is_set |= taken[place] == column
-        held &= is_set.astype(np.bool_)
-    return held
 
 
 class GrowingFilter(FolderFilter):

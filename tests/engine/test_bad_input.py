@@ -138,8 +138,34 @@ def test_claims_of_another_array() -> None:
     for num_words in (0, 7, 9, 16):
         with pytest.raises(ValueError, match="the claim is of an array of 8 words, this one has"):
             COMPILED.commit(np.zeros(num_words, dtype=np.uint64), claimed)
+    larger = np.zeros(16, dtype=np.uint64)
+    with pytest.raises(ValueError, match="the claim is of an array of 8 words, this one has 16"):
+        COMPILED.contains_with(larger, claimed, HALVES, HALVES, params_of(num_bits=1024))
+    words = np.zeros(8, dtype=np.uint64)
     with pytest.raises(TypeError):
-        COMPILED.commit(np.zeros(8, dtype=np.uint64), None)
+        COMPILED.commit(words, None)
+    with pytest.raises(TypeError):
+        COMPILED.contains_with(words, None, HALVES, HALVES, params_of())
+    with pytest.raises(ValueError, match="num_bits is 1024, the array has 512"):
+        COMPILED.contains_with(words, claimed, HALVES, HALVES, params_of(num_bits=1024))
+    with pytest.raises(ValueError, match="h1 and h2 differ in length"):
+        COMPILED.contains_with(words, claimed, HALVES, HALVES[:2], params_of())
+
+
+@each_engine
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_claims_of_no_key(engine: Engine, layout: Layout) -> None:
+    """With a claim of no key an array has what it has; no key is asked for in vain."""
+    words, none = np.zeros(8, dtype=np.uint64), HALVES[:0]
+    claimed = engine.claim(words, none, none, params_of(layout))
+    assert not engine.contains_with(words, claimed, HALVES, HALVES, params_of(layout)).any()
+    assert not len(engine.contains_with(words, claimed, none, none, params_of(layout)))
+    assert engine.commit(words, claimed) == 0
+
+
+@needs_compiled
+def test_one_key_unprepared() -> None:
+    """The counters that a key is counted in are all there."""
     unprepared: Any = COMPILED.OneKey
     with pytest.raises(TypeError):
         unprepared.__new__(unprepared)

@@ -106,13 +106,19 @@ def test_claims_beyond_a_chunk(layout: Layout, n: int, seed: int) -> None:
     before = random_array(params, chance, 0.1)
     h1, h2 = repeating(chance, n), repeating(chance, n)
     h2[h1 == h1[0]] = h2[0]
+    claimed = h1.copy(), h2.copy()
     one, other, added = before.copy(), before.copy(), before.copy()
     ours, theirs = COMPILED.claim(one, h1, h2, params), NUMPY.claim(other, h1, h2, params)
     assert (one == before).all()
     assert (ours.new == theirs.new).all()
     assert 0 < ours.new.sum() < n
+    others = chance.integers(0, 2**64, (2, n), np.uint64)
+    h1[::3], h2[::3] = others[0][::3], others[1][::3]
+    found = COMPILED.contains_with(one, ours, h1, h2, params)
+    assert (found == NUMPY.contains_with(other, theirs, h1, h2, params)).all()
+    assert COMPILED.contains(one, h1, h2, params).sum() < found.sum() < n
     newly_set = COMPILED.commit(one, ours)
-    assert newly_set == NUMPY.commit(other, theirs) == COMPILED.add(added, h1, h2, params)[1]
+    assert newly_set == NUMPY.commit(other, theirs) == COMPILED.add(added, *claimed, params)[1]
     assert (one == other).all()
     assert (one == added).all()
 

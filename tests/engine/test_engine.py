@@ -39,6 +39,11 @@ def test_batches_answer_as_one_by_one(engine: Engine, scene: Scene) -> None:
         assert claimed.new.dtype == np.bool_
         assert claimed.new.tolist() == [naive.add(key) for key in batch]
         check_updates(claimed)
+        asked = [key for batch in batches for key in batch]
+        found = engine.contains_with(words, claimed, *split(asked), params)
+        assert found.dtype == np.bool_
+        assert found.tolist() == [*map(naive.has, asked)]
+        assert (words == before).all(), "nor does asking with it"
         assert engine.commit(words, claimed) == len(naive.held) - clear
         assert words.tolist() == naive.words()
         assert engine.count_set(words) == len(naive.held)

@@ -25,6 +25,7 @@ class Engine(NamedTuple):
     decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
     claim: Callable[[Words, Words, Words, FilterParams], Any]
     commit: Callable[[Words, Any], int]
+    contains_with: Callable[[Words, Any, Words, Words, FilterParams], Bools]
     count_set: Callable[[Words], int]
     OneKey: Callable[[Words, Words, FilterParams, Callable[[Any], bytes]], Any]
     hash_keys: Callable[[KeyBatch, int], HashHalves]

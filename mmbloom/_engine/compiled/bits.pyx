@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from mmbloom._engine.compiled.murmur cimport hash_octets
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, claim_blocked, claim_standard, commit_all, grow, release,
+    Overlay, claim_blocked, claim_standard, commit_all, find_with, grow, release,
 )
 from mmbloom._engine.compiled.positions cimport (
     AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, length_of, popcount,
@@ -277,6 +277,23 @@ def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1]
     if not done:
         raise MemoryError
     return claimed
+
+
+def contains_with(
+    const uint64_t[::1] words, Claimed claimed not None, const uint64_t[::1] h1,
+    const uint64_t[::1] h2, params,
+):
+    """Test n keys as if a claim were committed; see `reference.bits.contains_with`."""
+    cdef Shape shape = shape_of(params, words.shape[0])
+    cdef Py_ssize_t n = length_of(h1, h2)
+    check_claimed(claimed, words.shape[0])
+    found = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] answers = found.view(np.uint8)
+    if n:
+        with nogil:
+            find(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
+            find_with(&words[0], &claimed.overlay, &h1[0], &h2[0], n, &shape, &answers[0])
+    return found
 
 
 def commit(uint64_t[::1] words, Claimed claimed not None):

@@ -1,4 +1,4 @@
-"""What a claim will set, and the loops that make it and set it; inline code.
+"""What a claim will set, and the loops that make it, ask it and set it; inline code.
 
 The overlay is a hash table from cells of the array to masks. A key is new if it has a bit that
 is clear in both the array and the overlay. So duplicates within a batch are told as one by one,
@@ -13,7 +13,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, bit_in_block, block_of, popcount, prefetch, prefetch_to_write,
+    AHEAD, Shape, bit_in_block, block_of, popcount, position_of, prefetch, prefetch_to_write,
     standard_position,
 )
 
@@ -98,6 +98,17 @@ cdef inline uint64_t *masks_of(Overlay *overlay, uint64_t cell) noexcept nogil:
     return masks
 
 
+cdef inline uint64_t mask_of_word(const Overlay *overlay, uint64_t word) noexcept nogil:
+    """Give the mask of one word of the array, 0 if its cell is not held."""
+    cdef uint32_t slot
+    if not overlay.used:
+        return 0
+    slot = overlay.index[place_of(overlay, word // <uint64_t>overlay.width)]
+    if not slot:
+        return 0
+    return overlay.masks[(slot - 1) * <size_t>overlay.width + word % <uint64_t>overlay.width]
+
+
 cdef inline bint claim_blocked(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, Overlay *overlay, uint8_t *answers,
@@ -162,6 +173,26 @@ cdef inline bint claim_standard(
                 masks[0] |= bit
         answers[j] = clear != 0
     return True
+
+
+cdef inline void find_with(
+    const uint64_t *words, const Overlay *overlay, const uint64_t *h1, const uint64_t *h2,
+    Py_ssize_t n, const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    """Test those keys again that are not in the array as it is."""
+    cdef Py_ssize_t j
+    cdef int i
+    cdef uint64_t p, word
+    for j in range(n):
+        if answers[j]:
+            continue
+        for i in range(shape.num_hashes):
+            p = position_of(shape, h1[j], h2[j], i)
+            word = words[p >> 6] | mask_of_word(overlay, p >> 6)
+            if not word >> (p & 63) & 1:
+                break
+        else:
+            answers[j] = 1
 
 
 cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcept nogil:

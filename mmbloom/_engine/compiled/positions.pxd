@@ -63,6 +63,15 @@ cdef inline uint64_t standard_position(
     return rest - shape.num_bits if rest >= shape.num_bits else rest
 
 
+cdef inline uint64_t position_of(
+    const Shape *shape, uint64_t h1, uint64_t h2, int i
+) noexcept nogil:
+    """Give the i-th position of a key."""
+    if shape.blocked:
+        return 512 * block_of(shape, h1) + bit_in_block(shape, h2, i)
+    return standard_position(shape, h1, h2, i)
+
+
 cdef inline void ask_for(const uint8_t *line, bint write) noexcept nogil:
     if write:
         prefetch_to_write(line, 1)

@@ -2,7 +2,8 @@
 
 The array is little-endian uint64 words: position p is bit p & 63 of word p >> 6. A key is
 new when it is the first of its batch to hold some position that was clear. `claim` finds
-the new keys and the bits they need without setting any; `commit` sets them.
+the new keys and the bits they need without setting any; `commit` sets them; `contains_with`
+answers as if they were set.
 
 No function here reads and writes one word twice in one assignment: duplicate indices in
 ``a[i] |= mask`` lose bits (0.36 % in one process).
@@ -137,6 +138,32 @@ def _claim_chunk(
     if len(candidates):
         updates.append(_first_to_hold(columns, clear, candidates, new))
     return new, updates
+
+
+def contains_with(
+    words: Words, claimed: Claimed, h1: Words, h2: Words, params: FilterParams
+) -> Bools:
+    """Test n keys as if a claim of the same array were committed. Bool array of shape (n,)."""
+    index, mask = _by_word(claimed.updates)
+    found = np.ones(len(h1), dtype=np.bool_)
+    for column in positions(h1, h2, params):
+        is_set = _is_set(words, column)
+        if len(index):
+            word = _word_of(column)
+            place = np.minimum(np.searchsorted(index, word), len(index) - 1)
+            is_set |= (index[place] == word) & (mask[place] & _mask_of(column) != 0)
+        found &= is_set
+    return found
+
+
+def _by_word(updates: list[tuple[Indices, Words]]) -> tuple[Indices, Words]:
+    """Make one update of many: word indices in ascending order, none twice, and their masks."""
+    if not updates:
+        return np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.uint64)
+    index, mask = (np.concatenate(column) for column in zip(*updates, strict=True))
+    order = np.argsort(index, kind="stable")
+    start = np.flatnonzero(_starts_of_runs(index[order]))
+    return index[order][start], np.bitwise_or.reduceat(mask[order], start)
 
 
 def commit(words: Words, claimed: Claimed) -> int:
