@@ -36,7 +36,7 @@ def test_same_interface() -> None:
             same = there[parameter.name]
             assert (same.default, same.kind) == (parameter.default, parameter.kind), name
     types = {"Claimed", "HashHalves", "Words"}
-    shared = {"OneCounted", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
+    shared = {"OneCounted", "bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
     named = {"CHUNK_KEYS", "ENGINE", "WHOLE_LINE", "lines_of", "narrower", *shared, *types}
     assert set(_engine.__all__) - named == set(NUMPY._fields[1:])
 
