@@ -45,9 +45,25 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_script_is_run() -> None:
     """Neither the runner nor this test forgets a script."""
-    helpers = {"make_log", "run_all"}
+    helpers = {"make_log", "run_all", "walk"}
     scripts = {path.stem for path in BENCHMARKS.glob("[!_]*.py")} - helpers
     assert scripts == set(SCRIPTS)
+
+
+def test_path_of_a_batch_is_short() -> None:
+    """add_many enters 9 files, in 35 stays; 2 stays more where a file is looked at."""
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / "walk.py")],
+        env={**os.environ, "MMBLOOM_ENGINE": "numpy"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = re.search(r"BloomFilter.add_many` \| (\d+) \| (\d+) \|", done.stdout)
+    assert found, done.stdout
+    rooms, stays = map(int, found.groups())
+    assert 5 <= rooms <= 10
+    assert 20 <= stays <= 37
 
 
 @pytest.mark.parametrize(("script", "expected"), SCRIPTS.items())
