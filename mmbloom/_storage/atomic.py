@@ -68,7 +68,7 @@ def new_file(
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
     temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
         fd = os.open(temporary, flags, permissions)
     except OSError as error:  # of the file asked for, not of a name that nobody knows
@@ -139,8 +139,6 @@ def _link(temporary: str, path: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Force the names of a folder's files to the disk."""
-    if os.name == "nt":
-        return  # folders cannot be opened there
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)

@@ -110,7 +110,7 @@ class MappedFilter:
         counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
         one = kind.one_key(words, counters, self.header.params, coerce_one)
         self._few_left = _FEW_KEYS
-        self._advise("MADV_RANDOM")
+        self._advise(mmap.MADV_RANDOM)
         self._views: Views | None = Views(words, counters, one)
 
     def _reopen_for_writing(self, allow_network: bool) -> None:
@@ -215,7 +215,7 @@ class MappedFilter:
         if self._few_left > 0:
             self._few_left -= keys
             if self._few_left <= 0:  # many keys are worth reading around
-                self._advise("MADV_NORMAL")
+                self._advise(mmap.MADV_NORMAL)
         return self.views
 
     def ready_to_write(self, keys: int) -> Views:
@@ -226,10 +226,9 @@ class MappedFilter:
         self.check_writable()
         return self.ready(keys)
 
-    def _advise(self, name: str) -> None:
-        if hasattr(mmap, name):  # not on Windows
-            with suppress(OSError, ValueError, AttributeError):  # advice only; or closed meanwhile
-                self._map.madvise(getattr(mmap, name))
+    def _advise(self, advice: int) -> None:
+        with suppress(OSError, ValueError, AttributeError):  # advice only; or closed meanwhile
+            self._map.madvise(advice)
 
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""

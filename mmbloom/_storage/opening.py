@@ -15,9 +15,6 @@ from mmbloom.format.header import HEADER_BYTES, Header, decode
 from mmbloom.format.manifest import MANIFEST, MAX_BYTES
 from mmbloom.format.manifest import decode as decode_manifest
 
-_O_EXTRA = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-
-
 _FOLDER = "a folder"
 
 
@@ -54,7 +51,7 @@ def open_regular(path: str, mode: int) -> int:
     # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
     _require_regular(os.stat(path), path)
     try:
-        fd = os.open(path, mode | _O_EXTRA)
+        fd = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         if error.errno == errno.EACCES and mode == os.O_RDWR:
             raise PermissionError(

@@ -98,16 +98,15 @@ def abandon_streams() -> None:
             os.close(null)
 
 
-_SIGNAL_CODES = {"SIGTERM": TERMINATED, "SIGHUP": HUNG_UP}
+_SIGNAL_CODES = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 
 @contextmanager
 def unwinding() -> Iterator[None]:
     """Turn the signals into `SystemExit` for a block; those that are ignored stay so (nohup)."""
     before = {}
-    for name, code in _SIGNAL_CODES.items():
-        number = getattr(signal, name, None)  # no SIGHUP on Windows
-        if number is None or threading.current_thread() is not threading.main_thread():
+    for number, code in _SIGNAL_CODES.items():
+        if threading.current_thread() is not threading.main_thread():
             continue
         if signal.getsignal(number) is signal.SIG_DFL:
             before[number] = signal.signal(number, lambda *_, code=code: sys.exit(code))
