@@ -1,7 +1,7 @@
 """Lines out, to stdout or appended to a file; and the figures of a run, to stderr.
 
 Files are appended to, never emptied: the filter remembers what an earlier run wrote, so
-emptying its output would lose those lines for good (law 6).
+emptying its output would lose those lines for good.
 """
 
 import json

@@ -113,7 +113,7 @@ def _work(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End at once when the parent is killed, even if an input never ends (law 5)."""
+    """End at once when the parent is killed, even if an input never ends."""
     if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(TERMINATED)

@@ -278,6 +278,13 @@ def test_no_hidden_imports(module: str) -> None:
                     assert not (node.module or "").startswith("mmbloom")
 
 
+def test_reasons_stand_in_words() -> None:
+    """No comment and no docstring cites a law by its number, which a reader must look up."""
+    for file in [*FILES, *CYTHON]:
+        found = re.findall(r"\blaws? \d+", file.read_text())
+        assert not found, file
+
+
 def test_nothing_dangerous_is_used() -> None:
     """No file content can become code: no pickle, eval or exec anywhere."""
     for module, file in MODULES.items():
