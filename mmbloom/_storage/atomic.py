@@ -20,6 +20,16 @@ from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
 from mmbloom.format.exclusion_list import exclusions_path
 
+
+class _ModeBits(int):
+    """Mode bits of a file, shown by help() as they are written."""
+
+    def __repr__(self) -> str:
+        return f"0o{self:o}"
+
+
+OWNER_ONLY: int = _ModeBits(0o600)  # nobody else may test keys against the file
+
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
 
 

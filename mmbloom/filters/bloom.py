@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Self
 
+from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.kinds import BITS
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
@@ -54,7 +55,7 @@ class BloomFilter(FileFilter):
     _WRITER = BitWriter
     _writer: BitWriter
 
-    def copy_empty(self, path: Path, *, permissions: int = 0o600) -> BloomFilter:
+    def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
         """Make an empty filter with the parameters and seed of this one, and open it.
 
         The two can be united, intersected and compared.

@@ -14,6 +14,7 @@ from itertools import islice
 from mmbloom import _engine
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import coerce
+from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.kinds import COUNTERS
 from mmbloom._storage.opening import absolute
@@ -107,7 +108,7 @@ class CountingBloomFilter(FileFilter):
         return batch.answers_of_chunks([self._writer.remove_chunk(some.hashes) for some in chunks])
 
     def to_bloom(
-        self, path: Path, *, permissions: int = 0o600, allow_network: bool = False
+        self, path: Path, *, permissions: int = OWNER_ONLY, allow_network: bool = False
     ) -> None:
         """Write a plain filter of the keys that are there now, a quarter as large.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar, Self
 
 from mmbloom import _engine
-from mmbloom._storage.atomic import require_reserve
+from mmbloom._storage.atomic import OWNER_ONLY, require_reserve
 from mmbloom._storage.build import create_file
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.lock import WriteLock
@@ -71,7 +71,7 @@ class FileFilter(Filter):
         layout: Layout | None = None,
         seed: int | None = None,
         like: FileFilter | None = None,
-        permissions: int = 0o600,
+        permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
         lock_timeout: float | None = 60.0,

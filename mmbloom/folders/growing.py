@@ -14,6 +14,7 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._keys.coerce import coerce_one
+from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Bools, HashHalves, Key, Layout, Path, Reserve
 from mmbloom.filters.options import OpenOptions, seed_or_random
@@ -184,7 +185,7 @@ class GrowingFilter(FolderFilter):
         *,
         layout: Layout = "blocked",
         seed: int | None = None,
-        permissions: int = 0o600,
+        permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
         lock_timeout: float | None = 60.0,

@@ -20,6 +20,7 @@ from typing import Self
 
 from mmbloom import _engine
 from mmbloom._keys.coerce import coerce_one
+from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Bools, Clock, Duration, Key, Layout, Mode, Path, Reserve
@@ -248,7 +249,7 @@ class RotatingFilter(FolderFilter):
         error_rate: float = 0.01,
         layout: Layout = "blocked",
         seed: int | None = None,
-        permissions: int = 0o600,
+        permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
         lock_timeout: float | None = 60.0,

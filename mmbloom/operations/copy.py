@@ -8,7 +8,7 @@ its path.
 
 import os
 
-from mmbloom._storage.atomic import new_folder
+from mmbloom._storage.atomic import OWNER_ONLY, new_folder
 from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.exclusion_list import read_listed, replace_listed
 from mmbloom._storage.folder import entry_of, first_manifest, open_named
@@ -25,7 +25,7 @@ def copy(
     destination: Path,
     *,
     seal: bool = False,
-    permissions: int = 0o600,
+    permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
     """Copy a filter and its exclusions, whoever writes to it meanwhile.

@@ -21,7 +21,7 @@ import struct
 
 import numpy as np
 
-from mmbloom._storage.atomic import new_file
+from mmbloom._storage.atomic import OWNER_ONLY, new_file
 from mmbloom._storage.build import Appender, Target, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFile, UnmappedFilter
@@ -52,7 +52,7 @@ def export_guava(
     source: Path,
     destination: Path,
     *,
-    permissions: int = 0o600,
+    permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
     """Write a filter as a file that Guava's `BloomFilter.readFrom` reads.
@@ -148,7 +148,7 @@ def import_guava(
     *,
     capacity: int | None = None,
     error_rate: float = 0.01,
-    permissions: int = 0o600,
+    permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
     """Make a filter of a file that Guava's `BloomFilter.writeTo` wrote.

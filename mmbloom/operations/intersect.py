@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.build import Target
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
@@ -22,7 +23,7 @@ def intersect(
     destination: Path,
     sources: Iterable[Path],
     *,
-    permissions: int = 0o600,
+    permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
     """Make a filter that finds a key exactly if each of the others finds it.

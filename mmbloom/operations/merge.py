@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mmbloom._storage.atomic import new_folder
+from mmbloom._storage.atomic import OWNER_ONLY, new_folder
 from mmbloom._storage.build import Target
 from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_manifest, open_named
 from mmbloom._storage.opening import absolute, is_folder
@@ -40,7 +40,7 @@ def merge(
     destination: Path,
     sources: Iterable[Path],
     *,
-    permissions: int = 0o600,
+    permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
     """Make a filter that holds the keys of all others given.

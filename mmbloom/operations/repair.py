@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmbloom._storage.atomic import new_folder
+from mmbloom._storage.atomic import OWNER_ONLY, new_folder
 from mmbloom._storage.build import Target, create_file, new_filter
 from mmbloom._storage.folder import entry_of, first_manifest, read_manifest, require_named
 from mmbloom._storage.kinds import BITS, require_kind
@@ -78,7 +78,7 @@ def repair(
     destination: Path,
     *,
     params: FilterParams | None = None,
-    permissions: int = 0o600,
+    permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> Repair:
     """Make a sound filter of what a damaged one holds.

@@ -105,6 +105,13 @@ def test_signatures_are_short() -> None:
     )
 
 
+def test_mode_bits_are_shown_as_they_are_written() -> None:
+    """help() says permissions: 0o600, where it said 384."""
+    assert "permissions: 'int' = 0o600" in str(inspect.signature(mmbloom.BloomFilter.create))
+    for function in (mmbloom.copy, mmbloom.merge, mmbloom.repair, mmbloom.GrowingFilter.create):
+        assert repr(inspect.signature(function).parameters["permissions"].default) == "0o600"
+
+
 def public_callables() -> dict[str, Any]:
     """Functions of the package, and the methods of its classes, wherever they are defined."""
     found: dict[str, Any] = {}
