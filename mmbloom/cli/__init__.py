@@ -1,14 +1,14 @@
-"""The command line: thin over the library.
+"""The command line: a thin layer over the library.
 
-``main``       the parser, and errors to exit codes
+``main``       the parser; turns errors into exit codes
 ``arguments``  options that several commands share
-``filters``    the filters that commands name: opened, made, waited for
-``inputs``     bytes in: files, stdin, compressed files, progress
-``outputs``    lines out: stdout, appended files
+``filters``    open or create the filter that a command names; wait for its lock
+``inputs``     read files, stdin and compressed files, with progress
+``outputs``    write lines to stdout or append them to files
 ``process``    exit codes, standard streams, signals
 ``workers``    several inputs in several processes
-``extras``     the optional libraries, imported here only
-``commands``   the commands, a file each
+``extras``     import the optional libraries, here only
+``commands``   the commands, one file each
 """
 
 from mmbloom.cli.main import main

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""The options that several commands share, and the functions that read their values."""
 
 import argparse
 import re
@@ -24,7 +24,7 @@ def count(text: str) -> int:
     digits = text[:-1] if factor > 1 else text
     try:
         value = Decimal(digits) * factor
-        # Compared before it is made an int: 1e999999 has a million digits.
+        # Compare before converting to an int: 1e999999 has a million digits.
         whole = int(value) if 0 <= value < 2**64 else None
     except (ArithmeticError, ValueError):
         whole, value = None, Decimal(0)
@@ -63,7 +63,7 @@ def seconds(text: str) -> float:
 
 
 def duration(text: str) -> int:
-    """Read a time as 90s, 30m, 12h, 7d or 2w; in seconds."""
+    """Read a duration such as 90s, 30m, 12h, 7d or 2w; return seconds."""
     try:
         return seconds_of(text)
     except ValueError as error:
@@ -90,7 +90,7 @@ def separator(text: str) -> bytes:
 def add_sizing_options(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
 ) -> None:
-    """Add the options that say how large a new filter is to be."""
+    """Add the options that give the size of a new filter."""
     add_planning_options(parser, required=required)
     parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
     parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
@@ -99,7 +99,7 @@ def add_sizing_options(
 def add_planning_options(
     parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
 ) -> None:
-    """Add the options that say what a filter is planned for."""
+    """Add the options that give the planned capacity and error rate of a filter."""
     parser.add_argument(
         "-n",
         "--capacity",
@@ -114,7 +114,7 @@ def add_planning_options(
 
 
 def add_making_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that make a filter file out of others."""
+    """Add the options of commands that make a new filter from others."""
     parser.add_argument(
         "--permissions",
         type=mode_bits,
@@ -122,7 +122,7 @@ def add_making_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODE",
         help="mode bits of the new file, in octal (default 600)",
     )
-    parser.add_argument("--allow-network", action="store_true", help="on a network file system")
+    parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
 
 
 def making_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -131,8 +131,8 @@ def making_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> None:
-    """Add what commands take that make a filter of several, and say what these may be."""
-    parser.add_argument("destination", metavar="OUT", help="where to make it; must not exist")
+    """Add the arguments of a command that makes one filter from several `inputs`."""
+    parser.add_argument("destination", metavar="OUT", help="the new filter; must not exist")
     parser.add_argument(
         "file",
         nargs="+",
@@ -144,7 +144,7 @@ def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> Non
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that write to a filter."""
-    parser.add_argument("file", metavar="FILE", help="the filter; made if -n is given")
+    parser.add_argument("file", metavar="FILE", help="the filter; created if -n is given")
     add_sizing_options(parser, required=False)
     add_writing_options(parser)
     parser.add_argument(
@@ -153,7 +153,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_writing_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a filter is opened for writing."""
+    """Add the options for opening a filter for writing."""
     parser.add_argument(
         "--lock-timeout",
         type=seconds,
@@ -163,7 +163,7 @@ def add_writing_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--allow-network",
         action="store_true",
-        help="write on a network file system (safe from one host only)",
+        help="allow writing on a network file system (safe from one host only)",
     )
 
 
@@ -173,42 +173,48 @@ def writing_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def add_line_options(parser: argparse.ArgumentParser) -> None:
-    """Add the inputs, and the options that say which part of a line is its key."""
+    """Add the inputs, and the options that select the part of a line that is its key."""
     parser.add_argument(
         "inputs",
         nargs="*",
-        default=[],  # argparse would call them required
+        default=[],  # otherwise argparse reports them as required
         metavar="INPUT",
-        help="files, .gz .bz2 .xz .zst too; - or none: stdin",
+        help="files, also .gz .bz2 .xz .zst; - or no INPUT: stdin",
     )
     add_key_options(parser)
 
 
 def add_key_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which part of a line is its key, and --progress."""
+    """Add the options that select the part of a line that is its key, and --progress."""
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
         help="show a progress bar (default: when stderr is a terminal)",
     )
-    group = parser.add_argument_group("what is compared (as in uniq; all of the line by default)")
+    group = parser.add_argument_group("what is compared (as in uniq; the whole line by default)")
     add = group.add_argument
     add("-i", "--ignore-case", action="store_true", help="ignore differences of case (ASCII)")
     add("-f", "--skip-fields", type=count, default=0, metavar="N", help="skip N fields")
     add("-s", "--skip-chars", type=count, default=0, metavar="N", help="skip N bytes")
     add("-w", "--check-chars", type=count, metavar="N", help="compare at most N bytes")
     add("-z", "--zero-terminated", action="store_true", help="lines end in NUL, not newline")
-    add("-t", "--separator", type=separator, metavar="SEP", help="separator for -k (blanks)")
-    add("-k", "--field", type=positive, metavar="FIELD", help="compare this field (from 1)")
-    add("--json-key", metavar="A.B", help="compare this member of lines of JSON")
+    add(
+        "-t",
+        "--separator",
+        type=separator,
+        metavar="SEP",
+        help="field separator for -k (default blanks)",
+    )
+    add("-k", "--field", type=positive, metavar="FIELD", help="compare only this field (from 1)")
+    add("--json-key", metavar="A.B", help="compare only this member of JSON lines")
 
 
 def line_keys(args: argparse.Namespace) -> LineKeys:
     """Gather the options of `add_key_options`."""
     if args.separator is not None and args.field is None:
-        raise UsageError("-t SEP says how fields are separated: say which one with -k FIELD")
+        raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
     if args.field is not None and args.json_key is not None:
-        raise UsageError("-k FIELD and --json-key exclude each other")
+        raise UsageError("-k FIELD and --json-key cannot be combined")
     return LineKeys(
         field=args.field,
         separator=args.separator,
@@ -221,5 +227,5 @@ def line_keys(args: argparse.Namespace) -> LineKeys:
 
 
 def terminator(args: argparse.Namespace) -> bytes:
-    """Return what ends a line."""
+    """Return the byte that ends a line."""
     return b"\0" if args.zero_terminated else b"\n"

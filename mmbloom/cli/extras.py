@@ -9,7 +9,7 @@ _EXTRAS = {"tqdm": "cli", "xopen": "cli", "matplotlib": "plot"}
 
 
 def load(name: str, purpose: str) -> Any:
-    """Import an optional library, or a module of it, or say what to install.
+    """Import an optional library, or a module of it; if it is missing, say what to install.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The filters that commands name: there, opened or made, and waited for in words."""
+"""Open or create the filter that a command names, and report a long wait for its lock."""
 
 import argparse
 import os
@@ -18,14 +18,16 @@ Opened = TypeVar("Opened")
 def open_or_create(
     args: argparse.Namespace, open_existing: Callable[..., Opened]
 ) -> Opened | BloomFilter:
-    """Open FILE, or make it when -n says how large."""
+    """Open FILE; with -n, create it if it does not exist."""
     sizing = (args.error_rate, args.layout, args.seed)
     if args.capacity is None:
         if sizing != (None, None, None):
-            raise UsageError("-p, --layout and --seed are for making FILE: give -n as well")
+            raise UsageError(
+                "-p, --layout and --seed apply only when FILE is created: give -n as well"
+            )
         return open_existing(args.file, **writing_options(args))
     if os.path.isdir(args.file):
-        raise UsageError(f"{args.file}: is a folder, which says itself how it grows: leave -n")
+        raise UsageError(f"{args.file}: is a folder, which records its own plan: leave out -n")
     return BloomFilter.create(
         args.file,
         args.capacity,
@@ -46,16 +48,16 @@ SILENT_SECONDS = 5.0
 def patiently(
     path: str, enter: Callable[[float | None], AbstractContextManager[T]], timeout: float | None
 ) -> Iterator[T]:
-    """Enter what takes the write lock within `timeout` seconds; say so when it takes long.
+    """Enter a context that takes the write lock; print a message if the wait is long.
 
     Parameters
     ----------
     path : str
         The filter.
     enter : callable
-        Gives, for a number of seconds to wait, what takes the lock.
+        Called with the seconds to wait; returns the context that takes the lock.
     timeout : float or None
-        Seconds to wait; None for ever.
+        Seconds to wait; None waits for ever.
     """
     begun = time.monotonic()
     with ExitStack() as stack:
@@ -66,12 +68,13 @@ def patiently(
             if timeout is not None and timeout <= SILENT_SECONDS:
                 raise
             say(
-                f"{path}: waiting for another writer to release the lock, which it "
-                "keeps until its output is taken (so never pipe two commands on one filter)"
+                f"{path}: another process is writing to this filter; waiting. If these two "
+                "commands are piped into each other, they will wait for ever: stop them and put "
+                "a file in between."
             )
             rest = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
             try:
                 entered = stack.enter_context(enter(rest))
-            except LockTimeoutError as error:  # which knows of the rest only
+            except LockTimeoutError as error:  # its time is only the second part of the wait
                 raise LockTimeoutError(error.path, timeout or 0.0) from None
         yield entered

@@ -1,4 +1,4 @@
-"""Bytes in: files, stdin and compressed files, with progress on a terminal."""
+"""Read files, stdin and compressed files, with a progress bar on a terminal."""
 
 import errno
 import os
@@ -33,7 +33,7 @@ def input_names(inputs: list[str]) -> list[str]:
 
 
 def check_inputs(names: list[str]) -> None:
-    """Fail before anything is made or marked if an input is missing or needs a library."""
+    """Fail if an input or its library is missing, before anything is created or marked."""
     for name in names:
         if name != STDIN:
             if os.path.isdir(name):
@@ -48,7 +48,7 @@ def _compression(name: str) -> str | None:
 
 
 class _Raw(FileIO):
-    """A raw file that fills its reads from a pipe, and tells how far it got."""
+    """A raw file that fills its buffer from a pipe, and reports its progress."""
 
     def __init__(self, file: str | int, progress: Any) -> None:
         super().__init__(file, "rb", closefd=not isinstance(file, int))
@@ -65,10 +65,10 @@ class _Raw(FileIO):
         return count
 
     def _fill(self, buffer: memoryview) -> int:
-        while (count := super().readinto(buffer)) is None:  # a pipe that does not block is empty
+        while (count := super().readinto(buffer)) is None:  # an empty non-blocking pipe
             select.select([self], [], [])
-        # A pipe gives 64 KiB at a time: take what else is there, but wait for nothing, so
-        # that a line is out as soon as it is in (tail -f).
+        # A pipe gives 64 KiB at a time. Take what else is there, but do not wait for more, so
+        # that each line is printed as soon as it arrives (tail -f).
         more = count if self._pipe else 0
         while more and count < len(buffer) and select.select([self], [], [], 0)[0]:
             more = super().readinto(buffer[count:]) or 0
@@ -77,14 +77,14 @@ class _Raw(FileIO):
 
 
 class _Decompressed:
-    """What xopen reads, with every library's complaint as an `InputError`."""
+    """A stream of xopen; an error of any decompressor becomes an `InputError`."""
 
     def __init__(self, name: str, stream: Any) -> None:
         self._name, self._stream = name, stream
 
     def readinto(self, buffer: Any, /) -> int:
         try:
-            # Not readinto: every decompressor has read, and it is they that take the time.
+            # Not readinto: every decompressor has read, and decompressing takes most of the time.
             block: bytes = self._stream.read(len(buffer))
         except Exception as error:
             raise InputError(f"{self._name}: damaged or cut off: {error}") from error
@@ -105,7 +105,7 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
             yield raw
             return
         xopen = extras.load("xopen", f"{name}: reading compressed files")
-        # threads=0: no helper process that could stay behind.
+        # threads=0: no subprocess that could stay behind.
         try:
             stream = stack.enter_context(xopen.xopen(raw, "rb", threads=0, format=kind))
         except Exception as error:
@@ -114,14 +114,14 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
 
 
 class _NoBar:
-    """Stands in for a progress bar where none is wanted."""
+    """A replacement for the progress bar where none is wanted."""
 
     def update(self, amount: int) -> None:
         """Do nothing."""
 
 
 class _Screen:
-    """Stands in for stderr: a bar that cannot be drawn, as on a full disk, is no error."""
+    """A replacement for stderr: a bar that cannot be drawn (a full disk) is no error."""
 
     def write(self, text: str) -> None:
         with suppress(OSError):
@@ -137,9 +137,9 @@ class _Screen:
 
 @contextmanager
 def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
-    """Show how much of the inputs is read; by default on a terminal, if tqdm is there."""
+    """Show how much of the inputs is read; by default on a terminal with tqdm installed."""
     if wanted is None:
-        # Lines printed to the same terminal would be torn by a bar.
+        # A bar would tear the lines that are printed to the same terminal.
         wanted = sys.stderr.isatty() and not os.isatty(1) and extras.available("tqdm")
     if not wanted:
         yield _NoBar()

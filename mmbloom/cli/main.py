@@ -1,4 +1,4 @@
-"""The parser, and the one place where errors become a line on stderr and an exit code."""
+"""The parser, and the one place where an error becomes a line on stderr and an exit code."""
 
 import argparse
 import os
@@ -53,7 +53,7 @@ from mmbloom.errors import (
 
 def _plain_names(argv: Sequence[str]) -> list[str]:
     """Write the names that follow ``--`` so that none of them looks like an option."""
-    # parse_intermixed_args forgets a -- that no other name stands before (Python 3.11).
+    # parse_intermixed_args (Python 3.11) drops a -- that no positional argument precedes.
     if "--" not in argv:
         return list(argv)
     end = argv.index("--")
@@ -67,7 +67,7 @@ class Command(NamedTuple):
     summary: str
     register: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
-    words: Callable[[Sequence[str]], list[str]] = _plain_names  # of the command line, for argparse
+    words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
 
 
 COMMANDS = {
@@ -81,28 +81,32 @@ COMMANDS = {
     "check": Command("print the lines that are in a filter", check.register, check.run),
     "remove": Command("take lines out of a counting filter", remove.register, remove.run),
     "exclude": Command(
-        "list, add or remove keys that a filter shall not know, false positives",
+        "list, add or remove exclusions: keys that a filter must answer as not seen",
         exclude.register,
         exclude.run,
-        list,  # a key is not to be changed; its FILE comes first, so argparse forgets no --
+        list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
     ),
-    "info": Command("say what a filter is and holds", info.register, info.run),
-    "verify": Command("check all of a filter that can be checked", verify.register, verify.run),
-    "copy": Command("copy a filter, whoever writes to it", copy.register, copy.run),
-    "merge": Command("make one filter of several", merge.register, merge.run),
+    "info": Command("show what a filter is and what it holds", info.register, info.run),
+    "verify": Command(
+        "check everything in a filter that can be checked", verify.register, verify.run
+    ),
+    "copy": Command("copy a filter, even while others write to it", copy.register, copy.run),
+    "merge": Command("make one filter from several", merge.register, merge.run),
     "intersect": Command(
-        "make one filter of the keys that several have in common", intersect.register, intersect.run
+        "make one filter of the keys that several filters share",
+        intersect.register,
+        intersect.run,
     ),
-    "compare": Command("say how many keys two filters share", compare.register, compare.run),
-    "repair": Command("make a sound filter of a damaged one", repair.register, repair.run),
-    "export": Command("write a filter as another program's", export.register, export.run),
-    "import": Command("make a filter of another program's", import_.register, import_.run),
-    "plan": Command("say what a filter will cost", plan.register, plan.run),
+    "compare": Command("estimate how many keys two filters share", compare.register, compare.run),
+    "repair": Command("make a sound filter from a damaged one", repair.register, repair.run),
+    "export": Command("write a filter in another program's format", export.register, export.run),
+    "import": Command("make a filter from another program's file", import_.register, import_.run),
+    "plan": Command("show what a filter will cost", plan.register, plan.run),
 }
 
 
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line, and whose help arrives or is an error."""
+    """An argument parser with one-line errors; help that cannot be printed is an error."""
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         flush_stdout()
@@ -117,7 +121,7 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     if argv and argv[0] in COMMANDS:
         command = COMMANDS[argv[0]]
         parser = _Parser(
-            allow_abbrev=False,  # or a new option could change what a script means
+            allow_abbrev=False,  # otherwise a new option could change what a script means
             prog=f"mmbloom {argv[0]}",
             description=f"{command.summary.capitalize()}.",
             epilog=EXIT_CODES,
@@ -127,14 +131,14 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
     parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",
-        epilog=f"mmbloom COMMAND --help says more; {EXIT_CODES}",
+        epilog=f"mmbloom COMMAND --help describes a command; {EXIT_CODES}",
     )
     parser.add_argument("--version", action="version", version=f"mmbloom {mmbloom.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         commands.add_parser(name, help=command.summary)
     parser.parse_args(argv)  # --help, --version, or an error: all of them exit
-    raise AssertionError("argparse accepted a command that is none")
+    raise AssertionError("argparse accepted an unknown command")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -147,13 +151,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = command.run(args)
             flush_stdout()
         except BrokenPipeError:
-            # Whoever read our output has enough (| head): no fault of anyone. What was not
-            # written is not marked.
+            # The reader of our output has stopped (| head), which is not an error. Lines that
+            # were not written are not marked.
             return OK
         except KeyboardInterrupt:
             return INTERRUPTED
         except MemoryError:
-            say("not enough memory: a line, or the filter, is larger than what is left")
+            say("not enough memory: a line or the filter is larger than the memory that is left")
             return IO_ERROR
         except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
             code, message = _explain(error, _filters(args))
@@ -164,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _filters(args: argparse.Namespace) -> list[str]:
-    """List the filters that a command was to read."""
+    """List the filters that a command was asked to read."""
     named = [getattr(args, name, None) or [] for name in ("file", "other", "like")]
     return [path for one in named for path in (one if isinstance(one, list) else [one])]
 
@@ -193,6 +197,12 @@ def _explain(error: Exception, filters: Sequence[str]) -> tuple[int, str]:
         for path in filters:
             if error.filename == os.path.abspath(path):
                 if os.path.islink(path):
-                    return NOT_A_FILTER, f"{path}: a symbolic link to nothing; remove it"
-                return NOT_A_FILTER, f"{path}: no such filter; dedup and add make it with -n N"
+                    return (
+                        NOT_A_FILTER,
+                        f"{path}: a symbolic link whose target does not exist; remove it",
+                    )
+                return (
+                    NOT_A_FILTER,
+                    f"{path}: no such filter; dedup and add create it if you give -n N",
+                )
     return code, f"{error.filename}: {error.strerror}"

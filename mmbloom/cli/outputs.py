@@ -1,7 +1,7 @@
-"""Lines out, to stdout or appended to a file; and the figures of a run, to stderr.
+"""Write lines to stdout or append them to a file, and the figures of a run to stderr.
 
-Files are appended to, never emptied: the filter remembers what an earlier run wrote, so
-emptying its output would lose those lines for good.
+Files are appended to, never emptied. The filter still knows the lines that an earlier run
+wrote and will not print them again, so emptying its output would lose them for good.
 """
 
 import json
@@ -22,7 +22,7 @@ from mmbloom.lines import LineWriter
 
 @contextmanager
 def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
-    """Open a file to append to, forced to the disk at the end; None is stdout."""
+    """Open a file for appending and force it to the disk at the end; None is stdout."""
     with ExitStack() as stack:
         if path is None:
             file = stack.enter_context(FileIO(STDOUT_FD, "wb", closefd=False))
@@ -39,7 +39,7 @@ def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
 
 
 def require_folder(path: str) -> None:
-    """Make sure that the folder of an output is there; OSError, naming the output, if not."""
+    """Check that the folder of an output exists; if not, raise an OSError naming the output."""
     try:
         os.stat(os.path.join(os.path.dirname(path), "."))
     except OSError as error:
@@ -48,14 +48,14 @@ def require_folder(path: str) -> None:
 
 @contextmanager
 def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | None]:
-    """Make the question whether a regular file ends mid-line; None for others.
+    """Yield a function that tells whether a regular file ends mid-line; None for other files.
 
-    Asked before each write, under the filter's lock: another run that appends to the same
-    file can be killed at any time, and its cut-off line must not swallow ours.
+    It is called before each write, under the filter's lock. Another run that appends to the
+    same file can be killed at any time, and our line must not be joined to its half line.
     """
     again = -1
     if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        with suppress(OSError):  # write-only for us, or no /dev/fd
+        with suppress(OSError):  # we may only write to it, or there is no /dev/fd
             again = os.open(f"/dev/fd/{file.fileno()}", os.O_RDONLY)
     if again < 0:
         yield None
@@ -74,17 +74,17 @@ def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | N
 def print_stats(tally: Tally, started: float) -> None:
     """Print one JSON object to stderr; `started` is a reading of time.perf_counter."""
     seconds = round(time.perf_counter() - started, 3)
-    with suppress(OSError):  # the work is done, whether or not anybody can be told
+    with suppress(OSError):  # the work is done, even if the figures cannot be printed
         print(json.dumps({**asdict(tally), "seconds": seconds}), file=sys.stderr, flush=True)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
-    """Refuse an output that is also an input, and the filter as either of them.
+    """Refuse an output that is also an input; refuse the filter as input or output.
 
     Raises
     ------
     UsageError
-        Naming both.
+        With both names.
     """
     for name in names:
         if name != STDIN and os.path.realpath(name) == os.path.realpath(filter_path):
@@ -94,7 +94,7 @@ def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> No
     try:
         status = os.stat(output if output is not None else STDOUT_FD)
     except OSError:
-        return  # made later, and then nothing else
+        return  # it does not exist yet, so it is no other file
     if not stat.S_ISREG(status.st_mode):
         return
     for name in [*names, filter_path]:

@@ -1,7 +1,7 @@
 """The command as a process: its exit codes, its standard streams, and the signals that end it.
 
-Data goes to stdout, words to stderr, each word on one line. SIGTERM and SIGHUP unwind what is
-under way, as Ctrl-C does.
+Data goes to stdout; messages go to stderr, one line each. SIGTERM and SIGHUP end the command
+as Ctrl-C does: open blocks are left in order.
 """
 
 import io
@@ -30,7 +30,7 @@ exit codes: 0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usab
 
 
 class UsageError(Exception):
-    """The command line asks for something that cannot be done; exit code 2."""
+    """The command line asks for something impossible; exit code 2."""
 
 
 class InputError(Exception):
@@ -41,7 +41,7 @@ STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
 
 
 def say(message: str) -> None:
-    """Print one line to stderr, whatever characters a file name has."""
+    """Print one line to stderr; escape control characters, which a file name may contain."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
     with suppress(OSError):  # a full disk under stderr must not change the exit code
         print(f"mmbloom: {line}", file=sys.stderr, flush=True)
@@ -56,31 +56,31 @@ def said_warnings() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", MmbloomWarning)
-        warnings.showwarning = show  # type: ignore[assignment]  # takes any rest
+        warnings.showwarning = show  # type: ignore[assignment]  # accepts any further arguments
         yield
 
 
 def prepare() -> None:
     """Make all three streams usable, even if they were closed or cannot encode.
 
-    Without a stand-in for a closed stdout the filter could be opened as descriptor 1, and
-    lines be written into it. Reading the stand-in for stdin, or writing that for stdout, is
-    an error as it should be.
+    A closed stream is replaced by /dev/null. Otherwise the filter could be opened as descriptor
+    1, and lines would be written into it. Each replacement is opened the wrong way round, so that
+    reading stdin or writing to stdout is still an error.
     """
     for fd, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(fd)
         except OSError:
             os.open(os.devnull, mode)
-    # None where the stream was closed: print would then print elsewhere, or nowhere.
+    # A closed stream is None here: print would then write elsewhere, or nowhere.
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a path of any bytes
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path can have any bytes
 
 
 def flush_stdout() -> None:
-    """Get everything printed out of this process; an error names stdout."""
+    """Flush stdout; an error names stdout."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -88,7 +88,7 @@ def flush_stdout() -> None:
 
 
 def abandon_streams() -> None:
-    """Let the interpreter flush at exit what cannot be written to nowhere, or it exits with 120."""
+    """Redirect streams that cannot be written to /dev/null; else Python would exit with 120."""
     for stream, descriptor in ((sys.stdout, STDOUT_FD), (sys.stderr, STDERR_FD)):
         try:
             stream.flush()
@@ -103,7 +103,7 @@ _SIGNAL_CODES = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Turn the signals into `SystemExit` for a block; those that are ignored stay so (nohup)."""
+    """Turn the signals into `SystemExit` for a block; ignored signals stay ignored (nohup)."""
     before = {}
     for number, code in _SIGNAL_CODES.items():
         if threading.current_thread() is not threading.main_thread():

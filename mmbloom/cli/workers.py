@@ -1,7 +1,7 @@
-"""Several inputs in several processes that share the one filter.
+"""Process several inputs in several processes that share one filter.
 
-Jobs go to workers over pipes, one at a time. A worker whose parent is gone reads the end
-of its pipe and stops: none stays behind.
+Workers receive jobs over pipes, one at a time. When the parent is gone, a worker reads the
+end of its pipe and stops, so that none stays behind.
 """
 
 import multiprocessing
@@ -20,21 +20,21 @@ from mmbloom.dedup import Tally
 
 
 class Job(Protocol):
-    """What a worker does; it is pickled."""
+    """The work of a worker process; it is pickled."""
 
     def run(self) -> Tally:
-        """Do it."""
+        """Do the work and return its figures."""
 
 
 def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -> Tally:
-    """Run all jobs in at most `processes` processes; the first error ends them all.
+    """Run all jobs in at most `processes` processes; the first error stops all of them.
 
     Parameters
     ----------
     jobs : sequence of Job
         In the order to start them.
     processes : int
-        How many at a time.
+        The number of processes at a time.
     done : callable
         Called with the index of each job that has ended.
 
@@ -43,16 +43,16 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
     Tally
         Of all jobs together.
     """
-    # spawn: a fresh interpreter holds nothing of ours, no descriptor, no thread, no lock.
+    # spawn: a fresh interpreter inherits no descriptor, no thread and no lock.
     context = multiprocessing.get_context("spawn")
     total, waiting = Tally(), list(enumerate(jobs))[::-1]
     workers: dict[Connection, tuple[BaseProcess, int]] = {}
-    resource_tracker.ensure_running()  # which lets SIGINT through, in whoever starts it
+    resource_tracker.ensure_running()  # starting it unblocks SIGINT in the starting process
     try:
         for _ in range(min(processes, len(jobs))):
             ours, theirs = context.Pipe()
             process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
-            # Ctrl-C is the parent's to answer, from a worker's first instruction on.
+            # The parent handles Ctrl-C; a worker ignores it from its first instruction.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
             process.start()
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -113,7 +113,7 @@ def _work(connection: Connection) -> None:
 
 
 def _end_with_parent() -> None:
-    """End at once when the parent is killed, even if an input never ends."""
+    """Exit at once when the parent is killed, even if an input never ends."""
     if parent := multiprocessing.parent_process():
         parent.join()
     os._exit(TERMINATED)
@@ -121,9 +121,9 @@ def _end_with_parent() -> None:
 
 def _answer(connection: Connection) -> Tally | Exception:
     try:
-        job: Job = connection.recv()  # opens the filter: a part of the job that can fail
+        job: Job = connection.recv()  # unpickling opens the filter, which can fail
         return job.run()
     except EOFError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever it is, the parent reports it
+    except Exception as error:  # noqa: BLE001  the parent reports any error
         return error

@@ -79,7 +79,7 @@ def test_lock_timeout_is_the_whole_wait(
         waited = time.monotonic() - begun
     assert (done.code, done.out) == (4, b"")
     first, second = done.err.splitlines(keepends=True)
-    assert is_one_line(first, str(path), "waiting for another writer")
+    assert is_one_line(first, str(path), "another process is writing to this filter; waiting")
     assert is_one_line(second, str(path), "held by others for 1.1 s")
     assert 1.1 <= waited < 2  # a second wait of 1.1 s would be longer
 
@@ -91,7 +91,7 @@ def test_waiting_is_said_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     options: tuple[str, ...],
 ) -> None:
-    """Whoever waits longer than some seconds says so once, and works when the lock is free."""
+    """A command that waits for some seconds says so once, and works when the lock is free."""
     monkeypatch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 0.05)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
@@ -109,7 +109,7 @@ def test_waiting_is_said_and_goes_on(
     ended.set()
     holder.join(20)
     assert (done.code, done.out) == (0, b"a\n")
-    assert is_one_line(done.err, str(path), "waiting for another writer")
+    assert is_one_line(done.err, str(path), "another process is writing to this filter; waiting")
 
 
 def test_lock_timeout_that_is_none(tmp_path: Path, capfdbinary: Capture) -> None:

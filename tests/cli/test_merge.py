@@ -109,7 +109,10 @@ def damaged(path: Path) -> object:
 
 BAD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
     "missing": (str, ["no such filter"]),
-    "dangling link": (lambda path: path.symlink_to("nowhere"), ["symbolic link to nothing"]),
+    "dangling link": (
+        lambda path: path.symlink_to("nowhere"),
+        ["link whose target does not exist"],
+    ),
     "folder": (Path.mkdir, ["kind a folder and a file"]),
     "fifo": (os.mkfifo, ["is not a regular file"]),
     "text": (text, ["magic is"]),

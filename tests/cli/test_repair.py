@@ -50,7 +50,7 @@ def test_damaged_header(
     flip(used, at)
     done = repaired(capfdbinary, used, *options)
     assert done.code == 0
-    assert "header rebuilt, its " in done.err
+    assert "header rebuilt; its " in done.err
     assert "MISSING" not in done.err
     assert verify(tmp_path / "b", keys=LINES).ok
     with BloomFilter.open(tmp_path / "b") as seen:

@@ -1,1 +1,1 @@
-"""The commands, a file each: `register` gives one its options, `run` carries it out."""
+"""The commands, one file each: `register` declares the options, `run` does the work."""

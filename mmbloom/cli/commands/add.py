@@ -1,4 +1,4 @@
-"""``mmbloom add``: mark lines as seen, printing nothing."""
+"""``mmbloom add``: mark lines as seen, and print nothing."""
 
 import argparse
 import time
@@ -17,17 +17,17 @@ from mmbloom.lines import read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add_filter_options(parser)
     add_line_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the filter is on the disk when it returns."""
+    """Run the command; the filter is on the disk when this returns."""
     started = time.perf_counter()
     keys, names, tally = line_keys(args), input_names(args.inputs), Tally()
     check_inputs(names)
-    # Of a counting filter every line is counted, repeats too: as often as remove takes it out.
+    # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     marked = open_or_create(args, open_filter)
     with marked as seen, progress_bar(names, args.progress) as bar:
 

@@ -1,4 +1,4 @@
-"""``mmbloom check``: print the lines that are in a filter, or that are not; changes nothing."""
+"""``mmbloom check``: print the lines that are in a filter, or not in it; change nothing."""
 
 import argparse
 from contextlib import closing
@@ -16,18 +16,20 @@ from mmbloom.lines import Chunk, read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the filter; opened for reading only")
     add_line_options(parser)
     add = parser.add_argument
-    add("-v", "--invert-match", action="store_true", help="the lines that are not in it instead")
+    add("-v", "--invert-match", action="store_true", help="print the lines that are not in it")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("-c", "--count", action="store_true", help="print only how many")
-    output.add_argument("-q", "--quiet", action="store_true", help="print nothing, exit 0 or 1")
+    output.add_argument("-c", "--count", action="store_true", help="print only the number of lines")
+    output.add_argument(
+        "-q", "--quiet", action="store_true", help="print nothing; exit with 0 or 1"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it: 0 if a line was found, 1 if none was."""
+    """Run the command; return 0 if a line was found, 1 if none was."""
     keys, names, end = line_keys(args), input_names(args.inputs), terminator(args)
     check_inputs(names)
     refuse_overlap(None, names, args.file)

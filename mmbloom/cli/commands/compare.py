@@ -1,4 +1,4 @@
-"""``mmbloom compare``: how many keys two filters share, or why that cannot be told."""
+"""``mmbloom compare``: estimate how many keys two filters share, or say why it cannot."""
 
 import argparse
 import json
@@ -13,14 +13,14 @@ Differences = Mapping[str, tuple[str, str]]
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="A", help="a filter")
-    parser.add_argument("other", metavar="B", help="one with equal parameters and seed")
+    parser.add_argument("other", metavar="B", help="a filter with equal parameters and seed")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it: 0 if the filters can be compared, 1 if their parameters differ."""
+    """Run the command; return 0 if the filters can be compared, 1 if their parameters differ."""
     found: Similarity | None = None
     differences: Differences = {}
     try:
@@ -50,5 +50,5 @@ def _for_people(
         ]
     else:
         rows += [(name, f"{here} and {there}") for name, (here, there) in differences.items()]
-        rows.append(("verdict", "cannot be compared: made with other parameters"))
+        rows.append(("verdict", "cannot be compared: their parameters differ"))
     return "\n".join(f"{name:<15} {value}" for name, value in rows)

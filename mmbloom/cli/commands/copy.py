@@ -1,4 +1,4 @@
-"""``mmbloom copy``: a consistent copy of a filter, whoever writes to it; sealed if asked for."""
+"""``mmbloom copy``: make a consistent copy of a filter in use; with ``--seal``, an archive."""
 
 import argparse
 
@@ -8,9 +8,9 @@ from mmbloom.operations.copy import copy
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="SRC", help="the filter; read only")
-    parser.add_argument("destination", metavar="DST", help="where to make it; must not exist")
+    parser.add_argument("destination", metavar="DST", help="the copy; must not exist")
     parser.add_argument(
         "--seal",
         action="store_true",
@@ -20,6 +20,6 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the copy is on the disk when it returns."""
+    """Run the command; the copy is on the disk when this returns."""
     copy(args.file, args.destination, seal=args.seal, **making_options(args))
     return OK

@@ -15,60 +15,67 @@ from mmbloom.folders.rotating import RotatingFilter
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
-    parser.add_argument("file", metavar="FILE", help="where to make it; must not exist")
+    """Declare the arguments of the command."""
+    parser.add_argument("file", metavar="FILE", help="the new filter; must not exist")
     add_sizing_options(parser, required=False)
     parser.add_argument(
-        "--like", metavar="OTHER", help="copy sizes and seed from this filter, instead of -n -p"
+        "--like", metavar="OTHER", help="take sizes and seed from this filter, instead of -n and -p"
     )
     family = parser.add_mutually_exclusive_group()
     family.add_argument(
         "--counting",
         action="store_true",
-        help="four bits for each bit, so that lines can be removed",
+        help="keep a counter of four bits for each bit, so that lines can be removed",
     )
     family.add_argument(
         "--growing",
         action="store_true",
-        help="a folder of ever larger files, of which the first is for -n keys",
+        help="a folder of ever larger files; the first is for -n keys",
     )
     family.add_argument(
         "--rotate",
         action="store_true",
-        help="a folder with a file for each period, of -n keys, dropped when past --keep",
+        help="a folder with a file of -n keys for each period, dropped after --keep",
     )
     parser.add_argument(
         "--keep",
         type=duration,
         metavar="TIME",
-        help="with --rotate: how long a line is known at least (90s, 12h; default 7d)",
+        help="with --rotate: the least time that a line is known (90s, 12h; default 7d)",
     )
     parser.add_argument(
-        "--every", type=duration, metavar="TIME", help="with --rotate: a period (default 1d)"
+        "--every",
+        type=duration,
+        metavar="TIME",
+        help="with --rotate: the length of a period (default 1d)",
     )
-    parser.add_argument("--allow-network", action="store_true", help="on a network file system")
+    parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
     parser.add_argument(
         "--reserve",
         choices=("zeros", "fallocate"),
         default="zeros",
-        help="write zeros (default), or be done at once and slower at first touch",
+        help="zeros (default) writes the whole file; fallocate is instant, but first use is slower",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Run the command."""
     sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "seed")}
     given = {name: value for name, value in sizing.items() if value is not None}
     options = {"allow_network": args.allow_network, "reserve": args.reserve}
     if not args.rotate and (args.keep, args.every) != (None, None):
-        raise UsageError("--keep and --every say how a folder rotates: give --rotate as well")
+        raise UsageError(
+            "--keep and --every apply only to a rotating folder: give --rotate as well"
+        )
     if args.like is None:
         if args.capacity is None:
-            raise UsageError("say how many distinct keys to plan for with -n, or copy with --like")
+            raise UsageError(
+                "give the number of distinct keys to plan for with -n, or a filter with --like"
+            )
         _make(args, given | options).close()
         return OK
     if given or args.capacity is not None:
-        raise UsageError("--like copies all sizes: give it without -n, -p, --layout and --seed")
+        raise UsageError("--like takes all sizes from OTHER: leave out -n, -p, --layout and --seed")
     with open_filter(args.like, "r") as other:
         _make_like(args, other, options).close()
     return OK
@@ -88,11 +95,13 @@ def _make(args: argparse.Namespace, options: Mapping[str, Any]) -> Filter:
 
 def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, Any]) -> Filter:
     if args.growing or args.rotate:
-        raise UsageError("--like copies what OTHER is: give it without --growing and --rotate")
+        raise UsageError(
+            "--like takes the kind of filter from OTHER: leave out --growing and --rotate"
+        )
     if isinstance(other, BloomFilter | CountingBloomFilter):
         return _of_one_file(args).create(args.file, like=other, **options)
     if args.counting:
-        raise UsageError(f"{args.like}: is a folder: give --like without --counting")
+        raise UsageError(f"{args.like}: is a folder: leave out --counting")
     settings = {**other.info().settings, **options}
     if isinstance(other, GrowingFilter):
         return GrowingFilter.create(args.file, **settings)

@@ -1,4 +1,4 @@
-"""``mmbloom dedup``: print each line the first time it is seen, by any run or process."""
+"""``mmbloom dedup``: print each line the first time that any run or process sees it."""
 
 import argparse
 import os
@@ -33,19 +33,26 @@ from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add_filter_options(parser)
     add_line_options(parser)
     add = parser.add_argument
     add("-d", "--repeated", action="store_true", help="print the repeated lines instead")
     add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
-    add("--output-dir", metavar="DIR", help="append to a file per input in this folder")
-    add("-j", "--jobs", type=positive, default=1, metavar="N", help="processes (--output-dir)")
+    add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
+    add(
+        "-j",
+        "--jobs",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="number of processes (with --output-dir)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class DedupOptions:
-    """How lines are compared and printed: the same for every input."""
+    """The options for comparing and printing lines, the same for every input."""
 
     keys: LineKeys
     terminator: bytes
@@ -70,7 +77,7 @@ class DedupOptions:
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
-    """One input to its own output, in whatever process."""
+    """The work of deduplicating one input into its own output, in any process."""
 
     seen: OfBits  # pickled as its path and identity
     settings: DedupOptions
@@ -78,7 +85,7 @@ class FileJob:
     output: str
 
     def run(self) -> Tally:
-        """Do it; both files are on the disk when it returns."""
+        """Do the work; the output and the filter are on the disk when this returns."""
         with self.seen as seen:
             with (
                 progress_bar([], wanted=False) as bar,
@@ -91,7 +98,7 @@ class FileJob:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Run the command."""
     started = time.perf_counter()
     settings = DedupOptions(line_keys(args), terminator(args), args.repeated, args.lock_timeout)
     names = input_names(args.inputs)
@@ -99,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)
     for output in outputs or [args.output]:
         refuse_overlap(output, names, args.file)
-    # Before gigabytes are reserved in vain.
+    # Fail here, before gigabytes are reserved in vain.
     if outputs:
         os.makedirs(args.output_dir, exist_ok=True)
     elif args.output is not None:
@@ -115,13 +122,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
-    """Name the output of each input, [] without --output-dir."""
+    """Return the output of each input; [] without --output-dir."""
     if args.output_dir is None:
         if args.jobs > 1:
-            raise UsageError("-j N writes one output an input: say where with --output-dir DIR")
+            raise UsageError(
+                "-j N writes one output per input: give the folder with --output-dir DIR"
+            )
         return []
     if args.output is not None:
-        raise UsageError("-o OUTPUT and --output-dir DIR exclude each other")
+        raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
     if STDIN in names:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
     by_output: dict[str, str] = {}
@@ -159,5 +168,5 @@ def _to_one(
             with open_input(name, bar) as source:
                 tally.add(settings.run(seen, source, writer))
     if args.output is not None:
-        seen.flush()  # after the output: marks on the disk without their lines would lose them
+        seen.flush()  # after the output: marks on the disk without their lines would lose lines
     return tally

@@ -1,4 +1,4 @@
-"""``mmbloom exclude``: the keys that a filter answers as not seen, whatever its bits say."""
+"""``mmbloom exclude``: list and change the keys that a filter must answer as not seen."""
 
 import argparse
 import os
@@ -16,28 +16,36 @@ from mmbloom.lines import read_chunks
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add = parser.add_argument
-    where = "FILE.exclusions, those of a folder in FILE/exclusions"
+    where = "FILE.exclusions, or in FILE/exclusions for a folder"
     add("file", metavar="FILE", help=f"the filter; its exclusions are in {where}")
     add(
-        "keys", nargs="*", default=[], metavar="KEY", help="as lines would be; none: lines of stdin"
+        "keys",
+        nargs="*",
+        default=[],
+        metavar="KEY",
+        help="a key; no KEY: each line of stdin is one",
     )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--add", action="store_true", help="exclude these keys")
     action.add_argument(
-        "--remove", action="store_true", help="take them out; exit 1 if none of them was in"
+        "--remove",
+        action="store_true",
+        help="stop excluding these keys; exit 1 if none of them was excluded",
     )
     action.add_argument(
-        "--list", action="store_true", help="print all, as they stand in the file; exit 1 if none"
+        "--list",
+        action="store_true",
+        help="print all exclusions as in the file; exit 1 if there is none",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; a change is on the disk when it returns."""
+    """Run the command; a change is on the disk when this returns."""
     if args.list:
         if args.keys:
-            raise UsageError("--list prints all exclusions: give no KEY")
+            raise UsageError("--list prints all exclusions: leave out KEY")
         return _print_all(args.file)
     with open_filter(args.file) as seen, _keys(args.keys) as keys:
         if args.add:
@@ -56,7 +64,7 @@ def _print_all(file: str) -> int:
 @contextmanager
 def _keys(words: list[str]) -> Iterator[Iterable[bytes]]:
     if words:
-        yield map(os.fsencode, words)  # the bytes that were typed
+        yield map(os.fsencode, words)  # the bytes as typed
         return
     with progress_bar([], wanted=False) as bar, open_input(STDIN, bar) as source:
         yield (line for chunk in read_chunks(source) for line in chunk.lines)

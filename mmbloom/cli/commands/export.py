@@ -1,4 +1,4 @@
-"""``mmbloom export``: a filter as a file that another program reads."""
+"""``mmbloom export``: write a filter as a file that another program reads."""
 
 import argparse
 
@@ -8,19 +8,19 @@ from mmbloom.operations.guava import export_guava
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the filter; read only")
-    parser.add_argument("destination", metavar="DST", help="where to make it; must not exist")
-    formats = parser.add_mutually_exclusive_group(required=True)  # others may come
+    parser.add_argument("destination", metavar="DST", help="the new file; must not exist")
+    formats = parser.add_mutually_exclusive_group(required=True)  # room for other formats
     formats.add_argument(
         "--guava",
         action="store_true",
-        help="for BloomFilter.readFrom of Guava (JVM); FILE has --layout standard --seed 0",
+        help="write for Guava's BloomFilter.readFrom (JVM); FILE needs --layout standard --seed 0",
     )
     add_making_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the new file is on the disk when it returns."""
+    """Run the command; the new file is on the disk when this returns."""
     export_guava(args.file, args.destination, **making_options(args))
     return OK

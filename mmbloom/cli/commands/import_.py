@@ -1,4 +1,4 @@
-"""``mmbloom import``: a filter of a file that another program wrote."""
+"""``mmbloom import``: make a filter from a file that another program wrote."""
 
 import argparse
 
@@ -8,19 +8,19 @@ from mmbloom.operations.guava import import_guava
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("source", metavar="SRC", help="the other program's file; read only")
-    parser.add_argument("destination", metavar="FILE", help="where to make it; must not exist")
-    formats = parser.add_mutually_exclusive_group(required=True)  # others may come
+    parser.add_argument("destination", metavar="FILE", help="the new filter; must not exist")
+    formats = parser.add_mutually_exclusive_group(required=True)  # room for other formats
     formats.add_argument(
-        "--guava", action="store_true", help="SRC is of BloomFilter.writeTo of Guava (JVM)"
+        "--guava", action="store_true", help="SRC was written by Guava's BloomFilter.writeTo (JVM)"
     )
     add_planning_options(parser, required=False)
     add_making_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the new filter is on the disk when it returns."""
+    """Run the command; the new filter is on the disk when this returns."""
     import_guava(
         args.source,
         args.destination,

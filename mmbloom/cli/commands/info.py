@@ -1,4 +1,4 @@
-"""``mmbloom info``: what a filter says of itself."""
+"""``mmbloom info``: show what a filter is and what it holds."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ _BLOCKS, _PLAIN = "█░", "#-"
 
 
 def bar(share: float, encoding: str) -> str:
-    """Draw a share from 0 to 1: empty and full only if it is exactly 0 or 1.
+    """Draw a share from 0 to 1; the bar is empty or full only at exactly 0 or 1.
 
     Examples
     --------
@@ -41,17 +41,17 @@ def _drawn(filled: int, characters: str) -> str:
     return characters[0] * filled + characters[1] * (WIDTH - filled)
 
 
-_LEAST_AGE = 60.0  # seconds; a shorter time says nothing of the next months
+_LEAST_AGE = 60.0  # seconds; a younger filter allows no forecast
 
 
 _DAY = 86_400
 
 
-_LONGEST = 1000 * 365 * _DAY  # a date has four digits for the year
+_LONGEST = 1000 * 365 * _DAY  # a date has only four digits for the year
 
 
 def when_full(info: FilterInfo, now_ns: int) -> str:
-    """Say when the planned capacity will be passed; "" if nothing can be said.
+    """Say when the planned capacity will be passed; "" if that cannot be told.
 
     Examples
     --------
@@ -77,18 +77,18 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the filter")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--recount",
         action="store_true",
-        help="count the set bits anew first (mends the counters after a killed writer)",
+        help="first count the set bits again (corrects the figures after a killed writer)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Run the command."""
     with open_filter(args.file, "r+" if args.recount else "r") as seen:
         if args.recount:
             seen.recount()
@@ -100,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
 def _for_people(info: FilterInfo | FolderInfo) -> str:
     rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
     rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
-    width = max(15, *(len(name) for name, _ in rows))  # the name of a folder's file is longer
+    width = max(15, *(len(name) for name, _ in rows))  # the files of a folder have longer names
     return "\n".join(f"{name:<{width}} {value}" for name, value in rows if value)
 
 
@@ -170,7 +170,7 @@ def _exclusions(info: FilterInfo | FolderInfo) -> str:
 
 
 def _fill_bar(share: float) -> str:
-    return bar(share, sys.stdout.encoding or "ascii")  # None of a stream that keeps text
+    return bar(share, sys.stdout.encoding or "ascii")  # None for a stream of text in memory
 
 
 def _time(nanoseconds: int) -> str:

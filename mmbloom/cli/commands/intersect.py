@@ -1,4 +1,4 @@
-"""``mmbloom intersect``: one filter that holds the keys that several have in common."""
+"""``mmbloom intersect``: make one filter of the keys that several filters share."""
 
 import argparse
 
@@ -8,11 +8,11 @@ from mmbloom.operations.intersect import intersect
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add_combining_arguments(parser, "filters")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the new filter is on the disk when it returns."""
+    """Run the command; the new filter is on the disk when this returns."""
     intersect(args.destination, args.file, **making_options(args))
     return OK

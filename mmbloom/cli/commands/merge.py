@@ -1,4 +1,4 @@
-"""``mmbloom merge``: one filter that holds the keys of several."""
+"""``mmbloom merge``: make one filter that holds the keys of several."""
 
 import argparse
 
@@ -8,11 +8,11 @@ from mmbloom.operations.merge import merge
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add_combining_arguments(parser, "filters, files or folders,")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it; the new filter is on the disk when it returns."""
+    """Run the command; the new filter is on the disk when this returns."""
     merge(args.destination, args.file, **making_options(args))
     return OK

@@ -1,4 +1,4 @@
-"""``mmbloom plan``: what a filter will cost, before making it; as a picture, too."""
+"""``mmbloom plan``: show what a filter will cost before it is made; draw it, too."""
 
 import argparse
 import io
@@ -21,24 +21,26 @@ from mmbloom.sizing.tables import best_practice, best_practice_table
 SUFFIXES = (".png", ".svg")
 
 
-_MOST = 2.0  # keys, in multiples of the capacity
+_MOST = 2.0  # the last number of keys drawn, in multiples of the capacity
 
 
 _POINTS = 200
 
 
-_DECADES = 4  # below the planned rate: what is lower is as good as nothing
+_DECADES = 4  # drawn below the planned rate; lower rates do not matter
 
 
 def image_path(text: str) -> Path:
-    """Read where a picture goes; its suffix says what it will be."""
+    """Read the path of a picture; its suffix is its format."""
     if (path := Path(text)).suffix.lower() not in SUFFIXES:
-        raise argparse.ArgumentTypeError(f"{text!r} is no picture: name it .png or .svg")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a name for a picture: end it with .png or .svg"
+        )
     return path
 
 
 def draw(path: Path, plans: Sequence[FilterParams]) -> None:
-    """Draw how the error rate of each planned filter grows; a picture that is there is replaced.
+    """Draw how the error rate of each planned filter grows; replace an existing picture.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
     OSError
         If the picture cannot be written.
     """
-    # Figure alone, without pyplot: no window, no display, no state that stays behind.
+    # Figure alone, without pyplot: no window, no display, no global state.
     figure = extras.load("matplotlib.figure", "--plot").Figure(figsize=(8, 5))
     axes = figure.subplots()
     capacity, error_rate = plans[0].capacity, plans[0].error_rate
@@ -70,12 +72,12 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
     )
     axes.grid(alpha=0.3)
     axes.legend()
-    # Drawn in memory first: a drawing that fails leaves the old picture as it was.
+    # Draw in memory first: if that fails, the old picture stays as it was.
     picture = io.BytesIO()
     figure.savefig(picture, format=path.suffix[1:].lower(), dpi=120)
     try:
         path.write_bytes(picture.getvalue())
-    except OSError as error:  # of a write, which does not say where it was to go
+    except OSError as error:  # an error in writing does not name the path
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
@@ -86,21 +88,35 @@ _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add = parser.add_argument
-    add("-n", "--capacity", type=positive, required=True, metavar="N", help="keys (1e9, 10M)")
-    add("-p", "--error-rate", type=rate, default=0.01, metavar="P", help="default 0.01")
+    add(
+        "-n",
+        "--capacity",
+        type=positive,
+        required=True,
+        metavar="N",
+        help="distinct keys to plan for (1e9, 10M)",
+    )
+    add(
+        "-p",
+        "--error-rate",
+        type=rate,
+        default=0.01,
+        metavar="P",
+        help="false-positive rate (default 0.01)",
+    )
     add("--json", action="store_true", help="print one JSON object")
     add(
         "--plot",
         type=image_path,
         metavar="FILE",
-        help="draw error rate against keys as well, to a .png or .svg (replaced if it is there)",
+        help="also draw the error rate against the keys, as .png or .svg (replaced if it exists)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Run the command."""
     try:
         plans = _plans(args.capacity, args.error_rate)
         figures = _figures(args.capacity, args.error_rate, plans)
@@ -113,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _plans(capacity: int, error_rate: float) -> dict[Layout, FilterParams | ValueError]:
-    """Plan for each layout, or say why it cannot be."""
+    """Plan for each layout; a layout that is impossible gives its error."""
     plans: dict[Layout, FilterParams | ValueError] = {}
     for layout in _LAYOUTS:
         try:
@@ -148,7 +164,7 @@ def _figures(
 
 
 def _enough(error_rate: float) -> dict[str, object] | None:
-    """Find the row that is enough; none is for a rate that takes more than 64 hashes."""
+    """Find the first sufficient row; None if the rate takes more than 64 hashes."""
     try:
         return best_practice(error_rate)._asdict()
     except ValueError:
@@ -166,7 +182,7 @@ def _for_people(figures: dict[str, object]) -> str:
         row = figures[layout]
         assert isinstance(row, dict)  # noqa: S101  for the type checker
         if "error" in row:
-            lines.append(f"{layout:<9} cannot be: {row['error']}")
+            lines.append(f"{layout:<9} not possible: {row['error']}")
             continue
         bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
         lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {size:>14,} bytes")

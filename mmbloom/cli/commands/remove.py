@@ -1,4 +1,4 @@
-"""``mmbloom remove``: take lines out of a counting filter, printing nothing."""
+"""``mmbloom remove``: take lines out of a counting filter, and print nothing."""
 
 import argparse
 
@@ -24,14 +24,17 @@ _WHY_FILES = "bits, which many keys share, cannot be taken back; make one with c
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the filter, made with create --counting")
     add_writing_options(parser)
     add_line_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it: 0 if a line was there, 1 if none was; on the disk when it returns."""
+    """Run the command; return 0 if a line was there, 1 if none was.
+
+    The change is on the disk when this returns.
+    """
     keys, names, removed = line_keys(args), input_names(args.inputs), 0
     check_inputs(names)
     refuse_overlap(None, names, args.file)

@@ -1,4 +1,4 @@
-"""``mmbloom repair``: a sound filter of what a damaged file holds."""
+"""``mmbloom repair``: make a sound filter from a damaged one."""
 
 import argparse
 import os
@@ -16,31 +16,35 @@ from mmbloom.sizing.planning import capacity_of, plan
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the damaged filter; not changed")
-    parser.add_argument("destination", metavar="DST", help="where to make the new one")
+    parser.add_argument("destination", metavar="DST", help="the new filter; must not exist")
     add_making_options(parser)
     group = parser.add_argument_group(
-        "for a damaged header: what the filter was made with",
-        "the seed and the layout, and either -n and -p or the two below (info says all of them)",
+        "for a damaged header: the parameters of the filter",
+        "--seed and --layout, and either -n and -p or the next two (info shows all of them)",
     )
     group.add_argument("--num-bits", type=positive, metavar="M", help="size of the array in bits")
-    group.add_argument("--num-hashes", type=positive, metavar="K", help="positions of each key")
+    group.add_argument(
+        "--num-hashes", type=positive, metavar="K", help="number of positions of each key"
+    )
     add_sizing_options(group, required=False)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it: 0 if every key is there, 1 if bits may be missing."""
+    """Run the command; return 0 if every key is there, 1 if bits may be missing."""
     params = _params(args)
     if params and os.path.isdir(args.file):
-        raise UsageError(f"{args.file}: is a folder, whose manifest says how its files were made")
+        raise UsageError(
+            f"{args.file}: is a folder, whose manifest has the parameters: leave out these options"
+        )
     done = repair(args.file, args.destination, params=params, **making_options(args))
     _say(done, args.destination)
     return NOT_SOUND if done.losses else OK
 
 
 def _params(args: argparse.Namespace) -> FilterParams | None:
-    """Gather what the header would say; None if nothing was given."""
+    """Gather the parameters that the header would have; None if none was given."""
     sizes = (args.num_bits, args.num_hashes)
     if {args.capacity, args.error_rate, args.layout, args.seed, *sizes} == {None}:
         return None
@@ -60,8 +64,10 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
 
 def _say(done: Repair, destination: str) -> None:
     if done.header_damage:
-        say(f"{destination}: header rebuilt, its {done.header_damage} was wrong")
-        say(f"{destination}: only keys can tell if it is rebuilt right: mmbloom verify --keys")
+        say(f"{destination}: header rebuilt; its {done.header_damage} was wrong")
+        say(
+            f"{destination}: check with known keys that it was rebuilt right: mmbloom verify --keys"
+        )
     for note in done.notes:
         say(f"{destination}: {note}")
     for loss in done.losses:

@@ -1,4 +1,4 @@
-"""``mmbloom verify``: check all of a filter that can be checked, without lock, map or change."""
+"""``mmbloom verify``: check a filter as far as possible, without lock, map or change."""
 
 import argparse
 import json
@@ -17,24 +17,24 @@ from mmbloom.operations.verify import Verification, verify_batches
 
 
 def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the command."""
+    """Declare the arguments of the command."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="the filter; read only, whoever writes to it")
+    add("file", metavar="FILE", help="the filter; read only, and others may write to it meanwhile")
     add(
         "--keys",
         action="append",
         default=[],
         metavar="INPUT",
-        help="check that each line's key is found; may be repeated, - is stdin",
+        help="check that the key of each line is found; may be repeated; - is stdin",
     )
     add("--json", action="store_true", help="print one JSON object")
     add_key_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it: 0 if all is well, 1 if something is wrong."""
+    """Run the command; return 0 if the filter is sound, 1 if not."""
     names = input_names(args.keys) if args.keys else []
-    check_inputs(names)  # before all of a large filter is read
+    check_inputs(names)  # before a large filter is read
     refuse_overlap(None, names, args.file)
     keys = _batches(args, line_keys(args), names)
     found = verify_batches(args.file, keys)
