@@ -13,7 +13,7 @@ _warn         warnings that point at the caller; past capacity
 format        the promise: all that a second implementation must match
 _engine       the kernels: hash, test, claim, commit; lines and their keys
 _keys         the border: whatever a caller passes becomes a batch
-_storage      one file on the disk, and who may touch it
+_storage      one file on the disk, and the lock that guards it
 operations    whole filters, by path: copy, merge, verify, repair and others
 filters       an open filter of one file
 folders       an open filter of several files: growing, rotating

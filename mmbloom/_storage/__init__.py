@@ -1,4 +1,4 @@
-"""One file on the disk, or one folder of files, and who may touch it.
+"""One file on the disk, or one folder of files, and the lock that guards it.
 
 ``mounts``          which file system a path is on
 ``kinds``           bits or counters

@@ -228,7 +228,7 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
     path : str
         Where.
     permissions : int
-        Mode bits of the files in it; whoever may read or write those may enter the folder.
+        Mode bits of the files in it. Users who may read or write those may enter the folder.
 
     Raises
     ------

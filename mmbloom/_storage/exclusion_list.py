@@ -123,7 +123,7 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
     keys : iterable of bytes
         All that it is to hold, in order.
     like : os.stat_result
-        Of the filter: whoever may read the filter may read its exclusions.
+        Status of the filter, whose owner and mode the file gets: the same users can read both.
 
     Raises
     ------

@@ -70,7 +70,7 @@ class ManifestFile:
             self.permissions = status.st_mode & 0o777
             self.manifest: Manifest = decode(os.pread(fd, MAX_BYTES + 1, 0), path)
         except BaseException:
-            self.close()  # now: whoever keeps the error keeps this object
+            self.close()  # now: a kept error would keep this object alive
             raise
 
     def install(self) -> None:

@@ -270,8 +270,8 @@ class RotatingFilter(FolderFilter):
         every : str, number or timedelta, default "1d"
             Length of a period: how much longer a key may be found. There are up to
             ceil(keep / every) + 1 files, each of which is asked for a key that is not found.
-            Longer than it takes to make one: after eight that ended meanwhile an add, whose keys
-            are in, raises `MmbloomError`.
+            It must be longer than the time to create a file: if eight periods in succession end
+            before their file is ready, an add raises `MmbloomError`, although its keys are in.
         capacity_per_period : int
             Number of distinct keys to plan each file for: those that come in one period, of
             which those that came before are a part.

@@ -75,7 +75,7 @@ def read_keys(raw: bytes) -> Iterable[bytes]:
 
 
 class UnreadableLineError(ValueError):
-    """A line that is no key, for whoever knows the path to name it.
+    """A line that is not a key; the caller, which knows the path, adds it to the message.
 
     Attributes
     ----------

@@ -28,7 +28,7 @@ def copy(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
-    """Copy a filter and its exclusions, whoever writes to it meanwhile.
+    """Copy a filter and its exclusions, even while others write to it.
 
     Parameters
     ----------

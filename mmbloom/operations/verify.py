@@ -122,8 +122,8 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
     Parameters
     ----------
     path : str or path-like
-        The filter, a file or a folder. It is read only, from end to end, whoever writes to it
-        meanwhile.
+        The filter, a file or a folder. It is only read, from end to end; others may write to
+        it meanwhile.
     keys : optional
         Keys that must be found, as for `BloomFilter.update`; of a folder in any of its files.
 
