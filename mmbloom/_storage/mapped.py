@@ -212,6 +212,10 @@ class MappedFilter:
     def ready(self, keys: int) -> Views:
         """Give the map, for so many keys to be tested; raises as `check_unchanged`."""
         self.check_unchanged()
+        return self.expect(keys)
+
+    def expect(self, keys: int) -> Views:
+        """Give the map, for so many keys, to a caller that has just looked at the file."""
         if self._few_left > 0:
             self._few_left -= keys
             if self._few_left <= 0:  # many keys are worth reading around

@@ -207,7 +207,8 @@ class BitWriter(Writer):
 
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
-        return _engine.claim(self._ready(len(hashes[0])).words, *hashes, self._params)
+        self._exclusions.refresh()
+        return _engine.claim(self._storage.expect(len(hashes[0])).words, *hashes, self._params)
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
@@ -257,7 +258,8 @@ class CountingWriter(Writer):
 
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
-        words = self._ready(len(hashes[0])).words
+        self._exclusions.refresh()
+        words = self._storage.expect(len(hashes[0])).words
         return FoundCounted(_engine.counted_claim(words, *hashes, self._params))
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:

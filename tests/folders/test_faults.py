@@ -260,12 +260,15 @@ def check_change_over_refused(folder: Path, action: Callable[[GrowingFilter], ob
 def test_manifest_that_is_written_in_part(
     tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that takes a part of the manifest only is a full disk: ENOSPC, naming the manifest."""
+    """A disk that takes a part of the manifest, and then no more, is full: ENOSPC, naming it."""
     shutil.copytree(full, tmp_path / "seen")
-    write = os.write
+    write, written = os.write, list[int]()
 
     def write_a_part(fd: int, data: bytes) -> int:
-        return write(fd, data[:100])
+        if written:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(write(fd, data[:100]))
+        return written[0]
 
     def refused(seen: GrowingFilter) -> None:
         with monkeypatch.context() as patch:
@@ -276,6 +279,24 @@ def test_manifest_that_is_written_in_part(
         assert caught.value.filename == str(tmp_path / "seen" / "manifest.json")
 
     check_change_over_refused(tmp_path / "seen", refused)
+
+
+def test_manifest_that_is_written_in_parts(
+    tmp_path: Path, full: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the system takes a few bytes at a time, the rest follows, and nothing is cut off."""
+    shutil.copytree(full, tmp_path / "seen")
+    write, written = os.write, list[int]()
+
+    def write_a_part(fd: int, data: bytes) -> int:
+        written.append(write(fd, data[:100]))
+        return written[-1]
+
+    with monkeypatch.context() as patch, GrowingFilter.open(tmp_path / "seen") as seen:
+        patch.setattr(os, "write", write_a_part)
+        seen.add_many(NEW)
+    assert len(written) > 1
+    check_usable(tmp_path / "seen")
 
 
 def test_manifest_that_is_interrupted(
