@@ -3,6 +3,7 @@
 Skipped where there is no Java, or no Guava where Debian's libguava-java puts it.
 """
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -17,19 +18,26 @@ NUMBER = 100_000  # of keys put, and of keys that were not
 every_funnel = pytest.mark.parametrize("funnel", FUNNELS)
 
 
-@pytest.fixture
-def jar() -> Path:
-    """The jar of Guava; skips where there is none to be tested with."""
-    return require_jar()
+# A program of a second or two: what would make a long one faster costs more than it brings.
+JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
 
 
-def guava(jar: Path, action: str, funnel: str, keys: list[Key], file: Path, *plan: str) -> str:
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The class path of Guava and `Roundtrip.java`; skips where there is no Guava to test with."""
+    jar, folder = require_jar(), tmp_path_factory.mktemp("classes")
+    compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main"]
+    subprocess.run([*compiler, "-cp", jar, "-d", folder, ROUNDTRIP], timeout=300, check=True)
+    return f"{jar}{os.pathsep}{folder}"
+
+
+def guava(classes: str, action: str, funnel: str, keys: list[Key], file: Path, *plan: str) -> str:
     """Run `Roundtrip.java` on a list of keys; returns what it printed."""
     listed = file.with_suffix(".keys")
     listed.write_bytes(keys_file(keys))
     try:
         done = subprocess.run(
-            ["java", "-Xmx256m", "-cp", jar, ROUNDTRIP, action, funnel, listed, file, *plan],
+            [*JAVA, "-cp", classes, "Roundtrip", action, funnel, listed, file, *plan],
             capture_output=True,
             text=True,
             timeout=300,
@@ -41,9 +49,9 @@ def guava(jar: Path, action: str, funnel: str, keys: list[Key], file: Path, *pla
     return done.stdout
 
 
-def answers(jar: Path, funnel: str, keys: list[Key], file: Path) -> list[bool]:
+def answers(classes: str, funnel: str, keys: list[Key], file: Path) -> list[bool]:
     """Ask Guava for keys; the file that it would write again is the same, byte for byte."""
-    found = guava(jar, "ask", funnel, keys, file)
+    found = guava(classes, "ask", funnel, keys, file)
     again = Path(f"{file}.again")
     assert again.read_bytes() == file.read_bytes()
     again.unlink()
@@ -52,7 +60,7 @@ def answers(jar: Path, funnel: str, keys: list[Key], file: Path) -> list[bool]:
 
 
 @every_funnel
-def test_guava_finds_what_mmbloom_put(tmp_path: Path, jar: Path, funnel: str) -> None:
+def test_guava_finds_what_mmbloom_put(tmp_path: Path, classes: str, funnel: str) -> None:
     """Guava finds all 100,000 keys, and of 100,000 absent ones exactly those mmbloom finds."""
     keys, absent = keys_of(funnel, 0, NUMBER), keys_of(funnel, NUMBER, 2 * NUMBER)
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
@@ -60,7 +68,7 @@ def test_guava_finds_what_mmbloom_put(tmp_path: Path, jar: Path, funnel: str) ->
         seen.add_many(keys)
         expected = seen.contains_many([*keys, *absent]).tolist()
     export_guava(ours, theirs)
-    found = answers(jar, funnel, [*keys, *absent], theirs)
+    found = answers(classes, funnel, [*keys, *absent], theirs)
     assert all(found[:NUMBER])
     assert found == expected
     wrong = sum(found[NUMBER:])
@@ -71,17 +79,17 @@ def test_guava_finds_what_mmbloom_put(tmp_path: Path, jar: Path, funnel: str) ->
 
 
 @every_funnel
-def test_mmbloom_finds_what_guava_put(tmp_path: Path, jar: Path, funnel: str) -> None:
+def test_mmbloom_finds_what_guava_put(tmp_path: Path, classes: str, funnel: str) -> None:
     """mmbloom finds all 100,000 keys, and of 100,000 absent ones exactly those Guava finds."""
     keys, absent = keys_of(funnel, 0, NUMBER), keys_of(funnel, NUMBER, 2 * NUMBER)
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    guava(jar, "put", funnel, keys, theirs, str(NUMBER), "0.001")
+    guava(classes, "put", funnel, keys, theirs, str(NUMBER), "0.001")
     import_guava(theirs, ours, capacity=NUMBER, error_rate=0.001)
     with BloomFilter.open(ours, "r") as seen:
         found = seen.contains_many([*keys, *absent]).tolist()
         assert abs(seen.approx_count - NUMBER) < 0.01 * NUMBER
     assert all(found[:NUMBER])
-    assert found == answers(jar, funnel, [*keys, *absent], theirs)
+    assert found == answers(classes, funnel, [*keys, *absent], theirs)
     wrong = sum(found[NUMBER:])
     assert 0 < wrong < 0.002 * NUMBER
     print(
@@ -89,14 +97,14 @@ def test_mmbloom_finds_what_guava_put(tmp_path: Path, jar: Path, funnel: str) ->
     )
 
 
-def test_both_go_on_with_one_filter(tmp_path: Path, jar: Path) -> None:
+def test_both_go_on_with_one_filter(tmp_path: Path, classes: str) -> None:
     """mmbloom begins a filter, Guava adds to it, mmbloom goes on: as if one had done all."""
     names = [tmp_path / name for name in ("first", "second", "third")]
     parts = [keys_of("utf8", start, start + 5000) for start in (0, 5000, 10_000)]
     with BloomFilter.create(names[0], 20_000, layout="standard", seed=0) as seen:
         seen.add_many(parts[0])
     export_guava(names[0], tmp_path / "theirs")
-    guava(jar, "more", "utf8", parts[1], tmp_path / "theirs")
+    guava(classes, "more", "utf8", parts[1], tmp_path / "theirs")
     import_guava(tmp_path / "theirs", names[1], capacity=20_000)
     with BloomFilter.open(names[1]) as seen:
         seen.add_many(parts[2])
@@ -107,11 +115,11 @@ def test_both_go_on_with_one_filter(tmp_path: Path, jar: Path) -> None:
 
 
 @pytest.mark.parametrize(("num_hashes", "rate"), [(1, 0.5), (64, 5.4e-20)])
-def test_fewest_and_most_hashes(tmp_path: Path, jar: Path, num_hashes: int, rate: float) -> None:
+def test_fewest_and_most_hashes(tmp_path: Path, classes: str, num_hashes: int, rate: float) -> None:
     """1 and 64 hashes are read by Guava as written."""
     with BloomFilter.create(tmp_path / "a", 1000, rate, layout="standard", seed=0) as seen:
         assert seen.params.num_hashes == num_hashes
         seen.update(range(500))
         expected = seen.contains_many(list(range(1000))).tolist()
     export_guava(tmp_path / "a", tmp_path / "b")
-    assert answers(jar, "long", list(range(1000)), tmp_path / "b") == expected
+    assert answers(classes, "long", list(range(1000)), tmp_path / "b") == expected
