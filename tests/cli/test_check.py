@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom, running
+from cli_runner import EXACT, inside, is_one_line, mmbloom, running, started
 
 Capture = pytest.CaptureFixture[bytes]
 DATA = b"a\nx\r\nb\ny\na"
@@ -81,7 +81,7 @@ def test_stdout_must_be_another_file(known: Path) -> None:
     for target in (known, known.parent / "in"):
         before = target.read_bytes()
         with target.open("ab") as stdout:
-            done = mmbloom("check", known, known.parent / "in", stdout=stdout)
+            done = started("check", known, known.parent / "in", stdout=stdout)
         assert done.code == 2
         assert is_one_line(done.err, str(target))
         assert target.read_bytes() == before

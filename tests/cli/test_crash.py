@@ -9,7 +9,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
-from cli_runner import PATIENCE, forked, inside, mmbloom, read_soon
+from cli_runner import PATIENCE, forked, inside, mmbloom, read_soon, started
 from tally import Count
 
 from mmbloom import BloomFilter, verify
@@ -36,7 +36,11 @@ def kill_at_random(
 ) -> bool:
     """Start a run and kill -9 its whole group soon after it began to write; was it running?"""
     before = size_of(outputs)
-    with outputs[0].open("ab") as stdout, forked(*argv, stdout=stdout.fileno()) as process:
+    with (
+        open(os.devnull, "r+b") as null,
+        outputs[0].open("ab") as stdout,
+        forked(*argv, streams=[file.fileno() for file in (null, stdout, null)]) as process,
+    ):
         deadline = time.monotonic() + PATIENCE
         while process.alive() and size_of(outputs) == before:
             assert time.monotonic() < deadline
@@ -81,7 +85,7 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count, captur
         with BloomFilter.open(seen) as filter_file:
             assert 0 <= filter_file.info().unfinished_batches <= 2 * hits
     with outputs[0].open("ab") as stdout:
-        assert mmbloom(*argv, stdout=stdout if to == ">>" else DEVNULL).code == 0
+        assert started(*argv, stdout=stdout if to == ">>" else DEVNULL).code == 0
     tally(kills=hits, distinct_lines=len(distinct))
     check_nothing_lost(outputs, distinct, hits)
     assert verify(seen, keys=distinct).ok
@@ -118,7 +122,8 @@ def kill_while_it_writes(argv: list[str | Path], rng: random.Random, output: Pat
         output.open("ab") as file,
         open(reading, "rb", buffering=0) as ours,
         open(writing, "wb", buffering=0) as theirs,
-        forked(*argv, stdout=writing) as process,
+        open(os.devnull, "r+b") as null,
+        forked(*argv, streams=(null.fileno(), writing, null.fileno())) as process,
     ):
         theirs.close()
         file.write(read_soon(ours, rng.randrange(1, 30_000)))

@@ -16,6 +16,7 @@ from cli_runner import (
     mmbloom,
     read_soon,
     running,
+    started,
     wait_until,
 )
 
@@ -95,10 +96,10 @@ def test_a_line_of_100_mb(tmp_path: Path) -> None:
     piece = random.Random(1).randbytes(1 << 20).replace(b"\n", b"\r")
     data, path, out = piece * 100, tmp_path / "in", tmp_path / "out"
     path.write_bytes(b"first\n" + data + b"\nfirst\n" + data)
-    started = time.monotonic()
+    began = time.monotonic()
     with out.open("wb") as file:
-        done = mmbloom("dedup", tmp_path / "seen", path, *EXACT, stdout=file)
-    assert time.monotonic() - started < 10
+        done = started("dedup", tmp_path / "seen", path, *EXACT, stdout=file)
+    assert time.monotonic() - began < 10
     assert done.code == 0
     assert out.read_bytes() == b"first\n" + data + b"\n"
 
@@ -136,7 +137,7 @@ def test_a_closed_pipe_marks_nothing_unwritten(tmp_path: Path) -> None:
     os.close(reading)
     seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
     try:
-        assert mmbloom("dedup", seen, stdin=lines, stdout=writing) == (0, b"", "")
+        assert started("dedup", seen, stdin=lines, stdout=writing) == (0, b"", "")
     finally:
         os.close(writing)
     assert mmbloom("dedup", seen, stdin=lines).out == lines
@@ -146,7 +147,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """/dev/full as stdout: exit 5, one line of error, and all lines come again."""
     seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
     with Path("/dev/full").open("wb") as full:
-        done = mmbloom("dedup", seen, stdin=lines, stdout=full)
+        done = started("dedup", seen, stdin=lines, stdout=full)
     assert done.code == 5
     assert is_one_line(done.err, "No space left")
     assert mmbloom("dedup", seen, stdin=lines).out == lines
@@ -223,5 +224,5 @@ def test_appending_to_stdout(tmp_path: Path) -> None:
     log.write_bytes(b"old\ncut o")
     for data, expected in [(b"a\nb", b"old\ncut o\na\nb"), (b"b\nc\n", b"old\ncut o\na\nb\nc\n")]:
         with log.open("ab") as file:
-            assert mmbloom("dedup", seen, stdin=data, stdout=file).code == 0
+            assert started("dedup", seen, stdin=data, stdout=file).code == 0
         assert log.read_bytes() == expected

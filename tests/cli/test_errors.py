@@ -7,7 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_runner import COMMAND, EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running
+from cli_runner import (
+    COMMAND,
+    EXACT,
+    PATIENCE,
+    exact_filter,
+    inside,
+    is_one_line,
+    mmbloom,
+    running,
+    started,
+)
 
 from mmbloom import BloomFilter
 
@@ -244,7 +254,7 @@ def test_stderr_on_a_full_disk(
         locked.locked(),
         Path("/dev/full").open("wb") as full,
     ):
-        done = mmbloom(*argv, stderr=full, env=env, cwd=tmp_path)
+        done = started(*argv, stderr=full, env=env, cwd=tmp_path)
     assert (done.code, done.out) == (code, b"")
 
 
@@ -252,7 +262,7 @@ def test_stderr_on_a_full_disk(
 def test_help_on_a_full_disk(argv: list[str]) -> None:
     """Help that cannot be printed is exit 5 and one line, not a complaint of Python's."""
     with Path("/dev/full").open("wb") as full:
-        done = mmbloom(*argv, stdout=full)
+        done = started(*argv, stdout=full)
     assert done.code == 5
     assert is_one_line(done.err, "stdout: No space left")
 

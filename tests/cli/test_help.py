@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from cli_runner import COMMAND, EXACT, inside, mmbloom
+from cli_runner import COMMAND, EXACT, inside, started
 
 from mmbloom.cli.main import COMMANDS
 
@@ -78,10 +78,10 @@ def test_as_a_process() -> None:
     if not Path(script[0]).exists():
         pytest.skip("mmbloom is not installed as a script beside this interpreter")
     for command in (script, COMMAND):
-        assert CODES in words(mmbloom("--help", command=command).out)
-        assert mmbloom("dedup", "--help", command=command).code == 0
+        assert CODES in words(started("--help", command=command).out)
+        assert started("dedup", "--help", command=command).code == 0
         expected = f"mmbloom {version('mmbloom')}\n".encode()
-        assert mmbloom("--version", command=command) == (0, expected, "")
+        assert started("--version", command=command) == (0, expected, "")
 
 
 def test_options_stand_anywhere(tmp_path: Path, capfdbinary: Capture) -> None:

@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom
+from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter, engine
 
@@ -94,7 +94,7 @@ def test_any_file_name(tmp_path: Path, name: str, encoding: str) -> None:
     BloomFilter.create(path, 100, seed=1).close()
     strict = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}
     for options in ([], ["--json"]):
-        done = mmbloom("info", path, *options, env=strict)
+        done = started("info", path, *options, env=strict)
         assert (done.code, done.err) == (0, "")
         assert b"blocked" in done.out
 
@@ -104,6 +104,6 @@ def test_full_disk(used: Path, command: str) -> None:
     """What cannot be printed is exit 5 and one line, also when it fails at the very end."""
     argv = [used] if command == "info" else ["-n", "10"]
     with Path("/dev/full").open("wb") as full:
-        done = mmbloom(command, *argv, stdout=full)
+        done = started(command, *argv, stdout=full)
     assert done.code == 5
     assert is_one_line(done.err, "No space left")

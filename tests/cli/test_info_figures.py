@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from checks import change_header, seal
-from cli_runner import inside, mmbloom
+from cli_runner import inside, started
 from unions import make
 
 from mmbloom.cli.commands.info import WIDTH, bar
@@ -117,7 +117,7 @@ def test_error_rates(tmp_path: Path, capfdbinary: Capture) -> None:
 def test_bar_fits_the_encoding(tmp_path: Path, encoding: str, full: str, empty: str) -> None:
     """The bar is drawn with what stdout's encoding has, and never escaped."""
     path = make(tmp_path / "a", range(1000), capacity=1000)
-    done = mmbloom("info", path, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+    done = started("info", path, env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
     assert (done.code, done.err) == (0, "")
     found = re.search(
         rf"^fill ratio +(0\.\d+) \[?({full}+)({empty}+)\]?$",

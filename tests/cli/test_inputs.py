@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running
+from cli_runner import EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running, started
 
 Capture = pytest.CaptureFixture[bytes]
 LINES = b"".join(b"line %d\r\n" % (i % 5000) for i in range(20_000)) + b"last"
@@ -112,20 +112,20 @@ def test_without_xopen(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\na\n")
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"b\n"))
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
-    done = mmbloom(*argv, tmp_path / "in.gz", command=without("xopen"))
+    done = started(*argv, tmp_path / "in.gz", command=without("xopen"))
     assert (done.code, done.out) == (2, b"")
     assert is_one_line(done.err, str(tmp_path / "in.gz"), "pip install 'mmbloom[cli]'")
     assert not (tmp_path / "seen").exists()
-    assert mmbloom(*argv, command=without("xopen")) == (0, b"a\n", "")
+    assert started(*argv, command=without("xopen")) == (0, b"a\n", "")
 
 
 def test_without_tqdm(tmp_path: Path) -> None:
     """--progress says what to install; without it all works."""
     seen = exact_filter(tmp_path / "seen")
-    done = mmbloom("dedup", seen, "--progress", stdin=b"a\n", command=without("tqdm"))
+    done = started("dedup", seen, "--progress", stdin=b"a\n", command=without("tqdm"))
     assert (done.code, done.out) == (2, b"")
     assert is_one_line(done.err, "pip install 'mmbloom[cli]'")
-    assert mmbloom("dedup", seen, stdin=b"a\n", command=without("tqdm")) == (0, b"a\n", "")
+    assert started("dedup", seen, stdin=b"a\n", command=without("tqdm")) == (0, b"a\n", "")
 
 
 @pytest.mark.parametrize("jobs", [[], ["--output-dir", "out", "-j2"]], ids=["stdout", "folder"])

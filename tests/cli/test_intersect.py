@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
-from cli_runner import inside, is_one_line, mmbloom
+from cli_runner import inside, is_one_line, started
 from unions import make, make_two
 
 from mmbloom import BloomFilter
@@ -21,7 +21,7 @@ def two(tmp_path: Path) -> list[str]:
 def test_lines_of_both_logs(tmp_path: Path, two: list[str]) -> None:
     """A process of its own does it without a word; relative paths and options do."""
     argv = ("intersect", "out", "--permissions", "640", "one", "./two")
-    assert mmbloom(*argv, cwd=tmp_path) == (0, b"", "")
+    assert started(*argv, cwd=tmp_path) == (0, b"", "")
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
     with BloomFilter.open(tmp_path / "out") as seen:
         assert seen.contains_many(range(200, 300)).all()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from checks import array_of, check_folder, counters_of, seal
-from cli_runner import COMMAND, inside, is_one_line, mmbloom
+from cli_runner import COMMAND, inside, is_one_line, mmbloom, started
 from golden import GOLDEN
 from unions import check_union, make
 
@@ -42,7 +42,7 @@ def test_as_a_process(tmp_path: Path, two: list[str]) -> None:
     """A process of its own does it without a word: the result is private, and relative paths do."""
     sealed = make(tmp_path / "sealed", range(9), two[0])
     seal(sealed)
-    assert mmbloom("merge", "out", "one", "./two", "sealed", cwd=tmp_path) == (0, b"", "")
+    assert started("merge", "out", "one", "./two", "sealed", cwd=tmp_path) == (0, b"", "")
     assert (tmp_path / "out").stat().st_mode & 0o7777 == 0o600
     check_union(str(tmp_path / "out"), *two)  # which hold all of the sealed one
     check_folder(tmp_path, "one", "two", "sealed", "out")
@@ -174,7 +174,7 @@ def limited(kind: int, limit: int) -> Callable[[], None]:
 def test_too_many_inputs(tmp_path: Path, two: list[str]) -> None:
     """More inputs than files may be open: exit 5, what to do about it, and nothing made."""
     keep = limited(resource.RLIMIT_NOFILE, 24)
-    done = mmbloom("merge", tmp_path / "out", *two * 20, preexec_fn=keep)
+    done = started("merge", tmp_path / "out", *two * 20, preexec_fn=keep)
     assert (done.code, done.out) == (5, b"")
     assert is_one_line(done.err, "do it in steps", "ulimit -n")
     check_folder(tmp_path, "one", "two")
@@ -183,7 +183,7 @@ def test_too_many_inputs(tmp_path: Path, two: list[str]) -> None:
 def test_no_space(tmp_path: Path, two: list[str]) -> None:
     """A result that the system refuses: exit 5, with OUT and its size, and nothing made."""
     keep = limited(resource.RLIMIT_FSIZE, 5000)
-    done = mmbloom("merge", tmp_path / "out", *two, preexec_fn=keep)
+    done = started("merge", tmp_path / "out", *two, preexec_fn=keep)
     assert (done.code, done.out) == (5, b"")
     size = 4096 + len(array_of(two[0]))
     assert is_one_line(done.err, str(tmp_path / "out"), f"cannot reserve {size} bytes")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
-from cli_runner import Ended, inside, is_one_line, mmbloom
+from cli_runner import Ended, inside, is_one_line, started
 from unions import check_merged, make, make_growing, make_rotating
 
 Capture = pytest.CaptureFixture[bytes]
@@ -41,10 +41,10 @@ def test_hosts_with_a_folder_each(tmp_path: Path, capfdbinary: Capture, kind: st
 def test_as_a_process(tmp_path: Path) -> None:
     """Without a word, private unless asked otherwise; relative paths and one folder alone do."""
     make_growing(tmp_path / "one", range(30))
-    assert mmbloom("merge", "out", "./one", cwd=tmp_path) == (0, b"", "")
+    assert started("merge", "out", "./one", cwd=tmp_path) == (0, b"", "")
     assert (tmp_path / "out").stat().st_mode & 0o7777 == 0o700
     argv = ("merge", "--permissions", "640", "--allow-network", "out2", "one", "one")
-    assert mmbloom(*argv, cwd=tmp_path) == (0, b"", "")
+    assert started(*argv, cwd=tmp_path) == (0, b"", "")
     assert (tmp_path / "out2").stat().st_mode & 0o7777 == 0o750
     for out in ("out", "out2"):
         check_merged(tmp_path / out, tmp_path / "one")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import inside, is_one_line, mmbloom
+from cli_runner import inside, is_one_line, mmbloom, started
 from workers import in_child
 
 from mmbloom.cli import extras
@@ -23,7 +23,7 @@ def test_pictures(tmp_path: Path, name: str) -> None:
     """The suffix says what is drawn; what is printed is the same as without a picture."""
     plain = mmbloom("plan", "-n", "1e6")
     display = {"DISPLAY": "", "MPLBACKEND": "TkAgg"}  # no window, whatever the user has set
-    done = mmbloom("plan", "-n", "1e6", "--plot", tmp_path / name, env=display)
+    done = started("plan", "-n", "1e6", "--plot", tmp_path / name, env=display)
     assert done == plain
     raw = (tmp_path / name).read_bytes()
     if name.endswith("svg"):
@@ -124,10 +124,10 @@ def test_without_matplotlib(tmp_path: Path) -> None:
     hide = "import sys; sys.modules['matplotlib'] = None; import mmbloom.cli as m"
     command = [sys.executable, "-P", "-c", f"{hide}; sys.exit(m.main())"]
     path = tmp_path / "plan.png"
-    done = mmbloom("plan", "-n", "10", "--plot", path, command=command)
+    done = started("plan", "-n", "10", "--plot", path, command=command)
     assert (done.code, done.out) == (2, b"")
     assert is_one_line(done.err, "--plot needs matplotlib", "pip install 'mmbloom[plot]'")
     assert not path.exists()
-    done = mmbloom("plan", "-n", "10", "--json", command=command)
+    done = started("plan", "-n", "10", "--json", command=command)
     assert (done.code, done.err) == (0, "")
     assert json.loads(done.out)["capacity"] == 10

@@ -42,16 +42,16 @@ COMMANDS = {
 
 def start(folder: Path, *argv: str, under: tuple[str, ...] = ()) -> "subprocess.Popen[bytes]":
     """Start a command, and wait until it forces its file to the disk."""
-    started = subprocess.Popen(
+    child = subprocess.Popen(
         [*under, sys.executable, "-P", "-c", SLOW if under else HEARING + SLOW, *argv],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    assert started.stdout
-    assert started.stdout.readline() == b"forcing\n"
-    return started
+    assert child.stdout
+    assert child.stdout.readline() == b"forcing\n"
+    return child
 
 
 @pytest.fixture
@@ -68,11 +68,11 @@ def folder(tmp_path: Path) -> Path:
 )
 def test_no_half_made_file(folder: Path, command: str, sent: signal.Signals, code: int) -> None:
     """Law 8: a command that is asked to end takes its temporary file with it."""
-    with start(folder, *COMMANDS[command]) as started:
+    with start(folder, *COMMANDS[command]) as child:
         assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
-        started.send_signal(sent)
-        _, err = started.communicate(timeout=60)
-        assert (started.returncode, err) == (code, b"")
+        child.send_signal(sent)
+        _, err = child.communicate(timeout=60)
+        assert (child.returncode, err) == (code, b"")
     check_folder(folder, "seen")
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, mmbloom
+from cli_runner import EXACT, started
 from kernels import needs_compiled
 
 pytestmark = needs_compiled
@@ -31,7 +31,7 @@ def test_same_operations_give_the_same_file(tmp_path: Path, seed: int, number: i
     said, files = [], []
     for engine in ENGINES:
         path = tmp_path / engine
-        done = mmbloom(
+        done = started(
             path,
             str((seed + number) % 2**32),
             env={"MMBLOOM_ENGINE": engine},
@@ -76,7 +76,7 @@ class Commands:
                 for i, (command, name, options, data) in enumerate(self._jobs)
             ]
             (folder / "jobs").write_text(json.dumps(jobs))
-            done = mmbloom(
+            done = started(
                 folder / "jobs",
                 env={"MMBLOOM_ENGINE": engine},
                 command=[sys.executable, str(HELPERS / "commands.py")],
