@@ -19,7 +19,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from mmbloom._engine.compiled.murmur cimport hash_octets, load_4, load_8
+from mmbloom._engine.compiled.murmur cimport hash_octets, hash_word, load_4, load_8
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     has_layout, item_of,
@@ -198,7 +198,7 @@ cdef int hash_integers(
     cdef Py_ssize_t i
     with nogil:
         for i in range(items.shape[0]):
-            hash_octets(<const uint8_t *>&items[i], 8, seed, &h1[i], &h2[i])
+            hash_word(items[i], seed, &h1[i], &h2[i])
     return 0
 
 

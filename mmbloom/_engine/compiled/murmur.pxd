@@ -50,6 +50,19 @@ cdef inline uint64_t finish(uint64_t h) noexcept nogil:
     return h ^ h >> 33
 
 
+cdef inline void finish_both(
+    uint64_t h1, uint64_t h2, uint64_t length, uint64_t *first, uint64_t *second
+) noexcept nogil:
+    h1 ^= length
+    h2 ^= length
+    h1 += h2
+    h2 += h1
+    h1, h2 = finish(h1), finish(h2)
+    h1 += h2
+    first[0] = h1
+    second[0] = h2 + h1
+
+
 cdef inline void hash_octets(
     const uint8_t *key, size_t length, uint32_t seed, uint64_t *first, uint64_t *second
 ) noexcept nogil:
@@ -69,11 +82,11 @@ cdef inline void hash_octets(
         h1 ^= mix_k1(load_8(key))
     elif left > 0:
         h1 ^= mix_k1(load_part(key, left))
-    h1 ^= length
-    h2 ^= length
-    h1 += h2
-    h2 += h1
-    h1, h2 = finish(h1), finish(h2)
-    h1 += h2
-    first[0] = h1
-    second[0] = h2 + h1
+    finish_both(h1, h2, length, first, second)
+
+
+cdef inline void hash_word(
+    uint64_t word, uint32_t seed, uint64_t *first, uint64_t *second
+) noexcept nogil:
+    """Hash the 8 bytes of a little-endian number."""
+    finish_both(seed ^ mix_k1(word), seed, 8, first, second)
