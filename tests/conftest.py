@@ -76,6 +76,15 @@ def pytest_configure(config: pytest.Config) -> None:
     assert config.getini("faulthandler_timeout") == patience
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave columns to the end: the first of pyarrow imports pandas.
+
+    A fork copies the page tables of all that the process holds, and these tests fork some ten
+    thousand times.
+    """
+    items.sort(key=lambda item: isinstance(item, pytest.Function) and "pa" in vars(item.module))
+
+
 @pytest.fixture
 def stress(request: pytest.FixtureRequest) -> int:
     """Multiplier of the length of concurrency tests, 1 unless --stress says otherwise."""

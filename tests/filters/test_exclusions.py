@@ -91,22 +91,22 @@ def test_claim_marks_what_it_would(make: Make) -> None:
 
 
 COLUMN = ["exempt", "b", "a key that is longer than twelve bytes", "exempt"]
-FORMS: dict[str, Any] = {
-    "bytes": [text.encode() for text in COLUMN],
-    "str": COLUMN,
-    "mixed": ["exempt", bytearray(b"b"), memoryview(b"c"), 7, np.int8(-1), "é"],
-    "ints": [7, -1, 2**63, 0],
-    "int32 strided": np.arange(40, dtype=">i4")[::-3],
-    "uint64": np.array([2**64 - 1, 5], np.uint64),
-    "S": np.array(COLUMN, "S"),
-    "U": np.array(["é", "日本", "a"], ">U5"),
-    "rows": np.frombuffer(b"abcdefabc", np.uint8).reshape(3, 3),
-    "string": pa.array(COLUMN),
-    "large_binary": pa.array([text.encode() for text in COLUMN], pa.large_binary()),
-    "view": pa.array(COLUMN, pa.string_view()),
-    "dictionary": pa.array(COLUMN).dictionary_encode(),
-    "dictionary of ints": pa.array([7, 9, 7]).dictionary_encode(),
-    "chunked": pa.chunked_array([COLUMN[:1], COLUMN[1:]]),
+FORMS: dict[str, Callable[[], Any]] = {
+    "bytes": lambda: [text.encode() for text in COLUMN],
+    "str": lambda: COLUMN,
+    "mixed": lambda: ["exempt", bytearray(b"b"), memoryview(b"c"), 7, np.int8(-1), "é"],
+    "ints": lambda: [7, -1, 2**63, 0],
+    "int32 strided": lambda: np.arange(40, dtype=">i4")[::-3],
+    "uint64": lambda: np.array([2**64 - 1, 5], np.uint64),
+    "S": lambda: np.array(COLUMN, "S"),
+    "U": lambda: np.array(["é", "日本", "a"], ">U5"),
+    "rows": lambda: np.frombuffer(b"abcdefabc", np.uint8).reshape(3, 3),
+    "string": lambda: pa.array(COLUMN),
+    "large_binary": lambda: pa.array([text.encode() for text in COLUMN], pa.large_binary()),
+    "view": lambda: pa.array(COLUMN, pa.string_view()),
+    "dictionary": lambda: pa.array(COLUMN).dictionary_encode(),
+    "dictionary of ints": lambda: pa.array([7, 9, 7]).dictionary_encode(),
+    "chunked": lambda: pa.chunked_array([COLUMN[:1], COLUMN[1:]]),
 }
 
 
@@ -114,7 +114,7 @@ FORMS: dict[str, Any] = {
 def test_every_form_of_keys(make: Make, form: str) -> None:
     """In a batch of any form just the excluded key is told apart, wherever it stands in it."""
     seen = make()
-    keys = FORMS[form]
+    keys = FORMS[form]()
     items = keys.to_pylist() if isinstance(keys, (pa.Array, pa.ChunkedArray)) else list(keys)
     plain = [key.tobytes() if isinstance(key, np.ndarray) else key for key in items]
     seen.add_many(keys)
@@ -132,7 +132,7 @@ def test_every_form_of_keys(make: Make, form: str) -> None:
 
 def test_forms_are_met() -> None:
     """The table above has every form of a batch."""
-    kinds = {type(part) for keys in FORMS.values() for part in coerce(keys).parts}
+    kinds = {type(part) for make in FORMS.values() for part in coerce(make()).parts}
     assert kinds == {*get_args(SpelledKeys), IntegerKeys, DictionaryKeys}
 
 

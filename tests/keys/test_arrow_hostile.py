@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pyarrow as pa
 import pytest
 from arrow_made import Made, MadeStream, Release, column_of, strings
@@ -62,47 +60,59 @@ NOON = dt.datetime(2024, 1, 1, 12)
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("make", "words"),
     [
-        (pa.array([True]), "bool; cast it"),
-        (pa.array([1.5], pa.float16()), "float16"),
-        (pa.array([1.5], pa.float32()), "float32"),
-        (pa.array([1.5]), "float64; cast it to integers or strings"),
-        (pa.array([decimal.Decimal("1.5")]), "decimals"),
-        (pa.array([DAY]), "dates"),
-        (pa.array([NOON.time()]), "times of day"),
-        (pa.array([NOON]), "timestamps"),
-        (pa.array([NOON - NOON]), "durations"),
-        (pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "intervals"),
-        (pa.array([["a"]]), "of lists; flatten it"),
-        (pa.array([["a"]], pa.large_list(pa.string())), "large lists"),
-        (pa.array([["a"]], pa.list_view(pa.string())), "list views"),
-        (pa.array([["a"]], pa.large_list_view(pa.string())), "large list views"),
-        (pa.array([["a"]], pa.list_(pa.string(), 1)), "fixed-size lists"),
-        (pa.array([{"a": 1}]), "a table; pass one column"),
-        (pa.record_batch({"a": [1]}), "a table; pass one column"),
-        (pa.table({"a": [1]}), "a table; pass one column"),
-        (pl.DataFrame({"a": [1]}), "a table; pass one column"),
-        (pd.DataFrame({"a": [1]}), "a table; pass one column"),
-        (pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "maps; pass its keys"),
-        (pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]), "unions"),
-        (pa.RunEndEncodedArray.from_arrays([1], ["a"]), "run-end encoded.*decode it"),
-        (pa.array([1.5]).dictionary_encode(), "float64"),
-        (pl.Series([1], dtype=pl.Int128), "format '_pli128'"),
-        (pd.Series([1.5]), "float64"),
-        (pa.chunked_array([], pa.float64()), "float64"),
-        (Made(b"\xff", 0, []), r"format '\\\\xff'"),
+        (lambda: pa.array([True]), "bool; cast it"),
+        (lambda: pa.array([1.5], pa.float16()), "float16"),
+        (lambda: pa.array([1.5], pa.float32()), "float32"),
+        (lambda: pa.array([1.5]), "float64; cast it to integers or strings"),
+        (lambda: pa.array([decimal.Decimal("1.5")]), "decimals"),
+        (lambda: pa.array([DAY]), "dates"),
+        (lambda: pa.array([NOON.time()]), "times of day"),
+        (lambda: pa.array([NOON]), "timestamps"),
+        (lambda: pa.array([NOON - NOON]), "durations"),
+        (lambda: pa.array([(1, 2, 3)], pa.month_day_nano_interval()), "intervals"),
+        (lambda: pa.array([["a"]]), "of lists; flatten it"),
+        (lambda: pa.array([["a"]], pa.large_list(pa.string())), "large lists"),
+        (lambda: pa.array([["a"]], pa.list_view(pa.string())), "list views"),
+        (lambda: pa.array([["a"]], pa.large_list_view(pa.string())), "large list views"),
+        (lambda: pa.array([["a"]], pa.list_(pa.string(), 1)), "fixed-size lists"),
+        (lambda: pa.array([{"a": 1}]), "a table; pass one column"),
+        (lambda: pa.record_batch({"a": [1]}), "a table; pass one column"),
+        (lambda: pa.table({"a": [1]}), "a table; pass one column"),
+        (lambda: pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int8())), "maps; pass its keys"),
+        (lambda: pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])]), "unions"),
+        (lambda: pa.RunEndEncodedArray.from_arrays([1], ["a"]), "run-end encoded.*decode it"),
+        (lambda: pa.array([1.5]).dictionary_encode(), "float64"),
+        (lambda: pa.chunked_array([], pa.float64()), "float64"),
+        (lambda: Made(b"\xff", 0, []), r"format '\\\\xff'"),
         (
-            Made(b"c", 0, [None, None], dictionary=dictionary(np.zeros(0, INT32))),
+            lambda: Made(b"c", 0, [None, None], dictionary=dictionary(np.zeros(0, INT32))),
             "dictionary of dictionaries",
         ),
     ],
 )
-def test_other_types(keys: Any, words: str) -> None:
+def test_other_types(make: Callable[[], Any], words: str) -> None:
     """What is no key is named in words, with what to pass instead."""
     with pytest.raises(KeyTypeError, match=words) as caught:
-        read(keys)
+        read(make())
     assert caught.value.position is None
+
+
+def test_other_types_of_other_libraries() -> None:
+    """The same of polars and pandas."""
+    import pandas as pd
+    import polars as pl
+
+    frames = (pl.DataFrame({"a": [1]}), pd.DataFrame({"a": [1]}))
+    refused = [(frame, "a table; pass one column") for frame in frames]
+    refused += [
+        (pl.Series([1], dtype=pl.Int128), "format '_pli128'"),
+        (pd.Series([1.5]), "float64"),
+    ]
+    for keys, words in refused:
+        with pytest.raises(KeyTypeError, match=words):
+            read(keys)
 
 
 def test_dictionary_of_itself() -> None:

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pytest
 from arrow_made import Made, MadeStream, keys_of, strings
@@ -145,6 +144,8 @@ def test_pyarrow_gets_its_memory_back(kind: str) -> None:
 
 def test_memory_outlives_the_column() -> None:
     """The keys are there when the column, and what it was made of, are gone."""
+    import polars as pl
+
     keys = [f"key number {i}" for i in range(1000)]
     for make in (pa.array, pl.Series, lambda keys: pa.chunked_array([keys])):
         batches = read(make(keys))
