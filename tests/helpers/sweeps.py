@@ -6,6 +6,7 @@ Whatever happens, all of the file is there or nothing of it (laws 8 and 9).
 import errno
 import os
 import signal
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -71,13 +72,13 @@ class Sweep:
 
     def failing_at_each_call(self, folder: Path, code: int) -> int:
         """Have each os call fail in turn: OSError, nothing left; gives how many there were."""
-        number = -1
-        for number, path in self._paths(folder):
-            failure = ""
-            try:
-                in_child(partial(self.run, path, at_call(number, fail_with(code))))
-            except Exception as failed:  # noqa: BLE001  looked at below
-                failure = str(failed.__cause__)
+        paths = list(self._paths(folder))
+
+        def fail_each() -> list[str]:
+            return [self._failure(path, at_call(number, fail_with(code))) for number, path in paths]
+
+        # One child for all: a call that fails does not end it.
+        for (_, path), failure in zip(paths, in_child(fail_each), strict=True):
             assert failure == "" or f"Error: [Errno {code}]" in failure
             assert "descriptors left open" not in failure
             assert self.absent_or_whole(path) or failure
@@ -85,7 +86,15 @@ class Sweep:
             # A failing unlink is the one that has to leave the temporary file.
             unlink = path.parent.name.endswith("-unlink")
             assert left == [] or (unlink and left[0].startswith(".mmbloom-")), path
-        return number + 1
+        return len(paths)
+
+    def _failure(self, path: Path, before: Hook) -> str:
+        """Make it with a hook at every os call; give the traceback of what was raised, if any."""
+        try:
+            self.run(path, before)
+        except Exception:  # noqa: BLE001  looked at by the caller
+            return traceback.format_exc()
+        return ""
 
     def _paths(self, folder: Path) -> Iterator[tuple[int, Path]]:
         """Number the os calls, and give each a path in a folder of its own."""
