@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import secrets
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -29,6 +30,10 @@ STACKS_AFTER = 120.0  # seconds until the stacks of a test that hangs are shown,
 # Children test the package that this process tests, wherever they are started, with its engine.
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["MMBLOOM_ENGINE"] = mmbloom.engine
+
+# A shell has what it starts in the background ignore Ctrl-C, and so would all children.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No example database: a test run writes nothing outside its own folder.
 # New examples at every run, and the same ones on CI, where a failure must be the change's.
