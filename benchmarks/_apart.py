@@ -10,7 +10,9 @@ from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
-_CONTEXT = multiprocessing.get_context("spawn")
+# Afresh: a process of its own starts those of this one, and all begin with its imports alone.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["numpy", "mmbloom"])
 _PATIENCE = 300.0  # seconds
 
 
