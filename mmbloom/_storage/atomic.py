@@ -9,6 +9,7 @@ the new one replaces.
 
 import errno
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -199,12 +200,16 @@ def draft_file(
         Mode bits of the file, whatever the umask.
     like : os.stat_result, optional
         Of a file whose owner is to own this one as well; only root can give a file away.
+
+    Raises
+    ------
+    PermissionError
+        If it cannot be given to the owner of `like`.
     """
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         if like is not None:
-            with suppress(PermissionError):
-                os.fchown(fd, like.st_uid, like.st_gid)
+            permissions = _give(fd, like, permissions)
         os.fchmod(fd, permissions)
         rest = memoryview(raw)
         while rest:
@@ -214,6 +219,19 @@ def draft_file(
         os.close(fd)
         raise
     return fd
+
+
+def _give(fd: int, like: os.stat_result, permissions: int) -> int:
+    """Give a file owner and group of another one; the permissions that it can then have."""
+    for owner, group in ((like.st_uid, -1), (-1, like.st_gid)):
+        with suppress(PermissionError):
+            os.fchown(fd, owner, group)
+    status = os.fstat(fd)
+    if status.st_uid != like.st_uid:
+        reason = f"it belongs to user {like.st_uid}: only that user and root can change it"
+        raise PermissionError(errno.EPERM, reason)
+    # Those of another group may not write what is not for them.
+    return permissions if status.st_gid == like.st_gid else permissions & ~stat.S_IWGRP
 
 
 _SOMETHING_THERE = "something is there already; open that, or choose another path"

@@ -1,11 +1,17 @@
 """The file of a filter's exclusions: read at once, and replaced at once or not at all.
 
+A file that somebody else has put beside a filter would make it deny keys that it holds. So it
+counts only if it belongs to the filter's owner, to the user of this process or to root. A
+stranger's file is passed over: the filter has no exclusions then, as before that file came. One
+of the right owner that others may write is an error: what it says may be theirs, or the owner's.
+
 This file takes no lock. The caller that replaces the list must hold the filter's write lock since
 before it read the list, or a change of another process would be lost.
 """
 
 import errno
 import os
+import stat
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,8 +19,9 @@ from typing import NamedTuple
 
 from mmbloom._storage.atomic import replace_file, sync_folder
 from mmbloom._storage.opening import open_regular
-from mmbloom.errors import FormatError
-from mmbloom.format.exclusion_list import UnreadableLineError, read_keys, write_keys
+from mmbloom._warn import warn
+from mmbloom.errors import FormatError, MmbloomWarning
+from mmbloom.format.exclusion_list import UnreadableLineError, filter_of, read_keys, write_keys
 
 # A list for people, and each process that queries has it in memory.
 MOST_BYTES = 1 << 20
@@ -38,6 +45,7 @@ class Listed(NamedTuple):
     raw: bytes
     keys: dict[bytes, None]  # a set in the order of the file
     signature: Signature  # () if another change may leave the same one
+    passed_over: str = ""  # why it does not count, if it is a stranger's
 
 
 NOTHING = Listed(b"", {}, ())
@@ -59,14 +67,25 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
     known : Listed, optional
         What was read before: not parsed again if it is still the same.
 
+    Returns
+    -------
+    Listed
+        Without keys, and with the reason in `passed_over`, if the file is a stranger's.
+
     Raises
     ------
     FormatError
         If it is no regular file, too large, or a line is no key.
+    PermissionError
+        If it belongs to the right user, and others may write it who may not write the filter.
     OSError
         If it cannot be read.
     """
     try:
+        beside = os.stat(filter_of(path))
+        # A link is looked at itself: whoever made it has chosen what it leads to.
+        if passed_over := _of_a_stranger(os.lstat(path), beside, path):
+            return Listed(b"", {}, (), passed_over)
         fd = open_regular(path, os.O_RDONLY)
     except OSError as error:
         if error.errno in _NOT_THERE:
@@ -74,7 +93,10 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
         raise
     try:
         status = os.fstat(fd)  # before the bytes: what changes meanwhile is seen next time
-        raw = _read_whole(fd, path)
+        passed_over = _of_a_stranger(status, beside, path)
+        if not passed_over:
+            _require_private(status, beside, path)
+        raw = b"" if passed_over else _read_whole(fd, path)
     finally:
         os.close(fd)
     changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
@@ -83,16 +105,56 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
         raw,
         known.keys if raw == known.raw else _keys_of(raw, path),
         signature_of(status) if settled else (),
+        passed_over,
     )
+
+
+def _of_a_stranger(status: os.stat_result, beside: os.stat_result, path: str) -> str:
+    """Say why a file is passed over, "" if it is none of a stranger."""
+    if status.st_uid in (beside.st_uid, os.geteuid(), 0):
+        return ""
+    return (
+        f"{path}: passed over, no key is excluded by it: it belongs to user {status.st_uid}, the "
+        f"filter to user {beside.st_uid}; remove it, or chown it if what it says is right"
+    )
+
+
+def _require_private(status: os.stat_result, beside: os.stat_result, path: str) -> None:
+    # Those who may write the filter itself can make it deny or find whatever they like.
+    group = stat.S_IWGRP if status.st_gid == beside.st_gid else 0
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) & ~(beside.st_mode & (group | stat.S_IWOTH)):
+        reason = (
+            f"mode {stat.S_IMODE(status.st_mode):o} lets others write it than the filter does "
+            f"(mode {stat.S_IMODE(beside.st_mode):o}); see what it says, then chmod go-w"
+        )
+        raise PermissionError(errno.EPERM, reason, path)
 
 
 def check_listed(path: str) -> tuple[list[str], list[str]]:
     """Say whether a file of exclusions can be read, and how many they are: problems, and notes."""
     try:
-        count = len(read_listed(path).keys)
+        listed = read_listed(path)
     except (FormatError, OSError) as error:
         return [f"exclusions cannot be read: {error}"], []
-    return [], [f"{count} keys are excluded: never seen"] * bool(count)
+    if listed.passed_over:
+        return [], [listed.passed_over]
+    return [], [f"{len(listed.keys)} keys are excluded: never seen"] * bool(listed.keys)
+
+
+def counted_listed(path: str) -> Listed:
+    """Read the exclusions; raises as `read_listed`, and warns where the file is passed over."""
+    listed = read_listed(path)
+    if listed.passed_over:
+        warn(listed.passed_over, MmbloomWarning)
+    return listed
+
+
+def own_listed(path: str) -> dict[bytes, None]:
+    """Read the exclusions in order to change them; raises as `read_listed`, and of a stranger's."""
+    listed = read_listed(path)
+    if listed.passed_over:
+        raise PermissionError(errno.EPERM, listed.passed_over.removeprefix(f"{path}: "), path)
+    return listed.keys
 
 
 def _read_whole(fd: int, path: str) -> bytes:
@@ -131,6 +193,8 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
         If they take more than 1 MiB.
     FormatError
         If the path is a symbolic link, which would be replaced and not followed.
+    PermissionError
+        If the file would belong to another user than the filter: it would not count for most.
     OSError
         As the system says, with the path; the file is then as it was, unless it was the very
         last step that failed, forcing the folder to the disk.

@@ -27,11 +27,14 @@ from mmbloom._storage.exclusion_list import (
     MOST_BYTES,
     NOTHING,
     Listed,
+    own_listed,
     read_listed,
     replace_listed,
     signature_of,
 )
 from mmbloom._typing import Bools, HashHalves, Key, Keys, Words
+from mmbloom._warn import warn
+from mmbloom.errors import MmbloomWarning
 
 # The file is looked at once in so many seconds, not for every hit: a look takes 1 us.
 _LOOK_SECONDS = 0.001
@@ -133,7 +136,10 @@ class ExclusionList:
         table = self._table
         # A stat of what is not there raises, which takes four times as long. A link is there,
         # whatever it leads to: one that cannot be followed is no reason to find excluded keys.
-        if table is _NONE and not os.access(self.path, os.F_OK, follow_symlinks=False):
+        # Of the effective user: the real one may not be allowed to look into the folder.
+        if table is _NONE and not os.access(
+            self.path, os.F_OK, effective_ids=True, follow_symlinks=False
+        ):
             return
         try:
             if table.listed.signature == signature_of(os.stat(self.path)):
@@ -141,14 +147,18 @@ class ExclusionList:
         except (FileNotFoundError, NotADirectoryError):
             self._learn(_NONE)
             return
+        except OSError:  # a link that cannot be followed: whose it is, is to be seen first
+            pass
         listed = read_listed(self.path, table.listed)
         if listed.keys is not table.listed.keys:
-            self._learn(_arrange(listed, self._seed) if listed.keys else _NONE)
-        elif listed.keys:
+            self._learn(_arrange(listed, self._seed))
+        else:
             self._learn(_Table(listed, table.hashes, table.marks))
+        if listed.passed_over and listed.passed_over != table.listed.passed_over:
+            warn(listed.passed_over, MmbloomWarning)
 
     def _learn(self, table: _Table) -> None:
-        self._table, self.empty = table, table is _NONE
+        self._table, self.empty = table, not table.listed.keys
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is one of the exclusions known."""
@@ -172,7 +182,7 @@ class ExclusionList:
             The same array.
         """
         table = self._table
-        if table is _NONE:
+        if not table.listed.keys:
             return seen
         suspects = table.suspects(seen, hashes[0])
         if len(suspects):
@@ -287,6 +297,9 @@ class Exclusions(AbstractSet[Any]):
             exclusions to read only.
         FormatError
             If the file is damaged: it is left as it is.
+        PermissionError
+            If the file is a stranger's; or if the filter belongs to another user, for whom a
+            file of this process would be a stranger's.
         OSError
             If there is no space, or as the system says. Only if it was the very last step that
             failed, forcing the folder to the disk, is the change made all the same.
@@ -333,7 +346,7 @@ class Exclusions(AbstractSet[Any]):
         given = _few(keys, path)
         with self._section():
             self._check()  # of a folder, a section within `locked` does not
-            listed = read_listed(path).keys
+            listed = own_listed(path)
             wanted = change(listed, given)
             if wanted != listed:
                 replace_listed(path, wanted, os.stat(self._of))

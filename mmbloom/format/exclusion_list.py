@@ -44,6 +44,18 @@ def exclusions_path_in(folder: str) -> str:
     return os.path.join(folder, IN_FOLDER)
 
 
+def filter_of(path: str) -> str:
+    """Name the filter of a file of exclusions, whichever of the two above has named that.
+
+    Examples
+    --------
+    >>> filter_of("/data/seen.bloom.exclusions"), filter_of("/data/growing/exclusions")
+    ('/data/seen.bloom', '/data/growing')
+    """
+    folder, name = os.path.split(path)
+    return folder if name == IN_FOLDER else path.removesuffix(_SUFFIX)
+
+
 def write_keys(keys: Iterable[bytes]) -> bytes:
     r"""Write keys down, one a line.
 

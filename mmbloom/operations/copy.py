@@ -10,7 +10,7 @@ import os
 
 from mmbloom._storage.atomic import OWNER_ONLY, new_folder
 from mmbloom._storage.build import Target, new_filter
-from mmbloom._storage.exclusion_list import read_listed, replace_listed
+from mmbloom._storage.exclusion_list import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, first_manifest, open_named
 from mmbloom._storage.kinds import ALL_KINDS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
@@ -86,7 +86,7 @@ def copy(
 
 
 def _copy_file(path: str, target: Target, *, seal: bool) -> None:
-    listed = read_listed(exclusions_path(path))  # if damaged, nothing is made
+    listed = counted_listed(exclusions_path(path))  # if damaged, nothing is made
     with UnmappedFilter(path, kinds=ALL_KINDS) as original:
         _copy_opened(original, target, seal=seal)
     if listed.keys:
@@ -105,7 +105,7 @@ def _copy_opened(original: UnmappedFilter, target: Target, *, seal: bool) -> Non
 
 
 def _copy_folder(path: str, target: Target, *, seal: bool) -> None:
-    listed = read_listed(exclusions_path_in(path))  # if damaged, nothing is made
+    listed = counted_listed(exclusions_path_in(path))  # if damaged, nothing is made
     with (
         open_named(path) as (file, originals),
         new_folder(target.path, target.permissions) as folder,
