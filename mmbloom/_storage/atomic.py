@@ -5,6 +5,10 @@ then linked to its path. A link fails if something is there: of several processe
 one path, one wins, and the others get an error. A folder is made under a temporary name beside
 its path and renamed. A rename fails if something is there, unless it is an empty folder, which
 the new one replaces.
+
+Where strangers may write to the folder, they can put something else, a link for one, in the place
+of any name. So what is made is changed by its descriptor, never by its name, and in the end what
+is at the path is compared with that descriptor.
 """
 
 import errno
@@ -12,7 +16,7 @@ import os
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
 
 from mmbloom._storage import mounts
@@ -38,6 +42,10 @@ WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 
 
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
+
+
+_PUT_IN_PLACE = "something else was put in the place of what was just made: others may write to \
+this folder; choose one in which only you may"
 
 
 _OTHERS_EXCLUSIONS = "exclusions of a filter that is gone; remove them, or put them by until the \
@@ -81,16 +89,22 @@ def new_file(
     temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
-        fd = os.open(temporary, flags, permissions)
+        fd = os.open(temporary, flags, 0o600)
     except OSError as error:  # of the file asked for, not of a name that nobody knows
         raise OSError(error.errno, error.strerror, path) from error
     try:
-        try:
-            os.chmod(temporary, permissions)
-            yield NewFile(fd, _reserve(fd, size, path), file_system)
-        finally:
-            os.close(fd)
-        _link(temporary, path)
+        with ExitStack() as stack:
+            try:
+                # A second one, to know the file by: what closing the first one reports is to be
+                # known before the link.
+                stack.callback(close_quietly, os.dup(fd))
+                os.fchmod(fd, permissions)
+                yield NewFile(fd, _reserve(fd, size, path), file_system)
+                made = os.fstat(fd)
+            finally:
+                os.close(fd)
+            _link(temporary, path)
+            require_same(made, path)
     finally:
         with suppress(OSError):
             os.unlink(temporary)
@@ -101,6 +115,18 @@ def new_file(
             "filter; keep free space, a full disk would end the process",
             ReservationWarning,
         )
+
+
+def close_quietly(fd: int) -> None:
+    """Close a file that is on the disk already: no error of it matters any more."""
+    with suppress(OSError):
+        os.close(fd)
+
+
+def require_same(made: os.stat_result, path: str) -> None:
+    """Raise OSError unless what is at a path, no link, is what was made, still open, for it."""
+    if not os.path.samestat(made, os.lstat(path)):
+        raise OSError(errno.ESTALE, _PUT_IN_PLACE, path)
 
 
 def _reserve(fd: int, size: int, path: str) -> bool:
@@ -133,7 +159,22 @@ def write_zeros(fd: int, start: int, stop: int) -> None:
     while start < stop:
         # To the next multiple: the kernel aligns what it keeps together.
         end = min(stop, start - start % len(zeros) + len(zeros))
-        start += os.pwrite(fd, zeros[: end - start], start)
+        start = write_at(fd, zeros[: end - start], start)
+
+
+def write_at(fd: int, octets: bytes | memoryview, start: int) -> int:
+    """Write all of some bytes at a place of the file; where they end.
+
+    A write may come back short, at a limit of the size or on a disk that is almost full: the
+    rest is then written, or that gives the error.
+    """
+    rest = memoryview(octets)
+    while rest:
+        written = os.pwrite(fd, rest, start)
+        if not written:
+            raise OSError(errno.EIO, f"nothing of {len(rest)} bytes was written")
+        start, rest = start + written, rest[written:]
+    return start
 
 
 def _link(temporary: str, path: str) -> None:
@@ -169,9 +210,11 @@ def replace_file(
     which it has read what it replaces. The parameters are those of `draft_file`. The caller then
     forces the folder to the disk with `sync_folder`.
     """
-    with gone_on_error(temporary):
-        os.close(draft_file(temporary, raw, permissions, like=like))
+    with gone_on_error(temporary), ExitStack() as stack:
+        fd = draft_file(temporary, raw, permissions, like=like)
+        stack.callback(close_quietly, fd)
         os.replace(temporary, path)
+        require_same(os.fstat(fd), path)
 
 
 @contextmanager
@@ -260,11 +303,13 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
     parent = os.path.dirname(path)
     os.stat(parent)  # what is missing is to be named, not what was asked for
     temporary = os.path.join(parent, f".mmbloom-{uuid.uuid4().hex}.tmp")
+    fd = -1
     try:
         try:
             os.mkdir(temporary, 0o700)
+            fd = _open_empty(temporary)
             yield temporary
-            os.chmod(temporary, permissions | (permissions & 0o444) >> 2)
+            os.fchmod(fd, permissions | (permissions & 0o444) >> 2)
             sync_folder(temporary)
         except NetworkFileSystemError as error:
             raise NetworkFileSystemError(path, error.file_system) from None
@@ -274,9 +319,21 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
             raise OSError(error.errno, error.strerror, path) from error
         _rename(temporary, path)
     except BaseException:
-        _remove(temporary)
+        _remove(temporary, fd)
         raise
+    else:
+        require_same(os.fstat(fd), path)
+    finally:
+        close_quietly(fd)
     sync_folder(parent)
+
+
+def _open_empty(folder: str) -> int:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if os.listdir(fd):  # it is not the one that was made, and its files are not ours to remove
+        os.close(fd)
+        raise OSError(errno.ESTALE, _PUT_IN_PLACE)
+    return fd
 
 
 def _rename(temporary: str, path: str) -> None:
@@ -288,8 +345,8 @@ def _rename(temporary: str, path: str) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _remove(temporary: str) -> None:
+def _remove(temporary: str, fd: int) -> None:
     with suppress(OSError):
-        for name in os.listdir(temporary):
-            os.unlink(os.path.join(temporary, name))
+        for name in os.listdir(fd) if fd >= 0 else ():
+            os.unlink(name, dir_fd=fd)
         os.rmdir(temporary)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mmbloom._storage import mounts
-from mmbloom._storage.atomic import WRITE_BYTES, new_file, write_zeros
+from mmbloom._storage.atomic import WRITE_BYTES, new_file, write_at, write_zeros
 from mmbloom._storage.kinds import BITS, Kind, kind_of
 from mmbloom._typing import Reserve, Words
 from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
@@ -56,16 +56,14 @@ class Appender:
         self._write_out(len(self._waiting))
         with self._named():
             if beginning:
-                os.pwrite(self._fd, beginning, 0)
+                write_at(self._fd, beginning, 0)
             os.fsync(self._fd)
 
     def _write_out(self, size: int) -> None:
         rest = memoryview(bytes(self._waiting[:size]))
         del self._waiting[:size]
         with self._named():
-            while rest:
-                written = os.pwrite(self._fd, rest, self._at)
-                self._at, rest = self._at + written, rest[written:]
+            self._at = write_at(self._fd, rest, self._at)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -194,7 +192,7 @@ def create_file(
     with new_file(
         path, header.file_bytes, permissions=permissions, allow_network=allow_network
     ) as made:
-        os.pwrite(made.fd, encode(header), 0)
+        write_at(made.fd, encode(header), 0)
         os.fsync(made.fd)
         if made.reserved and reserve == "zeros" and made.file_system not in mounts.IN_MEMORY:
             write_zeros(made.fd, HEADER_BYTES, header.file_bytes)

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from mmbloom._storage.atomic import draft_file, gone_on_error, sync_folder
+from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
 from mmbloom._storage.unmapped import UnmappedFilter
@@ -65,7 +65,7 @@ class ManifestFile:
         self._path, self._place = path, place
         self.in_place = not place
         try:
-            status = os.fstat(fd)
+            self._status = status = os.fstat(fd)
             self.stamp = _stamp(status)
             self.permissions = status.st_mode & 0o777
             self.manifest: Manifest = decode(os.pread(fd, MAX_BYTES + 1, 0), path)
@@ -78,6 +78,7 @@ class ManifestFile:
         with gone_on_error(self._path):
             os.replace(self._path, self._place)
         self.in_place = True
+        require_same(self._status, self._place)
         sync_folder(os.path.dirname(self._place))
 
     def close(self) -> None:

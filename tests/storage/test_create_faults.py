@@ -32,7 +32,17 @@ def fake_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
 class FaultyOs:
     """The os module, with one call of it that fails: the `fail_at`-th of those that matter."""
 
-    CALLS = ("open", "chmod", "posix_fallocate", "write", "pwrite", "fsync", "close", "link")
+    CALLS = (
+        "open",
+        "chmod",
+        "fchmod",
+        "posix_fallocate",
+        "write",
+        "pwrite",
+        "fsync",
+        "close",
+        "link",
+    )
 
     def __init__(self, fail_at: int = -1, error: BaseException | None = None) -> None:
         self.made: list[str] = []
@@ -56,7 +66,8 @@ class FaultyOs:
 
 # What create_file does up to the link, in this order; after it comes the sync of the folder.
 # The last write, of the array's zeros, is only for speed: what fsync promised is there without.
-BEFORE = ["open", "chmod", "posix_fallocate", "pwrite", "fsync", "pwrite", "close", "link"]
+BEFORE = ["open", "fchmod", "posix_fallocate", "pwrite", "fsync", "pwrite", "close", "link"]
+HELD = ["close"]  # of a second descriptor, by which the file is known: it may fail
 AFTER = ["open", "fsync", "close"]
 FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO, errno.EINTR)]
 
@@ -73,11 +84,11 @@ def test_calls_of_creation(path: str, monkeypatch: pytest.MonkeyPatch, tally: Co
     watched = FaultyOs()
     fake_os(monkeypatch, watched)
     make(path)
-    assert watched.made == BEFORE + AFTER
+    assert watched.made == BEFORE + HELD + AFTER
     fewer = FaultyOs()
     fake_os(monkeypatch, fewer)
     make(path + "2", reserve="fallocate")
-    assert fewer.made == [*BEFORE[:5], *BEFORE[6:], *AFTER]
+    assert fewer.made == [*BEFORE[:5], *BEFORE[6:], *HELD, *AFTER]
     assert array_of(path) == array_of(path + "2") == bytes(PARAMS.num_bytes)
     assert os.stat(path).st_blocks == os.stat(path + "2").st_blocks
     tally(calls_in_order=len(watched.made))
@@ -107,7 +118,7 @@ def test_failing_sync_of_the_folder_leaves_a_whole_filter(
     path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: OSError, tally: Count
 ) -> None:
     """Once linked the file stays, for others may have it open: whole, and without temp file."""
-    fake_os(monkeypatch, FaultyOs(len(BEFORE) + at, fault))
+    fake_os(monkeypatch, FaultyOs(len(BEFORE + HELD) + at, fault))
     with pytest.raises(OSError, match=os.strerror(fault.errno or 0)):
         make(path)
     assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
@@ -120,7 +131,7 @@ def test_failing_sync_of_the_folder_leaves_a_whole_filter(
 def test_folder_that_cannot_be_synced(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file system that has no sync of folders is no reason to fail."""
     fault = OSError(errno.EINVAL, "Invalid argument")
-    fake_os(monkeypatch, FaultyOs(len(BEFORE) + 1, fault))
+    fake_os(monkeypatch, FaultyOs(len(BEFORE + HELD) + 1, fault))
     make(path)
     assert os.path.getsize(path) == SIZE
 
