@@ -132,7 +132,10 @@ def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]
     kind = formats[0]
     if kind == _NULL:  # the column of an empty list, or of nothing but None
         nothing = np.zeros(array.length, dtype=np.bool_)
-        return ByteKeys.of([b""] * array.length), nothing if array.length else None
+        no_bytes = np.empty(
+            (array.length, 0), np.uint8
+        )  # of as many rows as they are, in no memory
+        return RowKeys(no_bytes, padded=False), nothing if array.length else None
     expected = 3 if kind in _OFFSETS or kind in _VIEWS else 2
     if array.n_buffers < expected or (array.n_buffers > expected and kind not in _VIEWS):
         raise ValueError(

@@ -35,6 +35,12 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 )
 
 
+# No process has more memory: what is to lie beyond that is not there, nor is what an offset past
+# the end of all addresses would come back to.
+_MOST_BYTES = min(1 << 56, sys.maxsize)
+_TOO_LARGE = "broken Arrow array: a buffer is larger than memory can be"
+
+
 class _Schema(ctypes.Structure):
     _fields_ = (
         ("format", ctypes.c_char_p),
@@ -109,8 +115,8 @@ def _view(
         return np.empty(shape, kind)
     if not address:
         raise ValueError("broken Arrow array: a buffer is missing")
-    if size > sys.maxsize or address > 2 * sys.maxsize:
-        raise ValueError("broken Arrow array: a buffer is larger than memory can be")
+    if size >= _MOST_BYTES or address > 2 * sys.maxsize:
+        raise ValueError(_TOO_LARGE)
     return np.asarray(_Memory(address, kind, shape, owner))
 
 
@@ -134,6 +140,8 @@ class Node:
         self.length, self.offset = int(struct.length), int(struct.offset)
         self.null_count, self.n_buffers = int(struct.null_count), int(struct.n_buffers)
         self._struct, self._owner, self._name, self._first = struct, owner, name, first
+        if self.offset + self.length >= sys.maxsize:
+            raise ValueError(_TOO_LARGE)
         self._addresses = _view(struct.buffers or 0, np.uintp, (self.n_buffers,), owner)
 
     def has_buffer(self, place: int) -> bool:
@@ -194,9 +202,10 @@ class Node:
     def _items(
         self, place: int, dtype: npt.DTypeLike, shape: tuple[int, ...], skip: int
     ) -> npt.NDArray[Any]:
-        address = int(self._addresses[place])
-        start = address + skip * np.dtype(dtype).itemsize if address else 0
-        return _view(start, dtype, shape, self._owner)
+        address, size = int(self._addresses[place]), np.dtype(dtype).itemsize
+        if (skip + math.prod(shape)) * size >= _MOST_BYTES:
+            raise ValueError(_TOO_LARGE)
+        return _view(address + skip * size if address else 0, dtype, shape, self._owner)
 
 
 def open_column(keys: object) -> tuple[tuple[str, ...], Iterator[Node]]:

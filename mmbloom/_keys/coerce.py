@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -214,10 +215,13 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
     parts: list[KeyBatch] = []
     presents: list[Bools] = []
     done = 0
+    # Of a column of Python objects, Arrow would make one of a single type, or refuse it.
+    if str(getattr(keys, "dtype", "")) == "object":
+        return _from_list(_objects_of(keys), 0, nulls)
     try:
         column = arrow.read(keys)
     except ImportError:  # pandas may need pyarrow to export a Series; its items are there anyway
-        return _from_list(list(keys), 0, nulls)
+        return _from_list(_objects_of(keys), 0, nulls)
     for part, valid in column:
         if valid is not None and nulls == "error":
             raise KeyTypeError("a null", done + int(valid.argmin()), _SKIP)
@@ -225,7 +229,18 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
         presents.append(np.ones(len(part), dtype=np.bool_) if valid is None else valid)
         done += len(part)
     num_keys = sum(map(len, parts))
-    return Batch(parts, num_keys, None if num_keys == done else np.concatenate(presents))
+    if num_keys == done:
+        return Batch(parts, num_keys)
+    return Batch(parts, num_keys, presents[0] if len(presents) == 1 else np.concatenate(presents))
+
+
+def _objects_of(column: Any) -> list[Any]:
+    """List a column of pandas; what it takes for missing, such as NaN, is None."""
+    items = list(column)
+    if hasattr(column, "isna"):
+        for place in np.flatnonzero(column.isna()).tolist():
+            items[place] = None
+    return items
 
 
 def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
@@ -256,23 +271,28 @@ def _where_it_was(
 
 
 def _to_bytes(key: Any, position: int | None) -> bytes:
-    if isinstance(key, str):
+    # By its real type, and by that type's own methods: a mock gives itself out for what it stands
+    # for, and a subclass can spell itself as anything, even as no bytes.
+    kind = type(key)
+    if issubclass(kind, bytes):
+        return bytes.__getitem__(key, slice(None))  # a copy only of a subclass
+    if issubclass(kind, str):
         try:
-            return key.encode()
+            return str.encode(key)
         except UnicodeEncodeError:
             raise KeyEncodingError(position) from None
-    if isinstance(key, (bytes, bytearray, memoryview)):
-        return bytes(key)
+    if issubclass(kind, (bytearray, memoryview)):
+        return memoryview(key).tobytes()
     if key is None and position is not None:
         raise KeyTypeError("None is a null", position, _SKIP)
     # bool descends from int, and timedelta64 from numpy's integer, but neither is a number here.
-    if isinstance(key, (int, np.integer)) and not isinstance(key, (bool, np.timedelta64)):
-        number = int(key)
+    if issubclass(kind, (int, np.integer)) and not issubclass(kind, (bool, np.timedelta64)):
+        number = index(key)
         if -(2**63) <= number < 2**64:
             return (number % 2**64).to_bytes(8, "little")
         # Python refuses to write out an int of thousands of digits.
         bits = number.bit_length()
         shown = f"int {number}" if bits <= 128 else f"an int of {bits} bits"
         raise KeyTypeError(f"{shown} is outside int64 and uint64", position)
-    kind = "None" if key is None else type(key).__name__
-    raise KeyTypeError(f"{kind} is not a kind of key", position)
+    name = "None" if key is None else kind.__name__
+    raise KeyTypeError(f"{name} is not a kind of key", position)

@@ -13,6 +13,7 @@ import pytest
 from arrow_made import column_of
 from hypothesis import strategies as st
 
+from mmbloom import BloomFilter
 from mmbloom._engine import key_batch
 from mmbloom._keys.arrow import is_arrow, read
 from mmbloom._keys.coerce import coerce
@@ -214,6 +215,57 @@ def test_pandas(keys: list[Any], kind: Any) -> None:
     series = pd.Series(keys, dtype=dtype)
     assert column_of(series) == expected(keys)
     assert column_of(series[1:3]) == expected(keys[1:3])
+
+
+def test_objects_of_pandas(path: str) -> None:
+    """A column of mixed objects is the list of them; what pandas takes for missing is a null."""
+    import pandas as pd
+
+    objects = ["a", b"b", 3, None, float("nan"), pd.NA, pd.NaT, np.str_("é"), 2**64 - 1]
+    column = pd.Series(objects, dtype=object)
+    listed: list[Any] = [None if pd.isna(key) else key for key in objects]
+    with BloomFilter.create(path, 1000, 1e-9) as seen:
+        answers = seen.add_many(listed, nulls="skip")
+        assert answers.tolist() == [key is not None for key in listed]
+        assert (seen.contains_many(column, nulls="skip") == answers).all()
+        assert not seen.add_many(column, nulls="skip").any()
+        with pytest.raises(KeyTypeError, match="null") as caught:
+            seen.add_many(column)
+        assert caught.value.position == 3
+        with pytest.raises(KeyTypeError, match="float is not a kind of key") as caught:
+            seen.add_many(pd.Series(["a", None, 1.5], dtype=object), nulls="skip")
+        assert caught.value.position == 2
+
+
+def nulls_of_polars(rows: int) -> Any:
+    """Make a column of polars' own type of nothing."""
+    import polars as pl
+
+    return pl.Series([None]).new_from_index(0, rows)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pa.nulls,
+        lambda rows: pa.chunked_array([pa.nulls(rows)]),
+        lambda rows: pa.nulls(rows, pa.int8()),
+        nulls_of_polars,
+    ],
+    ids=["nulls", "chunked", "integers", "polars"],
+)
+def test_nulls_take_a_byte_a_row(make: Callable[[int], Any]) -> None:
+    """Beyond the answer itself, which is as long: nothing is made of rows that hold nothing."""
+    rows = 4_000_000
+    column = make(rows)
+    tracemalloc.start()
+    try:
+        batch = coerce(column, "skip")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (batch.num_keys, batch.present is not None and int(batch.present.sum())) == (0, 0)
+    assert rows <= peak < 1.1 * rows
 
 
 def test_extension_types_are_what_they_are_stored_as() -> None:

@@ -55,6 +55,12 @@ def changed(made: Made, struct: str, **fields: Any) -> Made:
     return made
 
 
+def far_off(offset: int, bits: bytes) -> Made:
+    """Make a column whose rows begin past the end of all addresses, with nulls or without."""
+    made = changed(Made(b"l", 1, [None, np.zeros(1, INT64)]), "array", offset=offset)
+    return with_nulls(made, bits) if bits else made
+
+
 DAY = dt.date(2024, 1, 1)
 NOON = dt.datetime(2024, 1, 1, 12)
 
@@ -142,6 +148,11 @@ BROKEN: list[tuple[Callable[[], Made], str]] = [
     (lambda: changed(strings(b"a"), "array", buffers=None), "buffer is missing"),
     (lambda: changed(strings(b"a"), "array", length=2**62), "larger than memory"),
     (lambda: changed(strings(b"a"), "array", offset=2**63 - 1), "larger than memory"),
+    *(
+        (lambda offset=offset, bits=bits: far_off(offset, bits), "larger than memory")
+        for offset in (2**63 - 1, 2**63 - 9, 2**62, 2**61, 2**60, 2**59)
+        for bits in (b"", b"\xff")
+    ),
     (lambda: changed(strings(b"a"), "array", null_count=1), "counts nulls, and does not mark"),
     (lambda: Made(b"i", 1, [None, None]), "buffer is missing"),
     (lambda: Made(b"i", 1, [None]), "1 buffers, expected 2"),

@@ -9,6 +9,7 @@ import enum
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import hypothesis
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 from forms import Halves, bytes_of, hashed, int_bytes
 from hypothesis import strategies as st
 
-from mmbloom import KeyEncodingError, KeyTypeError
+from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
 from mmbloom._engine import hash_keys
 from mmbloom._engine.key_batch import IntegerKeys
 from mmbloom._keys.coerce import batches, coerce, coerce_one
@@ -110,6 +111,75 @@ def test_same_key_across_forms() -> None:
     assert coerce_one(Colour.RED) == coerce_one(7)
     assert meaning([Colour.RED]) == halves([int_bytes(7)])
     assert coerce_one(np.str_("é")) == coerce_one(np.bytes_("é".encode())) == "é".encode()
+
+
+class Lies(str):
+    """A text that says it encodes to something else."""
+
+    said: Any = None
+
+    def encode(self, *_: object) -> Any:
+        return self.said
+
+    def __str__(self) -> str:
+        return "lies"
+
+
+class LyingBytes(bytes):
+    """Bytes that say they are others."""
+
+    def __bytes__(self) -> bytes:
+        return b"lies"
+
+    def __iter__(self) -> Any:
+        return iter(b"lies")
+
+
+class LyingNumber(int):
+    """A number that says it is another."""
+
+    def __int__(self) -> int:
+        return 7
+
+    def __index__(self) -> int:
+        return 7
+
+    def to_bytes(self, *_: object, **_options: object) -> Any:
+        return None
+
+
+@pytest.mark.parametrize("said", [None, 5, "text", [], b"lies", bytearray(b"lies"), LyingBytes()])
+def test_a_key_that_lies_is_what_it_holds(path: str, said: Any) -> None:
+    """Whatever the methods of a subclass say: nothing but the bytes that it holds is hashed."""
+    text = Lies("é")
+    text.said = said
+    lies: list[Any] = [text, LyingBytes(b"truth"), LyingNumber(5)]
+    truth = ["é".encode(), b"truth", int_bytes(5)]
+    assert meaning(lies) == halves(truth)
+    assert [coerce_one(key) for key in lies] == truth
+    assert {type(coerce_one(key)) for key in lies} == {bytes}
+    with BloomFilter.create(path, 1000, 1e-9) as seen:
+        assert [seen.add(key) for key in lies] == [True] * 3
+        assert seen.contains_many(truth).all()
+        assert all(key in seen for key in lies)
+        assert not seen.contains_many([b"lies", b"", "text", 7]).any()
+
+
+@pytest.mark.parametrize("spec", [str, bytes, bytearray, memoryview, int, np.int64])
+def test_a_mock_is_no_key(path: str, spec: type) -> None:
+    """It gives itself out for what it stands for, and holds nothing."""
+    mock: Any = MagicMock(spec=spec)
+    assert issubclass(mock.__class__, spec)
+    with BloomFilter.create(path, 1000) as seen:
+        calls: list[Callable[[], object]] = [
+            lambda: seen.add(mock),
+            lambda: mock in seen,
+            lambda: seen.add_many([mock]),
+        ]
+        for call in calls:
+            with pytest.raises(KeyTypeError, match="MagicMock is not a kind of key"):
+                call()
+        assert seen.approx_count == 0
 
 
 DTYPES = [order + kind + width for kind in "iu" for width in "1248" for order in "<>"]

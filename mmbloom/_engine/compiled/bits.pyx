@@ -346,6 +346,8 @@ cdef class OneKey:
                 return 0
         if type(key) is not bytes:
             key = self.to_bytes(key)
+            if type(key) is not bytes:  # the macros below look at no type
+                raise TypeError(f"a key was spelled as {type(key).__name__}, not as bytes")
         hash_octets(
             <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), self.seed, h1, h2
         )
