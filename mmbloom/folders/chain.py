@@ -295,14 +295,17 @@ class Chain:
         """Force every file to the disk; nothing if this object only reads."""
 
         def flush(now: ChainState) -> None:
-            for member in now.members[:-1]:  # no stamp in these: they do not change
-                member.storage.flush()
+            for member in now.members[:-1]:
+                member.flush()
             now.newest.writer.flush()
 
         self.refresh()
         if self.settings.mode == "r+":
-            self.check_writable()
-            self.ask(flush)
+            try:
+                self.check_writable()
+                self.ask(flush)
+            except ClosedFilterError:  # of one of the files: another thread has begun to close
+                raise ClosedFilterError(self.folder) from None
 
     @property
     def closed(self) -> bool:

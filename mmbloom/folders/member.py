@@ -87,6 +87,12 @@ class Member:
         """Tell whether any bit is set; reads the whole file."""
         return _engine.count_set(self.storage.views.words) > 0
 
+    def flush(self) -> None:
+        """Force it to the disk, with no stamp: for one that does not change any more."""
+        with self.lock.own_threads():  # none may close the file under our feet
+            self.storage.check_open()
+            self.storage.flush()
+
     def close(self) -> None:
         """Unmap it and release everything."""
         with self.lock.closing():

@@ -1,0 +1,113 @@
+"""A folder that one thread closes while another one flushes it."""
+
+import os
+import threading
+from contextlib import suppress
+
+import pytest
+from workers import in_child
+
+from mmbloom import ClosedFilterError, GrowingFilter
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom.folders.member import Member
+
+KEYS = range(100)  # of several files
+
+
+@pytest.fixture
+def seen(path: str) -> GrowingFilter:
+    """A folder of several files."""
+    GrowingFilter.create(path, 2, 1e-9).close()
+    seen = GrowingFilter.open(path)
+    seen.add_many(KEYS)
+    assert len(seen.info().files) > 3
+    return seen
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_closed_between_two_files(
+    seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """The flush says that the folder is closed, and goes on to no file."""
+    original = Member.flush
+    synced: list[Member] = []
+
+    def flush(self: Member) -> None:
+        if len(synced) == at:
+            seen.close()
+        original(self)
+        synced.append(self)
+
+    monkeypatch.setattr(Member, "flush", flush)
+    with pytest.raises(ClosedFilterError) as caught:
+        seen.flush()
+    assert caught.value.path == seen.path
+    assert len(synced) == at
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    """It waits for the file that is being forced to the disk.
+
+    Never is a closed descriptor forced to the disk, which may be another file's by then.
+    """
+    original = MappedFilter.flush
+    synced: list[MappedFilter] = []
+    closing = threading.Thread(target=seen.close)
+
+    def flush(self: MappedFilter) -> None:
+        synced.append(self)
+        if len(synced) == at + 1:
+            closing.start()
+            closing.join(0.1)
+        assert not self.closed
+        original(self)
+
+    monkeypatch.setattr(MappedFilter, "flush", flush)
+    with suppress(ClosedFilterError):  # or it was ahead of the closing to the end
+        seen.flush()
+    closing.join(10)
+    assert len(synced) > at
+    assert seen.closed
+
+
+def test_close_and_flush_at_random(path: str) -> None:
+    """Threads that flush until it is closed are told so, each time, and nothing else."""
+
+    def run() -> list[str]:
+        fsync, wrong = os.fsync, []
+
+        def watched(fd: int) -> None:
+            try:
+                fsync(fd)
+            except OSError as error:
+                wrong.append(str(error))
+                raise
+
+        os.fsync = watched  # type: ignore[assignment]
+        GrowingFilter.create(path, 2, 1e-9).close()
+        for _ in range(40):
+            seen = GrowingFilter.open(path)
+            seen.add_many(KEYS)
+            threads = [threading.Thread(target=until_closed, args=(seen, wrong)) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            seen.flush()
+            seen.close()
+            for thread in threads:
+                thread.join(30)
+        return wrong
+
+    assert in_child(run) == []
+
+
+def until_closed(seen: GrowingFilter, wrong: list[str]) -> None:
+    """Flush again and again, until the filter is closed; note all that is not that."""
+    try:
+        while True:
+            seen.flush()
+    except ClosedFilterError as error:
+        if error.path != seen.path:
+            wrong.append(f"of a file: {error}")
+    except BaseException as error:  # noqa: BLE001  whatever it is
+        wrong.append(repr(error))
