@@ -14,9 +14,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from io import FileIO
 
+from mmbloom._storage.folder import folder_kind
 from mmbloom.cli.inputs import STDIN
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError
 from mmbloom.dedup import Tally
+from mmbloom.errors import FormatError
+from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.lines import LineWriter
 
 
@@ -79,7 +82,7 @@ def print_stats(tally: Tally, started: float) -> None:
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
-    """Refuse an output that is also an input; refuse the filter as input or output.
+    """Refuse an output that is also an input; refuse the filter, and what belongs to a filter.
 
     Raises
     ------
@@ -91,6 +94,8 @@ def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> No
             raise UsageError(f"{name}: is the filter itself, not an input; give other inputs")
     if output is not None and os.path.realpath(output) == os.path.realpath(filter_path):
         raise UsageError(f"{output}: is the filter itself; write elsewhere")
+    if output is not None:
+        _refuse_files_of_a_filter(os.path.realpath(output), output, filter_path)
     try:
         status = os.stat(output if output is not None else STDOUT_FD)
     except OSError:
@@ -104,3 +109,21 @@ def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> No
             continue
         if os.path.samestat(status, there):
             raise UsageError(f"{output or 'stdout'}: is the same file as {name}; write elsewhere")
+
+
+def _refuse_files_of_a_filter(real: str, output: str, filter_path: str) -> None:
+    if real == exclusions_path(filter_path):
+        raise UsageError(f"{output}: lists the exclusions of the filter; write elsewhere")
+    folder, own = os.path.dirname(real), os.path.realpath(filter_path)
+    if os.path.commonpath([folder, own]) == own or _is_filter(folder):
+        raise UsageError(
+            f"{output}: is in the folder of a filter, for its own files; write elsewhere"
+        )
+
+
+def _is_filter(folder: str) -> bool:
+    try:
+        folder_kind(folder)
+    except (FormatError, OSError):
+        return False
+    return True

@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
 from mmbloom.errors import MmbloomWarning
@@ -40,11 +40,26 @@ class InputError(Exception):
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
 
 
+def escaped(text: str) -> str:
+    r"""Escape control characters, which a file name may contain, and a terminal would obey.
+
+    Examples
+    --------
+    >>> print(escaped("a\x1b[2J\n\u202eb"))
+    a\x1b[2J\n\u202eb
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def say(message: str) -> None:
-    """Print one line to stderr; escape control characters, which a file name may contain."""
-    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+    """Print one line to stderr, escaped."""
     with suppress(OSError):  # a full disk under stderr must not change the exit code
-        print(f"mmbloom: {line}", file=sys.stderr, flush=True)
+        print(f"mmbloom: {escaped(message)}", file=sys.stderr, flush=True)
+
+
+def in_rows(rows: Iterable[tuple[str, str]], width: int = 15) -> str:
+    """Write a name and a value a line, escaped."""
+    return "\n".join(escaped(f"{name:<{width}} {value}") for name, value in rows)
 
 
 @contextmanager

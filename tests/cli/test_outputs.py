@@ -3,13 +3,14 @@
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from cli_runner import EXACT, exact_filter, inside, mmbloom
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 from forms import octets_of
 
-from mmbloom import BloomFilter, CapacityWarning
+from mmbloom import BloomFilter, CapacityWarning, GrowingFilter, RotatingFilter
 from mmbloom.cli.outputs import open_output
 
 
@@ -62,3 +63,69 @@ def test_output_that_cannot_be_forced_to_the_disk(
     done = inside(capfdbinary, "dedup", seen, tmp_path / "in", "-o", output)
     assert (done.code, done.out) == (5, b"")
     assert done.err == f"mmbloom: {output}: Input/output error\n"
+
+
+@pytest.mark.parametrize("exists", [True, False])
+@pytest.mark.parametrize("place", ["seen", "seen/in/it", "link"])
+def test_output_in_the_folder_of_the_filter(tmp_path: Path, place: str, *, exists: bool) -> None:
+    """A folder of filters is for its own files: an input could have the name of one of them."""
+    if exists:
+        GrowingFilter.create(tmp_path / "seen", 1000).close()
+    (tmp_path / "link").symlink_to("seen")
+    (tmp_path / "manifest.json").write_bytes(b"a\n")
+    before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+    inputs = [tmp_path / "seen", tmp_path / "manifest.json"]
+    made: tuple[str | Path, ...] = () if exists else EXACT
+    choices: list[list[str | Path]] = [
+        ["--output-dir", tmp_path / place],
+        ["-o", tmp_path / place / "out"],
+        ["-j", "2", "--output-dir", tmp_path / place],
+    ]
+    for options in choices:
+        ended = mmbloom("dedup", *inputs, *options, *made)
+        assert (ended.code, ended.out) == (2, b"")
+        assert is_one_line(ended.err, "is in the folder of a filter", str(tmp_path / place))
+    assert before == {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+
+def test_output_in_the_folder_of_another_filter(tmp_path: Path) -> None:
+    """The same of any folder with a manifest of ours; one of others' is a folder like any."""
+    seen = exact_filter(tmp_path / "seen")
+    RotatingFilter.create(tmp_path / "other", capacity_per_period=1000).close()
+    ended = mmbloom("dedup", seen, "-o", tmp_path / "other" / "out", stdin=b"a\n")
+    assert (ended.code, "is in the folder of a filter" in ended.err) == (2, True)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "manifest.json").write_bytes(b"{}")
+    ended = mmbloom("dedup", seen, "-o", tmp_path / "site" / "out", stdin=b"a\n")
+    assert (ended.code, (tmp_path / "site" / "out").read_bytes()) == (0, b"a\n")
+
+
+def test_output_in_place_of_the_exclusions(tmp_path: Path) -> None:
+    """Lines that are written there would be keys that the filter denies."""
+    seen = exact_filter(tmp_path / "seen")
+    (tmp_path / "link").symlink_to("seen")
+    ended = mmbloom("dedup", tmp_path / "link", "-o", f"{seen}.exclusions", stdin=b"a\n")
+    assert (ended.code, ended.out) == (2, b"")
+    assert is_one_line(ended.err, "lists the exclusions of the filter")
+    assert not Path(f"{seen}.exclusions").exists()
+
+
+@pytest.mark.parametrize("make", [BloomFilter.create, GrowingFilter.create], ids=["file", "folder"])
+def test_control_characters_in_paths(tmp_path: Path, make: Any) -> None:
+    """A name that would clear the screen, or make a line of its own, is shown escaped."""
+    name = "a\x1b[2J\nverdict         not sound\r\x7f\u202e\udcff"
+    make(tmp_path / name, 1000, seed=1).close()
+    make(tmp_path / "other", 1000, seed=2).close()
+    commands = [["info", name], ["verify", name]]
+    if make == BloomFilter.create:
+        commands += [
+            ["compare", name, name],
+            ["compare", name, "other"],
+            ["compare", "other", name],
+        ]
+    for command, *paths in commands:
+        done = mmbloom(command, *(tmp_path / path for path in paths))
+        said = done.out.decode()
+        assert repr(name)[1:-1] in said, said
+        assert all(line.isprintable() for line in said.split("\n"))
+        assert "verdict         not sound" not in said.split("\n")

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 
-from mmbloom.cli.process import NOT_ALIKE, OK
+from mmbloom.cli.process import NOT_ALIKE, OK, in_rows
 from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.operations.compare import Similarity, compare
 
@@ -51,4 +51,4 @@ def _for_people(
     else:
         rows += [(name, f"{here} and {there}") for name, (here, there) in differences.items()]
         rows.append(("verdict", "cannot be compared: their parameters differ"))
-    return "\n".join(f"{name:<15} {value}" for name, value in rows)
+    return in_rows(rows)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from mmbloom._engine import ENGINE
 from mmbloom._open import open as open_filter
-from mmbloom.cli.process import OK
+from mmbloom.cli.process import OK, in_rows
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
 
@@ -101,7 +101,7 @@ def _for_people(info: FilterInfo | FolderInfo) -> str:
     rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
     rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
     width = max(15, *(len(name) for name, _ in rows))  # the files of a folder have longer names
-    return "\n".join(f"{name:<{width}} {value}" for name, value in rows if value)
+    return in_rows([row for row in rows if row[1]], width)
 
 
 def _of_file(info: FilterInfo) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ from mmbloom._keys.coerce import coerce
 from mmbloom.cli.arguments import add_key_options, line_keys, terminator
 from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import refuse_overlap
-from mmbloom.cli.process import NOT_SOUND, OK
+from mmbloom.cli.process import NOT_SOUND, OK, in_rows
 from mmbloom.format.manifest import FOLDER_KINDS
 from mmbloom.lines import LineKeys, read_chunks
 from mmbloom.operations.verify import Verification, verify_batches
@@ -75,4 +75,4 @@ def _for_people(found: Verification) -> str:
     rows += [("note", note) for note in found.notes]
     rows += [("PROBLEM", problem) for problem in found.problems]
     rows.append(("verdict", "sound" if found.ok else "not sound"))
-    return "\n".join(f"{name:<15} {value}" for name, value in rows)
+    return in_rows(rows)
