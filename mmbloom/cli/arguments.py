@@ -9,6 +9,15 @@ from mmbloom.cli.process import UsageError
 from mmbloom.format.periods import seconds_of
 from mmbloom.lines import LineKeys
 
+# Of filters that commands make: a false positive is a line that dedup drops. In Python it is
+# 0.01, for a look into the real data that was not needed is all that one costs most programs.
+ERROR_RATE = 1e-6
+
+RATE_HELP = (
+    "error rate: the share of new lines that are taken for seen once N lines are in, and dropped "
+    "by dedup (default 1e-6, one in a million)"
+)
+
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
 
@@ -97,7 +106,10 @@ def add_sizing_options(
 
 
 def add_planning_options(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    *,
+    required: bool,
+    rate_help: str = RATE_HELP,
 ) -> None:
     """Add the options that give the planned capacity and error rate of a filter."""
     parser.add_argument(
@@ -108,9 +120,12 @@ def add_planning_options(
         metavar="N",
         help="distinct keys to plan for (1e9, 10M)",
     )
-    parser.add_argument(
-        "-p", "--error-rate", type=rate, metavar="P", help="false-positive rate (default 0.01)"
-    )
+    parser.add_argument("-p", "--error-rate", type=rate, metavar="P", help=rate_help)
+
+
+def error_rate(args: argparse.Namespace) -> float:
+    """Give the error rate asked for, or the default."""
+    return ERROR_RATE if args.error_rate is None else float(args.error_rate)
 
 
 def add_making_options(parser: argparse.ArgumentParser) -> None:

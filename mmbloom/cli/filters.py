@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TypeVar
 
-from mmbloom.cli.arguments import writing_options
+from mmbloom.cli.arguments import error_rate, writing_options
 from mmbloom.cli.process import UsageError, say
 from mmbloom.errors import LockTimeoutError
 from mmbloom.filters.bloom import BloomFilter
@@ -31,7 +31,7 @@ def open_or_create(
     return BloomFilter.create(
         args.file,
         args.capacity,
-        args.error_rate,
+        error_rate(args),
         layout=args.layout,
         seed=args.seed,
         exist_ok=True,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_runner import exact_filter, inside, is_one_line, mmbloom
 
-from mmbloom import GrowingFilter
+from mmbloom import BloomFilter, GrowingFilter
 
 Capture = pytest.CaptureFixture[bytes]
 
@@ -52,7 +52,7 @@ def test_layout_and_seed(tmp_path: Path, capfdbinary: Capture) -> None:
     for name in "bc":
         assert inside(capfdbinary, "create", tmp_path / name, "-n", "1000").code == 0
         assert field(tmp_path / name, 20, "I") == 2
-        assert field(tmp_path / name, 56, "d") == 0.01
+        assert field(tmp_path / name, 56, "d") == 1e-6
     assert field(tmp_path / "b", 40, "I") != field(tmp_path / "c", 40, "I")
 
 
@@ -71,7 +71,7 @@ def test_like(tmp_path: Path, capfdbinary: Capture) -> None:
 
 def test_a_filter_of_its_own(tmp_path: Path) -> None:
     """A new filter is one private file of the planned size, with its space reserved."""
-    assert mmbloom("create", tmp_path / "seen", "-n1e7") == (0, b"", "")
+    assert mmbloom("create", tmp_path / "seen", "-n1e7", "-p1%") == (0, b"", "")
     assert os.listdir(tmp_path) == ["seen"]
     status = (tmp_path / "seen").stat()
     assert status.st_mode & 0o7777 == 0o600
@@ -150,3 +150,30 @@ def test_like_of_no_filter(tmp_path: Path, capfdbinary: Capture, size: str) -> N
     assert done.code == 3
     assert is_one_line(done.err, str(other))
     assert os.listdir(tmp_path) == ["other"]
+
+
+def test_a_millionth_unless_told_otherwise(tmp_path: Path) -> None:
+    """A false positive is a line that is lost: whatever makes a filter plans for 1e-6."""
+    lines = b"".join(b"%d\n" % number for number in range(200_000))
+    assert (
+        mmbloom("dedup", tmp_path / "dedup", "-n", "2e5", "--seed", "7", stdin=lines).out == lines
+    )
+    assert mmbloom("add", tmp_path / "add", "-n", "1e3", stdin=b"a\n").code == 0
+    assert mmbloom("create", tmp_path / "counting", "-n", "1e3", "--counting").code == 0
+    assert mmbloom("create", tmp_path / "growing", "-n", "1e3", "--growing").code == 0
+    assert mmbloom("create", tmp_path / "rotate", "-n", "1e3", "--rotate").code == 0
+    for made in tmp_path.iterdir():
+        assert b"planned 1e-06" in mmbloom("info", made).out
+    assert b"1e-06" in mmbloom("plan", "-n", "1e6", "--json").out
+    assert mmbloom("create", tmp_path / "wide", "-n", "1e3", "-p", "1%").code == 0
+    assert b"planned 0.01" in mmbloom("info", tmp_path / "wide").out
+
+
+def test_a_filter_of_another_rate_is_not_taken_silently(tmp_path: Path) -> None:
+    """One that was made for 0.01 loses lines: who asks for the default is told, and says which."""
+    BloomFilter.create(tmp_path / "seen", 1000).close()
+    done = mmbloom("dedup", tmp_path / "seen", "-n", "1000", stdin=b"a\n")
+    assert (done.code, done.out) == (3, b"")
+    assert "error_rate 0.01, asked for 1e-06" in done.err
+    assert mmbloom("dedup", tmp_path / "seen", stdin=b"a\n").out == b"a\n"
+    assert mmbloom("dedup", tmp_path / "seen", "-n", "1000", "-p", "1%", stdin=b"b\n").code == 0

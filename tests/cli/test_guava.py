@@ -56,7 +56,7 @@ def test_there_and_back(path: str, tmp_path: Path, capfdbinary: Capture) -> None
         assert inside(capfdbinary, argv[0], *names, "--guava") == (0, b"", "")
     assert array_of(path) == array_of(str(tmp_path / "c"))
     with BloomFilter.open(tmp_path / "c") as seen:
-        assert seen.params.error_rate == 0.01
+        assert seen.params.error_rate == 1e-6
         assert 990 < seen.params.capacity < 1010
 
 

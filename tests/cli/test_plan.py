@@ -36,7 +36,7 @@ def test_figures_of_both_layouts(
 
 def test_a_billion_keys(capfdbinary: Capture) -> None:
     """A billion keys at 1 % are 1.24 GB, 9.90 bits a key and 6 hashes, or 9.59 and 7."""
-    done = inside(capfdbinary, "plan", "-n", "1e9")
+    done = inside(capfdbinary, "plan", "-n", "1e9", "-p", "1%")
     assert (done.code, done.err) == (0, "")
     rows = {words[0]: words for words in map(str.split, done.out.decode().splitlines()) if words}
     assert rows["blocked"][1:3] == ["9.90", "6"]

@@ -42,7 +42,7 @@ def drawn(path: Path, *argv: str | Path) -> str:
 def test_what_is_drawn(tmp_path: Path) -> None:
     """Both layouts are named with size and hashes; one that cannot be is left out."""
     path = tmp_path / "plan.svg"
-    words = drawn(path, "-n", "1e6")
+    words = drawn(path, "-n", "1e6", "-p", "0.01")
     for expected in (
         "blocked: 1.24 MB, 6 hashes",
         "standard: 1.2 MB, 7 hashes",

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_sizing_options, duration
+from mmbloom.cli.arguments import add_sizing_options, duration, error_rate
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
-        _make(args, given | options).close()
+        _make(args, {**given, "error_rate": error_rate(args), **options}).close()
         return OK
     if given or args.capacity is not None:
         raise UsageError("--like takes all sizes from OTHER: leave out -n, -p, --layout and --seed")

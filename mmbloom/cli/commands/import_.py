@@ -2,7 +2,12 @@
 
 import argparse
 
-from mmbloom.cli.arguments import add_making_options, add_planning_options, making_options
+from mmbloom.cli.arguments import (
+    add_making_options,
+    add_planning_options,
+    error_rate,
+    making_options,
+)
 from mmbloom.cli.process import OK
 from mmbloom.operations.guava import import_guava
 
@@ -15,7 +20,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     formats.add_argument(
         "--guava", action="store_true", help="SRC was written by Guava's BloomFilter.writeTo (JVM)"
     )
-    add_planning_options(parser, required=False)
+    made_for = "false-positive rate that the file was made for (default 1e-6)"
+    add_planning_options(parser, required=False, rate_help=made_for)
     add_making_options(parser)
 
 
@@ -25,7 +31,7 @@ def run(args: argparse.Namespace) -> int:
         args.source,
         args.destination,
         capacity=args.capacity,
-        error_rate=0.01 if args.error_rate is None else args.error_rate,
+        error_rate=error_rate(args),
         **making_options(args),
     )
     return OK

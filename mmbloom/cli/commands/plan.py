@@ -10,7 +10,7 @@ import numpy as np
 
 from mmbloom._typing import Layout
 from mmbloom.cli import extras
-from mmbloom.cli.arguments import positive, rate
+from mmbloom.cli.arguments import ERROR_RATE, RATE_HELP, positive, rate
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.format.header import HEADER_BYTES
 from mmbloom.sizing.formulas import false_positive_rate
@@ -102,9 +102,9 @@ def register(parser: argparse.ArgumentParser) -> None:
         "-p",
         "--error-rate",
         type=rate,
-        default=0.01,
+        default=ERROR_RATE,
         metavar="P",
-        help="false-positive rate (default 0.01)",
+        help=RATE_HELP,
     )
     add("--json", action="store_true", help="print one JSON object")
     add(

@@ -6,6 +6,7 @@ import os
 from mmbloom.cli.arguments import (
     add_making_options,
     add_sizing_options,
+    error_rate,
     making_options,
     positive,
 )
@@ -53,13 +54,13 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
             "to rebuild a header give --seed and --layout, and either --num-bits and --num-hashes "
             "or the -n and -p that the filter was made with"
         )
-    error_rate = 0.01 if args.error_rate is None else args.error_rate
+    planned = error_rate(args)
     if sizes == (None, None):
-        return plan(args.capacity, error_rate, layout=args.layout, seed=args.seed)
+        return plan(args.capacity, planned, layout=args.layout, seed=args.seed)
     if None in sizes:
         raise UsageError("--num-bits and --num-hashes go together")
-    capacity = args.capacity or capacity_of(*sizes, error_rate, layout=args.layout)
-    return FilterParams(capacity, error_rate, args.layout, *sizes, args.seed)
+    capacity = args.capacity or capacity_of(*sizes, planned, layout=args.layout)
+    return FilterParams(capacity, planned, args.layout, *sizes, args.seed)
 
 
 def _say(done: Repair, destination: str) -> None:
