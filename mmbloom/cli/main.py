@@ -31,7 +31,7 @@ from mmbloom.cli.process import (
     IO_ERROR,
     LOCK_TIMEOUT,
     NOT_A_FILTER,
-    OK,
+    UNREAD,
     USAGE,
     InputError,
     UsageError,
@@ -151,9 +151,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = command.run(args)
             flush_stdout()
         except BrokenPipeError:
-            # The reader of our output has stopped (| head), which is not an error. Lines that
-            # were not written are not marked.
-            return OK
+            # The reader of our output has stopped (| head): no fault of ours, and nothing to say.
+            # But not all was done, and a script has to see that. Lines that were not written are
+            # not marked.
+            return UNREAD
         except KeyboardInterrupt:
             return INTERRUPTED
         except MemoryError:

@@ -88,14 +88,14 @@ def test_stdout_must_be_another_file(known: Path) -> None:
 
 
 def test_a_closed_pipe_ends_quietly(known: Path) -> None:
-    """`check | head -1` is no fault: exit 0, nothing on stderr."""
+    """`check | head -1` ends it as it ends other tools: 141, and nothing on stderr."""
     (known.parent / "in").write_bytes(b"a\n" * 500_000)
     with running("check", known, known.parent / "in") as process:
         assert process.stdout
         assert process.stderr
         assert process.stdout.readline() == b"a\n"
         process.stdout.close()
-        assert process.wait(30) == 0
+        assert process.wait(30) == 141
         assert process.stderr.read() == b""
 
 

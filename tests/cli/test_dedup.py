@@ -120,14 +120,14 @@ def test_a_line_is_printed_as_soon_as_it_is_read(tmp_path: Path) -> None:
 
 
 def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
-    """`| head -1` is no fault: exit 0, nothing on stderr."""
+    """`| head -1` ends it as it ends other tools: 141, and nothing on stderr."""
     (tmp_path / "in").write_bytes(b"".join(b"line %d\n" % i for i in range(200_000)))
     with running("dedup", tmp_path / "seen", tmp_path / "in", *EXACT) as process:
         assert process.stdout
         assert process.stderr
         assert process.stdout.readline() == b"line 0\n"
         process.stdout.close()
-        assert process.wait(PATIENCE) == 0
+        assert process.wait(PATIENCE) == 141
         assert process.stderr.read() == b""
 
 
@@ -137,7 +137,7 @@ def test_a_closed_pipe_marks_nothing_unwritten(tmp_path: Path) -> None:
     os.close(reading)
     seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
     try:
-        assert started("dedup", seen, stdin=lines, stdout=writing) == (0, b"", "")
+        assert started("dedup", seen, stdin=lines, stdout=writing) == (141, b"", "")
     finally:
         os.close(writing)
     assert mmbloom("dedup", seen, stdin=lines).out == lines

@@ -163,7 +163,7 @@ def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
-    """A worker killed after its answer is not taken for a closed pipe (exit 0, jobs undone)."""
+    """A worker killed after its answer is not taken for a closed pipe (exit 141, no message)."""
     with pytest.raises(InputError):
         run_jobs([DiesAfterwards(), DiesAfterwards()], 1, lambda _: time.sleep(0.6))
 

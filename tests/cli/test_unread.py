@@ -1,0 +1,66 @@
+"""The reader of the output goes away: the command ends with 141, as what SIGPIPE ends."""
+
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cli_runner import COMMAND, EXACT, PATIENCE, exact_filter, mmbloom, running, started
+
+from mmbloom import BloomFilter
+
+
+def test_a_closed_pipe_marks_what_it_took(tmp_path: Path) -> None:
+    """`| head`: all that the pipe did not take comes again, in order."""
+    seen, size = exact_filter(tmp_path / "seen"), 0
+    lines = [b"line %d\n" % i for i in range(90_000)]
+    (tmp_path / "in").write_bytes(b"".join(lines))
+    with running("dedup", seen, tmp_path / "in") as process:
+        assert process.stdout
+        size = fcntl.fcntl(process.stdout, fcntl.F_GETPIPE_SZ)
+        read = process.stdout.read(200_000)
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 141
+    again = mmbloom("dedup", seen, tmp_path / "in").out
+    assert b"".join(lines).endswith(again)
+    marked = sum(map(len, lines)) - len(again)
+    assert 0 < marked <= len(read) + size + (1 << 20)  # what Python has read ahead
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [("check", "seen", "in"), ("dedup", "fresh", "in", *EXACT), ("dedup", "seen", "in", "-d"),
+     ("info", "seen"), ("plan", "-n", "1e6"), ("verify", "seen"), ("exclude", "seen", "--list"),
+     ("dedup", "--help"), ("check", "seen", "in", "-c"), ("compare", "seen", "seen")],
+    ids=" ".join,
+)  # fmt: skip
+def test_whatever_is_not_read(tmp_path: Path, argv: tuple[str, ...]) -> None:
+    """Every command that prints, to a pipe that nobody reads: 141, and nothing on stderr."""
+    with BloomFilter.open(exact_filter(tmp_path / "seen")) as seen:
+        seen.add_many(["a", "b"])
+        seen.exclusions.add("c")
+    (tmp_path / "in").write_bytes(b"a\nb\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        assert started(*argv, stdout=writing, cwd=tmp_path) == (141, b"", "")
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_a_pipeline_fails_with_it(tmp_path: Path) -> None:
+    """With pipefail a script sees that the lines were not all printed; seq ends the same way."""
+    (tmp_path / "in").write_bytes(b"".join(b"line %d\n" % i for i in range(90_000)))
+    command = [*COMMAND, "dedup", str(exact_filter(tmp_path / "seen")), str(tmp_path / "in")]
+    for one in (shlex.join(command), "seq 1000000"):
+        ended = subprocess.run(
+            ["bash", "-c", f"{one} | head -n 1; echo ${{PIPESTATUS[0]}}"],
+            capture_output=True,
+            check=True,
+        )
+        assert ended.stdout.splitlines()[1:] == [b"141"]
+        assert ended.stderr == b""
