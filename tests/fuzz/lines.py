@@ -120,9 +120,16 @@ def field_of(line: bytes, number: int, separator: bytes | None) -> bytes | None:
     return fields[number - 1] if number <= len(fields) else None
 
 
+class _Written:
+    """A number, by its text."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 def _member_of(line: bytes, path: str) -> bytes | None:
     try:
-        value = json.loads(line)
+        value = json.loads(line, parse_float=_Written, parse_int=_Written)
     except (ValueError, RecursionError):
         return None
     for name in path.split("."):
@@ -134,7 +141,18 @@ def _member_of(line: bytes, path: str) -> bytes | None:
             return None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
-    return b"\xff" + json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+    return b"\xff" + _written(value).encode()
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, _Written):
+        return value.text
+    if isinstance(value, list):
+        return f"[{','.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name)}:{_written(value[name])}" for name in sorted(value))
+        return f"{{{','.join(members)}}}"
+    return json.dumps(value)
 
 
 def seeds() -> list[bytes]:

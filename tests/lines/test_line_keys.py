@@ -154,6 +154,43 @@ def test_json_lines_without_the_member(line: bytes) -> None:
     assert keys_of(LineKeys(json_key="a.b"), [line]) == [WHOLE_LINE + line]
 
 
+NUMBERS = [
+    *("1234567890123456789.0", "1234567890123456788.0", "0", "-0", "0.0", "-0.0", "0e0", "1e999"),
+    *("1e1000", "-1e999", "Infinity", "-Infinity", "NaN", "1", "1.0", "1.00", "1e0", "1E0", "1e+0"),
+    *("0.1", "0.10", "0.1000000000000000055511151231257827", "5e-324", "4e-324", "1e-999"),
+    *("9007199254740993", "9007199254740992", "9007199254740993.0", "9007199254740992.0"),
+]
+
+
+@pytest.mark.parametrize(
+    "around",
+    ["%s", "[%s]", "[0,%s]", '{"b": %s}', '{"b": ["-0", %s], "c": 1.5}', '[[[{"x": {"y": %s}}]]]'],
+)
+def test_json_numbers_are_as_they_are_written(around: str) -> None:
+    """No two are one key, wherever they stand: as doubles many would be, and lines lost."""
+    values = [around % number for number in NUMBERS] + [around % f'"{n}"' for n in NUMBERS]
+    keys = keys_of(LineKeys(json_key="a"), [f'{{"a": {value}}}'.encode() for value in values])
+    assert len({*keys}) == len(values)
+    assert not any(key.startswith(WHOLE_LINE) for key in keys)
+    spaced = keys_of(
+        LineKeys(json_key="a"), [f'{{"x": -0.5,\r"a" :  {value} }}'.encode() for value in values]
+    )
+    assert spaced == keys
+    if around == "%s":
+        assert keys[: len(NUMBERS)] == [NOT_TEXT + number.encode() for number in NUMBERS]
+
+
+def test_json_deep_nesting_of_numbers() -> None:
+    """The limit of recursion is that of the parser, and no error."""
+    for depth in (10, 400, 900, 5000):
+        line = b'{"a":' + b"[" * depth + b"1.50" + b"]" * depth + b"}"
+        (key,) = keys_of(LineKeys(json_key="a"), [line])
+        assert key in (WHOLE_LINE + line, NOT_TEXT + line[len(b'{"a":') : -1])
+    assert keys_of(LineKeys(json_key="a"), [b'{"a":' + b"[" * 400 + b"-0" + b"]" * 400 + b"}"])[
+        0
+    ].startswith(NOT_TEXT)
+
+
 def test_json_lone_surrogates_are_told_apart() -> None:
     """Strings that UTF-8 cannot carry have keys of their own."""
     lines = [rb'{"a": "\ud800"}', rb'{"a": "\udfff"}', rb'{"a": "?"}', rb'{"a": ["\ud800"]}']
