@@ -45,12 +45,15 @@ class Tally:
         Lines read; of these new, and not new.
     bytes : int
         Bytes read.
+    lacking : int
+        Lines without the field or member asked for: each was its own key.
     """
 
     lines: int = 0
     unique: int = 0
     repeated: int = 0
     bytes: int = 0
+    lacking: int = 0
 
     def add(self, other: Tally) -> None:
         """Add the figures of another run."""
@@ -58,6 +61,7 @@ class Tally:
         self.unique += other.unique
         self.repeated += other.repeated
         self.bytes += other.bytes
+        self.lacking += other.lacking
 
 
 def dedup(
@@ -103,18 +107,20 @@ def dedup(
     >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
     ...     dedup(seen, read_chunks(io.BytesIO(b"a\nb\na\n")), Print())
     b'a\nb\n'
-    Tally(lines=3, unique=2, repeated=1, bytes=6)
+    Tally(lines=3, unique=2, repeated=1, bytes=6, lacking=0)
     """
     select = keys or LineKeys()
     tally = Tally()
 
-    def prepare(chunk: Chunk) -> tuple[Chunk, Claim]:
-        return chunk, seen.claim(select(chunk))  # hashes, unlocked
+    def prepare(chunk: Chunk) -> tuple[Chunk, Claim, int]:
+        found = select(chunk)
+        return chunk, seen.claim(found), select.lacking(found)  # hashes, unlocked
 
     with closing(read_ahead(map(prepare, chunks))) as prepared:
-        for chunk, claim in prepared:
+        for chunk, claim, lacking in prepared:
             with enter(claim) if enter else claim as new:
                 sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
             unique = int(np.count_nonzero(new))
-            tally.add(Tally(len(chunk), unique, len(chunk) - unique, chunk.num_bytes))
+            repeated = len(chunk) - unique
+            tally.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, lacking))
     return tally

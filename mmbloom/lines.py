@@ -18,7 +18,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine.key_batch import ByteKeys, KeyBatch
+from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._typing import Bools, Keys, Octets, Offsets
 
 # A block of log lines of usual length fills a chunk, which is what the engine hashes fastest.
@@ -303,6 +303,30 @@ class LineKeys:
             )
         # Filters take the engine's own forms as well, which are no matter of their signatures.
         return cast("Keys", keys)
+
+    def lacking(self, keys: Keys) -> int:
+        """Count the lines that lack the field or member, by the keys that were found of them.
+
+        Parameters
+        ----------
+        keys : Keys
+            What a call of this object gave.
+
+        Returns
+        -------
+        int
+            How many of them are whole lines, as that part is missing.
+        """
+        if self.field is None and self.json_key is None:
+            return 0
+        found, mark = cast("KeyBatch", keys), _engine.WHOLE_LINE
+        if isinstance(found, ByteKeys):
+            return sum(key[: len(mark)] == mark for key in found.items)
+        assert isinstance(found, PackedKeys)  # noqa: S101  what the engine makes of fields
+        at = found.starts[found.ends - found.starts >= len(mark)]
+        for offset, octet in enumerate(mark):
+            at = at[found.octets[at + offset] == octet]
+        return len(at)
 
     def _members(self, lines: list[bytes], take: Callable[[bytes], bytes | None]) -> ByteKeys:
         narrow = _engine.narrower(

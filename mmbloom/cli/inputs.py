@@ -4,14 +4,15 @@ import errno
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from typing import Any
 
+from mmbloom._typing import Keys
 from mmbloom.cli import extras
-from mmbloom.cli.process import STDIN_FD, InputError, UsageError
-from mmbloom.lines import RawInput
+from mmbloom.cli.process import STDIN_FD, InputError, UsageError, say
+from mmbloom.lines import Chunk, LineKeys, RawInput
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
 
@@ -45,6 +46,29 @@ def check_inputs(names: list[str]) -> None:
 
 def _compression(name: str) -> str | None:
     return COMPRESSED.get(os.path.splitext(name)[1].lower())
+
+
+@contextmanager
+def input_keys(keys: LineKeys, name: str) -> Iterator[Callable[[Chunk], Keys]]:
+    """Give what takes the keys of the lines of one input; in the end `warn_of_lacking`."""
+    lines = lacking = 0
+
+    def take(chunk: Chunk) -> Keys:
+        nonlocal lines, lacking
+        found = keys(chunk)
+        lines, lacking = lines + len(chunk), lacking + keys.lacking(found)
+        return found
+
+    yield take
+    warn_of_lacking(keys, name, lines, lacking)
+
+
+def warn_of_lacking(keys: LineKeys, name: str, lines: int, lacking: int) -> None:
+    """Say so if no line of an input has the field or member asked for: a wrong name, perhaps."""
+    if lines and lines == lacking:
+        part = f"field {keys.field}" if keys.json_key is None else f"member {keys.json_key!r}"
+        shown = "stdin" if name == STDIN else name
+        say(f"warning: {shown}: no line has the {part}: each whole line was its own key")
 
 
 class _Raw(FileIO):

@@ -50,7 +50,7 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     figures = json.loads(done.err)
     del figures["seconds"]
     assert (done.code, done.out) == (0, b"")
-    assert figures == {"lines": 6, "unique": 2, "repeated": 4, "bytes": 10}
+    assert figures == {"lines": 6, "unique": 2, "repeated": 4, "bytes": 10, "lacking": 0}
 
 
 @pytest.mark.parametrize("command", ["add", "dedup"])

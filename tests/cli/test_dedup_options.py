@@ -158,7 +158,7 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     assert (code, out) == (0, b"a\r\nb\n")
     figures = json.loads(err)
     assert 0 <= figures.pop("seconds") < 60
-    assert figures == {"lines": 4, "unique": 2, "repeated": 2, "bytes": 9}
+    assert figures == {"lines": 4, "unique": 2, "repeated": 2, "bytes": 9, "lacking": 0}
 
 
 def test_filter_is_made_once(tmp_path: Path, capfdbinary: Capture) -> None:

@@ -262,6 +262,6 @@ def test_discard_marks(create: Create) -> None:
 
 def test_tallies_add_up() -> None:
     """Adding a tally adds each figure."""
-    tally = Tally(1, 2, 3, 4)
-    tally.add(Tally(10, 20, 30, 40))
-    assert tally == Tally(11, 22, 33, 44)
+    tally = Tally(1, 2, 3, 4, 5)
+    tally.add(Tally(10, 20, 30, 40, 50))
+    assert tally == Tally(11, 22, 33, 44, 55)

@@ -8,7 +8,13 @@ from mmbloom._open import open as open_filter
 from mmbloom._typing import Bools
 from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys, terminator
 from mmbloom.cli.filters import open_or_create, patiently
-from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import (
+    check_inputs,
+    input_names,
+    open_input,
+    progress_bar,
+    warn_of_lacking,
+)
 from mmbloom.cli.outputs import print_stats
 from mmbloom.cli.process import OK
 from mmbloom.dedup import Discard, Tally, dedup
@@ -37,7 +43,9 @@ def run(args: argparse.Namespace) -> int:
         for name in names:
             with open_input(name, bar) as source:
                 chunks = read_chunks(source, terminator(args))
-                tally.add(dedup(seen, chunks, Discard(), keys=keys, enter=enter))
+                one = dedup(seen, chunks, Discard(), keys=keys, enter=enter)
+            warn_of_lacking(keys, name, one.lines, one.lacking)
+            tally.add(one)
         seen.flush()
     if args.stats:
         print_stats(tally, started)

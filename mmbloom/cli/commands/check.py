@@ -1,15 +1,17 @@
 """``mmbloom check``: print the lines that are in a filter, or not in it; change nothing."""
 
 import argparse
+from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._open import open as open_filter
 from mmbloom._threads import read_ahead
+from mmbloom._typing import Bools, Keys
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
-from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import open_output, refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.lines import Chunk, read_chunks
@@ -40,13 +42,16 @@ def run(args: argparse.Namespace) -> int:
         open_output(None, end) as writer,
     ):
 
-        def look(chunk: Chunk) -> tuple[Chunk, npt.NDArray[np.bool_]]:
-            return chunk, seen.contains_many(keys(chunk)) != args.invert_match
+        def look(take: Callable[[Chunk], Keys], chunk: Chunk) -> tuple[Chunk, Bools]:
+            return chunk, seen.contains_many(take(chunk)) != args.invert_match
 
         for name in names:
             with (
+                input_keys(keys, name) as take,
                 open_input(name, bar) as source,
-                closing(read_ahead(map(look, read_chunks(source, end)))) as looked_at,
+                closing(
+                    read_ahead(map(partial(look, take), read_chunks(source, end)))
+                ) as looked_at,
             ):
                 for chunk, wanted in looked_at:
                     found += int(np.count_nonzero(wanted))

@@ -23,6 +23,7 @@ from mmbloom.cli.inputs import (
     input_names,
     open_input,
     progress_bar,
+    warn_of_lacking,
 )
 from mmbloom.cli.outputs import open_output, print_stats, refuse_overlap, require_folder
 from mmbloom.cli.process import OK, UsageError
@@ -94,6 +95,7 @@ class FileJob:
             ):
                 tally = self.settings.run(seen, source, writer)
             seen.flush()
+        warn_of_lacking(self.settings.keys, self.name, tally.lines, tally.lacking)
         return tally
 
 
@@ -166,7 +168,9 @@ def _to_one(
         writer = stack.enter_context(open_output(args.output, settings.terminator))
         for name in names:
             with open_input(name, bar) as source:
-                tally.add(settings.run(seen, source, writer))
+                one = settings.run(seen, source, writer)
+            warn_of_lacking(settings.keys, name, one.lines, one.lacking)
+            tally.add(one)
     if args.output is not None:
         seen.flush()  # after the output: marks on the disk without their lines would lose lines
     return tally

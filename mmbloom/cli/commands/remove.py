@@ -13,7 +13,7 @@ from mmbloom.cli.arguments import (
     writing_options,
 )
 from mmbloom.cli.filters import patiently
-from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.filters.counting import CountingBloomFilter
@@ -44,9 +44,9 @@ def run(args: argparse.Namespace) -> int:
         progress_bar(names, args.progress) as bar,
     ):
         for name in names:
-            with open_input(name, bar) as source:
+            with input_keys(keys, name) as take, open_input(name, bar) as source:
                 for chunk in read_chunks(source, terminator(args)):
                     with patiently(seen.path, seen.locked, args.lock_timeout):
-                        removed += int(np.count_nonzero(seen.remove_many(keys(chunk))))
+                        removed += int(np.count_nonzero(seen.remove_many(take(chunk))))
         seen.flush()
     return OK if removed else NOTHING_FOUND

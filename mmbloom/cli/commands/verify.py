@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
 from mmbloom.cli.arguments import add_key_options, line_keys, terminator
-from mmbloom.cli.inputs import check_inputs, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input, progress_bar
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, OK, in_rows
 from mmbloom.format.manifest import FOLDER_KINDS
@@ -47,9 +47,9 @@ def _batches(args: argparse.Namespace, keys: LineKeys, names: list[str]) -> Iter
         return
     with progress_bar(names, args.progress) as bar:
         for name in names:
-            with open_input(name, bar) as source:
+            with input_keys(keys, name) as take, open_input(name, bar) as source:
                 for chunk in read_chunks(source, terminator(args)):
-                    yield coerce(keys(chunk))
+                    yield coerce(take(chunk))
 
 
 def _for_people(found: Verification) -> str:

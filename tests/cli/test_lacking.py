@@ -1,0 +1,70 @@
+"""Lines that lack the field or member asked for: counted, and told of where no line has it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
+
+FIELD = (["-k", "3", "-t", ","], b"a,b,c\n", b"a,b\n", "field 3")
+MEMBER = (["--json-key", "a.b"], b'{"a": {"b": 1}}\n', b'{"a": 1}\n', "member 'a.b'")
+BLANKS = (["-k", "2", "-i"], b"a b\n", b"\xff\n", "field 2")
+EACH = pytest.mark.parametrize(
+    ("options", "has", "lacks", "part"), [FIELD, MEMBER, BLANKS], ids=["-k -t", "--json-key", "-k"]
+)
+
+
+@EACH
+def test_no_line_has_it(
+    tmp_path: Path, options: list[str], has: bytes, lacks: bytes, part: str
+) -> None:
+    """Of each such input one warning, with its name; whatever the command, and its exit code."""
+    (tmp_path / "with").write_bytes(has + lacks * 3)
+    (tmp_path / "without").write_bytes(lacks * 2 + b"x")
+    (tmp_path / "empty").touch()
+    assert mmbloom("create", tmp_path / "counts", "-n", "1e3", "--counting").code == 0
+    seen, names = exact_filter(tmp_path / "seen"), ["with", "without", "empty"]
+    inputs = [tmp_path / name for name in names]
+    commands: list[list[str | Path]] = [
+        ["dedup", seen, *inputs],
+        ["add", seen, *inputs],
+        ["check", seen, *inputs],
+        ["check", seen, "-c", *inputs],
+        ["add", tmp_path / "counts", *inputs],
+        ["remove", tmp_path / "counts", *inputs],
+        ["verify", seen, *(word for one in inputs for word in ("--keys", one))],
+        ["dedup", seen, *inputs, "--output-dir", tmp_path / "out", "-j", "2"],
+    ]
+    for command in commands:
+        done = mmbloom(*command, *options)
+        assert done.code == 0
+        said = f"warning: {tmp_path / 'without'}: no line has the {part}:"
+        assert is_one_line(done.err, said)
+    done = mmbloom("dedup", seen, *options, stdin=lacks)
+    assert is_one_line(done.err, f"warning: stdin: no line has the {part}:")
+    assert mmbloom("dedup", seen, stdin=lacks).err == ""
+
+
+@EACH
+def test_they_are_counted(
+    tmp_path: Path, options: list[str], has: bytes, lacks: bytes, part: str
+) -> None:
+    """--stats says how many, over all inputs and processes."""
+    (tmp_path / "one").write_bytes(has * 2 + lacks * 30_000)
+    (tmp_path / "two").write_bytes(has + lacks)
+    inputs = [tmp_path / "one", tmp_path / "two"]
+    jobs: list[list[str | Path]] = [[], ["--output-dir", tmp_path / "out", "-j", "2"]]
+    for more in jobs:
+        done = mmbloom("dedup", tmp_path / "seen", *inputs, *options, "--stats", *EXACT, *more)
+        figures = json.loads(done.err)
+        assert (figures["lines"], figures["lacking"]) == (30_004, 30_001)
+    done = mmbloom("add", tmp_path / "seen", tmp_path / "two", *options, "--stats")
+    assert json.loads(done.err)["lacking"] == 1
+
+
+def test_a_field_that_looks_like_a_mark(tmp_path: Path) -> None:
+    """No field of any line is taken for a whole line, not even of lines that NUL ends."""
+    lines = b"\xff\n\xffx,b\0\xff\n,b\0\xff,b\0,b\0"
+    done = mmbloom("dedup", tmp_path / "seen", "-z", "-t,", "-k1", "--stats", *EXACT, stdin=lines)
+    assert done.out == lines
+    assert json.loads(done.err)["lacking"] == 0
