@@ -194,7 +194,7 @@ def add_line_options(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],  # otherwise argparse reports them as required
         metavar="INPUT",
-        help="files, also .gz .bz2 .xz .zst; - or no INPUT: stdin",
+        help="files, also compressed by gzip, bzip2, xz or zstd; - or no INPUT: stdin",
     )
     add_key_options(parser)
 

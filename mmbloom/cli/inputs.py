@@ -6,7 +6,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from io import FileIO
+from io import FileIO, RawIOBase
 from typing import Any
 
 from mmbloom._typing import Keys
@@ -15,6 +15,16 @@ from mmbloom.cli.process import STDIN_FD, InputError, UsageError, say
 from mmbloom.lines import Chunk, LineKeys, RawInput
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
+
+# How compressed data begins: RFC 1952, bzip2 (a block, or the end of nothing), xz, RFC 8878.
+_BEGINNINGS = {
+    b"\x1f\x8b\x08": "gz",
+    **{b"BZh%d1AY&SY" % level: "bz2" for level in range(1, 10)},
+    **{b"BZh%d\x17rE8P\x90" % level: "bz2" for level in range(1, 10)},
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zst",
+}
+_LONGEST = max(map(len, _BEGINNINGS))
 
 
 STDIN = "-"
@@ -40,12 +50,41 @@ def check_inputs(names: list[str]) -> None:
             if os.path.isdir(name):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             os.stat(name)
-            if _compression(name):
-                extras.load("xopen", f"{name}: reading compressed files")
+        if _by_name(name) or _kind_of(_first_bytes(name)):
+            _load_xopen(name)
 
 
-def _compression(name: str) -> str | None:
+def _by_name(name: str) -> str | None:
     return COMPRESSED.get(os.path.splitext(name)[1].lower())
+
+
+def _kind_of(head: bytes) -> str | None:
+    """Tell which compressed data begins so, None if none does."""
+    return next((kind for start, kind in _BEGINNINGS.items() if head.startswith(start)), None)
+
+
+def _undecided(head: bytes) -> bool:
+    return any(len(head) < len(start) and start.startswith(head) for start in _BEGINNINGS)
+
+
+def _first_bytes(name: str) -> bytes:
+    """Look at the beginning of a regular file, without reading on; b"" of all else."""
+    with suppress(OSError), ExitStack() as stack:
+        fd = STDIN_FD
+        if name != STDIN:
+            if not os.path.isfile(name):
+                return b""
+            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+            stack.callback(os.close, fd)
+        elif not os.path.isfile(fd):
+            return b""
+        return os.pread(fd, _LONGEST, os.lseek(fd, 0, os.SEEK_CUR))
+    return b""
+
+
+def _load_xopen(name: str) -> Any:
+    shown = "stdin" if name == STDIN else name
+    return extras.load("xopen", f"{shown}: reading compressed files")
 
 
 @contextmanager
@@ -100,6 +139,33 @@ class _Raw(FileIO):
         return count
 
 
+class _Looked(RawIOBase):
+    """A raw file whose beginning was looked at, from its beginning.
+
+    No more is read for that than it takes to tell: a line that has come is not kept waiting for
+    the next.
+    """
+
+    def __init__(self, raw: _Raw) -> None:
+        self._raw, self._head, head = raw, b"", bytearray(_LONGEST)
+        while len(self._head) < _LONGEST and _undecided(self._head):
+            count = raw.readinto(memoryview(head)[: _LONGEST - len(self._head)])
+            if not count:
+                break
+            self._head += head[:count]
+        self.kind = _kind_of(self._head)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        if not self._head:
+            return self._raw.readinto(buffer)
+        count = min(len(self._head), len(buffer))
+        buffer[:count], self._head = self._head[:count], self._head[count:]
+        return count
+
+
 class _Decompressed:
     """A stream of xopen; an error of any decompressor becomes an `InputError`."""
 
@@ -120,21 +186,20 @@ class _Decompressed:
 def open_input(name: str, progress: Any) -> Iterator[RawInput]:
     """Open one input for reading, decompressed."""
     with ExitStack() as stack:
-        if name == STDIN:
-            yield stack.enter_context(_Raw(STDIN_FD, progress))
-            return
-        raw = stack.enter_context(_Raw(name, progress))
-        kind = _compression(name)
+        raw = stack.enter_context(_Raw(STDIN_FD if name == STDIN else name, progress))
+        looked = _Looked(raw)
+        # A name that promises compressed lines is not taken for plain ones.
+        kind = looked.kind or _by_name(name)
         if kind is None:
-            yield raw
+            yield looked
             return
-        xopen = extras.load("xopen", f"{name}: reading compressed files")
+        xopen, shown = _load_xopen(name), "stdin" if name == STDIN else name
         # threads=0: no subprocess that could stay behind.
         try:
-            stream = stack.enter_context(xopen.xopen(raw, "rb", threads=0, format=kind))
+            stream = stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))
         except Exception as error:
-            raise InputError(f"{name}: not a readable .{kind} file: {error}") from error
-        yield _Decompressed(name, stream)
+            raise InputError(f"{shown}: not a readable .{kind} file: {error}") from error
+        yield _Decompressed(shown, stream)
 
 
 class _NoBar:

@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import EXACT, PATIENCE, exact_filter, inside, is_one_line, mmbloom, running, started
+from cli_runner import (
+    EXACT,
+    PATIENCE,
+    exact_filter,
+    inside,
+    is_one_line,
+    mmbloom,
+    read_soon,
+    running,
+    started,
+)
 
 Capture = pytest.CaptureFixture[bytes]
 LINES = b"".join(b"line %d\r\n" % (i % 5000) for i in range(20_000)) + b"last"
@@ -90,11 +100,65 @@ def test_damaged_compressed_inputs(
     assert set(again.split(b"\n")) >= set(UNIQUE.split(b"\n"))
 
 
-def test_only_the_name_tells(tmp_path: Path, capfdbinary: Capture) -> None:
-    """A compressed file under a plain name is lines like any other bytes."""
-    raw = gzip.compress(b"a\n")
-    (tmp_path / "in.log").write_bytes(raw)
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", tmp_path / "in.log", *EXACT).out == raw
+@EACH_KIND
+@pytest.mark.parametrize("name", ["in", "in.log", "in.gz", "in.zst", None])
+def test_the_first_bytes_tell(
+    tmp_path: Path, suffix: str, compress: Compress, name: str | None
+) -> None:
+    """Compressed lines are read under any name, and from stdin: a pipe, or a file."""
+    seen, raw = exact_filter(tmp_path / "seen"), compress(LINES)
+    if name:
+        (tmp_path / name).write_bytes(raw)
+        assert mmbloom("dedup", seen, tmp_path / name).out == UNIQUE
+        assert mmbloom("check", seen, tmp_path / name, "-c", "-v").out == b"0\n"
+        return
+    assert mmbloom("dedup", seen, stdin=raw).out == UNIQUE
+    assert mmbloom("check", seen, "-", "-c", "-v", stdin=raw).out == b"0\n"
+    (tmp_path / "in").write_bytes(b"plain\n" + raw)
+    with (tmp_path / "in").open("rb") as file:
+        file.seek(len(b"plain\n"))
+        with running("check", seen, "-v", "-c", stdin=file) as process:
+            assert process.communicate(timeout=PATIENCE) == (b"0\n", b"")
+
+
+BEGINNINGS = [
+    *(b"", b"B", b"BZ", b"BZh", b"BZh9", b"BZh91AY&S", b"BZh0", b"BZhang\n", b"BZh9\n", b"(", b"("),
+    *(b"\x1f", b"\x1f\x8b", b"\x1f\x8b\n", b"\xfd7zXZ", b"\xfd7zXZ\n", b"\x28\xb5\x2f", b"\n"),
+    *(b"(\xb5\n", b"\x1f\n\x8b\x08", b"PK\x03\x04"),
+]
+
+
+@pytest.mark.parametrize("line", BEGINNINGS)
+def test_lines_that_begin_almost_so(tmp_path: Path, line: bytes) -> None:
+    """Plain lines are plain, whatever they begin with, in a file, a pipe, and byte by byte."""
+    (tmp_path / "in").write_bytes(line)
+    assert mmbloom("dedup", exact_filter(tmp_path / "file"), tmp_path / "in").out == line
+    assert mmbloom("dedup", exact_filter(tmp_path / "pipe"), stdin=line).out == line
+    with running("dedup", exact_filter(tmp_path / "slow")) as process:
+        assert process.stdin
+        for octet in line:
+            process.stdin.write(bytes([octet]))
+            process.stdin.flush()
+            time.sleep(0.005)
+        assert process.communicate(timeout=PATIENCE) == (line, b"")
+
+
+def test_a_line_is_not_kept_waiting(tmp_path: Path) -> None:
+    """Of the first line it is known at once that it is plain; it is printed before the next."""
+    with running("dedup", exact_filter(tmp_path / "seen")) as process:
+        assert process.stdin
+        assert process.stdout
+        for line in (b"B\n", b"\n", b"BZh\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            assert read_soon(process.stdout, len(line)) == line
+
+
+def test_compressed_and_cut_off_from_a_pipe(tmp_path: Path) -> None:
+    """What does not end is exit 5, and names stdin."""
+    done = mmbloom("dedup", exact_filter(tmp_path / "seen"), stdin=gzip.compress(LINES)[:-10])
+    assert done.code == 5
+    assert is_one_line(done.err, "stdin: damaged or cut off")
 
 
 def without(library: str) -> list[str]:
@@ -115,6 +179,16 @@ def test_without_xopen(tmp_path: Path) -> None:
     done = started(*argv, tmp_path / "in.gz", command=without("xopen"))
     assert (done.code, done.out) == (2, b"")
     assert is_one_line(done.err, str(tmp_path / "in.gz"), "pip install 'mmbloom[cli]'")
+    assert not (tmp_path / "seen").exists()
+    (tmp_path / "in.gz").rename(tmp_path / "packed")
+    done = started(*argv, tmp_path / "packed", command=without("xopen"))
+    assert is_one_line(done.err, str(tmp_path / "packed"), "pip install 'mmbloom[cli]'")
+    with (tmp_path / "packed").open("rb") as packed:
+        fresh = ("dedup", tmp_path / "seen", *EXACT)
+        with running(*fresh, stdin=packed, command=without("xopen")) as process:
+            _, err = process.communicate(timeout=PATIENCE)
+            assert process.returncode == 2
+            assert is_one_line(err.decode(), "stdin", "pip install 'mmbloom[cli]'")
     assert not (tmp_path / "seen").exists()
     assert started(*argv, command=without("xopen")) == (0, b"a\n", "")
 
