@@ -5,7 +5,8 @@ Question: wall and CPU seconds and peak memory to deduplicate an access log, out
 Method: whole commands, started afresh each round, taking turns; the log is in the page
 cache. All Bloom filters are made anew each time, planned at 0.01 % for the number of lines.
 Lines of output are counted: a Bloom filter may drop a line that it takes for a repeat. The
-C limit is `dedup_limit.c`: the same work with a filter in plain memory, in one thread.
+C limit is `dedup_limit.c`: the same work with MurmurHash3 and a filter in plain memory, in one
+thread.
 
 Limits: peak memory is the maximum resident set, at least that of this script; for mmbloom
 the mapped filter is in it, so its size is given beside.

@@ -41,6 +41,7 @@ Nulls = Literal["error", "skip"]
 # Files.
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 Layout = Literal["blocked", "standard"]
+HashName = Literal["siphash", "murmur3"]
 Mode = Literal["r", "r+"]
 Reserve = Literal["zeros", "fallocate"]
 

@@ -21,6 +21,9 @@ EDGE_KEYS: list[Key] = [
     *("x" * length for length in (7, 8, 9, 15, 16, 17, 31, 32, 33, 1000)),
 ]
 
+# That of the hash's published digests: the bytes 0 to 15.
+KEY = int.from_bytes(bytes(range(16)), "little")
+
 # name, fields, number of further keys
 CASES: list[tuple[str, Fields, int]] = [
     ("standard-k1-m64", Fields(64, 1, 1, capacity=40, error_rate=0.5), 0),
@@ -36,12 +39,26 @@ CASES: list[tuple[str, Fields, int]] = [
     ("standard-newer-flag", Fields(640, 4, 1, 4, 100, 0.1, read_only_compatible=1 << 5), 60),
     ("standard-counters", Fields(64 * 9, 3, 1, 12, 60, 0.1, kind=2), -1),
     ("blocked-counters", Fields(512 * 2, 4, 2, 13, 90, 0.1, kind=2), -1),
+    ("siphash-standard", Fields(64 * 157, 7, 1, KEY, 1000, hash_id=2), 900),
+    ("siphash-blocked", Fields(512 * 20, 6, 2, 2**128 - 1 - KEY, 1000, hash_id=2), 900),
+    ("siphash-blocked-key0", Fields(512 * 37, 12, 2, 0, 800, 0.0001, hash_id=2), 1300),
+    ("siphash-standard-key7", Fields(64 * 101, 13, 1, 7, 300, 0.0001, hash_id=2), 600),
+    ("siphash-sealed", Fields(512 * 11, 5, 2, KEY, 500, read_only_compatible=1, hash_id=2), 450),
+    ("siphash-counters", Fields(512 * 2, 4, 2, KEY, 90, 0.1, kind=2, hash_id=2), -1),
 ]
 
 
 def as_json(key: Key) -> object:
     """Write a key down: bytes as {"hex": ...}, str and int as themselves."""
     return {"hex": key.hex()} if isinstance(key, bytes) else key
+
+
+def as_recorded(fields: Fields) -> dict[str, object]:
+    """Write fields down; a hash id of 1 is left out, as before there was another."""
+    record = {**vars(fields), "uuid": fields.uuid.hex()}
+    if fields.hash_id == 1:
+        del record["hash_id"]
+    return record
 
 
 def first_false_positives(filled: NaiveFilter, how_many: int = 10) -> list[int]:
@@ -53,6 +70,73 @@ def first_false_positives(filled: NaiveFilter, how_many: int = 10) -> list[int]:
             found.append(i)
         i += 1
     return found
+
+
+# name, settings in the manifest, and of each file: number, fields, keys from and to. A growing
+# filter's first file is for half the rate, its second for twice the keys at half of that; a
+# rotating filter's are each for a third.
+FOLDERS: list[tuple[str, dict[str, object], list[tuple[int, Fields, int, int]]]] = [
+    (
+        "growing",
+        {"initial_capacity": 100, "error_rate": 0.5},
+        [
+            (0, Fields(512, 2, 2, KEY, 100, 0.25, hash_id=2), 0, 100),
+            (1, Fields(512 * 2, 3, 2, KEY, 200, 0.125, hash_id=2), 100, 180),
+        ],
+    ),
+    (
+        "rotating",
+        {
+            "keep_seconds": 172800,
+            "every_seconds": 86400,
+            "capacity_per_period": 100,
+            "error_rate": 0.75,
+        },
+        [
+            (19675, Fields(512, 2, 2, KEY, 100, 0.25, hash_id=2), 0, 100),
+            (19676, Fields(512, 2, 2, KEY, 100, 0.25, hash_id=2), 60, 160),
+        ],
+    ),
+]
+
+
+def make_folder(
+    kind: str, sizes: dict[str, object], members: list[tuple[int, Fields, int, int]]
+) -> dict[str, object]:
+    """Write a folder of filters and its manifest; gives what to expect of it."""
+    folder = GOLDEN / f"siphash-{kind}"
+    folder.mkdir(exist_ok=True)
+    entries, hashes, filled = [], {}, []
+    for number, plain, start, stop in members:
+        name = f"{number:010d}.bloom"
+        uuid = hashlib.sha256(f"{kind}-{number}".encode()).digest()[:16]
+        described = {**vars(plain), "created_ns": CREATED_NS + number, "uuid": uuid}
+        member = NaiveFilter.empty(Fields(**described))
+        for i in range(start, stop):
+            member.add(f"key-{i}")
+        (folder / name).write_bytes(member.data)
+        entries.append({"number": number, "name": name, "uuid": uuid.hex()})
+        hashes[name] = hashlib.sha256(member.data).hexdigest()
+        filled.append(member)
+    further = {
+        "layout": "blocked",
+        "seed": KEY.to_bytes(16, "little").hex(),
+        "reserve": "zeros",
+        "hash": "siphash",
+    }
+    manifest = {
+        "format": "mmbloom folder",
+        "version": 1,
+        "kind": kind,
+        "uuid": hashlib.sha256(kind.encode()).digest()[:16].hex(),
+        "settings": {**sizes, **further},
+        "members": entries,
+    }
+    text = (json.dumps(manifest, indent=1) + "\n").encode()
+    (folder / "manifest.json").write_bytes(text)
+    hashes["manifest.json"] = hashlib.sha256(text).hexdigest()
+    absent = [i for i in range(400) if any(f"absent-{i}" in member for member in filled)]
+    return {"sha256": hashes, "keys": members[-1][3], "false_positives_of_400": absent}
 
 
 def main() -> None:
@@ -71,7 +155,7 @@ def main() -> None:
         (GOLDEN / f"{name}.bloom").write_bytes(golden.data)
         files[name] = {
             "sha256": hashlib.sha256(golden.data).hexdigest(),
-            "fields": {**vars(fields), "uuid": fields.uuid.hex()},
+            "fields": as_recorded(fields),
             "keys": len(keys),
             "positions_set": golden.popcount(),
             "first_false_positives": first_false_positives(golden) if keys else [],
@@ -80,6 +164,7 @@ def main() -> None:
         "keys": "the first n of: edge_keys, then key-0, key-1, ...; absent keys: absent-0, ...",
         "edge_keys": [as_json(key) for key in EDGE_KEYS],
         "files": files,
+        "folders": {kind: make_folder(kind, sizes, members) for kind, sizes, members in FOLDERS},
     }
     text = json.dumps(expectations, indent=1, ensure_ascii=True)
     (GOLDEN / "expectations.json").write_text(text + "\n")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from mmbloom._typing import Octets
+from mmbloom.sizing.params import KeyHash
 
 Part = slice | npt.NDArray[np.bool_]
 
@@ -112,12 +113,12 @@ class ViewKeys:
 class DictionaryKeys:
     """Keys as places in another batch: values[indices[i]], intp, all within it.
 
-    The hash halves of the values are kept in `hashes`, by seed: chunks of one batch share it.
+    The hash halves of the values are kept in `hashes`, by hash: chunks of one batch share it.
     """
 
     values: "KeyBatch"
     indices: npt.NDArray[np.intp]
-    hashes: dict[int, tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = field(
+    hashes: dict[KeyHash, tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = field(
         default_factory=dict
     )
 

@@ -13,6 +13,7 @@ from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashHalves
+from mmbloom.sizing.params import KeyHash
 
 R = TypeVar("R")
 
@@ -79,21 +80,24 @@ class Batch:
         return in_order(work, self.cut(), helpers) if helpers > 0 else map(work, self.cut())
 
     def hashed(
-        self, seed: int, threads: int, prepare: Callable[[HashHalves], Any] | None = None
+        self,
+        key_hash: KeyHash,
+        threads: int,
+        prepare: Callable[[HashHalves], Any] | None = None,
     ) -> Iterator[Chunk]:
         """Hash the chunks, ahead of a caller that adds them under a lock."""
 
         def work(keys: KeyBatch) -> Chunk:
-            hashes = _engine.hash_keys(keys, seed)
+            hashes = _engine.hash_keys(keys, key_hash)
             return Chunk(keys, hashes, hashes if prepare is None else prepare(hashes))
 
         return self.map(work, threads, busy=True)
 
-    def hash_all(self, seed: int, threads: int) -> HashHalves:
+    def hash_all(self, key_hash: KeyHash, threads: int) -> HashHalves:
         """Hash all keys at once, for a claim."""
 
         def work(keys: KeyBatch) -> HashHalves:
-            return _engine.hash_keys(keys, seed)
+            return _engine.hash_keys(keys, key_hash)
 
         return join([(np.zeros(0, np.uint64),) * 2, *self.map(work, threads)])
 
@@ -121,14 +125,14 @@ def join(parts: list[HashHalves]) -> HashHalves:
     return h1, h2
 
 
-def gathered(keys: Iterable[Batch], seed: int, num_hashes: int) -> Iterator[HashHalves]:
+def gathered(keys: Iterable[Batch], key_hash: KeyHash, num_hashes: int) -> Iterator[HashHalves]:
     """Hash batches, and join the hashes of as many keys as one pass over the file looks up."""
     most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
     ready: list[HashHalves] = []
     waiting = 0
     for batch in keys:
         for chunk in batch.cut(min(most, _engine.CHUNK_KEYS)):
-            ready.append(_engine.hash_keys(chunk, seed))
+            ready.append(_engine.hash_keys(chunk, key_hash))
             waiting += len(ready[-1][0])
             if waiting >= most:
                 yield join(ready)

@@ -22,6 +22,7 @@ from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom.errors import FileChangedError, FormatError
 from mmbloom.format.header import Header
 from mmbloom.format.manifest import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
+from mmbloom.sizing.params import spelled
 
 # What `file_name` makes.
 _OLDER = re.compile(r"([0-9]{10,20})(?:-[0-9a-f]{8})?\.bloom", re.ASCII)
@@ -204,7 +205,8 @@ def require_named(header: Header, path: str, entry: Entry, plan: FolderPlan) -> 
         ("planned capacity", header.params.capacity, capacity),
         ("planned error rate", header.params.error_rate, error_rate),
         ("layout", header.params.layout, plan.layout),
-        ("seed", header.params.seed, plan.seed),
+        ("hash", header.params.hash, plan.hash),
+        ("seed", spelled(header.params, "seed"), spelled(plan, "seed")),
     ):
         if found != expected:
             raise FormatError(path, field, str(found), f"{expected}, by the folder's manifest")

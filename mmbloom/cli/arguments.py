@@ -3,8 +3,9 @@
 import argparse
 import re
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
+from mmbloom._typing import HashName
 from mmbloom.cli.process import UsageError
 from mmbloom.format.periods import seconds_of
 from mmbloom.lines import LineKeys
@@ -40,6 +41,14 @@ def count(text: str) -> int:
     if whole is None or whole != value:
         raise argparse.ArgumentTypeError(f"{text!r} is not a count such as 1000000, 1e6 or 1M")
     return whole
+
+
+def hash_seed(text: str) -> int:
+    """Read a seed: as many digits as it has, or hexadecimal ones after 0x, or as `count`."""
+    try:
+        return int(text, 16 if text[:2] in {"0x", "0X"} else 10)
+    except ValueError:
+        return count(text)
 
 
 def positive(text: str) -> int:
@@ -102,7 +111,14 @@ def add_sizing_options(
     """Add the options that give the size of a new filter."""
     add_planning_options(parser, required=required)
     parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
-    parser.add_argument("--seed", type=count, help="seed of the hash (default random)")
+    parser.add_argument(
+        "--hash",
+        choices=get_args(HashName),
+        help="default siphash, safe for keys of strangers; Guava has murmur3",
+    )
+    parser.add_argument(
+        "--seed", type=hash_seed, help="seed of the hash, also as 0x... (default random)"
+    )
 
 
 def add_planning_options(
@@ -152,7 +168,7 @@ def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> Non
         "file",
         nargs="+",
         metavar="IN",
-        help=f"{inputs} with equal parameters and seed (create --like); read only",
+        help=f"{inputs} with equal parameters, hash and seed (create --like); read only",
     )
     add_making_options(parser)
 

@@ -19,11 +19,11 @@ def open_or_create(
     args: argparse.Namespace, open_existing: Callable[..., Opened]
 ) -> Opened | BloomFilter:
     """Open FILE; with -n, create it if it does not exist."""
-    sizing = (args.error_rate, args.layout, args.seed)
+    sizing = (args.error_rate, args.layout, args.hash, args.seed)
     if args.capacity is None:
-        if sizing != (None, None, None):
+        if sizing != (None,) * 4:
             raise UsageError(
-                "-p, --layout and --seed apply only when FILE is created: give -n as well"
+                "-p, --layout, --hash and --seed apply only when FILE is created: give -n as well"
             )
         return open_existing(args.file, **writing_options(args))
     if os.path.isdir(args.file):
@@ -33,6 +33,7 @@ def open_or_create(
         args.capacity,
         error_rate(args),
         layout=args.layout,
+        hash=args.hash,
         seed=args.seed,
         exist_ok=True,
         **writing_options(args),

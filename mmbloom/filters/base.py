@@ -24,6 +24,7 @@ from mmbloom.errors import FileChangedError
 from mmbloom.filters.claim import Claim, Marker
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
 from mmbloom.filters.options import OpenOptions
+from mmbloom.sizing.params import KeyHash
 
 
 class FilterWriter(Marker, Protocol):
@@ -69,13 +70,13 @@ class Filter(ABC):
         exclusions: ExclusionList,
         check_writable: Callable[[], None],
         *,
-        seed: int,
+        key_hash: KeyHash,
         threads: int,
     ) -> None:
         """Set what the methods below need; each class does so when it opens its files."""
         self._writer, self._exclusions = writer, exclusions
         self._check_writable = check_writable
-        self._seed, self._threads = seed, threads
+        self._key_hash, self._threads = key_hash, threads
 
     @property
     @abstractmethod
@@ -199,7 +200,7 @@ class Filter(ABC):
         return batch.map(self._find_chunk, self._threads)
 
     def _find_chunk(self, keys: KeyBatch) -> Bools:
-        hashes = _engine.hash_keys(keys, self._seed)
+        hashes = _engine.hash_keys(keys, self._key_hash)
         found = self._find(hashes)
         return self._without_excluded(found, keys, hashes) if found.any() else found
 
@@ -290,7 +291,7 @@ class Filter(ABC):
 
     def _add_batch(self, batch: Batch) -> Bools:
         writer, exclusions, answers = self._writer, self._exclusions, []
-        for keys, hashes, prepared in batch.hashed(self._seed, self._threads, self._prepare):
+        for keys, hashes, prepared in batch.hashed(self._key_hash, self._threads, self._prepare):
             new = writer.add_chunk(prepared)
             if not exclusions.empty:
                 new = exclusions.correct_new(new, [keys], hashes)
@@ -322,7 +323,7 @@ class Filter(ABC):
             claim raises what `add_many` raises of the filter.
         """
         batch = coerce(keys, nulls)
-        hashes = batch.hash_all(self._seed, self._threads)  # outside the lock
+        hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
         prepared = hashes if self._prepare is None else self._prepare(hashes)
 
         def answers(new: Bools) -> Bools:

@@ -56,7 +56,7 @@ class BloomFilter(FileFilter):
     _writer: BitWriter
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
-        """Make an empty filter with the parameters and seed of this one, and open it.
+        """Make an empty filter with the parameters, hash and seed of this one, and open it.
 
         The two can be united, intersected and compared.
 
@@ -103,8 +103,8 @@ class BloomFilter(FileFilter):
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            A filter with equal parameters and seed (`create(..., like=)`), or the path of one.
-            It is read as a file, without a lock and without a map, and not changed.
+            A filter with equal parameters, hash and seed (`create(..., like=)`), or the path of
+            one. It is read as a file, without a lock and without a map, and not changed.
 
         Raises
         ------
@@ -145,7 +145,7 @@ class BloomFilter(FileFilter):
         Parameters
         ----------
         other : BloomFilter, str or path-like
-            A filter with equal parameters and seed (`copy_empty`), or the path of one.
+            A filter with equal parameters, hash and seed (`copy_empty`), or the path of one.
 
         Returns
         -------

@@ -104,7 +104,7 @@ class CountingBloomFilter(FileFilter):
         """
         self._storage.check_writable()
         batch = coerce(keys, nulls)
-        chunks = batch.hashed(self._seed, self._threads)
+        chunks = batch.hashed(self._key_hash, self._threads)
         return batch.answers_of_chunks([self._writer.remove_chunk(some.hashes) for some in chunks])
 
     def to_bloom(
@@ -112,7 +112,7 @@ class CountingBloomFilter(FileFilter):
     ) -> None:
         """Write a plain filter of the keys that are there now, a quarter as large.
 
-        It has the capacity, error rate, layout and seed of this one and answers the same;
+        It has the capacity, error rate, layout, hash and seed of this one and answers the same;
         `BloomFilter.open` opens it. Takes no lock: keys that are added or removed meanwhile
         may be in it or not, unless this is called within `locked`.
 
@@ -156,7 +156,7 @@ class CountingBloomFilter(FileFilter):
             together = Batch(some, sum(map(len, some)))
             # Hashed outside the lock, then tested while this thread has it: the others, which
             # are told from here what to do, need none.
-            hash_chunk = partial(_engine.hash_keys, seed=self._seed)
+            hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
             hashes = list(together.map(hash_chunk, self._threads))
             with self._writer.still():
                 helpers = helpers_for(together.num_keys, self._threads)

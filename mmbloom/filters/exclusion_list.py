@@ -35,6 +35,7 @@ from mmbloom._storage.exclusion_list import (
 from mmbloom._typing import Bools, HashHalves, Key, Keys, Words
 from mmbloom._warn import warn
 from mmbloom.errors import MmbloomWarning
+from mmbloom.sizing.params import KeyHash
 
 # The file is looked at once in so many seconds, not for every hit: a look takes 1 us.
 _LOOK_SECONDS = 0.001
@@ -74,8 +75,8 @@ class _Table:
         return places
 
 
-def _arrange(listed: Listed, seed: int) -> _Table:
-    h1, _ = _engine.hash_keys(ByteKeys.of(list(listed.keys)), seed)
+def _arrange(listed: Listed, key_hash: KeyHash) -> _Table:
+    h1, _ = _engine.hash_keys(ByteKeys.of(list(listed.keys)), key_hash)
     marks = np.zeros(1 << (_MARKS_A_KEY * len(h1)).bit_length(), np.bool_)
     marks[(h1 & np.uint64(len(marks) - 1)).view(np.int64)] = True
     return _Table(listed, np.sort(h1), marks)
@@ -91,8 +92,8 @@ class ExclusionList:
     ----------
     path : str
         Their file.
-    seed : int
-        Of the filter's hash.
+    key_hash : KeyHash
+        The filter's.
 
     Attributes
     ----------
@@ -107,9 +108,9 @@ class ExclusionList:
     Safe to use from any thread: what is known is replaced as a whole.
     """
 
-    def __init__(self, path: str, seed: int) -> None:
+    def __init__(self, path: str, key_hash: KeyHash) -> None:
         self.path = path
-        self._seed = seed
+        self._key_hash = key_hash
         self._learn(_NONE)
         self.refresh_at = 0.0
 
@@ -151,7 +152,7 @@ class ExclusionList:
             pass
         listed = read_listed(self.path, table.listed)
         if listed.keys is not table.listed.keys:
-            self._learn(_arrange(listed, self._seed))
+            self._learn(_arrange(listed, self._key_hash))
         else:
             self._learn(_Table(listed, table.hashes, table.marks))
         if listed.passed_over and listed.passed_over != table.listed.passed_over:

@@ -16,12 +16,12 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Bools, HashHalves, Key, Layout, Mode, Path, Reserve
+from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, Mode, Path, Reserve
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.info import FilterInfo, read_info
-from mmbloom.filters.options import OpenOptions, choose_params, require_equal
+from mmbloom.filters.options import OpenOptions, choose_params, not_asked, require_equal
 from mmbloom.filters.writer import Writer
 from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.sizing.params import FilterParams
@@ -50,14 +50,14 @@ class FileFilter(Filter):
             allow_network=options.allow_network,
             kind=self._KIND,
         )
-        seed = storage.header.params.seed
-        exclusions = ExclusionList(exclusions_path(path), seed)
+        key_hash = storage.header.params.key_hash
+        exclusions = ExclusionList(exclusions_path(path), key_hash)
         lock = WriteLock(path, storage.identity, options.lock_timeout)
         writer = self._WRITER(storage, lock, exclusions, verify=options.verify_after_add)
         self._options, self._storage, self._lock = options, storage, lock
         self.params = storage.header.params
         threads = options.threads or usable_cores()
-        self._begin(writer, exclusions, storage.check_writable, seed=seed, threads=threads)
+        self._begin(writer, exclusions, storage.check_writable, key_hash=key_hash, threads=threads)
         if options.preload:
             storage.preload()
 
@@ -70,6 +70,7 @@ class FileFilter(Filter):
         *,
         layout: Layout | None = None,
         seed: int | None = None,
+        hash: HashName | None = None,
         like: FileFilter | None = None,
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
@@ -93,14 +94,19 @@ class FileFilter(Filter):
         layout : {"blocked", "standard"}, default "blocked"
             One cache line a key, or 3 to 14 % fewer bits.
         seed : int, optional
-            Of the hash, 0 to 2**32 - 1; random by default: with a known seed an attacker
-            crafts false positives.
+            Of the hash; random by default: with a known seed an attacker crafts false
+            positives. Of "siphash" its 128-bit key, 0 to 2**128 - 1, of "murmur3" 0 to
+            2**32 - 1.
+        hash : {"siphash", "murmur3"}, default "siphash"
+            "siphash" is safe for keys that strangers choose. "murmur3" is faster to compute and
+            is what Guava has; strangers can make keys that it confuses, whatever the seed.
         like : open filter, optional
             Copy all of the above from it, of whatever class it is.
         permissions : int, default 0o600
             Mode bits of the file.
         exist_ok : bool, default False
-            Open the file if it exists already with these parameters (any seed, by default).
+            Open the file if it exists already with these parameters (any hash and
+            seed, by default).
         reserve : {"zeros", "fallocate"}, default "zeros"
             How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
             and no later key waits for its page; "fallocate" takes milliseconds, and the
@@ -129,7 +135,7 @@ class FileFilter(Filter):
         settings = OpenOptions(
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add
         )
-        params = choose_params(capacity, error_rate, layout, seed, like)
+        params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
         where = absolute(path)
         try:
             create_file(
@@ -145,8 +151,8 @@ class FileFilter(Filter):
                 raise
         made = cls._opened(where, settings)
         try:
-            same = {"copied": like is not None, "any_seed": seed is None}
-            require_equal(made.params, params, where, **same)
+            free = not_asked(hash, seed)
+            require_equal(made.params, params, where, copied=like is not None, free=free)
         except ParameterMismatchError:
             made.close()
             raise

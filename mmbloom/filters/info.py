@@ -1,10 +1,11 @@
 """What a filter file says of itself: one frozen record, ready for people and for JSON."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import Layout
+from mmbloom._typing import HashName, Layout
 from mmbloom.filters.exclusion_list import ExclusionList
 
 
@@ -24,8 +25,9 @@ class FilterInfo:
         Unix times in nanoseconds; 0 if never flushed.
     file_bytes : int
         Size of the file.
-    capacity, error_rate, layout, num_bits, num_hashes, seed
-        As in `FilterParams`.
+    capacity, error_rate, layout, num_bits, num_hashes, hash, seed
+        As in `FilterParams`: the seed of "siphash" is a secret key, which neither the repr nor
+        `as_dict` has.
     keys_added : int
         Keys that were new when they were added, those that were removed later included.
     positions_set : int
@@ -59,7 +61,8 @@ class FilterInfo:
     layout: Layout
     num_bits: int
     num_hashes: int
-    seed: int
+    hash: HashName
+    seed: int = field(repr=False)
     keys_added: int
     positions_set: int
     fill_ratio: float
@@ -71,8 +74,13 @@ class FilterInfo:
     exclusions: int
 
     def as_dict(self) -> dict[str, object]:
-        """Return the same as a dict of JSON-ready values."""
-        return asdict(self)
+        """Return the same as a dict of JSON-ready values; `seed` is None where it is secret."""
+        return without_secret(asdict(self))
+
+
+def without_secret(record: dict[str, Any]) -> dict[str, Any]:
+    """Blank the seed of a record with `hash` and `seed`, if it is SipHash's."""
+    return record if record["hash"] == "murmur3" else {**record, "seed": None}
 
 
 def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
@@ -92,6 +100,7 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         layout=params.layout,
         num_bits=params.num_bits,
         num_hashes=params.num_hashes,
+        hash=params.hash,
         seed=params.seed,
         keys_added=storage.counter("keys_added"),
         positions_set=storage.positions_set,

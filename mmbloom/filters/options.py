@@ -6,10 +6,19 @@ No argument is ever ignored: what is given must be what the file has.
 import os
 from dataclasses import dataclass, fields
 
-from mmbloom._typing import Layout, Mode
+from mmbloom._typing import HashName, Layout, Mode
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.format.manifest import FolderPlan
-from mmbloom.sizing.params import FilterParams
+from mmbloom.sizing.params import (
+    DEFAULT_HASH,
+    SEED_BITS,
+    FilterParams,
+    HasHash,
+    KeyHash,
+    require_hash,
+    require_seed,
+    spelled,
+)
 from mmbloom.sizing.planning import plan
 
 
@@ -41,11 +50,13 @@ def choose_params(
     error_rate: float | None,
     layout: Layout | None,
     seed: int | None,
+    hash: HashName | None,
+    *,
     like: object,
 ) -> FilterParams:
     """Resolve the sizing arguments of `BloomFilter.create`."""
     if like is not None:
-        if (capacity, error_rate, layout, seed) != (None, None, None, None):
+        if (capacity, error_rate, layout, seed, hash) != (None,) * 5:
             raise ValueError("like= copies all parameters: give it alone, without others")
         params = getattr(like, "params", None)
         if not isinstance(params, FilterParams):
@@ -55,45 +66,63 @@ def choose_params(
         return params
     if capacity is None:
         raise TypeError("capacity is required: the number of distinct keys to plan for")
+    chosen = choose_hash(hash, seed)
     return plan(
         capacity,
         0.01 if error_rate is None else error_rate,
         layout="blocked" if layout is None else layout,
-        seed=seed_or_random(seed),
+        hash=chosen.name,
+        seed=chosen.seed,
     )
 
 
-def seed_or_random(seed: int | None) -> int:
-    """Draw a seed unless one is given: with a known seed an attacker crafts false positives."""
-    return int.from_bytes(os.urandom(4), "little") if seed is None else seed
+def choose_hash(name: HashName | None, seed: int | None) -> KeyHash:
+    """Resolve hash and seed, drawing a seed unless one is given.
+
+    With a known seed an attacker crafts false positives; with SipHash's key a secret, nobody
+    who cannot read the file does.
+    """
+    name = DEFAULT_HASH if name is None else name
+    require_hash(name)
+    if seed is None:
+        seed = int.from_bytes(os.urandom(SEED_BITS[name] // 8), "little")
+    require_seed(name, seed)
+    return KeyHash(name, seed)
+
+
+def not_asked(name: HashName | None, seed: int | None) -> frozenset[str]:
+    """Name what an existing filter may have as it likes: a seed says nothing without its hash."""
+    if seed is not None:
+        return frozenset()
+    return frozenset({"seed", "hash"}) if name is None else frozenset({"seed"})
 
 
 def require_equal(
-    found: FilterParams, asked: FilterParams, path: str, *, copied: bool, any_seed: bool
+    found: FilterParams, asked: FilterParams, path: str, *, copied: bool, free: frozenset[str]
 ) -> None:
     """Raise `ParameterMismatchError` naming the first parameter that differs.
 
     Unless `copied` from another filter, the number of bits and of hashes may: they follow
     from the others, and another version of this package, or of numpy, may plan them otherwise.
     """
-    fields = ["capacity", "error_rate", "layout"]
-    fields += [] if any_seed and not copied else ["seed"]
-    fields += ["num_bits", "num_hashes"] if copied else []
+    fields = ["capacity", "error_rate", "layout", "hash", "seed"]
+    fields = [*fields, "num_bits", "num_hashes"] if copied else [*fields]
     for field in fields:
-        there, wanted = getattr(found, field), getattr(asked, field)
-        if there != wanted:
-            raise ParameterMismatchError(path, field, str(there), str(wanted))
+        if field not in (frozenset() if copied else free):
+            _require_field(found, asked, path, field)
 
 
-def require_same(found: FolderPlan, asked: FolderPlan, path: str, *, any_seed: bool) -> None:
+def require_same(found: FolderPlan, asked: FolderPlan, path: str, *, free: frozenset[str]) -> None:
     """Raise `ParameterMismatchError` naming the first setting that differs.
 
-    How the disk is reserved, and any seed if none was asked for, may.
+    How the disk is reserved, and what is `free`, may.
     """
-    free = {"reserve", "seed"} if any_seed else {"reserve"}
     if type(found) is not type(asked):
         raise ParameterMismatchError(path, "kind", found.kind, asked.kind)
-    for name in (field.name for field in fields(asked) if field.name not in free):
-        there, wanted = getattr(found, name), getattr(asked, name)
-        if there != wanted:
-            raise ParameterMismatchError(path, name, str(there), str(wanted))
+    for name in (field.name for field in fields(asked) if field.name not in free | {"reserve"}):
+        _require_field(found, asked, path, name)
+
+
+def _require_field(found: HasHash, asked: HasHash, path: str, name: str) -> None:
+    if getattr(found, name) != getattr(asked, name):
+        raise ParameterMismatchError(path, name, spelled(found, name), spelled(asked, name))

@@ -102,7 +102,7 @@ class Chain:
         self._pid, self._loading = os.getpid(), threading.Lock()
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
-        self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.seed)
+        self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
         self._snapshot: ChainState | None = ChainState(file, ())
         self._snapshot = self._load(file)
 

@@ -129,7 +129,7 @@ class FolderFilter(Filter):
         *,
         permissions: int,
         exist_ok: bool,
-        any_seed: bool,
+        free: frozenset[str],
     ) -> Self:
         """Make a folder with its first file and open it, or one that is there and as asked for."""
         make_folder(
@@ -143,7 +143,7 @@ class FolderFilter(Filter):
         made = cls._opened(path, *arguments)
         try:
             found = made._chain.plan  # noqa: SLF001  of this very class
-            require_same(found, plan, path, any_seed=any_seed)
+            require_same(found, plan, path, free=free)
         except ParameterMismatchError:
             made.close()
             raise
@@ -153,7 +153,11 @@ class FolderFilter(Filter):
         self._chain, self._prepare = chain, writer.prepare
         threads = chain.settings.threads or usable_cores()
         self._begin(
-            writer, chain.exclusions, chain.check_writable, seed=chain.plan.seed, threads=threads
+            writer,
+            chain.exclusions,
+            chain.check_writable,
+            key_hash=chain.plan.key_hash,
+            threads=threads,
         )
 
     def __contains__(self, key: Key) -> bool:

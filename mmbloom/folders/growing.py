@@ -16,8 +16,8 @@ from mmbloom import _engine
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, HashHalves, Key, Layout, Path, Reserve
-from mmbloom.filters.options import OpenOptions, seed_or_random
+from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, Path, Reserve
+from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
 from mmbloom.folders.member import Member, contains_one
@@ -185,6 +185,7 @@ class GrowingFilter(FolderFilter):
         *,
         layout: Layout = "blocked",
         seed: int | None = None,
+        hash: HashName | None = None,
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
@@ -205,11 +206,12 @@ class GrowingFilter(FolderFilter):
             as many.
         error_rate : float, default 0.01
             False-positive rate of the whole.
-        layout, seed, permissions, reserve
+        layout, seed, hash, permissions, reserve
             Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
             file is made.
         exist_ok : bool, default False
-            Open the folder if it exists already with these parameters (any seed, by default).
+            Open the folder if it exists already with these parameters (any hash
+            and seed, by default).
         lock_timeout, allow_network, threads, preload, verify_after_add
             As for `BloomFilter.open`.
 
@@ -232,7 +234,8 @@ class GrowingFilter(FolderFilter):
         settings = OpenOptions(
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add
         )
-        plan = GrowthPlan(initial_capacity, error_rate, layout, seed_or_random(seed), reserve)
+        name, seed_chosen = choose_hash(hash, seed)
+        plan = GrowthPlan(initial_capacity, error_rate, layout, seed_chosen, reserve, name)
         return cls._created(
             absolute(path),
             plan,
@@ -240,5 +243,5 @@ class GrowingFilter(FolderFilter):
             (settings,),
             permissions=permissions,
             exist_ok=exist_ok,
-            any_seed=seed is None,
+            free=not_asked(hash, seed),
         )

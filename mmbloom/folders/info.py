@@ -1,10 +1,10 @@
 """What a folder of filters says of itself: one frozen record, ready for people and for JSON."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.filters.info import FilterInfo, read_info
+from mmbloom.filters.info import FilterInfo, read_info, without_secret
 from mmbloom.folders.member import Member
 from mmbloom.format.manifest import Manifest
 from mmbloom.sizing.formulas import rate_of_any
@@ -23,7 +23,7 @@ class FolderInfo:
     uuid : str
         Identity of the folder, 32 hexadecimal digits.
     settings : dict
-        What it was created with.
+        What it was created with; with the seed, which `as_dict` has only if it is not secret.
     file_bytes : int
         Size of all files, those past their time as well.
     past_files : int
@@ -48,7 +48,7 @@ class FolderInfo:
     path: str
     kind: str
     uuid: str
-    settings: dict[str, object]
+    settings: dict[str, object] = field(repr=False)  # has SipHash's key
     file_bytes: int
     past_files: int
     keys_added: int
@@ -61,7 +61,8 @@ class FolderInfo:
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as a dict of JSON-ready values."""
-        return asdict(self)
+        files = [file.as_dict() for file in self.files]
+        return {**asdict(self), "settings": without_secret(self.settings), "files": files}
 
 
 def read_folder_info(

@@ -23,9 +23,9 @@ from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, Clock, Duration, Key, Layout, Mode, Path, Reserve
+from mmbloom._typing import Bools, Clock, Duration, HashName, Key, Layout, Mode, Path, Reserve
 from mmbloom.errors import MmbloomError
-from mmbloom.filters.options import OpenOptions, seed_or_random
+from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import Chain, ChainState, Hashed
 from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
 from mmbloom.folders.member import Member, contains_one
@@ -249,6 +249,7 @@ class RotatingFilter(FolderFilter):
         error_rate: float = 0.01,
         layout: Layout = "blocked",
         seed: int | None = None,
+        hash: HashName | None = None,
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
@@ -277,11 +278,12 @@ class RotatingFilter(FolderFilter):
             which those that came before are a part.
         error_rate : float, default 0.01
             False-positive rate of the whole.
-        layout, seed, permissions, reserve
+        layout, seed, hash, permissions, reserve
             Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
             file is made.
         exist_ok : bool, default False
-            Open the folder if it exists already with these parameters (any seed, by default).
+            Open the folder if it exists already with these parameters (any hash
+            and seed, by default).
         lock_timeout, allow_network, threads, preload, verify_after_add
             As for `BloomFilter.open`.
         clock : callable, default time.time
@@ -307,14 +309,16 @@ class RotatingFilter(FolderFilter):
         settings = OpenOptions(
             "r+", lock_timeout, allow_network, threads, preload, verify_after_add
         )
+        name, seed_chosen = choose_hash(hash, seed)
         plan = PeriodPlan(
             seconds_of(keep),
             seconds_of(every),
             capacity_per_period,
             error_rate,
             layout,
-            seed_or_random(seed),
+            seed_chosen,
             reserve,
+            name,
         )
         return cls._created(
             absolute(path),
@@ -323,7 +327,7 @@ class RotatingFilter(FolderFilter):
             (settings, clock),
             permissions=permissions,
             exist_ok=exist_ok,
-            any_seed=seed is None,
+            free=not_asked(hash, seed),
         )
 
     @classmethod

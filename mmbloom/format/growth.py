@@ -8,11 +8,17 @@ Bloom Filters", 2007). In the standard layout p is 15/16 of what was asked for, 
 its whole k.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from mmbloom._typing import Layout, Reserve
-from mmbloom.sizing.params import FilterParams, require_capacity, require_error_rate
+from mmbloom._typing import HashName, Layout, Reserve
+from mmbloom.sizing.params import (
+    DEFAULT_HASH,
+    FilterParams,
+    KeyHash,
+    require_capacity,
+    require_error_rate,
+)
 from mmbloom.sizing.planning import plan, to_plan_for
 
 _GROWTH = 2
@@ -37,8 +43,8 @@ class GrowthPlan:
         False-positive rate of all files together.
     layout, reserve
         Of every file, as for `BloomFilter.create`.
-    seed : int
-        Of every file: a key is hashed once for all of them.
+    seed, hash
+        Of every file, as in `FilterParams`: a key is hashed once for all of them.
 
     Raises
     ------
@@ -52,8 +58,9 @@ class GrowthPlan:
     initial_capacity: int
     error_rate: float
     layout: Layout
-    seed: int
+    seed: int = field(repr=False)  # SipHash's is secret
     reserve: Reserve
+    hash: HashName = DEFAULT_HASH
 
     def __post_init__(self) -> None:
         require_capacity(self.initial_capacity)  # before it is multiplied
@@ -73,4 +80,9 @@ class GrowthPlan:
 
     def params(self, number: int) -> FilterParams:
         """Plan a file."""
-        return plan(*self.sizes(number), layout=self.layout, seed=self.seed)
+        return plan(*self.sizes(number), layout=self.layout, seed=self.seed, hash=self.hash)
+
+    @property
+    def key_hash(self) -> KeyHash:
+        """The hash function."""
+        return KeyHash(self.hash, self.seed)

@@ -14,11 +14,12 @@ offset  bytes  field                      rule
 12      4      header_size                4096
 16      4      kind                       1 bits, 2 four-bit counters
 20      4      layout                     1 standard, 2 blocked
-24      4      hash_id                    1, MurmurHash3_x64_128
+24      4      hash_id                    1 MurmurHash3_x64_128, 2 SipHash-1-3 with 128 bits
+                                          of output
 28      4      num_hashes                 k, 1 to 64
 32      8      num_positions              m, 64 to 2^43, a multiple of 64; when blocked a
                                           multiple of 512 and at most 2^31 * 512
-40      4      seed                       of the hash
+40      4      seed                       of MurmurHash3; 0 when the hash is SipHash
 44      4      reserved                   0
 48      8      capacity                   planned number of keys, at least 1
 56      8      error_rate                 planned, IEEE 754 double, between 0 and 1
@@ -27,7 +28,8 @@ offset  bytes  field                      rule
 88      8      compatible flags           unknown ones are ignored
 96      8      read_only_compatible       bit 0: sealed; unknown ones force read-only
 104     8      incompatible flags         unknown ones are refused
-112     396    padding                    0
+112     16     hash_key                   of SipHash; 0 when the hash is MurmurHash3
+128     380    padding                    0
 508     4      crc                        CRC-32 (zlib) of bytes 0..507
 ======  =====  =========================  =================================================
 
@@ -43,8 +45,12 @@ exactly the sum.
 
 A reader checks in this order, so that every file gets its truest error: length, magic,
 version, CRC, incompatible flags, kind, layout, hash id, k, m, the other fields, file size.
-How keys become positions is in ``positions.py``. The version counts this format, not the
-package; a change of any rule above needs a new version or a new flag.
+A key's hash is 16 bytes, which are two unsigned 64-bit integers h1 and h2. hash_id 1 is
+MurmurHash3_x64_128 with the seed. hash_id 2 is SipHash with one compression round, three
+finalisation rounds and 16 bytes of output, as in its authors' reference code (v1 ^= 0xee at the
+start, v2 ^= 0xee before the first finalisation, v1 ^= 0xdd before the second), with hash_key as
+its key. How h1 and h2 become positions is in ``positions.py``. The version counts this format,
+not the package; a change of any rule above needs a new version or a new flag.
 """
 
 import math
@@ -54,7 +60,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmbloom._typing import Layout
+from mmbloom._typing import HashName, Layout
 from mmbloom.errors import FormatError, NewerFormatError
 from mmbloom.format.checker import Checker
 from mmbloom.sizing.formulas import BLOCK_BITS
@@ -90,7 +96,7 @@ KIND_BITS, KIND_COUNTERS = 1, 2
 SEALED = 1  # bit 0 of read_only_compatible
 
 
-_HASH_MURMUR3_X64_128 = 1
+_HASH_IDS: dict[HashName, int] = {"murmur3": 1, "siphash": 2}
 
 
 _LAYOUT_IDS: dict[Layout, int] = {"standard": 1, "blocked": 2}
@@ -119,7 +125,8 @@ IMMUTABLE = np.dtype(
         ("compatible", "<u8"),
         ("read_only_compatible", "<u8"),
         ("incompatible", "<u8"),
-        ("padding", "V396"),
+        ("hash_key", "V16"),
+        ("padding", "V380"),
         ("crc", "<u4"),
     ]
 )
@@ -194,10 +201,13 @@ def encode(header: Header) -> bytes:
     record["header_size"] = HEADER_BYTES
     record["kind"] = header.kind
     record["layout"] = _LAYOUT_IDS[header.params.layout]
-    record["hash_id"] = _HASH_MURMUR3_X64_128
+    record["hash_id"] = _HASH_IDS[header.params.hash]
     record["num_hashes"] = header.params.num_hashes
     record["num_positions"] = header.params.num_bits
-    record["seed"] = header.params.seed
+    if header.params.hash == "murmur3":
+        record["seed"] = header.params.seed
+    else:
+        record["hash_key"] = np.void(header.params.seed.to_bytes(16, "little"))
     record["capacity"] = header.params.capacity
     record["error_rate"] = header.params.error_rate
     record["created_ns"] = header.created_ns
@@ -274,7 +284,9 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     require(kind in (KIND_BITS, KIND_COUNTERS), "kind", kind, "1 (bits) or 2 (counters)")
     require(layout is not None, "layout", int(record["layout"]), "1 (standard) or 2 (blocked)")
     hash_id = int(record["hash_id"])
-    require(hash_id == _HASH_MURMUR3_X64_128, "hash id", hash_id, "1 (MurmurHash3 x64 128)")
+    hash_name = {number: name for name, number in _HASH_IDS.items()}.get(hash_id)
+    known = "1 (MurmurHash3_x64_128) or 2 (SipHash-1-3)"
+    require(hash_name is not None, "hash id", hash_id, known)
     require(1 <= num_hashes <= 64, "number of hashes", num_hashes, "1 to 64")
     step, most = (BLOCK_BITS, MAX_BLOCKS * BLOCK_BITS) if layout == "blocked" else (64, MAX_BITS)
     require(
@@ -291,15 +303,27 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
         "not zero",
         "zero",
     )
+    assert hash_name is not None  # noqa: S101  for the type checker: required above
+    seed = _seed(record, hash_name, require)
     capacity, error_rate = int(record["capacity"]), float(record["error_rate"])
     require(capacity >= 1, "planned capacity", capacity, "at least 1")
     require(0 < error_rate < 1, "planned error rate", error_rate, "between 0 and 1")
     assert layout is not None  # noqa: S101  for the type checker: required above
     return Header(
-        FilterParams(capacity, error_rate, layout, num_positions, num_hashes, int(record["seed"])),
+        FilterParams(capacity, error_rate, layout, num_positions, num_hashes, seed, hash_name),
         int(record["created_ns"]),
         record["uuid"].tobytes(),
         kind,
         int(record["compatible"]),
         int(record["read_only_compatible"]),
     )
+
+
+def _seed(record: np.void, hash_name: HashName, require: Checker) -> int:
+    """Read the seed of one hash, which has no bytes in the field of the other."""
+    seed, key = int(record["seed"]), record["hash_key"].tobytes()
+    if hash_name == "murmur3":
+        require(not any(key), "hash key", "not zero", "zero, as the hash is MurmurHash3")
+        return seed
+    require(seed == 0, "seed", seed, "0, as the hash is SipHash, whose key is elsewhere")
+    return int.from_bytes(key, "little")

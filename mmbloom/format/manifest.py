@@ -11,7 +11,9 @@ format     "mmbloom folder"
 version    1; a reader refuses others
 kind       "growing" or "rotating"
 uuid       of the folder: 32 hexadecimal digits, random
-settings   an object of exactly the fields of `GrowthPlan` or `PeriodPlan`, by the kind
+settings   an object of exactly the fields of `GrowthPlan` or `PeriodPlan`, by the kind; hash is
+           "siphash" and seed its 16 bytes, as headers have them, in 32 hexadecimal digits; or
+           there is no hash: then it is MurmurHash3, and seed an int below 2^32
 members    a list, not empty, of objects of exactly: number (an int, in rising order; of a
            growing filter 0, 1, 2 ...; of a rotating one the period), name (of the file,
            in this folder: digits, lower-case letters and hyphens, then ".bloom") and uuid
@@ -104,13 +106,23 @@ def encode(manifest: Manifest) -> bytes:
         "version": VERSION,
         "kind": manifest.plan.kind,
         "uuid": manifest.uuid.hex(),
-        "settings": asdict(manifest.plan),
+        "settings": _settings(manifest.plan),
         "members": [
             {"number": entry.number, "name": entry.name, "uuid": entry.uuid.hex()}
             for entry in manifest.members
         ],
     }
     return (json.dumps(record, indent=1) + "\n").encode()
+
+
+def _settings(plan: FolderPlan) -> dict[str, object]:
+    settings = asdict(plan)
+    if settings["hash"] == "murmur3":
+        del settings["hash"]  # as in manifests of before there was another
+    else:
+        # No number: of one so large, most readers of JSON keep the first 16 digits.
+        settings["seed"] = plan.seed.to_bytes(16, "little").hex()
+    return settings
 
 
 def decode(raw: bytes, path: str) -> Manifest:
@@ -177,7 +189,11 @@ def _refuse(constant: str) -> None:
 
 
 def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderPlan:
-    _require_fields(check, record, [field.name for field in fields(kind)], "settings")
+    names = [field.name for field in fields(kind)]
+    keyed = isinstance(record, dict) and "hash" in record
+    _require_fields(check, record, names if keyed else names[:-1], "settings")
+    assert names[-1] == "hash"  # noqa: S101  the field that may be missing
+    record = {**record, **_hash(record, check, keyed=keyed)}
     for field in fields(kind):
         value = record[field.name]
         if field.name in _ONE_OF:
@@ -189,16 +205,27 @@ def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderP
             check.value(
                 type(value) is float and 0 < value < 1, field.name, value, "between 0 and 1"
             )
-        elif field.name == "seed":
-            ok = type(value) is int and 0 <= value < 2**32
-            check.value(ok, field.name, value, "0 to 2**32 - 1")
-        else:
+        elif field.name not in {"seed", "hash"}:
             ok = type(value) is int and 1 <= value < 2**63
             check.value(ok, field.name, value, "an int from 1 to 2**63 - 1")
     try:
         return kind(**record)
     except ValueError as error:
         raise FormatError(check.path, "settings", str(error), "values that fit together") from None
+
+
+def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, Any]:
+    """Prove and read the hash and its seed."""
+    seed = record["seed"]
+    if not keyed:
+        ok = type(seed) is int and 0 <= seed < 2**32
+        check.value(ok, "seed", seed, "0 to 2**32 - 1")
+        return {"seed": seed, "hash": "murmur3"}
+    check.value(record["hash"] == "siphash", "hash", record["hash"], "siphash, or no such field")
+    ok = type(seed) is str and _UUID.fullmatch(seed) is not None
+    # What was found is not said: it may be most of a secret key.
+    check(ok, "seed", "none", "the hash's key: 32 hexadecimal digits")
+    return {"seed": int.from_bytes(bytes.fromhex(seed), "little"), "hash": "siphash"}
 
 
 def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...]:

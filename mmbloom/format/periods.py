@@ -8,12 +8,12 @@ than ceil(keep / every) + 1, and each is planned for its share.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ClassVar
 
-from mmbloom._typing import Duration, Layout, Reserve
-from mmbloom.sizing.params import FilterParams, require_error_rate
+from mmbloom._typing import Duration, HashName, Layout, Reserve
+from mmbloom.sizing.params import DEFAULT_HASH, FilterParams, KeyHash, require_error_rate
 from mmbloom.sizing.planning import plan, to_plan_for
 
 MAX_FILES = 1000  # each is asked for every key that is not found
@@ -75,8 +75,8 @@ class PeriodPlan:
         False-positive rate of all files together.
     layout, reserve
         Of every file, as for `BloomFilter.create`.
-    seed : int
-        Of every file: a key is hashed once for all of them.
+    seed, hash
+        Of every file, as in `FilterParams`: a key is hashed once for all of them.
 
     Raises
     ------
@@ -91,8 +91,9 @@ class PeriodPlan:
     capacity_per_period: int
     error_rate: float
     layout: Layout
-    seed: int
+    seed: int = field(repr=False)  # SipHash's is secret
     reserve: Reserve
+    hash: HashName = DEFAULT_HASH
 
     def __post_init__(self) -> None:
         # Of the whole: that of each file is less. A float, for the manifest has no other.
@@ -120,7 +121,12 @@ class PeriodPlan:
 
     def params(self, number: int) -> FilterParams:
         """Plan a file."""
-        return plan(*self.sizes(number), layout=self.layout, seed=self.seed)
+        return plan(*self.sizes(number), layout=self.layout, seed=self.seed, hash=self.hash)
+
+    @property
+    def key_hash(self) -> KeyHash:
+        """The hash function."""
+        return KeyHash(self.hash, self.seed)
 
     def period(self, now: float) -> int:
         """Name the period of a time."""

@@ -50,7 +50,7 @@ def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
     Parameters
     ----------
     h1, h2 : int or ndarray of uint64, shape (n,)
-        The two halves of MurmurHash3_x64_128.
+        The two halves of the key's hash: see ``header.py``.
     params : FilterParams
         The filter's parameters.
 

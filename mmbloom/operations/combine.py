@@ -18,7 +18,7 @@ from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words
 from mmbloom.errors import FormatError, IncompatibleFiltersError
 from mmbloom.format.manifest import FolderPlan
-from mmbloom.sizing.params import FilterParams
+from mmbloom.sizing.params import FilterParams, spelled
 
 # What the counters of all inputs, and the set bits of the result, say of its keys.
 CountKeys = Callable[[Sequence[int], int, FilterParams], int]
@@ -47,7 +47,7 @@ def require_alike(path: str, here: Parameters, other: str, there: Parameters) ->
     """Raise `IncompatibleFiltersError`, naming every parameter that differs."""
     names = [field.name for field in fields(here)]
     differences = tuple(
-        (name, str(getattr(here, name)), str(getattr(there, name)))
+        (name, spelled(here, name), spelled(there, name))
         for name in names
         if getattr(here, name) != getattr(there, name)
     )

@@ -51,7 +51,7 @@ def compare(one: Path, other: Path) -> Similarity:
     Parameters
     ----------
     one, other : str or path-like
-        Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`). They
+        Filters with equal parameters, hash and seed (`BloomFilter.create(..., like=other)`). They
         are read without a lock, so that a key whose add has not returned may be missed; a
         sealed one is checked on the way.
 

@@ -1,8 +1,8 @@
 """Filters that a JVM reads and writes: the files of Guava's `BloomFilter`, out and in.
 
-The standard layout with seed 0 sets the very bits that Guava's strategy MURMUR128_MITZ_64 sets,
-so that only the bytes around and within the array differ. A file, as `BloomFilter.writeTo` makes
-it and `readFrom` takes it, all of it big-endian:
+The standard layout with MurmurHash3 and seed 0 sets the very bits that Guava's strategy
+MURMUR128_MITZ_64 sets, so that only the bytes around and within the array differ. A file, as
+`BloomFilter.writeTo` makes it and `readFrom` takes it, all of it big-endian:
 
 ======  =====  ======================  ===================================================
 offset  bytes  field                   rule
@@ -60,8 +60,8 @@ def export_guava(
     Parameters
     ----------
     source : str or path-like
-        A filter of layout "standard" and seed 0; read without a lock and never mapped, so that
-        others may write to it meanwhile. A sealed one is checked on the way.
+        A filter of layout "standard", hash "murmur3" and seed 0; read without a lock and never
+        mapped, so that others may write to it meanwhile. A sealed one is checked on the way.
     destination : str or path-like
         Where the file is made. It appears complete and forced to the disk, or not at all.
     permissions : int, default 0o600
@@ -72,7 +72,7 @@ def export_guava(
     Raises
     ------
     ParameterMismatchError
-        If the filter has another layout, another seed, or more bits than Guava can count.
+        If the filter has another layout, hash or seed, or more bits than Guava can count.
     FormatError
         If the source is no filter, or a sealed one that is damaged.
     FileExistsError
@@ -92,7 +92,8 @@ def export_guava(
     >>> from mmbloom import BloomFilter, export_guava
     >>> folder = tempfile.mkdtemp()
     >>> ours, theirs = os.path.join(folder, "seen.bloom"), os.path.join(folder, "seen.guava")
-    >>> with BloomFilter.create(ours, capacity=1000, layout="standard", seed=0) as seen:
+    >>> as_theirs = {"layout": "standard", "hash": "murmur3", "seed": 0}
+    >>> with BloomFilter.create(ours, capacity=1000, **as_theirs) as seen:
     ...     seen.add("a")
     ...     export_guava(ours, theirs)
     True
@@ -123,11 +124,13 @@ def export_guava(
 def _require_exportable(path: str, params: FilterParams) -> None:
     """Raise `ParameterMismatchError` if Guava would not find the keys, or not read the file."""
     like_theirs = (
-        'make one with layout="standard", seed=0 (--layout standard --seed 0) and add its keys'
+        'make one with layout="standard", hash="murmur3", seed=0 (--layout standard --hash murmur3 '
+        "--seed 0) and add its keys"
     )
     most = 64 * _MOST_LONGS
     for field, found, ok, expected, advice in (
         ("layout", params.layout, params.layout == "standard", "standard", like_theirs),
+        ("hash", params.hash, params.hash == "murmur3", "murmur3", like_theirs),
         ("seed", params.seed, params.seed == 0, "0", like_theirs),
         (
             "num_bits",
@@ -159,7 +162,7 @@ def import_guava(
         The file; read, never mapped, and proved from its first byte to its length.
     destination : str or path-like
         Where the filter is made. It appears complete and forced to the disk, or not at all; its
-        layout is "standard" and its seed 0.
+        layout is "standard", its hash "murmur3" and its seed 0.
     capacity : int, optional
         How many keys the filter was planned for, which the file does not say; by default as
         many as bring one of its size to `error_rate`. Beyond it mmbloom warns.
@@ -207,7 +210,9 @@ def import_guava(
         num_hashes, num_bits = _decode(prefix, foreign.size, foreign.path)
         if capacity is None:
             capacity = capacity_of(num_bits, num_hashes, error_rate, layout="standard")
-        params = FilterParams(capacity, float(error_rate), "standard", num_bits, num_hashes, 0)
+        params = FilterParams(
+            capacity, float(error_rate), "standard", num_bits, num_hashes, 0, "murmur3"
+        )
         with new_filter(target, params) as made:
             for start in range(_PREFIX.size, foreign.size, SEGMENT_BYTES):
                 size = min(SEGMENT_BYTES, foreign.size - start)

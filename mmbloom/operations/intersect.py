@@ -36,7 +36,7 @@ def intersect(
     destination : str or path-like
         Where it is made; it appears complete and forced to the disk, or not at all.
     sources : iterable of str or path-like
-        Filters with equal parameters and seed (`BloomFilter.create(..., like=other)`), at
+        Filters with equal parameters, hash and seed (`BloomFilter.create(..., like=other)`), at
         least one; sealed ones are checked on the way. Memory depends neither on their sizes
         nor on how many there are.
     permissions : int, default 0o600

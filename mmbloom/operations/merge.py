@@ -52,7 +52,7 @@ def merge(
         filter of its own.
     sources : iterable of str or path-like
         At least one filter: all files, or all folders of one kind. They must have equal
-        parameters and seed (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
+        parameters, hash and seed (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
         Others may write to them meanwhile; sealed ones are checked on the way. Memory depends
         neither on their sizes nor on how many there are.
     permissions : int, default 0o600

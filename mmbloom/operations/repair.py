@@ -24,7 +24,7 @@ from mmbloom._typing import Path, Words
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatchError
 from mmbloom.format.header import HEADER_BYTES, VERSION, Header, decode_block, read_counters
 from mmbloom.format.manifest import Entry, FolderPlan
-from mmbloom.sizing.params import FilterParams
+from mmbloom.sizing.params import FilterParams, spelled
 
 # A file of a few bytes must not fill the disk with the terabyte of zeros that it asks for.
 _MOST_TIMES = 100  # times the array that is there may be as large as it should be
@@ -187,14 +187,16 @@ def _header_of(
             raise FormatError(error.path, error.field, error.found, expected) from None
         return Header(params, 0, bytes(16)), error.field
     require_kind(header, damaged.path, (BITS,))
-    for field in ("num_bits", "num_hashes", "layout", "seed") if params else ():
-        there, given = getattr(header.params, field), getattr(params, field)
-        if there != given:
+    if params is None:
+        return header, wrong
+    for field in ("num_bits", "num_hashes", "layout", "hash", "seed"):
+        if getattr(header.params, field) != getattr(params, field):
+            there, given = spelled(header.params, field), spelled(params, field)
             said = (
                 f"its header is sound, with {field} {there}, and params have {given}: repair it "
                 "without params, or with those of this filter"
             )
-            raise ParameterMismatchError(damaged.path, field, str(there), str(given), said)
+            raise ParameterMismatchError(damaged.path, field, there, given, said)
     return header, wrong
 
 

@@ -315,7 +315,7 @@ class _Check:
     def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
         """Look the keys up by their bits; how many, and how many are not there."""
         checked = missing = 0
-        for hashes in gathered(keys, self._params.seed, self._params.num_hashes):
+        for hashes in gathered(keys, self._params.key_hash, self._params.num_hashes):
             checked += len(hashes[0])
             missing += int(np.count_nonzero(~self._file.contains(hashes)))
         if missing:
@@ -399,7 +399,7 @@ class _FolderCheck:
         """Look the keys up; how many, and how many no file has."""
         checked = missing = 0
         num_hashes = max((file.header.params.num_hashes for file in files), default=1)
-        for hashes in gathered(keys, self._file.manifest.plan.seed, num_hashes):
+        for hashes in gathered(keys, self._file.manifest.plan.key_hash, num_hashes):
             absent: HashHalves = hashes
             for file in reversed(files):
                 lost = ~file.contains(absent)

@@ -1,9 +1,9 @@
 """What decides which bits a key sets, and the limits of the file format, all checked."""
 
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, get_args
 
-from mmbloom._typing import Layout
+from mmbloom._typing import HashName, Layout
 from mmbloom.sizing.formulas import BLOCK_BITS, estimate_count, false_positive_rate
 
 
@@ -20,6 +20,58 @@ def require_error_rate(error_rate: float) -> float:
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
     return float(error_rate)
+
+
+def require_hash(name: HashName) -> None:
+    """Raise `ValueError` if no hash has this name."""
+    if name not in get_args(HashName):
+        raise ValueError(f"hash is {name!r}, expected 'siphash' or 'murmur3'")
+
+
+def require_seed(name: HashName, seed: int) -> None:
+    """Raise `TypeError` or `ValueError` if a hash cannot have this seed."""
+    require_hash(name)
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise TypeError(f"seed is {seed!r}, expected an int")
+    if not 0 <= seed < 1 << SEED_BITS[name]:
+        raise ValueError(f"seed is {seed}, expected 0 to 2**{SEED_BITS[name]} - 1 for {name}")
+
+
+DEFAULT_HASH: HashName = "siphash"
+
+
+SEED_BITS: dict[HashName, int] = {"siphash": 128, "murmur3": 32}
+
+
+class KeyHash(NamedTuple):
+    """The hash function of a filter: which one, and its seed."""
+
+    name: HashName
+    seed: int
+
+    @property
+    def spelled_seed(self) -> str:
+        """The seed, for people: of SipHash's secret key only a fingerprint, to tell two apart."""
+        if self.name == "murmur3":
+            return str(self.seed)
+        import hashlib  # noqa: PLC0415  two milliseconds, and errors and reports alone need it
+
+        digest = hashlib.sha256(self.seed.to_bytes(16, "little")).hexdigest()
+        return f"secret (fingerprint {digest[:8]})"
+
+
+def spelled(made_with: "HasHash", name: str) -> str:
+    """Spell a parameter for people, without SipHash's secret key."""
+    return made_with.key_hash.spelled_seed if name == "seed" else str(getattr(made_with, name))
+
+
+class HasHash(Protocol):
+    """What a filter, or a folder of them, was made with."""
+
+    @property
+    def key_hash(self) -> KeyHash:
+        """The hash function."""
+        ...
 
 
 MAX_HASHES = 64
@@ -48,7 +100,10 @@ class FilterParams:
     num_hashes : int
         Positions per key, 1 to 64.
     seed : int
-        Seed of the hash, 0 to 2**32 - 1.
+        Seed of the hash: of "siphash" its 128-bit key as a little-endian number, which is secret
+        and which the repr leaves out; of "murmur3" 0 to 2**32 - 1.
+    hash : {"siphash", "murmur3"}
+        SipHash-1-3 with 128 bits of output, or MurmurHash3_x64_128.
 
     Raises
     ------
@@ -60,7 +115,7 @@ class FilterParams:
     >>> from mmbloom.sizing import plan
     >>> plan(1_000_000, 0.01, layout="standard")
     FilterParams(capacity=1000000, error_rate=0.01, layout='standard', num_bits=9585088, \
-num_hashes=7, seed=0)
+num_hashes=7, hash='siphash')
     """
 
     capacity: int
@@ -68,16 +123,17 @@ num_hashes=7, seed=0)
     layout: Layout
     num_bits: int
     num_hashes: int
-    seed: int = 0
+    seed: int = field(default=0, repr=False)
+    hash: HashName = DEFAULT_HASH
 
     def __post_init__(self) -> None:
         step = BLOCK_BITS if self.layout == "blocked" else 64
         largest = MAX_BLOCKS * BLOCK_BITS if self.layout == "blocked" else MAX_BITS
-        for field in ("capacity", "num_bits", "num_hashes", "seed"):
-            value = getattr(self, field)
+        for name in ("capacity", "num_bits", "num_hashes"):
+            value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{field} is {value!r}, expected an int")
-        for field, value, ok, expected in (
+                raise TypeError(f"{name} is {value!r}, expected an int")
+        for name, value, ok, expected in (
             ("capacity", self.capacity, 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
             ("error_rate", self.error_rate, 0 < self.error_rate < 1, "between 0 and 1"),
             ("layout", self.layout, self.layout in get_args(Layout), "'blocked' or 'standard'"),
@@ -88,10 +144,15 @@ num_hashes=7, seed=0)
                 MIN_BITS <= self.num_bits <= largest and self.num_bits % step == 0,
                 f"a multiple of {step} from {max(MIN_BITS, step)} to {largest}",
             ),
-            ("seed", self.seed, 0 <= self.seed < 2**32, "0 to 2**32 - 1"),
         ):
             if not ok:
-                raise ValueError(f"{field} is {value!r}, expected {expected}")
+                raise ValueError(f"{name} is {value!r}, expected {expected}")
+        require_seed(self.hash, self.seed)
+
+    @property
+    def key_hash(self) -> KeyHash:
+        """The hash function."""
+        return KeyHash(self.hash, self.seed)
 
     @property
     def num_bytes(self) -> int:

@@ -7,9 +7,10 @@ allows are in ``params.py``; false-positive rates are in ``formulas.py``.
 import math
 from functools import lru_cache
 
-from mmbloom._typing import Layout
+from mmbloom._typing import HashName, Layout
 from mmbloom.sizing.formulas import BLOCK_BITS, false_positive_rate
 from mmbloom.sizing.params import (
+    DEFAULT_HASH,
     MAX_BLOCKS,
     MAX_HASHES,
     MIN_BITS,
@@ -82,7 +83,12 @@ def _fewest_blocks(capacity: int, error_rate: float, num_hashes: int) -> int | N
 
 
 def plan(
-    capacity: int, error_rate: float = 0.01, *, layout: Layout = "blocked", seed: int = 0
+    capacity: int,
+    error_rate: float = 0.01,
+    *,
+    layout: Layout = "blocked",
+    seed: int = 0,
+    hash: HashName = DEFAULT_HASH,
 ) -> FilterParams:
     """Choose the number of bits and hashes for a number of keys and an error rate.
 
@@ -97,6 +103,8 @@ def plan(
         "blocked": the k and the smallest m whose `false_positive_rate` is at most p.
     seed : int, default 0
         Passed through.
+    hash : {"siphash", "murmur3"}, default "siphash"
+        Passed through: the size does not depend on it.
 
     Returns
     -------
@@ -131,7 +139,7 @@ def plan(
         num_bits, num_hashes = plan_blocked(capacity, error_rate)
     else:
         num_bits, num_hashes = plan_standard(capacity, error_rate)
-    return FilterParams(capacity, error_rate, layout, num_bits, num_hashes, seed)
+    return FilterParams(capacity, error_rate, layout, num_bits, num_hashes, seed, hash)
 
 
 def capacity_of(

@@ -47,12 +47,17 @@ def test_other_parameters(tmp_path: Path, two: list[str], capfdbinary: Capture) 
     other = make(tmp_path / "other", capacity=10_000, error_rate=1e-6, seed=6)
     done = inside(capfdbinary, "compare", two[0], other)
     assert (done.code, done.err) == (1, "")
-    assert "seed            5 and 6\n" in done.out.decode()
+    assert (
+        "seed            secret (fingerprint 966a28d3) and secret (fingerprint 5e9a5de4)\n"
+        in done.out.decode()
+    )
     assert b"cannot be compared" in done.out
     done = inside(capfdbinary, "compare", two[0], other, "--json")
     assert (done.code, done.err) == (1, "")
     figures = json.loads(done.out)
-    assert figures.pop("differences") == {"seed": ["5", "6"]}
+    assert figures.pop("differences") == {
+        "seed": ["secret (fingerprint 966a28d3)", "secret (fingerprint 5e9a5de4)"]
+    }
     assert figures == dict.fromkeys(asdict(compare(*two)))
 
 

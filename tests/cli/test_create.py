@@ -44,16 +44,28 @@ def test_rates(tmp_path: Path, capfdbinary: Capture, text: str, value: float) ->
     assert field(tmp_path / "seen", 56, "d") == pytest.approx(value)
 
 
+def key_of(path: Path) -> bytes:
+    """The 16 bytes of SipHash's key."""
+    return path.read_bytes()[112:128]
+
+
 def test_layout_and_seed(tmp_path: Path, capfdbinary: Capture) -> None:
     """--layout and --seed are what the header says; by default blocked, with random seeds."""
-    argv = ("-n", "1000", "--layout", "standard", "--seed", "4294967295")
+    argv = ("-n", "1000", "--layout", "standard", "--hash", "murmur3", "--seed", "4294967295")
     assert inside(capfdbinary, "create", tmp_path / "a", *argv).code == 0
     assert (field(tmp_path / "a", 20, "I"), field(tmp_path / "a", 40, "I")) == (1, 2**32 - 1)
+    assert (field(tmp_path / "a", 24, "I"), key_of(tmp_path / "a")) == (1, bytes(16))
+    for name, seed in (("d", "0x0102030405060708090a0B0C0D0E0F10"), ("e", str(2**128 - 1))):
+        assert inside(capfdbinary, "create", tmp_path / name, "-n", "9", "--seed", seed).code == 0
+        key = int(seed, 0).to_bytes(16, "little")
+        assert key_of(tmp_path / name) == key
+        assert (field(tmp_path / name, 24, "I"), field(tmp_path / name, 40, "I")) == (2, 0)
     for name in "bc":
         assert inside(capfdbinary, "create", tmp_path / name, "-n", "1000").code == 0
         assert field(tmp_path / name, 20, "I") == 2
         assert field(tmp_path / name, 56, "d") == 1e-6
-    assert field(tmp_path / "b", 40, "I") != field(tmp_path / "c", 40, "I")
+        assert (field(tmp_path / name, 24, "I"), field(tmp_path / name, 40, "I")) == (2, 0)
+    assert key_of(tmp_path / "b") != key_of(tmp_path / "c")
 
 
 def test_like(tmp_path: Path, capfdbinary: Capture) -> None:
@@ -112,7 +124,11 @@ BAD = [
     ["-n", "10", "-p", "low"],
     ["-n", "10", "--layout", "other"],
     ["-n", "10", "--seed", "-1"],
-    ["-n", "10", "--seed", "4294967296"],
+    ["-n", "10", "--seed", str(2**128)],
+    ["-n", "10", "--seed", "0x"],
+    ["-n", "10", "--seed", "4294967296", "--hash", "murmur3"],
+    ["-n", "10", "--hash", "md5"],
+    ["--like", "seen", "--hash", "siphash"],
     ["-n", "1e18"],
     [],
     ["-p", "0.1"],

@@ -18,7 +18,7 @@ GUAVA = GOLDEN / "utf8.guava"
 
 def make(path: str, *options: str) -> str:
     """Make a filter that can be exported, with a line in it; gives its path."""
-    sizes = ("-n", "1000", "--layout", "standard", "--seed", "0", *options)
+    sizes = ("-n", "1000", "--layout", "standard", "--hash", "murmur3", "--seed", "0", *options)
     assert mmbloom("create", path, *sizes).code == 0
     assert mmbloom("add", path, stdin=b"line\n").code == 0
     return path
@@ -70,7 +70,9 @@ def test_the_format_is_said(path: str, tmp_path: Path, capfdbinary: Capture, com
     check_folder(tmp_path, "seen.bloom")
 
 
-@pytest.mark.parametrize("options", [("--seed", "7"), ("--layout", "blocked")])
+@pytest.mark.parametrize(
+    "options", [("--seed", "7"), ("--layout", "blocked"), ("--hash", "siphash")]
+)
 def test_export_of_another_kind(
     path: str, tmp_path: Path, capfdbinary: Capture, options: tuple[str, str]
 ) -> None:
@@ -78,7 +80,9 @@ def test_export_of_another_kind(
     make(path, *options)
     done = inside(capfdbinary, "export", "--guava", path, tmp_path / "b")
     assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, path, options[0].strip("-"), "--layout standard --seed 0")
+    assert is_one_line(
+        done.err, path, options[0].strip("-"), "--layout standard --hash murmur3 --seed 0"
+    )
     check_folder(tmp_path, "seen.bloom")
 
 

@@ -38,7 +38,14 @@ def test_for_people(used: Path) -> None:
     done = mmbloom("info", used)
     assert (done.code, done.err) == (0, "")
     said = done.out.decode()
-    for expected in (str(used), "100,000 keys", "1e-09", "1,000 were new", "blocked", "seed 7"):
+    for expected in (
+        str(used),
+        "100,000 keys",
+        "1e-09",
+        "1,000 were new",
+        "blocked",
+        "siphash, seed secret",
+    ):
         assert expected in said
     assert f"{used.stat().st_size:,} bytes" in said
     assert "recount" not in said
@@ -107,3 +114,25 @@ def test_full_disk(used: Path, command: str) -> None:
         done = started(command, *argv, stdout=full)
     assert done.code == 5
     assert is_one_line(done.err, "No space left")
+
+
+def test_the_key_is_shown_only_if_asked_for(tmp_path: Path, capfdbinary: Capture) -> None:
+    """SipHash's key is in no form of info of a file or folder, but with --show-key."""
+    key = "0x000123456789abcdeffedcba98765432"
+    for name, options in (("file", ()), ("folder", ("--growing",))):
+        argv = ("create", tmp_path / name, "-n", "100", "--seed", key, *options)
+        assert inside(capfdbinary, *argv).code == 0
+        for form in ((), ("--json",)):
+            hidden = inside(capfdbinary, "info", tmp_path / name, *form).out.decode()
+            shown = inside(capfdbinary, "info", tmp_path / name, *form, "--show-key").out.decode()
+            for spelling in (key, key[5:], str(int(key, 0)), bytes.fromhex(key[2:])[::-1].hex()):
+                assert spelling not in hidden
+            assert key in shown
+            assert "siphash" in hidden
+    made = ("create", tmp_path / "old", "-n", "100", "--hash", "murmur3", "--seed", "7")
+    assert inside(capfdbinary, *made).code == 0
+    for options in ((), ("--show-key",)):
+        said = inside(capfdbinary, "info", tmp_path / "old", *options).out.decode()
+        assert "murmur3, seed 7" in said
+    figures = json.loads(inside(capfdbinary, "info", tmp_path / "old", "--json").out)
+    assert (figures["hash"], figures["seed"]) == ("murmur3", 7)

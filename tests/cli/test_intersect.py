@@ -33,7 +33,11 @@ def test_failures(tmp_path: Path, two: list[str], capfdbinary: Capture) -> None:
     """Unlike inputs and missing ones are exit 3, OUT that is there 5, no input 2; nothing made."""
     make(tmp_path / "other", seed=6)
     for code, words, argv in (
-        (3, ["seed 5 and 6", "--like"], ["out", "one", "other"]),
+        (
+            3,
+            ["seed secret (fingerprint 966a28d3) and secret (fingerprint 5e9a5de4)", "--like"],
+            ["out", "one", "other"],
+        ),
         (3, ["no such filter"], ["out", "one", "missing"]),
         (5, ["there already"], ["two", "one", "two"]),
     ):

@@ -73,7 +73,7 @@ def test_what_cannot_be_united(tmp_path: Path, capfdbinary: Capture) -> None:
     gone.unlink()
     before = sorted(os.listdir(tmp_path))
     for other, *words in (
-        ("seed", "seed 5 and 6", "--like"),
+        ("seed", "seed secret (fingerprint 966a28d3) and secret (fingerprint 5e9a5de4)", "--like"),
         ("week", "kind growing and rotating"),
         ("file", "kind a folder and a file", str(one)),
         ("empty", "manifest.json is missing"),

@@ -11,9 +11,16 @@ from mmbloom.cli.main import COMMANDS
 
 Capture = pytest.CaptureFixture[bytes]
 MAKE = {
-    "file": ["--layout", "standard", "--seed", "0"],  # as export --guava has it
+    "file": [
+        "--layout",
+        "standard",
+        "--hash",
+        "murmur3",
+        "--seed",
+        "0",
+    ],  # as export --guava has it
     "counting": ["--counting"],
-    "growing": ["--growing", "--layout", "standard", "--seed", "0"],
+    "growing": ["--growing", "--layout", "standard", "--hash", "murmur3", "--seed", "0"],
     "rotating": ["--rotate"],
 }
 # What follows a command; FILE is the filter.

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from forms import chunk_of, hashed, octets_of
-from kernels import COMPILED, Engine, each_engine, needs_compiled
+from forms import SIPHASH, chunk_of, hashed, octets_of
+from kernels import COMPILED, Engine, each_engine, each_hash, needs_compiled
 from naive import LAYOUTS, empty_words
 
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._typing import Words
 from mmbloom.sizing import FilterParams, Layout
+from mmbloom.sizing.params import KeyHash
 
 KERNELS = ["contains", "add", "claim"]
 HALVES = np.arange(3, dtype=np.uint64)
@@ -22,7 +23,8 @@ HALVES = np.arange(3, dtype=np.uint64)
 
 def params_of(layout: Layout = "blocked", num_bits: int = 512, num_hashes: int = 3) -> Any:
     """Parameters, right or wrong: what `FilterParams` refuses a kernel may get all the same."""
-    return SimpleNamespace(layout=layout, num_bits=num_bits, num_hashes=num_hashes, seed=0)
+    sizes = {"layout": layout, "num_bits": num_bits, "num_hashes": num_hashes}
+    return SimpleNamespace(**sizes, seed=0, hash="siphash", key_hash=SIPHASH)
 
 
 def check_refused(words: Words, params: FilterParams, error: type[Exception], match: str) -> None:
@@ -190,8 +192,9 @@ WIDE: list[tuple[list[int], list[int]]] = [
 
 
 @needs_compiled
+@each_hash
 @pytest.mark.parametrize(("starts", "ends"), SPANS + WIDE)
-def test_spans_outside_their_buffer(starts: list[int], ends: list[int]) -> None:
+def test_spans_outside_their_buffer(key_hash: KeyHash, starts: list[int], ends: list[int]) -> None:
     """Offsets before, beyond or backwards are an error that names the key, not a read."""
     octets = octets_of(b"abcdef")
     for dtype in ("i4", "i8"):
@@ -201,11 +204,12 @@ def test_spans_outside_their_buffer(starts: list[int], ends: list[int]) -> None:
         with pytest.raises(
             ValueError, match=rf"key {len(starts) - 1} is bytes .* of a buffer of 6"
         ):
-            COMPILED.hash_keys(batch, 1)
+            COMPILED.hash_keys(batch, key_hash)
 
 
 @needs_compiled
-def test_spans_of_wrong_shape() -> None:
+@each_hash
+def test_spans_of_wrong_shape(key_hash: KeyHash) -> None:
     """As many starts as ends, of one dimension, in a buffer of bytes that lie together."""
     octets, some = octets_of(b"abcdef"), np.array([0, 1])
     for wrong in (
@@ -216,9 +220,9 @@ def test_spans_of_wrong_shape() -> None:
         PackedKeys(octets.view("u2"), some, some),
     ):
         with pytest.raises(ValueError):  # noqa: PT011  of numpy, Cython or this package
-            COMPILED.hash_keys(wrong, 1)
+            COMPILED.hash_keys(wrong, key_hash)
     nothing = PackedKeys(octets[:0], np.array([0, 0]), np.array([0, 0]))
-    assert COMPILED.hash_keys(nothing, 5)[0].tolist() == [hashed([b""], 5)[0][0]] * 2
+    assert COMPILED.hash_keys(nothing, key_hash)[0].tolist() == [hashed([b""], key_hash)[0][0]] * 2
 
 
 def view(length: int, buffer: int, offset: int) -> bytes:
@@ -226,6 +230,7 @@ def view(length: int, buffer: int, offset: int) -> bytes:
 
 
 @needs_compiled
+@each_hash
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -237,23 +242,24 @@ def view(length: int, buffer: int, offset: int) -> bytes:
         view(21, 0, 0),
     ],
 )
-def test_views_outside_their_buffers(wrong: bytes) -> None:
+def test_views_outside_their_buffers(key_hash: KeyHash, wrong: bytes) -> None:
     """A view past its buffer, or of a buffer that is not there, is an error."""
     good = view(13, 0, 7)
     for views, place in ((wrong, 0), (good + wrong, 1)):
         batch = ViewKeys(octets_of(views).reshape(-1, 16), [octets_of(b"x" * 20)])
         with pytest.raises(ValueError, match=f"key {place} is a view that points past its buffer"):
-            COMPILED.hash_keys(batch, 1)
+            COMPILED.hash_keys(batch, key_hash)
     batch = ViewKeys(octets_of(good).reshape(-1, 16), [])
     with pytest.raises(ValueError, match="past its buffer"):
-        COMPILED.hash_keys(batch, 1)
+        COMPILED.hash_keys(batch, key_hash)
     for shape in ((1, 8), (2, 4)):
         with pytest.raises(ValueError, match="views of shape"):
-            COMPILED.hash_keys(ViewKeys(octets_of(good)[:8].reshape(shape), []), 1)
+            COMPILED.hash_keys(ViewKeys(octets_of(good)[:8].reshape(shape), []), key_hash)
 
 
 @needs_compiled
-def test_batches_of_another_kind() -> None:
+@each_hash
+def test_batches_of_another_kind(key_hash: KeyHash) -> None:
     """What is no form of batch, or holds what its form does not, is an error."""
     wrong: list[tuple[Any, type[Exception]]] = [
         (["a"], TypeError),
@@ -269,10 +275,10 @@ def test_batches_of_another_kind() -> None:
     ]
     for batch, error in wrong:
         with pytest.raises(error):
-            COMPILED.hash_keys(batch, 1)
-    for seed in (-1, 2**32):
+            COMPILED.hash_keys(batch, key_hash)
+    for name, seed in (("murmur3", -1), ("murmur3", 2**32), ("siphash", 2**128)):
         with pytest.raises(OverflowError):
-            COMPILED.hash_keys(ByteKeys.of(["a"]), seed)
+            COMPILED.hash_keys(ByteKeys.of(["a"]), KeyHash(name, seed))  # type: ignore[arg-type]
 
 
 @needs_compiled
@@ -314,12 +320,14 @@ def test_a_list_that_another_thread_changes(engine: Engine) -> None:
     try:
         for _ in range(300):
             try:
-                h1, h2 = engine.hash_keys(ByteKeys.of(keys)[0:5000], 1)
+                h1, h2 = engine.hash_keys(ByteKeys.of(keys)[0:5000], SIPHASH)
             except (ValueError, IndexError, TypeError):
                 continue
             assert len(h1) == len(h2)
             first = [b"some key %d" % i for i in range(9)]
-            assert list(zip(h1[:9].tolist(), h2[:9].tolist(), strict=True)) == hashed(first, 1)
+            assert list(zip(h1[:9].tolist(), h2[:9].tolist(), strict=True)) == hashed(
+                first, SIPHASH
+            )
     finally:
         stop.set()
         thread.join()

@@ -132,7 +132,7 @@ def test_one_key_at_a_time(scene: Scene, steps: list[tuple[str, str]]) -> None:
     naive, begun, new_keys = CountedOneByOne(params), 0, 0
     for method, key in steps:
         nonzero = naive.nonzero()
-        (hash_of,) = hashed([key.encode()], params.seed)
+        (hash_of,) = hashed([key.encode()], params.key_hash)
         doing: Any = {"add": naive.add, "remove": naive.remove, "contains": naive.has}[method]
         expected = doing(hash_of)
         assert getattr(one, method)(key) is expected

@@ -38,7 +38,8 @@ def test_same_interface() -> None:
     types = {"Claimed", "HashHalves", "Words"}
     shared = {"OneCounted", "bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
     named = {"CHUNK_KEYS", "ENGINE", "WHOLE_LINE", "lines_of", "narrower", *shared, *types}
-    assert set(_engine.__all__) - named == set(NUMPY._fields[1:])
+    for_tests = {"siphash"}  # published digests are of other rounds
+    assert set(_engine.__all__) - named == set(NUMPY._fields[1:]) - for_tests
 
 
 @needs_compiled

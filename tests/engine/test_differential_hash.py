@@ -1,4 +1,7 @@
-"""Both engines and mmh3 hash every form of batch to the same halves, however its memory lies."""
+"""Both engines hash every form of batch as others do, however its memory lies.
+
+The others are mmh3, and the independent SipHash of the reference.
+"""
 
 import os
 import sys
@@ -7,10 +10,19 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-from batches import BATCHES, FORMS, KEY, SEEDS, TEXT, misaligned, views_of
-from forms import bytes_of, hashed, octets_of
+from batches import BATCHES, FORMS, KEY, KEY_HASHES, TEXT, misaligned, views_of
+from forms import MURMUR3, SIPHASH, bytes_of, hashed, octets_of
 from hypothesis import strategies as st
-from kernels import BUILT, COMPILED, ENGINES, NUMPY, Engine, each_engine, needs_compiled
+from kernels import (
+    BUILT,
+    COMPILED,
+    ENGINES,
+    NUMPY,
+    Engine,
+    each_engine,
+    each_hash,
+    needs_compiled,
+)
 
 import mmbloom
 from mmbloom._engine.key_batch import (
@@ -22,6 +34,7 @@ from mmbloom._engine.key_batch import (
     RowKeys,
     TextKeys,
 )
+from mmbloom.sizing.params import KeyHash
 
 
 def test_the_engine_that_is_asked_for_is_tested() -> None:
@@ -35,9 +48,9 @@ def test_the_engine_that_is_asked_for_is_tested() -> None:
     assert mmbloom._engine.OneKey is served.OneKey
 
 
-def halves(engine: Engine, batch: KeyBatch, seed: int) -> list[tuple[int, int]]:
+def halves(engine: Engine, batch: KeyBatch, key_hash: KeyHash) -> list[tuple[int, int]]:
     """Hash halves as ints; they are arrays of their own."""
-    h1, h2 = engine.hash_keys(batch, seed)
+    h1, h2 = engine.hash_keys(batch, key_hash)
     for half in (h1, h2):
         assert half.dtype == np.uint64
         assert half.shape == (len(batch),)
@@ -48,27 +61,28 @@ def halves(engine: Engine, batch: KeyBatch, seed: int) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("form", FORMS)
 @hypothesis.given(st.data())
 def test_each_form(form: str, data: st.DataObject) -> None:
-    """A batch of any form is the mmh3 of its keys' bytes, by both engines, for every seed."""
-    batch, seed = data.draw(FORMS[form]), data.draw(SEEDS)
-    expected = hashed(bytes_of(batch), seed)
+    """A batch of any form is the hash of its keys' bytes, by both engines, for every seed."""
+    batch, key_hash = data.draw(FORMS[form]), data.draw(KEY_HASHES)
+    expected = hashed(bytes_of(batch), key_hash)
     for engine in ENGINES:
-        assert halves(engine, batch, seed) == expected, engine
+        assert halves(engine, batch, key_hash) == expected, engine
 
 
-@hypothesis.given(BATCHES, SEEDS, st.data())
-def test_parts_of_a_batch(batch: KeyBatch, seed: int, data: st.DataObject) -> None:
+@hypothesis.given(BATCHES, KEY_HASHES, st.data())
+def test_parts_of_a_batch(batch: KeyBatch, key_hash: KeyHash, data: st.DataObject) -> None:
     """A slice or a choice of a batch hashes as those keys of it."""
-    whole = hashed(bytes_of(batch), seed)
+    whole = hashed(bytes_of(batch), key_hash)
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(batch))] * 2)))
     chosen = data.draw(st.lists(st.booleans(), min_size=len(batch), max_size=len(batch)))
     some = [pair for pair, wanted in zip(whole, chosen, strict=True) if wanted]
     for engine in ENGINES:
-        assert halves(engine, batch[start:stop], seed) == whole[start:stop]
-        assert halves(engine, batch[np.array(chosen, dtype=np.bool_)], seed) == some
+        assert halves(engine, batch[start:stop], key_hash) == whole[start:stop]
+        assert halves(engine, batch[np.array(chosen, dtype=np.bool_)], key_hash) == some
 
 
 @each_engine
-def test_every_length_at_every_address(engine: Engine) -> None:
+@each_hash
+def test_every_length_at_every_address(engine: Engine, key_hash: KeyHash) -> None:
     """Keys of 0 to 70 bytes are hashed right from any address, and nothing beyond them matters."""
     data = bytes(range(1, 100))
     for offset in range(17):
@@ -76,51 +90,61 @@ def test_every_length_at_every_address(engine: Engine) -> None:
             octets = misaligned(octets_of(data[:70] + beyond * 40), offset)
             ends = np.arange(71)
             batch = PackedKeys(octets, np.zeros(71, dtype=np.int64), ends)
-            assert halves(engine, batch, 7) == hashed((data[:end] for end in ends), 7)
+            assert halves(engine, batch, key_hash) == hashed((data[:end] for end in ends), key_hash)
 
 
 @each_engine
-def test_views_around_twelve_bytes(engine: Engine) -> None:
+@each_hash
+def test_views_around_twelve_bytes(engine: Engine, key_hash: KeyHash) -> None:
     """Views of up to 12 bytes hold their key, longer ones point to it, in any of the buffers."""
     keys = [bytes(range(65, 65 + size)) for size in range(40)] * 3
     for buffers in (1, 2, 5):
-        assert halves(engine, views_of(keys, buffers), 3) == hashed(keys, 3)
+        assert halves(engine, views_of(keys, buffers), key_hash) == hashed(keys, key_hash)
 
 
 @each_engine
-def test_offsets_of_more_than_32_bits(engine: Engine) -> None:
+@each_hash
+def test_offsets_of_more_than_32_bits(engine: Engine, key_hash: KeyHash) -> None:
     """Offsets of 64 bits may be of any integer type that holds them; 2^31 is no edge."""
     octets = octets_of(b"abcdef")
     for dtype in ("i4", ">i4", "i8", ">i8", "u4", "u8", "i2"):
         starts, ends = np.array([0, 2], dtype=dtype), np.array([2, 6], dtype=dtype)
-        assert halves(engine, PackedKeys(octets, starts, ends), 1) == hashed([b"ab", b"cdef"], 1)
+        batch = PackedKeys(octets, starts, ends)
+        assert halves(engine, batch, key_hash) == hashed([b"ab", b"cdef"], key_hash)
     mixed = PackedKeys(octets, np.array([0], dtype=np.int32), np.array([2], dtype=np.int64))
-    assert halves(engine, mixed, 1) == hashed([b"ab"], 1)
+    assert halves(engine, mixed, key_hash) == hashed([b"ab"], key_hash)
 
 
 @each_engine
-def test_dictionary_keeps_hashes_by_seed(engine: Engine) -> None:
-    """The values of a dictionary are hashed once for each seed, and shared by its parts."""
+def test_dictionary_keeps_hashes_by_hash(engine: Engine) -> None:
+    """The values of a dictionary are hashed once for each hash and seed, and shared."""
     batch = DictionaryKeys(ByteKeys.of([b"a", "é"]), np.array([1, 0, 1, 1]))
-    for seed in (1, 2, 1):
-        assert halves(engine, batch[1:], seed) == hashed([b"a", "é".encode(), "é".encode()], seed)
-    assert sorted(batch.hashes) == [1, 2]
+    other = KeyHash("siphash", MURMUR3.seed)
+    for key_hash in (SIPHASH, MURMUR3, other, SIPHASH):
+        expected = hashed([b"a", "é".encode(), "é".encode()], key_hash)
+        assert halves(engine, batch[1:], key_hash) == expected
+    assert set(batch.hashes) == {SIPHASH, MURMUR3, other}
 
 
 @each_engine
+@each_hash
 @pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 4)])
-def test_rows_of_nothing(engine: Engine, shape: tuple[int, int]) -> None:
+def test_rows_of_nothing(engine: Engine, key_hash: KeyHash, shape: tuple[int, int]) -> None:
     """Rows of no width are empty keys; no rows are no keys."""
     for padded in (False, True):
         rows = RowKeys(np.zeros(shape, dtype=np.uint8), padded)
-        assert halves(engine, rows, 5) == hashed([b""] * shape[0], 5)
+        assert halves(engine, rows, key_hash) == hashed([b""] * shape[0], key_hash)
 
 
 @each_engine
 def test_long_keys(engine: Engine) -> None:
     """A key of megabytes, ASCII or not, is one key."""
     keys: list[bytes | str] = ["é🌸" * 1_000_000, b"x" * 3_000_001, "日" * 999_999, "y" * 10**6]
-    assert halves(engine, ByteKeys.of(keys), 9) == hashed(bytes_of(ByteKeys.of(keys)), 9)
+    batch = ByteKeys.of(keys)
+    assert halves(engine, batch, MURMUR3) == hashed(bytes_of(batch), MURMUR3)
+    # Of SipHash both the reference and the numpy engine take a second a megabyte.
+    batch = ByteKeys.of(["é🌸" * 20_000, b"x" * 60_001])
+    assert halves(engine, batch, SIPHASH) == hashed(bytes_of(batch), SIPHASH)
 
 
 class Text(str):
@@ -168,9 +192,9 @@ def test_nothing_is_kept_or_changed(engine: Engine) -> None:
     key, array = b"a key of its own" * 2, np.arange(5, dtype=">i4")
     before, text = sys.getrefcount(key), np.array(["a", "é"])
     for _ in range(3):
-        engine.hash_keys(ByteKeys.of([key]), 1)
-        engine.hash_keys(IntegerKeys(array), 1)
-        engine.hash_keys(TextKeys(text), 1)
+        engine.hash_keys(ByteKeys.of([key]), SIPHASH)
+        engine.hash_keys(IntegerKeys(array), SIPHASH)
+        engine.hash_keys(TextKeys(text), SIPHASH)
     assert sys.getrefcount(key) == before
     assert (array == np.arange(5)).all()
     assert text.tolist() == ["a", "é"]
@@ -210,7 +234,7 @@ def test_list_that_shrinks_in_use(engine: Engine, left: int, part: slice) -> Non
     keys = ByteKeys(items, 0, 10)[part]
     del items[left:]
     with pytest.raises(ValueError, match="the list of keys changed its size while in use"):
-        engine.hash_keys(keys, 1)
+        engine.hash_keys(keys, SIPHASH)
 
 
 @each_engine

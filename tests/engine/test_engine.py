@@ -72,7 +72,7 @@ def test_scalar_path_is_the_batch_path(engine: Engine, scene: Scene, keys: list[
     params, _ = scene
     naive, words, counters = OneByOne(params), empty_words(params), np.zeros(5, dtype=np.uint64)
     one, new_keys = engine.OneKey(words, counters, params, coerce_one), 0
-    for key, halves in zip(keys, hashed(keys, params.seed), strict=True):
+    for key, halves in zip(keys, hashed(keys, params.key_hash), strict=True):
         assert one.contains(key) is naive.has(halves)
         new = naive.add(halves)
         assert one.add(key) is new
@@ -197,11 +197,11 @@ def test_positions_beyond_32_bits(engine: Engine, seed: int, layout: Layout, num
     assert not engine.add(words, *split(batch), params)[0].any()
     keys = [b"%d" % i for i in range(50)]
     one = engine.OneKey(words, np.zeros(5, dtype=np.uint64), params, coerce_one)
-    for key, halves in zip(keys, hashed(keys, params.seed), strict=True):
+    for key, halves in zip(keys, hashed(keys, params.key_hash), strict=True):
         assert one.contains(key) == naive.has(halves)
         assert one.add(key) == naive.add(halves)
     absent = [(int(h1), int(h2)) for h1, h2 in random.integers(0, 2**64, (150, 2), np.uint64)]
-    batch = [*batch, *absent, *hashed(keys, params.seed)]
+    batch = [*batch, *absent, *hashed(keys, params.key_hash)]
     answers = engine.contains(words, *split(batch), params).tolist()
     assert answers == [naive.has(key) for key in batch]
 

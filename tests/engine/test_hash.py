@@ -3,12 +3,13 @@
 import hypothesis
 import numpy as np
 import pytest
-from forms import bytes_of, hashed
+from forms import SIPHASH, bytes_of, hashed
 from hypothesis import strategies as st
 from kernels import Engine, each_engine
 
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys
 from mmbloom._engine.reference.hash import hash_one
+from mmbloom.sizing.params import KeyHash
 
 SEEDS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 8, 2**31, 2**32 - 1]))
 EDGES = [0, 1, 255, 256, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1]
@@ -20,8 +21,8 @@ WORDS = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from(EDGES))
 def test_array_version_is_mmh3(engine: Engine, words: list[int], seed: int) -> None:
     """The vectorised hash of 8-byte keys is mmh3's of the same 8 bytes, for every seed."""
     array = np.array(words, dtype="<u8")
-    h1, h2 = engine.hash_keys(IntegerKeys(array), seed)
-    expected = hashed((word.to_bytes(8, "little") for word in words), seed)
+    h1, h2 = engine.hash_keys(IntegerKeys(array), KeyHash("murmur3", seed))
+    expected = hashed((word.to_bytes(8, "little") for word in words), KeyHash("murmur3", seed))
     assert list(zip(h1.tolist(), h2.tolist(), strict=True)) == expected
     assert array.tolist() == words  # the caller's array is not changed
 
@@ -31,11 +32,11 @@ def test_array_version_is_mmh3(engine: Engine, words: list[int], seed: int) -> N
 def test_batch_is_one_by_one(engine: Engine, keys: list[bytes | str], seed: int) -> None:
     """A batch of bytes and str hashes as its keys alone; str as its UTF-8."""
     batch = ByteKeys.of(keys)
-    h1, h2 = engine.hash_keys(batch, seed)
+    h1, h2 = engine.hash_keys(batch, KeyHash("murmur3", seed))
     raw = bytes_of(batch)
-    expected = hashed(raw, seed)
+    expected = hashed(raw, KeyHash("murmur3", seed))
     assert list(zip(h1.tolist(), h2.tolist(), strict=True)) == expected
-    assert [hash_one(key, seed) for key in raw] == expected
+    assert [hash_one(key, KeyHash("murmur3", seed)) for key in raw] == expected
 
 
 # From the tests of Guava, which computed them with the C++ original.
@@ -53,10 +54,12 @@ GUAVA = [
 @pytest.mark.parametrize(("key", "seed", "h1", "h2"), GUAVA)
 def test_known_vectors(engine: Engine, key: bytes, seed: int, h1: int, h2: int) -> None:
     """Values published for the C++ original come out of all three ways."""
-    assert hash_one(key, seed) == (h1, h2)
-    ways = [engine.hash_keys(ByteKeys.of([key]), seed)]
+    assert hash_one(key, KeyHash("murmur3", seed)) == (h1, h2)
+    ways = [engine.hash_keys(ByteKeys.of([key]), KeyHash("murmur3", seed))]
     if len(key) == 8:
-        ways.append(engine.hash_keys(IntegerKeys(np.frombuffer(key, dtype="<u8")), seed))
+        ways.append(
+            engine.hash_keys(IntegerKeys(np.frombuffer(key, dtype="<u8")), KeyHash("murmur3", seed))
+        )
     for one, two in ways:
         assert (one.tolist(), two.tolist()) == ([h1], [h2])
 
@@ -66,8 +69,8 @@ def test_smhasher_verification_value(engine: Engine) -> None:
     """The author's own check of an implementation, 0x6384BA69 for MurmurHash3_x64_128."""
 
     def digest(key: bytes, seed: int) -> bytes:
-        h1, h2 = engine.hash_keys(ByteKeys.of([key]), seed)
-        assert (int(h1[0]), int(h2[0])) == hash_one(key, seed)
+        h1, h2 = engine.hash_keys(ByteKeys.of([key]), KeyHash("murmur3", seed))
+        assert (int(h1[0]), int(h2[0])) == hash_one(key, KeyHash("murmur3", seed))
         return h1.astype("<u8").tobytes() + h2.astype("<u8").tobytes()
 
     table = b"".join(digest(bytes(range(i)), 256 - i) for i in range(256))
@@ -78,7 +81,7 @@ def test_smhasher_verification_value(engine: Engine) -> None:
 def test_batch_hashes_are_separate_arrays(engine: Engine) -> None:
     """The halves are contiguous, native uint64 arrays: views would keep both alive."""
     for keys in (ByteKeys.of([b"a", b"b"]), IntegerKeys(np.arange(2, dtype="<u8"))):
-        for half in engine.hash_keys(keys, 0):
+        for half in engine.hash_keys(keys, SIPHASH):
             assert half.flags.c_contiguous
             assert half.dtype == np.uint64
             assert half.shape == (2,)

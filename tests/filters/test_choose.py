@@ -15,26 +15,31 @@ Create = Callable[..., BloomFilter]
 
 
 def test_defaults(create: Create) -> None:
-    """By default 1 %, blocked, as planned; the seed is the only thing drawn."""
+    """By default 1 %, blocked, SipHash, as planned; the seed is the only thing drawn."""
     params = create(1234).params
-    assert params == plan(1234, 0.01, layout="blocked", seed=params.seed)
+    assert params == plan(1234, 0.01, layout="blocked", seed=params.seed, hash="siphash")
 
 
-def test_random_seeds_differ(tmp_path: Path) -> None:
-    """Seeds are drawn anew, over all 32 bits: nobody can craft false positives in advance."""
+@pytest.mark.parametrize(("options", "bits"), [({}, 128), ({"hash": "murmur3"}, 32)])
+def test_random_seeds_differ(tmp_path: Path, options: dict[str, Any], bits: int) -> None:
+    """Seeds are drawn anew, over all bits: nobody can craft false positives in advance."""
     seeds = set()
     for number in range(12):
-        with BloomFilter.create(tmp_path / str(number), 10) as seen:
+        with BloomFilter.create(tmp_path / str(number), 10, **options) as seen:
             seeds.add(seen.params.seed)
     assert len(seeds) >= 11
-    assert max(seeds) > 2**28  # one in 2^48 of failing
+    assert 2 ** (bits - 4) < max(seeds) < 2**bits  # one in 2^48 of failing
 
 
 @pytest.mark.parametrize("layout", ["blocked", "standard"])
-def test_all_given(create: Create, layout: Any) -> None:
+@pytest.mark.parametrize(("name", "seed"), [("siphash", 2**128 - 1), ("murmur3", 2**32 - 1)])
+def test_all_given(create: Create, layout: Any, name: Any, seed: int) -> None:
     """What is given is what the file has."""
-    seen = create(500, 0.002, layout=layout, seed=2**32 - 1)
-    assert seen.params == plan(500, 0.002, layout=layout, seed=2**32 - 1)
+    params = plan(500, 0.002, layout=layout, seed=seed, hash=name)
+    seen = create(500, 0.002, layout=layout, seed=seed, hash=name)
+    assert (seen.params, seen.params.hash, seen.params.seed) == (params, name, seed)
+    with BloomFilter.open(seen.path) as again:
+        assert again.params == params
 
 
 WRONG: list[tuple[dict[str, Any], Any, str]] = [
@@ -46,7 +51,10 @@ WRONG: list[tuple[dict[str, Any], Any, str]] = [
     ({"layout": "round"}, ValueError, "layout is 'round', expected 'blocked' or 'standard'"),
     ({"layout": ""}, ValueError, "layout is '', expected 'blocked' or 'standard'"),
     ({"seed": -1}, ValueError, "seed is -1, expected 0 to"),
-    ({"seed": 2**32}, ValueError, "seed is 4294967296, expected 0 to"),
+    ({"seed": 2**128}, ValueError, r"expected 0 to 2\*\*128 - 1 for siphash"),
+    ({"seed": 2**32, "hash": "murmur3"}, ValueError, r"4294967296, expected 0 to 2\*\*32 - 1 for"),
+    ({"hash": "md5"}, ValueError, "hash is 'md5', expected 'siphash' or 'murmur3'"),
+    ({"hash": "md5", "seed": 1}, ValueError, "hash is 'md5', expected 'siphash' or 'murmur3'"),
     ({"seed": 1.5}, (TypeError, ValueError), "seed is 1.5"),
     ({"capacity": 10**13}, ValueError, "blocks; use the standard layout"),
 ]
@@ -75,7 +83,14 @@ def test_like(create: Create) -> None:
 
 
 @pytest.mark.parametrize(
-    "extra", [{"error_rate": 0.01}, {"layout": "blocked"}, {"seed": 1}, {"capacity": 777}]
+    "extra",
+    [
+        {"error_rate": 0.01},
+        {"layout": "blocked"},
+        {"seed": 1},
+        {"hash": "siphash"},
+        {"capacity": 777},
+    ],
 )
 def test_like_stands_alone(create: Create, tmp_path: Path, extra: dict[str, Any]) -> None:
     """Beside like= no other size is accepted, not even the same one."""
@@ -98,6 +113,8 @@ DIFFERENT: list[tuple[dict[str, Any], str, str, str]] = [
     ({"error_rate": 0.02}, "error_rate", "0.01", "0.02"),
     ({"layout": "standard"}, "layout", "blocked", "standard"),
     ({"seed": 8}, "seed", "7", "8"),
+    ({"hash": "siphash"}, "hash", "murmur3", "siphash"),
+    ({"hash": None}, "hash", "murmur3", "siphash"),  # seed 7 is asked for, of the default
 ]
 
 
@@ -107,9 +124,10 @@ def test_exist_ok_with_other_parameters(
 ) -> None:
     """A file of other parameters is ParameterMismatchError with both values, and stays as it is."""
     change, field, found, asked = different
-    create(1000, 0.01, seed=7).add("a")
+    create(1000, 0.01, seed=7, hash="murmur3").add("a")
     before = Path(path).read_bytes()
-    asked_for = {"capacity": 1000, "error_rate": 0.01, "seed": 7, **change}
+    same = {"capacity": 1000, "error_rate": 0.01, "seed": 7, "hash": "murmur3"}
+    asked_for = {**same, **change}
     with pytest.raises(ParameterMismatchError) as caught:
         BloomFilter.create(path, exist_ok=True, **asked_for)
     error = caught.value
@@ -124,6 +142,27 @@ def test_exist_ok_seeds(create: Create, path: str) -> None:
     BloomFilter.create(path, 1000, seed=7, exist_ok=True).close()
     with pytest.raises(ParameterMismatchError):
         BloomFilter.create(path, 1000, seed=0, exist_ok=True)
+
+
+def test_exist_ok_hashes(create: Create, path: str) -> None:
+    """Without hash and seed any will do, so that old files stay in use; a hash given must be."""
+    create(1000, hash="murmur3")
+    BloomFilter.create(path, 1000, exist_ok=True).close()
+    BloomFilter.create(path, 1000, hash="murmur3", exist_ok=True).close()
+    with pytest.raises(ParameterMismatchError, match="hash murmur3, asked for siphash"):
+        BloomFilter.create(path, 1000, hash="siphash", exist_ok=True)
+
+
+def test_a_mismatch_tells_no_key(create: Create, path: str) -> None:
+    """Errors about SipHash's seeds tell two keys apart, and tell neither."""
+    create(1000, seed=2**100 + 1)
+    with pytest.raises(ParameterMismatchError) as caught:
+        BloomFilter.create(path, 1000, seed=2**100 + 2, exist_ok=True)
+    error = caught.value
+    assert error.found.startswith("secret (fingerprint ")
+    assert error.expected.startswith("secret (fingerprint ")
+    assert error.found != error.expected
+    assert str(2**100)[:10] not in str(error)
 
 
 def test_exist_ok_like(create: Create, path: str) -> None:

@@ -169,10 +169,10 @@ def test_equal_hashes_are_told_apart(make: Make, monkeypatch: pytest.MonkeyPatch
     """Keys are compared byte for byte: whoever makes two of one hash gains nothing."""
     seen = make()
     one, other = b"one key", b"other k"
-    hashed = [forms.hashed([key], 7)[0] for key in (one, other)]
+    hashed = [forms.hashed([key], forms.SIPHASH)[0] for key in (one, other)]
     monkeypatch.setattr(
         "mmbloom._engine.hash_keys",
-        lambda piece, seed: tuple(  # noqa: ARG005  every key has the first one's hash
+        lambda piece, key_hash: tuple(  # noqa: ARG005  every key has the first one's hash
             np.full(len(piece), half, np.uint64) for half in hashed[0]
         ),
     )

@@ -33,8 +33,9 @@ def test_info_is_the_header(create: Callable[..., BloomFilter], path: str, layou
     assert info.file_bytes == len(raw)
     assert (info.capacity, info.error_rate) == struct.unpack_from("<Qd", raw, 48) == (1000, 0.001)
     assert info.layout == layout == {1: "standard", 2: "blocked"}[raw[20]]
-    assert (info.num_hashes, info.num_bits, info.seed) == struct.unpack_from("<IQI", raw, 28)
-    assert info.seed == 77
+    assert (info.num_hashes, info.num_bits, 0) == struct.unpack_from("<IQI", raw, 28)
+    assert info.hash == {1: "murmur3", 2: "siphash"}[raw[24]] == "siphash"
+    assert info.seed == int.from_bytes(raw[112:128], "little") == 77
     assert info.keys_added == counters["keys_added"]
     bits = int.from_bytes(array_of(path), "little").bit_count()
     assert info.positions_set == counters["positions_set"] == bits
@@ -75,7 +76,7 @@ def test_half_full_is_about_half(create: Callable[..., BloomFilter], layout: Lay
 
 def test_info_is_json_ready(create: Callable[..., BloomFilter]) -> None:
     """as_dict goes through JSON and comes back the same; the record cannot be changed."""
-    info = create(1000).info()
+    info = create(1000, hash="murmur3").info()
     again = json.loads(json.dumps(info.as_dict()))
     assert FilterInfo(**again) == info
     assert list(again) == [field.name for field in dataclasses.fields(info)]
@@ -98,3 +99,14 @@ def test_info_does_not_write(create: Callable[..., BloomFilter], path: str) -> N
     before, raw = os.stat(path).st_mtime_ns, Path(path).read_bytes()
     seen.info()
     assert (os.stat(path).st_mtime_ns, Path(path).read_bytes()) == (before, raw)
+
+
+def test_info_keeps_the_key_secret(create: Callable[..., BloomFilter]) -> None:
+    """Neither as_dict nor the repr has SipHash's key, which who reads the file can have."""
+    secret = 0x0123456789ABCDEF_0123456789ABCDEF
+    info = create(1000, seed=secret).info()
+    assert info.seed == secret
+    assert info.as_dict()["seed"] is None
+    for text in (repr(info), str(info.as_dict()), json.dumps(info.as_dict())):
+        assert str(secret) not in text
+        assert f"{secret:x}" not in text

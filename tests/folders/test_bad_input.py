@@ -52,7 +52,14 @@ def other_rate(file: Path) -> None:
 
 
 def other_seed(file: Path) -> None:
-    change_header(str(file), 40, "<I", 99)
+    change_header(str(file), 112, "<Q", 99)
+
+
+def other_hash(file: Path) -> None:
+    """The hash of before there was another, and a seed of 0."""
+    change_header(str(file), 24, "<I", 1)
+    change_header(str(file), 112, "<Q", 0)
+    change_header(str(file), 120, "<Q", 0)
 
 
 def counters(file: Path) -> None:
@@ -69,7 +76,15 @@ def a_folder(file: Path) -> None:
     file.mkdir()
 
 
-DAMAGES = [missing, text, cut, other, other_sizes, other_rate, other_seed, counters, fifo, a_folder]
+# Damages, and what the error names if it is a field of the file.
+FIELDS: dict[Callable[[Path], None], str] = {
+    other: "uuid",
+    other_sizes: "planned capacity",
+    other_rate: "planned error rate",
+    other_seed: "seed",
+    other_hash: "hash",
+}
+DAMAGES = [missing, text, cut, *FIELDS, counters, fifo, a_folder]
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
@@ -85,6 +100,7 @@ def test_damaged_member(
     with pytest.raises(FormatError) as caught:
         GrowingFilter.open(folder, mode)  # type: ignore[arg-type]
     assert caught.value.path == str(file)
+    assert caught.value.field == FIELDS.get(damage, caught.value.field)
     assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
 
 

@@ -93,7 +93,12 @@ def test_figures(grow: Create) -> None:
     bits = sum(one.positions_set for one in info.files)
     assert seen.fill_ratio == info.fill_ratio == bits / sum(one.num_bits for one in info.files)
     assert info.as_dict()["kind"] == "growing"
-    assert info.settings == manifest_of(seen.path)["settings"]
+    written = manifest_of(seen.path)["settings"]
+    key = bytes.fromhex(written.pop("seed"))
+    assert info.settings == {**written, "seed": int.from_bytes(key, "little")}
+    assert info.as_dict()["settings"] == {**written, "seed": None}
+    assert key.hex() not in repr(info) + str(info.as_dict())
+    assert str(info.settings["seed"]) not in repr(info) + str(info.as_dict())
     assert info.file_bytes == sum(os.path.getsize(one.path) for one in info.files)
     assert seen.recount() == bits
 

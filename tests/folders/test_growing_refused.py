@@ -83,13 +83,15 @@ def test_create_or_open(grow: Create) -> None:
         {"error_rate": 0.0},
         {"error_rate": 1.0},
         {"layout": "round"},
-        {"seed": 2**32},
+        {"seed": 2**128},
+        {"hash": "murmur3", "seed": 2**32},
+        {"hash": "md5"},
         {"reserve": "maybe"},
         {"threads": 0},
     ],
 )
 def test_wrong_parameters_make_nothing(grow: Create, folder: Path, options: Any) -> None:
-    (field,) = options
+    field = next(reversed(options))  # the wrong one comes last
     with pytest.raises((ValueError, TypeError), match=field.removeprefix("initial_")) as caught:
         grow(**options)
     assert not isinstance(caught.value, FormatError)

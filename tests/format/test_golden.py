@@ -5,6 +5,7 @@ The golden files are read, never written, by tests; `make_golden.py` made them o
 
 import hashlib
 import itertools
+import shutil
 import struct
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,20 @@ from golden import EXPECTED, GOLDEN, golden_bytes, golden_fields, golden_keys
 from reference import Fields, NaiveFilter, murmur3_x64_128, pack_header, seal
 from tally import Count
 
-from mmbloom import BloomFilter, FilterParams, FormatError, NewerFormatError, ReadOnlyError
+from mmbloom import (
+    BloomFilter,
+    FilterParams,
+    FormatError,
+    GrowingFilter,
+    NewerFormatError,
+    ReadOnlyError,
+    RotatingFilter,
+)
 from mmbloom.format import header as package_header
+from mmbloom.format import manifest
 
 LAYOUT_NAMES = {1: "standard", 2: "blocked"}
+HASH_NAMES = {1: "murmur3", 2: "siphash"}
 
 every_file = pytest.mark.parametrize("name", list(EXPECTED["files"]))
 WITH_KEYS = [name for name, expected in EXPECTED["files"].items() if expected["keys"]]
@@ -66,7 +77,35 @@ def test_no_golden_file_is_missing_or_unknown(tally: Count) -> None:
     fields = [golden_fields(name) for name in EXPECTED["files"]]
     assert {(f.layout, f.kind) for f in fields} == {(1, 1), (2, 1), (1, 2), (2, 2)}
     assert any(f.read_only_compatible & 1 for f in fields)
+    assert {(f.hash_id, f.kind) for f in fields} == {(1, 1), (1, 2), (2, 1), (2, 2)}
     tally(files=len(found))
+
+
+@pytest.mark.laws("T12")
+@pytest.mark.parametrize("kind", EXPECTED["folders"])
+def test_golden_folders(kind: str, tmp_path: Path, tally: Count) -> None:
+    """A folder of SipHash is as recorded, read as recorded, and its manifest is what is written."""
+    folder, expected = GOLDEN / f"siphash-{kind}", EXPECTED["folders"][kind]
+    there = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+    assert there == expected["sha256"]
+    copied = tmp_path / "seen"
+    shutil.copytree(folder, copied)
+    options: dict[str, Any] = {"clock": lambda: 19676 * 86400.0} if kind == "rotating" else {}
+    cls: Any = {"growing": GrowingFilter, "rotating": RotatingFilter}[kind]
+    keys, absent = [f"key-{i}" for i in range(expected["keys"])], range(400)
+    with cls.open(copied, "r", **options) as seen:
+        assert seen.contains_many(keys).all()
+        found = seen.contains_many([f"absent-{i}" for i in absent])
+        assert np.flatnonzero(found).tolist() == expected["false_positives_of_400"]
+        assert seen.info().settings["seed"] == int.from_bytes(bytes(range(16)), "little")
+    raw = (folder / "manifest.json").read_bytes()
+    assert manifest.encode(manifest.decode(raw, "f")) == raw
+    with cls.open(copied, "r+", **options) as seen:
+        seen.update(["one", "more"])
+    newest = NaiveFilter((copied / max(expected["sha256"].keys() - {"manifest.json"})).read_bytes())
+    assert "one" in newest
+    assert "more" in newest
+    tally(folders=1)
 
 
 @pytest.mark.laws("T12")
@@ -131,6 +170,7 @@ def test_package_encodes_header_as_reference(name: str, tally: Count) -> None:
 
 def as_package_header(fields: Fields) -> package_header.Header:
     layout: Any = LAYOUT_NAMES[fields.layout]
+    hash_name: Any = HASH_NAMES[fields.hash_id]
     params = FilterParams(
         fields.capacity,
         fields.error_rate,
@@ -138,6 +178,7 @@ def as_package_header(fields: Fields) -> package_header.Header:
         fields.num_positions,
         fields.num_hashes,
         fields.seed,
+        hash_name,
     )
     return package_header.Header(
         params,

@@ -36,7 +36,8 @@ FIELDS = {
     "compatible": (88, "<Q"),
     "read_only_compatible": (96, "<Q"),
     "incompatible": (104, "<Q"),
-    "padding": (112, "396s"),
+    "hash_key": (112, "16s"),
+    "padding": (128, "380s"),
     "crc": (508, "<I"),
 }
 GOOD: dict[str, Any] = {
@@ -75,6 +76,7 @@ def header(**changes: Any) -> Header:
         "num_bits": 1024,
         "num_hashes": 6,
         "seed": 0xCAFEBABE,
+        "hash": "murmur3",
     }
     there = {name: changes.pop(name) for name in list(changes) if name in params}
     return Header(
@@ -95,6 +97,8 @@ def test_encode_is_the_table() -> None:
     assert counters == build(kind=2, compatible=8, read_only_compatible=1)
     standard = encode(header(layout="standard", num_bits=64, seed=0))
     assert standard == build(layout=1, num_positions=64, seed=0)
+    keyed = encode(header(hash="siphash", seed=int.from_bytes(bytes(range(1, 17)), "little")))
+    assert keyed == build(hash_id=2, seed=0, hash_key=bytes(range(1, 17)))
 
 
 def test_table_in_the_code_is_the_table_of_the_format() -> None:
@@ -112,16 +116,17 @@ def test_table_in_the_code_is_the_table_of_the_format() -> None:
     layout=st.sampled_from(LAYOUTS),
     blocks=st.integers(1, 2**31),
     num_hashes=st.integers(1, 64),
-    seed=st.integers(0, 2**32 - 1),
+    key_hash=st.tuples(st.just("murmur3"), st.integers(0, 2**32 - 1))
+    | st.tuples(st.just("siphash"), st.integers(0, 2**128 - 1)),
     created_ns=st.integers(0, 2**64 - 1),
     uuid=st.binary(min_size=16, max_size=16),
     kind=st.sampled_from([1, 2]),
     compatible=st.integers(0, 2**64 - 1),
     read_only_compatible=st.integers(0, 2**64 - 1),
 )
-def test_decode_inverts_encode(blocks: int, **fields: Any) -> None:
+def test_decode_inverts_encode(blocks: int, key_hash: tuple[str, int], **fields: Any) -> None:
     """Every header that can be made comes back the same, in a file of the right size."""
-    made = header(num_bits=512 * blocks, **fields)
+    made = header(num_bits=512 * blocks, hash=key_hash[0], seed=key_hash[1], **fields)
     assert decode(encode(made), made.file_bytes, "f") == made
 
 
@@ -147,7 +152,11 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"kind": 3}, "kind", "3"),
     ({"layout": 0}, "layout", "0"),
     ({"layout": 3}, "layout", "3"),
-    ({"hash_id": 2}, "hash id", "2"),
+    ({"hash_id": 0}, "hash id", "0"),
+    ({"hash_id": 3}, "hash id", "3"),
+    ({"hash_id": 2, "hash_key": b"k" * 16}, "seed", str(0xCAFEBABE)),
+    ({"hash_key": b"\x01"}, "hash key", "not zero"),
+    ({"seed": 0, "hash_key": bytes(15) + b"\x80"}, "hash key", "not zero"),
     ({"num_hashes": 0}, "number of hashes", "0"),
     ({"num_hashes": 65}, "number of hashes", "65"),
     ({"num_hashes": 10**9}, "number of hashes", "1000000000"),
@@ -161,7 +170,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"layout": 1, "num_positions": 0}, "number of positions", "0"),
     ({"header_size": 512}, "header size", "512"),
     ({"reserved": 1}, "reserved bytes", "not zero"),
-    ({"padding": bytes(395) + b"\x01"}, "reserved bytes", "not zero"),
+    ({"padding": bytes(379) + b"\x01"}, "reserved bytes", "not zero"),
     ({"capacity": 0}, "planned capacity", "0"),
     ({"error_rate": 0.0}, "planned error rate", "0.0"),
     ({"error_rate": 1.0}, "planned error rate", "1.0"),

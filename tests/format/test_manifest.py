@@ -12,7 +12,9 @@ from mmbloom.format.manifest import Entry, FolderPlan, Manifest, decode, encode
 from mmbloom.format.periods import PeriodPlan
 
 PLANS: list[FolderPlan] = [
-    GrowthPlan(1000, 0.01, "blocked", 7, "zeros"),
+    GrowthPlan(1000, 0.01, "blocked", 7, "zeros", "murmur3"),
+    PeriodPlan(604800, 86400, 1000, 0.01, "standard", 7, "fallocate", "murmur3"),
+    GrowthPlan(1000, 0.01, "blocked", 2**128 - 7, "zeros"),
     PeriodPlan(604800, 86400, 1000, 0.01, "standard", 7, "fallocate"),
 ]
 GOOD = [
@@ -105,6 +107,32 @@ def test_wrong_field_of_a_rotating_one(field: str, value: object) -> None:
     decode(changed("members.2.number", 7, GOOD[1]), "m")
     with pytest.raises(FormatError):
         decode(changed(field, value, GOOD[1]), "m")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("settings.hash", value) for value in ("murmur3", "md5", 2, None, ["siphash"], ...)],
+        *[("settings.seed", value) for value in (7, "7", "07" * 15, "0G" * 16, "0A" * 16, None)],
+        ("settings.seed", ...),
+    ],
+)
+@pytest.mark.parametrize("good", GOOD[2:], ids=lambda manifest: manifest.plan.kind)
+def test_wrong_hash_or_key(good: Manifest, field: str, value: object) -> None:
+    """The hash is SipHash and its key 16 bytes; else there is no field, and the seed an int."""
+    with pytest.raises(FormatError) as caught:
+        decode(changed(field, value, good), "m")
+    assert caught.value.field in {"hash", "seed", "fields of settings"}
+    assert "070707" not in str(caught.value)  # most of a secret key, perhaps
+
+
+def test_manifests_of_murmur3_have_no_hash() -> None:
+    """They are, byte for byte, those of before there was another; of SipHash the key is hex."""
+    assert b'"hash"' not in encode(GOOD[0])
+    assert b'"seed": 7,' in encode(GOOD[0])
+    settings = json.loads(encode(GOOD[3]))["settings"]
+    assert (settings["hash"], settings["seed"]) == ("siphash", "07" + "00" * 15)
+    assert b'"seed": "f9' + b"ff" * 15 + b'"' in encode(GOOD[2])
 
 
 def test_newer_version() -> None:

@@ -38,6 +38,7 @@ def check(data: bytes) -> None:
     assert (params.num_bits, params.num_hashes) == (expected.num_positions, expected.num_hashes)
     assert (params.capacity, params.error_rate) == (expected.capacity, expected.error_rate)
     assert params.layout == {1: "standard", 2: "blocked"}[expected.layout]
+    assert params.hash == {1: "murmur3", 2: "siphash"}[expected.hash_id]
     assert (params.seed, header.created_ns) == (expected.seed, expected.created_ns)
     assert (header.uuid, header.kind) == (expected.uuid, expected.kind)
     assert header.file_bytes == expected.file_bytes == size

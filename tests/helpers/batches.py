@@ -18,8 +18,13 @@ from mmbloom._engine.key_batch import (
     TextKeys,
     ViewKeys,
 )
+from mmbloom.sizing.params import KeyHash
 
-SEEDS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 8, 2**31, 2**32 - 1]))
+_SEEDS = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from([0, 1, 8, 2**31, 2**32 - 1]))
+_SECRETS = st.one_of(st.integers(0, 2**128 - 1), st.sampled_from([0, 1, 2**64, 2**128 - 1]))
+KEY_HASHES = st.one_of(
+    st.builds(KeyHash, st.just("murmur3"), _SEEDS), st.builds(KeyHash, st.just("siphash"), _SECRETS)
+)
 # Around the blocks of 16 bytes and the tails of 8 every length matters.
 KEY = st.integers(0, 70).flatmap(lambda size: st.binary(min_size=size, max_size=size))
 KEYS = st.lists(KEY, max_size=20)
@@ -164,4 +169,14 @@ FORMS: dict[str, st.SearchStrategy[KeyBatch]] = {
     "views": view_keys(),
     "dictionary": dictionary_keys(),
 }
-__all__ = ["BATCHES", "FORMS", "KEY", "KEYS", "SEEDS", "TEXT", "Octets", "misaligned", "views_of"]
+__all__ = [
+    "BATCHES",
+    "FORMS",
+    "KEY",
+    "KEYS",
+    "KEY_HASHES",
+    "TEXT",
+    "Octets",
+    "misaligned",
+    "views_of",
+]

@@ -24,7 +24,7 @@ def naive_file(capacity: int, error_rate: float, layout: Layout, seed: int) -> N
     """An empty file of these sizes; how they become bits and hashes is tested elsewhere."""
     params = plan(capacity, error_rate, layout=layout)
     number = {"standard": 1, "blocked": 2}[layout]
-    return NaiveFilter.empty(Fields(params.num_bits, params.num_hashes, number, seed))
+    return NaiveFilter.empty(Fields(params.num_bits, params.num_hashes, number, seed, hash_id=2))
 
 
 def spared(error_rate: float, layout: Layout) -> float:

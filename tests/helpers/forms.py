@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import mmh3
 import numpy as np
 import numpy.typing as npt
+from reference import siphash
 
 from mmbloom._engine.key_batch import (
     ByteKeys,
@@ -22,9 +23,13 @@ from mmbloom._engine.key_batch import (
 )
 from mmbloom._typing import Keys
 from mmbloom.lines import Chunk
+from mmbloom.sizing.params import KeyHash
 
 Octets = npt.NDArray[np.uint8]
 Halves = list[tuple[int, int]]
+SIPHASH = KeyHash("siphash", 0xFEDCBA9876543210_0123456789ABCDEF)
+MURMUR3 = KeyHash("murmur3", 7)
+HASHES = (SIPHASH, MURMUR3)
 
 
 def octets_of(data: bytes) -> Octets:
@@ -90,6 +95,10 @@ def _viewed(view: bytes, buffers: list[Octets]) -> bytes:
     return data[offset : offset + length]
 
 
-def hashed(keys: Iterable[bytes], seed: int) -> Halves:
-    """Hash halves by mmh3, one key at a time."""
-    return [mmh3.hash64(key, seed, signed=False) for key in keys]
+def hashed(keys: Iterable[bytes], key_hash: KeyHash) -> Halves:
+    """Hash halves by mmh3, or the independent SipHash, one key at a time."""
+    name, seed = key_hash
+    if name == "murmur3":
+        return [mmh3.hash64(key, seed, signed=False) for key in keys]
+    halves = (divmod(siphash(key, seed), 2**64) for key in keys)
+    return [(h1, h2) for h2, h1 in halves]

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 import pytest
+from forms import HASHES
 
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._typing import Bools, HashHalves, Octets, Offsets, Words
 from mmbloom.sizing import FilterParams
+from mmbloom.sizing.params import KeyHash
 
 
 class Engine(NamedTuple):
@@ -28,7 +30,8 @@ class Engine(NamedTuple):
     contains_with: Callable[[Words, Any, Words, Words, FilterParams], Bools]
     count_set: Callable[[Words], int]
     OneKey: Callable[[Words, Words, FilterParams, Callable[[Any], bytes]], Any]
-    hash_keys: Callable[[KeyBatch, int], HashHalves]
+    hash_keys: Callable[[KeyBatch, KeyHash], HashHalves]
+    siphash: Callable[..., tuple[int, int]]
     plain: Callable[[list[Any]], bool]
     first_unencodable: Callable[[npt.NDArray[Any]], int]
     find_lines: Callable[[Octets, int, int, int, int], tuple[Offsets, Offsets]]
@@ -66,4 +69,5 @@ ENGINES = [NUMPY, *([_FOUND] if _FOUND else [])]
 # Where it was not built every test that uses it is skipped; CI builds it.
 COMPILED: Engine = _FOUND or NUMPY
 needs_compiled = pytest.mark.skipif(not BUILT, reason="the compiled engine was not built here")
+each_hash = pytest.mark.parametrize("key_hash", HASHES, ids=lambda key_hash: key_hash.name)
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=repr)

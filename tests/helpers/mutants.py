@@ -13,12 +13,14 @@ ORIGINALS = [
     Fields(512 * 9, 64, 2, 77, 300, 1e-12, compatible=1),
     Fields(512 * 2, 5, 2, 99, 50, read_only_compatible=1),
     Fields(512, 4, 2, kind=2, capacity=30),
+    Fields(512 * 2, 5, 2, 2**128 - 5, 60, hash_id=2),
+    Fields(64 * 9, 3, 1, 1, 60, hash_id=2),
 ]
 
 # Offset and format of every number in the immutable block, as the specification has them.
 NUMBERS = [
     *((offset, "<I") for offset in (8, 12, 16, 20, 24, 28, 40, 44, 508)),
-    *((offset, "<Q") for offset in (32, 48, 64, 88, 96, 104)),
+    *((offset, "<Q") for offset in (32, 48, 64, 88, 96, 104, 112, 120)),
     (56, "<d"),
 ]
 EXTREMES = [0, 1, 2, 3, 63, 64, 65, 511, 512, 513, 4096, 10**9, 2**31, 2**32 - 1, 2**40, 2**43]

@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 from hypothesis import strategies as st
 
-from mmbloom._typing import Words
+from mmbloom._typing import HashName, Words
 from mmbloom.sizing import FilterParams, Layout
 
 G = 0x9E3779B97F4A7C15
@@ -72,6 +72,7 @@ class CountedOneByOne(OneByOne):
         return [number >> start & 2**64 - 1 for start in range(0, 4 * self.params.num_bits, 64)]
 
 
+SEEDED: list[tuple[int, HashName]] = [(2**127 + 3, "siphash"), (3, "murmur3")]
 WORD = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3), st.just(2**64 - 1))
 HASH = st.tuples(WORD, WORD)
 
@@ -82,7 +83,9 @@ def scenes(draw: st.DrawFn) -> tuple[FilterParams, list[list[Hash]]]:
     layout: Layout = draw(st.sampled_from(LAYOUTS))
     step = 512 if layout == "blocked" else 64
     num_bits = step * draw(st.sampled_from([1, 1, 2, 3, 17]))
-    params = FilterParams(10, 0.1, layout, num_bits, draw(st.integers(1, 64)))
+    seed, name = draw(st.sampled_from(SEEDED))
+    num_hashes = draw(st.integers(1, 64))
+    params = FilterParams(10, 0.1, layout, num_bits, num_hashes, seed, name)
     pool = draw(st.lists(HASH, min_size=1, max_size=12))
     batch = st.lists(st.one_of(st.sampled_from(pool), HASH), max_size=30)
     return params, draw(st.lists(batch, min_size=1, max_size=4))

@@ -17,8 +17,8 @@ _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
 # magic | version header_size kind layout hash_id k | m | seed reserved | capacity rate created
-# | uuid | compatible read_only_compatible incompatible | padding | crc
-IMMUTABLE = struct.Struct("<8s6IQIIQdQ16sQQQ396sI")
+# | uuid | compatible read_only_compatible incompatible | hash key | padding | crc
+IMMUTABLE = struct.Struct("<8s6IQIIQdQ16sQQQ16s380sI")
 
 Key = bytes | str | int
 
@@ -34,7 +34,7 @@ class Fields:
     num_positions: int
     num_hashes: int
     layout: int  # 1 standard, 2 blocked
-    seed: int = 0
+    seed: int = 0  # of SipHash its key, as a little-endian number
     capacity: int = 1
     error_rate: float = 0.01
     kind: int = 1  # 1 bits, 2 four-bit counters
@@ -43,6 +43,7 @@ class Fields:
     compatible: int = 0
     read_only_compatible: int = 0
     incompatible: int = 0
+    hash_id: int = 1  # 1 MurmurHash3_x64_128, 2 SipHash-1-3 with 128 bits
 
     @property
     def array_bytes(self) -> int:
@@ -64,14 +65,15 @@ def with_crc(block: bytes) -> bytes:
 def pack_header(fields: Fields) -> bytes:
     """Lay out the header of a new file, counters zero."""
     f = fields
+    seed, key = (f.seed, 0) if f.hash_id == 1 else (0, f.seed)
     block = IMMUTABLE.pack(
         MAGIC,
-        *(1, 4096, f.kind, f.layout, 1, f.num_hashes),
+        *(1, 4096, f.kind, f.layout, f.hash_id, f.num_hashes),
         f.num_positions,
-        *(f.seed, 0),
+        *(seed, 0),
         *(f.capacity, f.error_rate, f.created_ns, f.uuid),
         *(f.compatible, f.read_only_compatible, f.incompatible),
-        *(b"", 0),
+        *(key.to_bytes(16, "little"), b"", 0),
     )
     return with_crc(block) + bytes(HEADER_BYTES - 512)
 
@@ -83,10 +85,10 @@ def parse_header(raw: bytes, file_bytes: int) -> Fields:
     magic, version, header_size, kind, layout, hash_id, k, m, seed, reserved, *rest = (
         IMMUTABLE.unpack_from(raw)
     )
-    capacity, rate, created, uuid, compatible, read_only, incompatible, padding, crc = rest
-    fields = Fields(
-        m, k, layout, seed, capacity, rate, kind, created, uuid, compatible, read_only, incompatible
-    )
+    capacity, rate, created, uuid, compatible, read_only, incompatible, key, padding, crc = rest
+    of_hash = int.from_bytes(key, "little") if hash_id == 2 else seed
+    plan = (m, k, layout, of_hash, capacity, rate, kind)
+    fields = Fields(*plan, created, uuid, compatible, read_only, incompatible, hash_id)
     step, most = (512, 2**31 * 512) if layout == 2 else (64, 2**43)
     rules = (
         magic == MAGIC,
@@ -96,10 +98,11 @@ def parse_header(raw: bytes, file_bytes: int) -> Fields:
         header_size == HEADER_BYTES,
         kind in {1, 2},
         layout in {1, 2},
-        hash_id == 1,
+        hash_id in {1, 2},
+        (key == bytes(16)) if hash_id == 1 else (seed == 0),
         1 <= k <= 64,
         64 <= m <= most and m % step == 0,
-        reserved == 0 and padding == bytes(396),
+        reserved == 0 and padding == bytes(380),
         capacity >= 1,
         0 < rate < 1,
     )
@@ -161,6 +164,47 @@ def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
     return h1, (h2 + h1) & _MASK
 
 
+def siphash(
+    data: bytes, key: int, compressions: int = 1, finalizations: int = 3, bits: int = 128
+) -> int:
+    """Hash with SipHash (Aumasson and Bernstein) to a number of 64 or 128 bits.
+
+    Written from the paper and the authors' notes on 128 bits: `key` and the result are their
+    bytes as little-endian numbers.
+    """
+    k0, k1 = key & _MASK, key >> 64
+    v = [
+        k0 ^ int.from_bytes(b"somepseu", "big"),
+        k1 ^ int.from_bytes(b"dorandom", "big"),
+        k0 ^ int.from_bytes(b"lygenera", "big"),
+        k1 ^ int.from_bytes(b"tedbytes", "big"),
+    ]
+
+    def rounds(number: int) -> None:
+        for _ in range(number):
+            for a, b, by in ((0, 1, 13), (2, 3, 16), (2, 1, 17), (0, 3, 21)):
+                v[a] = (v[a] + v[b]) & _MASK
+                v[b] = _rotate_left(v[b], by) ^ v[a]
+                if by in {13, 17}:
+                    v[a] = _rotate_left(v[a], 32)
+
+    if bits == 128:
+        v[1] ^= 0xEE
+    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) % 256])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        v[3] ^= word
+        rounds(compressions)
+        v[0] ^= word
+    v[2] ^= 0xEE if bits == 128 else 0xFF
+    rounds(finalizations)
+    first = v[0] ^ v[1] ^ v[2] ^ v[3]
+    if bits == 64:
+        return first
+    v[1] ^= 0xDD
+    rounds(finalizations)
+    return first | (v[0] ^ v[1] ^ v[2] ^ v[3]) << 64
+
+
 class NaiveFilter:
     """The bytes of a filter file, read and written one bit at a time.
 
@@ -198,7 +242,10 @@ class NaiveFilter:
     def positions(self, key: Key) -> list[int]:
         """List the k positions of a key, in order, repeats included."""
         f = self.fields
-        h1, h2 = murmur3_x64_128(key_bytes(key), f.seed)
+        if f.hash_id == 1:
+            h1, h2 = murmur3_x64_128(key_bytes(key), f.seed)
+        else:
+            h2, h1 = divmod(siphash(key_bytes(key), f.seed), 2**64)
         if f.layout == 1:
             return [((h1 + i * h2) & (2**63 - 1)) % f.num_positions for i in range(f.num_hashes)]
         block = (h1 >> 32) * (f.num_positions // 512) >> 32

@@ -21,8 +21,12 @@ from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify
 from mmbloom._typing import Keys
 from mmbloom.folders.folder import FolderFilter
 from mmbloom.sizing import Layout
+from mmbloom.sizing.params import KeyHash
 
 Where = str | Path
+
+# As errors have the seeds of two filters: of SipHash's secret keys a fingerprint.
+SEEDS_5_AND_6 = tuple(KeyHash("siphash", seed).spelled_seed for seed in (5, 6))
 
 
 def make(where: Where, keys: Keys = (), like: Where | None = None, **options: Any) -> str:

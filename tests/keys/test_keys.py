@@ -14,7 +14,7 @@ from unittest.mock import MagicMock
 import hypothesis
 import numpy as np
 import pytest
-from forms import Halves, bytes_of, hashed, int_bytes
+from forms import SIPHASH, Halves, bytes_of, hashed, int_bytes
 from hypothesis import strategies as st
 
 from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
@@ -31,17 +31,17 @@ def meaning(keys: Any) -> Halves:
     assert batch.present is None
     found: Halves = []
     for part in batch.parts:
-        h1, h2 = hash_keys(part, 9)
+        h1, h2 = hash_keys(part, SIPHASH)
         assert h1.dtype == h2.dtype == np.uint64
         found += zip(h1.tolist(), h2.tolist(), strict=True)
-        assert found[len(found) - len(part) :] == hashed(bytes_of(part), 9)
+        assert found[len(found) - len(part) :] == hashed(bytes_of(part), SIPHASH)
     assert len(found) == batch.num_keys
     return found
 
 
 def halves(keys: Iterable[bytes]) -> Halves:
     """Hash halves of the bytes that keys are."""
-    return hashed(keys, 9)
+    return hashed(keys, SIPHASH)
 
 
 class Colour(enum.IntEnum):

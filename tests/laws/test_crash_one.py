@@ -49,7 +49,7 @@ def die_adding(engine: Engine, words: Words, counters: Words, layout: Layout, pa
 def bits_of_the_key(layout: Layout) -> bytes:
     """The array with the key of `die_adding` in it, by the independent reader."""
     number = {"standard": 1, "blocked": 2}[layout]
-    naive = NaiveFilter.empty(Fields(PAGE * 8, 7, number, seed=5))
+    naive = NaiveFilter.empty(Fields(PAGE * 8, 7, number, seed=5, hash_id=2))
     naive.add("key")
     return naive.array
 

@@ -21,6 +21,7 @@ from mmbloom import BloomFilter, _engine
 from mmbloom._keys.coerce import coerce
 from mmbloom._storage import lock as _lock
 from mmbloom.sizing import Layout
+from mmbloom.sizing.params import KeyHash
 
 BITS = 1 << 16
 Positions = npt.NDArray[np.int64]
@@ -50,7 +51,7 @@ def key_of_bit() -> Positions:
     """For each bit of a standard filter with k = 1, m = 65,536, seed 0: a key of that bit."""
     candidates = np.arange(1_200_000, dtype=np.int64)
     (batch,) = coerce(candidates).parts
-    h1, _ = _engine.hash_keys(batch, 0)
+    h1, _ = _engine.hash_keys(batch, KeyHash("murmur3", 0))
     bits, first = np.unique((h1 & np.uint64(2**63 - 1)) % np.uint64(BITS), return_index=True)
     assert len(bits) == BITS
     return candidates[first]

@@ -40,7 +40,9 @@ every_reader = pytest.mark.parametrize("read", READERS.values(), ids=list(READER
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A filter that holds keys."""
-    with BloomFilter.create(tmp_path / "a", 1000, layout="standard", seed=0) as seen:
+    with BloomFilter.create(
+        tmp_path / "a", 1000, layout="standard", hash="murmur3", seed=0
+    ) as seen:
         seen.update(range(500))
     return tmp_path / "a"
 

@@ -82,7 +82,9 @@ def test_the_fullest_file_is_named(tmp_path: Path) -> None:
     """Of several that hold too much, the one that does so most; those that do not are counted."""
     one = make_growing(tmp_path / "one", range(150), error_rate=0.01)  # 20, 40, 80 and 10 keys
     two = make_growing(tmp_path / "two", range(150, 190), error_rate=0.01)  # 20, 20
-    with pytest.warns(CapacityWarning, match="2 of 4 files .* 0000000000.bloom about 4") as caught:
+    with pytest.warns(
+        CapacityWarning, match=r"2 of 4 files .* 0000000000.bloom about [34]\d"
+    ) as caught:
         merge(tmp_path / "out", [one, two])
     with GrowingFilter.open(tmp_path / "out", "r") as seen:
         assert seen.contains_many(range(190)).all()

@@ -35,6 +35,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage.build import create_file
+from mmbloom._typing import HashName
 
 EXPECTED: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expectations.json").read_text())
 HELD = [name for name, expected in EXPECTED.items() if expected["can_be_held"]]
@@ -46,7 +47,8 @@ def golden(name: str) -> Path:
 
 def exportable(path: Path, num_bits: int, num_hashes: int = 7, **options: Any) -> str:
     """Make an empty filter that can be exported, or cannot by the options; gives its path."""
-    params = FilterParams(10**6, 0.01, options.pop("layout", "standard"), num_bits, num_hashes)
+    layout = options.pop("layout", "standard")
+    params = FilterParams(10**6, 0.01, layout, num_bits, num_hashes, 0, "murmur3")
     create_file(str(path), params, permissions=0o600, allow_network=False)
     return str(path)
 
@@ -78,7 +80,7 @@ def test_import_of_what_guava_wrote(tmp_path: Path, path: str, name: str) -> Non
     assert all(map(held.has, keys))
     with BloomFilter.open(path, "r") as seen:
         params = seen.params
-        assert (params.layout, params.seed) == ("standard", 0)
+        assert (params.layout, params.hash, params.seed) == ("standard", "murmur3", 0)
         assert (params.num_bits, params.num_hashes) == tuple(
             expected[field] for field in ("num_bits", "num_hashes")
         )
@@ -121,20 +123,23 @@ def test_there_and_back(tmp_path: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "seed", "field", "found"),
+    ("layout", "name", "seed", "field", "found"),
     [
-        ("blocked", 0, "layout", "blocked"),
-        ("blocked", 7, "layout", "blocked"),
-        ("standard", 1, "seed", "1"),
-        ("standard", 2**32 - 1, "seed", str(2**32 - 1)),
+        ("blocked", "murmur3", 0, "layout", "blocked"),
+        ("blocked", "siphash", 7, "layout", "blocked"),
+        ("standard", "siphash", 0, "hash", "siphash"),
+        ("standard", "siphash", 2**100, "hash", "siphash"),
+        ("standard", "murmur3", 1, "seed", "1"),
+        ("standard", "murmur3", 2**32 - 1, "seed", str(2**32 - 1)),
     ],
 )
 def test_filter_that_guava_would_not_understand(
-    tmp_path: Path, layout: sizing.Layout, seed: int, field: str, found: str
+    tmp_path: Path, layout: sizing.Layout, name: HashName, seed: int, field: str, found: str
 ) -> None:
-    """Another layout or seed is refused, with the words that make an exportable filter."""
-    BloomFilter.create(tmp_path / "a", 100, layout=layout, seed=seed).close()
-    with pytest.raises(ParameterMismatchError, match=r'has .*layout="standard", seed=0') as caught:
+    """Another layout, hash or seed is refused, with the words that make an exportable filter."""
+    BloomFilter.create(tmp_path / "a", 100, layout=layout, hash=name, seed=seed).close()
+    advice = r'has .*layout="standard", hash="murmur3", seed=0 .*--hash murmur3 --seed 0'
+    with pytest.raises(ParameterMismatchError, match=advice) as caught:
         export_guava(tmp_path / "a", tmp_path / "b")
     assert (caught.value.path, caught.value.field) == (str(tmp_path / "a"), field)
     assert caught.value.found == found

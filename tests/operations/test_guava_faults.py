@@ -22,7 +22,7 @@ every_way = pytest.mark.parametrize("way", WAYS)
 def make_source(folder: Path, way: str, size: int = MIB + 64) -> str:
     """Make what is to go out, or to come in; gives its path."""
     ours, theirs = str(folder / "ours"), str(folder / "theirs")
-    params = FilterParams(10**6, 0.01, "standard", 8 * size, 7)
+    params = FilterParams(10**6, 0.01, "standard", 8 * size, 7, hash="murmur3")
     create_file(ours, params, permissions=0o600, allow_network=False)
     with BloomFilter.open(ours) as seen:
         seen.add_many(list(KEYS))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from mmbloom import sizing
+from mmbloom._typing import HashName
 from mmbloom.sizing import (
     BestPractice,
     FilterParams,
@@ -168,11 +169,30 @@ def test_error_rate_out_of_range(rate: float, layout: Layout) -> None:
         best_practice(rate)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**32])
-def test_seed_out_of_range(seed: int) -> None:
-    """A seed that is not of 32 bits is a ValueError."""
-    with pytest.raises(ValueError, match=r"seed is .*, expected 0 to 2\*\*32 - 1"):
-        plan(1000, seed=seed)
+@pytest.mark.parametrize(
+    ("name", "seed", "bits"),
+    [("murmur3", -1, 32), ("murmur3", 2**32, 32), ("siphash", -1, 128), ("siphash", 2**128, 128)],
+)
+def test_seed_out_of_range(name: HashName, seed: int, bits: int) -> None:
+    """A seed that is not of 32 or 128 bits is a ValueError that names the range."""
+    with pytest.raises(ValueError, match=rf"seed is .*, expected 0 to 2\*\*{bits} - 1 for {name}"):
+        plan(1000, seed=seed, hash=name)
+
+
+def test_unknown_hash() -> None:
+    """A hash that is none is a ValueError that names the choices."""
+    with pytest.raises(ValueError, match="hash is 'md5', expected 'siphash' or 'murmur3'"):
+        plan(1000, hash=cast("HashName", "md5"))
+
+
+def test_no_secret_is_shown() -> None:
+    """Neither the repr of the parameters nor a seed spelled for people has the key."""
+    secret = 0x0123456789ABCDEF_0123456789ABCDEF
+    params = plan(1000, seed=secret)
+    assert params.seed == secret
+    assert params.key_hash.spelled_seed == "secret (fingerprint 6274629d)"
+    assert "seed" not in repr(params)
+    assert plan(1000, seed=7, hash="murmur3").key_hash.spelled_seed == "7"
 
 
 @pytest.mark.parametrize("seed", [1.5, "1"])

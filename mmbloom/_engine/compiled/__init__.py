@@ -7,5 +7,6 @@ Each module has the functions of the reference's module of its name:
 ``hash``      every form of keys to hash halves; which lists and arrays can be hashed as they are
 ``lines``     where lines begin and end; which part of one is its key
 
-What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``murmur.pxd``, ``text.pxd``.
+What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``; ``murmur.pxd``
+and ``siphash.pxd``, and ``keyed.pxd``, which gives both one name.
 """

@@ -15,7 +15,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from mmbloom._engine.compiled.murmur cimport hash_octets
+from mmbloom._engine.compiled.keyed cimport (
+    Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
+)
 from mmbloom._engine.compiled.overlay cimport (
     Overlay, claim_blocked, claim_standard, commit_all, find_with, grow, release,
 )
@@ -313,13 +315,19 @@ cdef class OneKey:
     cdef uint64_t[::1] counters
     cdef bint writable
     cdef Shape shape
-    cdef uint32_t seed
+    cdef bint keyed  # which of the next two it is
+    cdef SipHash siphash
+    cdef Murmur3 murmur3
     cdef object to_bytes
 
     def __cinit__(self, words, counters, params, to_bytes):
         self.words = words
         self.shape = shape_of(params, self.words.shape[0])
-        self.seed = params.seed
+        self.keyed = params.hash == "siphash"
+        if self.keyed:
+            self.siphash = siphash_of(params.seed & 0xFFFFFFFFFFFFFFFF, params.seed >> 64)
+        else:
+            self.murmur3 = murmur3_of(params.seed)
         self.to_bytes = to_bytes
         self.writable = words.flags.writeable
         if self.writable:
@@ -334,24 +342,29 @@ cdef class OneKey:
         cdef int overflow = 0
         cdef PyObject *text = <PyObject *>key
         if type(key) is str and has_layout(text) and PyUnicode_IS_ASCII(text):
-            hash_octets(
-                <const uint8_t *>PyUnicode_DATA(text), PyUnicode_GET_LENGTH(text), self.seed, h1,
-                h2,
+            self.hash_octets(
+                <const uint8_t *>PyUnicode_DATA(text), PyUnicode_GET_LENGTH(text), h1, h2
             )
             return 0
         if type(key) is int:
             number = PyLong_AsLongLongAndOverflow(key, &overflow)
             if not overflow:
-                hash_octets(<const uint8_t *>&number, 8, self.seed, h1, h2)
+                self.hash_octets(<const uint8_t *>&number, 8, h1, h2)
                 return 0
         if type(key) is not bytes:
             key = self.to_bytes(key)
             if type(key) is not bytes:  # the macros below look at no type
                 raise TypeError(f"a key was spelled as {type(key).__name__}, not as bytes")
-        hash_octets(
-            <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), self.seed, h1, h2
-        )
+        self.hash_octets(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), h1, h2)
         return 0
+
+    cdef inline void hash_octets(
+        self, const uint8_t *octets, size_t length, uint64_t *h1, uint64_t *h2
+    ) noexcept:
+        if self.keyed:
+            hash_octets[SipHash](octets, length, &self.siphash, h1, h2)
+        else:
+            hash_octets[Murmur3](octets, length, &self.murmur3, h1, h2)
 
     def contains(self, key):
         """Test a key."""

@@ -2,3 +2,4 @@
 from mmbloom._engine.reference.hash import first_unencodable as first_unencodable
 from mmbloom._engine.reference.hash import hash_keys as hash_keys
 from mmbloom._engine.reference.hash import plain as plain
+from mmbloom._engine.reference.siphash import siphash as siphash

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""MurmurHash3_x64_128 of every form of batch, and which lists and `U` arrays can be hashed.
+"""The hash halves of every form of batch, and which lists and `U` arrays can be hashed.
 
 Those of `reference.hash`, answer for answer. The bytes of keys are hashed where they lie. The
 interpreter is needed to find them in its objects only; hashing goes on without it. Spans and
@@ -19,7 +19,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from mmbloom._engine.compiled.murmur cimport hash_octets, hash_word, load_4, load_8
+from mmbloom._engine.compiled.keyed cimport (
+    Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of, take_octets,
+)
+from mmbloom._engine.compiled.murmur cimport load_4, load_8
+from mmbloom._engine.compiled.siphash cimport siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     has_layout, item_of,
@@ -89,47 +93,78 @@ def code_points(items):
     return np.require(native, None, "CA").view(np.uint32).reshape(len(items), -1)
 
 
-def hash_keys(keys, seed):
+def hash_keys(keys, key_hash):
     """Hash a batch to (h1, h2), two uint64 arrays of shape (n,); see `reference.hash.hash_keys`."""
-    cdef uint32_t start = seed
+    cdef Murmur3 murmur3
+    cdef SipHash siphash
     if isinstance(keys, DictionaryKeys):
-        if seed not in keys.hashes:
-            keys.hashes[seed] = hash_keys(keys.values, seed)
-        h1, h2 = keys.hashes[seed]
+        if key_hash not in keys.hashes:
+            keys.hashes[key_hash] = hash_keys(keys.values, key_hash)
+        h1, h2 = keys.hashes[key_hash]
         return h1[keys.indices], h2[keys.indices]
+    name, seed = key_hash
     n = len(keys)
     h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
     if not n:
         return h1, h2
-    if isinstance(keys, ByteKeys):
-        hash_list(keys.items, keys.start, start, h1, h2)
-    elif isinstance(keys, IntegerKeys):
-        # A chunk at a time: any width, byte order and stride becomes 8 aligned bytes.
-        items = np.require(keys.items.astype("<i8", copy=False), None, "CA")
-        hash_integers(items.view("<u8"), start, h1, h2)
-    elif isinstance(keys, PackedKeys):
-        starts, ends = np.require(keys.starts, None, "A"), np.require(keys.ends, None, "A")
-        if starts.dtype == np.int32 and ends.dtype == np.int32:
-            hash_spans[int32_t](keys.octets, starts, ends, start, h1, h2)
-        else:
-            starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
-            hash_spans[int64_t](keys.octets, starts, ends, start, h1, h2)
-    elif isinstance(keys, RowKeys):
-        rows = keys.rows if keys.rows.strides[1] == 1 else np.ascontiguousarray(keys.rows)
-        hash_rows(rows, keys.padded, start, h1, h2)
-    elif isinstance(keys, TextKeys):
-        hash_texts(code_points(keys.items), start, h1, h2)
-    elif isinstance(keys, ViewKeys):
-        hash_views(np.ascontiguousarray(keys.views), keys.buffers, start, h1, h2)
+    if name == "siphash":
+        siphash = siphash_of(seed & 0xFFFFFFFFFFFFFFFF, seed >> 64)
+        hash_form[SipHash](keys, &siphash, h1, h2)
     else:
-        raise TypeError(f"{type(keys).__name__} is no form of batch")
+        murmur3 = murmur3_of(seed)
+        hash_form[Murmur3](keys, &murmur3, h1, h2)
     return h1, h2
 
 
+def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalizations=3):
+    """Hash one input, with any numbers of rounds; see `reference.siphash.siphash`."""
+    cdef uint64_t h1, h2
+    cdef SipHash keyed = siphash_of(key & 0xFFFFFFFFFFFFFFFF, key >> 64)
+    cdef const uint8_t *at = &octets[0] if octets.shape[0] else NULL
+    siphash_of_octets(
+        at, octets.shape[0], keyed.state, compressions, finalizations, &h1, &h2
+    )
+    return h1, h2
+
+
+cdef int hash_form(keys, const Seeded *hash, h1, h2) except -1:
+    """Hash a batch of one key or more, in whatever form."""
+    if isinstance(keys, ByteKeys):
+        hash_list[Seeded](keys.items, keys.start, hash, h1, h2)
+    elif isinstance(keys, IntegerKeys):
+        # A chunk at a time: any width, byte order and stride becomes 8 aligned bytes.
+        items = np.require(keys.items.astype("<i8", copy=False), None, "CA")
+        hash_integers[Seeded](items.view("<u8"), hash, h1, h2)
+    elif isinstance(keys, PackedKeys):
+        starts, ends = np.require(keys.starts, None, "A"), np.require(keys.ends, None, "A")
+        if starts.dtype == np.int32 and ends.dtype == np.int32:
+            hash_spans[int32_t, Seeded](keys.octets, starts, ends, hash, h1, h2)
+        else:
+            starts, ends = starts.astype(np.int64, copy=False), ends.astype(np.int64, copy=False)
+            hash_spans[int64_t, Seeded](keys.octets, starts, ends, hash, h1, h2)
+    elif isinstance(keys, RowKeys):
+        rows = keys.rows if keys.rows.strides[1] == 1 else np.ascontiguousarray(keys.rows)
+        hash_rows[Seeded](rows, keys.padded, hash, h1, h2)
+    elif isinstance(keys, TextKeys):
+        hash_texts[Seeded](code_points(keys.items), hash, h1, h2)
+    elif isinstance(keys, ViewKeys):
+        hash_views[Seeded](np.ascontiguousarray(keys.views), keys.buffers, hash, h1, h2)
+    else:
+        raise TypeError(f"{type(keys).__name__} is no form of batch")
+    return 0
+
+
+cdef inline Sink sink_of(uint64_t[::1] h1, uint64_t[::1] h2) noexcept:
+    cdef Sink sink
+    sink.h1, sink.h2 = &h1[0], &h2[0]
+    return sink
+
+
 cdef int hash_list(
-    list items, Py_ssize_t first, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+    list items, Py_ssize_t first, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
     """Hash a part of a list; its objects are kept meanwhile, whatever becomes of the list."""
+    cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i, n = h1.shape[0], held = 0
     cdef size_t longest = 0
     cdef uint8_t *scratch = NULL
@@ -155,7 +190,8 @@ cdef int hash_list(
                 raise MemoryError
         with nogil:
             for i in range(n):
-                hash_text(&texts[i], scratch, seed, &h1[i], &h2[i])
+                take_text[Seeded](&sink, i, &texts[i], scratch, hash)
+            end_keys[Seeded](&sink, n, hash)
     finally:
         for i in range(held):
             Py_DECREF(objects[i])
@@ -181,31 +217,30 @@ cdef inline int find_text(PyObject *item, Py_ssize_t i, Text *text) except -1:
     return 0
 
 
-cdef inline void hash_text(
-    const Text *text, uint8_t *scratch, uint32_t seed, uint64_t *first, uint64_t *second
+cdef inline void take_text(
+    Sink *sink, Py_ssize_t i, const Text *text, uint8_t *scratch, const Seeded *hash
 ) noexcept nogil:
     cdef size_t size
     if text.width == 0:
-        hash_octets(text.at, text.length, seed, first, second)
+        take_octets[Seeded](sink, i, text.at, text.length, hash)
     else:
         size = encode(text.at, text.width, text.length, scratch)
-        hash_octets(scratch, size, seed, first, second)
+        take_octets[Seeded](sink, i, scratch, size, hash)
 
 
 cdef int hash_integers(
-    const uint64_t[::1] items, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+    const uint64_t[::1] items, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
-    cdef Py_ssize_t i
     with nogil:
-        for i in range(items.shape[0]):
-            hash_word(items[i], seed, &h1[i], &h2[i])
+        hash_words[Seeded](&items[0], items.shape[0], hash, &h1[0], &h2[0])
     return 0
 
 
 cdef int hash_spans(
     const uint8_t[::1] octets, const Offset[:] starts, const Offset[:] ends,
-    uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2,
+    const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2,
 ) except -1:
+    cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i, start, end, wrong = -1, size = octets.shape[0]
     cdef const uint8_t *base = &octets[0] if size else NULL
     if starts.shape[0] != h1.shape[0] or ends.shape[0] != h1.shape[0]:
@@ -217,7 +252,8 @@ cdef int hash_spans(
             if not 0 <= start <= end <= size:
                 wrong = i
                 break
-            hash_octets(base + start, end - start, seed, &h1[i], &h2[i])
+            take_octets[Seeded](&sink, i, base + start, end - start, hash)
+        end_keys[Seeded](&sink, starts.shape[0], hash)
     if wrong >= 0:
         raise ValueError(
             f"key {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of {size}"
@@ -226,8 +262,9 @@ cdef int hash_spans(
 
 
 cdef int hash_rows(
-    const uint8_t[:, :] rows, bint padded, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+    const uint8_t[:, :] rows, bint padded, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
+    cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i
     cdef size_t length, width = rows.shape[1]
     cdef const uint8_t *row
@@ -242,13 +279,15 @@ cdef int hash_rows(
                     length -= 8
                 while length and row[length - 1] == 0:
                     length -= 1
-            hash_octets(row, length, seed, &h1[i], &h2[i])
+            take_octets[Seeded](&sink, i, row, length, hash)
+        end_keys[Seeded](&sink, rows.shape[0], hash)
     return 0
 
 
 cdef int hash_texts(
-    const uint32_t[:, ::1] rows, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+    const uint32_t[:, ::1] rows, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
+    cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i, wrong = -1
     cdef size_t width = rows.shape[1]
     cdef Text text
@@ -268,7 +307,8 @@ cdef int hash_texts(
             if not encodable(text.at, 4, text.length):
                 wrong = i
                 break
-            hash_text(&text, scratch, seed, &h1[i], &h2[i])
+            take_text[Seeded](&sink, i, &text, scratch, hash)
+        end_keys[Seeded](&sink, rows.shape[0], hash)
     free(scratch)
     if wrong >= 0:
         raise ValueError(f"key {wrong} has a lone surrogate")
@@ -276,7 +316,7 @@ cdef int hash_texts(
 
 
 cdef int hash_views(
-    const uint8_t[:, ::1] views, list buffers, uint32_t seed, uint64_t[::1] h1, uint64_t[::1] h2
+    const uint8_t[:, ::1] views, list buffers, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
     """Hash Arrow's views: 4 bytes of length, then up to 12 of text, or 4 + buffer + offset."""
     cdef Py_ssize_t i, wrong
@@ -292,7 +332,7 @@ cdef int hash_views(
             buffer = buffers[i]
             texts[i].at = &buffer[0] if buffer.shape[0] else NULL
             texts[i].length = buffer.shape[0]
-        wrong = hash_all_views(views, texts, count, seed, h1, h2)
+        wrong = hash_all_views[Seeded](views, texts, count, hash, h1, h2)
     finally:
         free(texts)
     if wrong >= 0:
@@ -301,10 +341,11 @@ cdef int hash_views(
 
 
 cdef Py_ssize_t hash_all_views(
-    const uint8_t[:, ::1] views, const Text *texts, uint64_t count, uint32_t seed,
+    const uint8_t[:, ::1] views, const Text *texts, uint64_t count, const Seeded *hash,
     uint64_t[::1] h1, uint64_t[::1] h2,
 ) except -2:
     """Hash all views; return the first that is wrong, or -1."""
+    cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i
     cdef uint64_t which, offset, length
     cdef const uint8_t *view
@@ -313,10 +354,11 @@ cdef Py_ssize_t hash_all_views(
             view = &views[i, 0]
             length = load_4(view)
             if length <= 12:
-                hash_octets(view + 4, length, seed, &h1[i], &h2[i])
+                take_octets[Seeded](&sink, i, view + 4, length, hash)
                 continue
             which, offset = load_4(view + 8), load_4(view + 12)
             if which >= count or offset + length > texts[which].length:
                 return i
-            hash_octets(texts[which].at + offset, length, seed, &h1[i], &h2[i])
+            take_octets[Seeded](&sink, i, texts[which].at + offset, length, hash)
+        end_keys[Seeded](&sink, views.shape[0], hash)
     return -1

@@ -63,7 +63,7 @@ cdef inline void finish_both(
     second[0] = h2 + h1
 
 
-cdef inline void hash_octets(
+cdef inline void murmur_of_octets(
     const uint8_t *key, size_t length, uint32_t seed, uint64_t *first, uint64_t *second
 ) noexcept nogil:
     """Hash `length` bytes to the two halves; `key` is not read when there are none."""
@@ -85,7 +85,7 @@ cdef inline void hash_octets(
     finish_both(h1, h2, length, first, second)
 
 
-cdef inline void hash_word(
+cdef inline void murmur_of_word(
     uint64_t word, uint32_t seed, uint64_t *first, uint64_t *second
 ) noexcept nogil:
     """Hash the 8 bytes of a little-endian number."""

@@ -1,6 +1,7 @@
 """The definition of every kernel, in numpy: it always works, and decides what is right.
 
 ``hash``      keys to hash halves; the only importer of mmh3
+``siphash``   the default hash: of one key, and of many at once
 ``bits``      test, add, claim, commit on an array of bits
 ``counters``  the same, and decrement, on an array of counters
 ``lines``     where lines begin and end; which part of one is its key

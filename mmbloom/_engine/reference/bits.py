@@ -203,12 +203,12 @@ class OneKey:
 
     def contains(self, key: Any) -> bool:
         """Test a key."""
-        h1, h2 = hash_one(self._to_bytes(key), self._params.seed)
+        h1, h2 = hash_one(self._to_bytes(key), self._params.key_hash)
         return all(self._octets[p >> 3] >> (p & 7) & 1 for p in positions(h1, h2, self._params))
 
     def add(self, key: Any) -> bool:
         """Set a key's bits and count them; True if one was clear. The write lock is held."""
-        h1, h2 = hash_one(self._to_bytes(key), self._params.seed)
+        h1, h2 = hash_one(self._to_bytes(key), self._params.key_hash)
         clear = {
             p for p in positions(h1, h2, self._params) if not self._octets[p >> 3] >> (p & 7) & 1
         }

@@ -158,7 +158,7 @@ class OneCounted(OneKey):
         return True
 
     def _positions(self, key: Any) -> set[int]:
-        h1, h2 = hash_one(self._to_bytes(key), self._params.seed)
+        h1, h2 = hash_one(self._to_bytes(key), self._params.key_hash)
         return set(positions(h1, h2, self._params))
 
     def _count_at(self, position: int) -> int:

@@ -1,7 +1,7 @@
-"""MurmurHash3_x64_128 of a batch of keys, the reference; the only importer of mmh3.
+"""The hash halves of a batch of keys, by either hash, the reference; the only importer of mmh3.
 
-mmh3 hashes bytes and str one call a key (50-100 ns); keys of exactly 8 bytes are hashed
-by the same algorithm written for arrays (about 20 ns).
+Of MurmurHash3_x64_128, mmh3 hashes bytes and str one call a key (50-100 ns); keys of exactly 8
+bytes are hashed by the same algorithm written for arrays (about 20 ns).
 """
 
 from itertools import repeat
@@ -21,7 +21,9 @@ from mmbloom._engine.key_batch import (
     SpelledKeys,
     TextKeys,
 )
+from mmbloom._engine.reference.siphash import siphash, siphash_of_all, siphash_of_words
 from mmbloom._typing import HashHalves, Octets
+from mmbloom.sizing.params import KeyHash
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 
@@ -62,36 +64,43 @@ def first_unencodable(items: npt.NDArray[Any]) -> int:
     return -1
 
 
-def hash_one(key: bytes, seed: int) -> tuple[int, int]:
+def hash_one(key: bytes, key_hash: KeyHash) -> tuple[int, int]:
     """Hash one key to (h1, h2), Python ints below 2**64.
 
     Examples
     --------
-    >>> hash_one(b"", 0)
+    >>> hash_one(b"", KeyHash("murmur3", 0))
     (0, 0)
     """
+    name, seed = key_hash
+    if name == "siphash":
+        return siphash(key, seed)
     h1, h2 = mmh3.mmh3_x64_128_utupledigest(key, seed)
     return h1, h2
 
 
-def hash_keys(keys: KeyBatch, seed: int) -> HashHalves:
+def hash_keys(keys: KeyBatch, key_hash: KeyHash) -> HashHalves:
     """Hash a batch to (h1, h2), two uint64 arrays of shape (n,).
 
     Examples
     --------
     >>> from mmbloom._engine.key_batch import ByteKeys
-    >>> h1, h2 = hash_keys(ByteKeys.of([b"a", "a"]), 7)
+    >>> h1, h2 = hash_keys(ByteKeys.of([b"a", "a"]), KeyHash("siphash", 7))
     >>> bool(h1[0] == h1[1]), h2.dtype
     (True, dtype('uint64'))
     """
     if isinstance(keys, DictionaryKeys):
-        if seed not in keys.hashes:
-            keys.hashes[seed] = hash_keys(keys.values, seed)
-        h1, h2 = keys.hashes[seed]
+        if key_hash not in keys.hashes:
+            keys.hashes[key_hash] = hash_keys(keys.values, key_hash)
+        h1, h2 = keys.hashes[key_hash]
         return h1[keys.indices], h2[keys.indices]
+    name, seed = key_hash
     if isinstance(keys, IntegerKeys):
         # Sign-extended, so that 5 and -5 are the same key in any width.
-        return _hash_8_bytes(keys.items.astype("<i8", copy=False).view("<u8"), seed)
+        words = keys.items.astype("<i8", copy=False).view("<u8")
+        return siphash_of_words(words, seed) if name == "siphash" else _hash_8_bytes(words, seed)
+    if name == "siphash":
+        return siphash_of_all(bytes_of(keys), seed)
     # map and join keep the loop in C: the fastest of the pure-Python ways measured.
     digests = b"".join(map(mmh3.hash_bytes, items_of(keys), repeat(seed)))
     halves = np.frombuffer(digests, dtype="<u8")

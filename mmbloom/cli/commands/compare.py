@@ -15,7 +15,7 @@ Differences = Mapping[str, tuple[str, str]]
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="A", help="a filter")
-    parser.add_argument("other", metavar="B", help="a filter with equal parameters and seed")
+    parser.add_argument("other", metavar="B", help="a filter with equal parameters, hash and seed")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 

@@ -19,7 +19,9 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the new filter; must not exist")
     add_sizing_options(parser, required=False)
     parser.add_argument(
-        "--like", metavar="OTHER", help="take sizes and seed from this filter, instead of -n and -p"
+        "--like",
+        metavar="OTHER",
+        help="take sizes, hash and seed from this filter, instead of -n and -p",
     )
     family = parser.add_mutually_exclusive_group()
     family.add_argument(
@@ -60,7 +62,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "seed")}
+    sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "hash", "seed")}
     given = {name: value for name, value in sizing.items() if value is not None}
     options = {"allow_network": args.allow_network, "reserve": args.reserve}
     if not args.rotate and (args.keep, args.every) != (None, None):
@@ -75,7 +77,9 @@ def run(args: argparse.Namespace) -> int:
         _make(args, {**given, "error_rate": error_rate(args), **options}).close()
         return OK
     if given or args.capacity is not None:
-        raise UsageError("--like takes all sizes from OTHER: leave out -n, -p, --layout and --seed")
+        raise UsageError(
+            "--like takes all sizes from OTHER: leave out -n, -p, --layout, --hash and --seed"
+        )
     with open_filter(args.like, "r") as other:
         _make_like(args, other, options).close()
     return OK

@@ -6,12 +6,14 @@ import os
 import sys
 import time
 from datetime import UTC, datetime
+from typing import Any
 
 from mmbloom._engine import ENGINE
 from mmbloom._open import open as open_filter
 from mmbloom.cli.process import OK, in_rows
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
+from mmbloom.sizing.params import KeyHash
 
 WIDTH = 40
 
@@ -81,6 +83,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the filter")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
+        "--show-key",
+        action="store_true",
+        help="print the hash's secret key as well, for repair --seed; whoever has it can make "
+        "keys that the filter confuses",
+    )
+    parser.add_argument(
         "--recount",
         action="store_true",
         help="first count the set bits again (corrects the figures after a killed writer)",
@@ -93,12 +101,37 @@ def run(args: argparse.Namespace) -> int:
         if args.recount:
             seen.recount()
         info = seen.info()
-    print(json.dumps({**info.as_dict(), "engine": ENGINE}) if args.json else _for_people(info))
+    # Not unless asked for: what is printed ends up in logs, and in reports to others.
+    key = _key_of(info) if args.show_key else None
+    print(_as_json(info, key) if args.json else _for_people(info, key))
     return OK
 
 
-def _for_people(info: FilterInfo | FolderInfo) -> str:
+def _key_of(info: FilterInfo | FolderInfo) -> str | None:
+    name, seed = _hash_of(info)
+    return f"{seed:#034x}" if name == "siphash" else None
+
+
+def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
+    if isinstance(info, FilterInfo):
+        return KeyHash(info.hash, info.seed)
+    name: Any = info.settings["hash"]
+    seed: Any = info.settings["seed"]
+    return KeyHash(name, seed)
+
+
+def _as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
+    record: dict[str, Any] = {**info.as_dict(), "engine": ENGINE}
+    if key is not None:
+        for each in (record, *record.get("files", ())):
+            each.get("settings", each)["seed"] = key
+    return json.dumps(record)
+
+
+def _for_people(info: FilterInfo | FolderInfo, key: str | None) -> str:
     rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
+    chosen = _hash_of(info)
+    rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
     rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
     width = max(15, *(len(name) for name, _ in rows))  # the files of a folder have longer names
     return in_rows([row for row in rows if row[1]], width)
@@ -107,7 +140,7 @@ def _for_people(info: FilterInfo | FolderInfo) -> str:
 def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
     rows = [
         ("path", info.path),
-        ("layout", f"{info.layout}, {info.num_hashes} hashes, seed {info.seed}"),
+        ("layout", f"{info.layout}, {info.num_hashes} hashes"),
         ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
         ("sealed", "read-only for ever" if info.sealed else ""),
         ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),

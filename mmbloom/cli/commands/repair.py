@@ -23,7 +23,8 @@ def register(parser: argparse.ArgumentParser) -> None:
     add_making_options(parser)
     group = parser.add_argument_group(
         "for a damaged header: the parameters of the filter",
-        "--seed and --layout, and either -n and -p or the next two (info shows all of them)",
+        "--hash, --seed and --layout, and either -n and -p or the next two (info --show-key shows "
+        "all of them)",
     )
     group.add_argument("--num-bits", type=positive, metavar="M", help="size of the array in bits")
     group.add_argument(
@@ -47,20 +48,21 @@ def run(args: argparse.Namespace) -> int:
 def _params(args: argparse.Namespace) -> FilterParams | None:
     """Gather the parameters that the header would have; None if none was given."""
     sizes = (args.num_bits, args.num_hashes)
-    if {args.capacity, args.error_rate, args.layout, args.seed, *sizes} == {None}:
+    if {args.capacity, args.error_rate, args.layout, args.hash, args.seed, *sizes} == {None}:
         return None
-    if args.seed is None or args.layout is None or (None in sizes and args.capacity is None):
+    needed = (args.hash, args.seed, args.layout)
+    if None in needed or (None in sizes and args.capacity is None):
         raise UsageError(
-            "to rebuild a header give --seed and --layout, and either --num-bits and --num-hashes "
-            "or the -n and -p that the filter was made with"
+            "to rebuild a header give --hash, --seed and --layout, and either --num-bits and "
+            "--num-hashes or the -n and -p that the filter was made with"
         )
     planned = error_rate(args)
     if sizes == (None, None):
-        return plan(args.capacity, planned, layout=args.layout, seed=args.seed)
+        return plan(args.capacity, planned, layout=args.layout, seed=args.seed, hash=args.hash)
     if None in sizes:
         raise UsageError("--num-bits and --num-hashes go together")
     capacity = args.capacity or capacity_of(*sizes, planned, layout=args.layout)
-    return FilterParams(capacity, planned, args.layout, *sizes, args.seed)
+    return FilterParams(capacity, planned, args.layout, *sizes, args.seed, args.hash)
 
 
 def _say(done: Repair, destination: str) -> None:
