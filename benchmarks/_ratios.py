@@ -7,6 +7,7 @@ from typing import NamedTuple
 import contention
 import counting
 import dedup_log
+import engines
 import insert_query
 import members
 import memory
@@ -89,6 +90,14 @@ def _members(name: str, *, per_file: int) -> Callable[[Figures], float | None]:
     return measured
 
 
+def _keyed(figures: Figures) -> float | None:
+    name = "list of bytes"
+    times = [
+        _median(figures, "hashes", name, f"{one} add") for one in (engines.DEFAULT, engines.MURMUR3)
+    ]
+    return times[0] / times[1] if times[0] and times[1] else None
+
+
 GOALS = [
     Goal(
         "add_many, list of bytes, filter in cache",
@@ -115,6 +124,14 @@ GOALS = [
         _QUERY,
         1.6,
         _limit("Arrow strings"),
+        at_most=True,
+    ),
+    Goal(
+        "add_many, list of bytes, 10^9-key file: time",
+        'hash="murmur3"',
+        "engines",
+        1.25,
+        _keyed,
         at_most=True,
     ),
     Goal("dedup", "awk", _DEDUP, 10, _dedup(dedup_log.AWK)),

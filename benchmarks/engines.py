@@ -1,18 +1,20 @@
-"""What does the compiled engine give? The two engines by the form of the keys.
+"""What does the compiled engine give, and what the keyed hash cost? By the form of the keys.
 
 Question: nanoseconds per key to add and to query keys in each form that mmbloom takes, with
 the numpy engine and with the compiled one, in a filter that fits in the cache and in one
-planned for 10^9 keys.
+planned for 10^9 keys; and with SipHash, the default, and with MurmurHash3.
 
 Method: each engine in processes of its own. In the cache each form gets a new filter each
 round, planned for the keys of a round and touched by 1 % of other keys first; at large, all
 forms share one filter, whose pages are touched first, and get keys of their own. Queries
-are for the keys just added, as other objects.
+are for the keys just added, as other objects. The two hashes take turns in one process, with the
+compiled engine if it is built, each in a large filter of its own, and change places each round.
 
 Limits: to bring keys into a form is not timed.
 """
 
 import argparse
+import os
 
 from _keys import FORMS
 from _measure import (
@@ -27,9 +29,10 @@ from _measure import (
     spread,
     table,
 )
-from _ours import Mmbloom, understands
+from _ours import Mmbloom, takes, understands
 
 NUMPY, COMPILED = "numpy", "compiled"
+HASHES = DEFAULT, MURMUR3 = "siphash", "murmur3"
 _OTHERS = 10**11  # keys from here on touch pages, and are not asked for
 _TOUCH = 500  # one key for so many planned: more than six a page
 
@@ -68,6 +71,42 @@ def forms(folder: str, keys: int, capacity: int, rounds: int) -> Figures:
     return figures
 
 
+def hashes(folder: str, keys: int, capacity: int, rounds: int) -> Rows:
+    """Measure all forms with both hashes, in turns, in two large filters."""
+    names = [name for name, form in FORMS.items() if understands(form)]
+    rows: Rows = {
+        name: {f"{one} {what}": [] for what in ("add", "query") for one in HASHES} for name in names
+    }
+    made: dict[str, Mmbloom] = {}
+    for one in HASHES:
+        os.mkdir(os.path.join(folder, one))
+        made[one] = Mmbloom(os.path.join(folder, one), capacity, hash=one)
+        made[one].add(FORMS["int64 array"](_OTHERS, max(1, capacity // _TOUCH)))
+    for number in range(rounds):
+        for place, name in enumerate(names):
+            first = (number * len(names) + place) * keys
+            for one in HASHES if (number + place) % 2 else HASHES[::-1]:
+                times = {what: rows[name][f"{one} {what}"] for what in ("add", "query")}
+                one_form(name, made[one], first, keys, times)
+    for some in made.values():
+        some.close()
+    return rows
+
+
+def lay_out_hashes(rows: Rows, title: str) -> str:
+    """Lay out the table of the two hashes."""
+    cells = []
+    for name, row in rows.items():
+        shown = [name]
+        for what in ("add", "query"):
+            default, other = (row[f"{one} {what}"] for one in HASHES)
+            shown += [spread(other), spread(default), ratio(default, other)]
+        cells.append(shown)
+    columns = [f"{one} {what}" for what in ("add", "query") for one in HASHES[::-1]]
+    header = ["ns per key", *columns[:2], "siphash takes", *columns[2:], "siphash takes"]
+    return f"### {title}\n\n{table(header, cells)}"
+
+
 def run(args: argparse.Namespace, folder: str) -> Report:
     """Measure, and set the engines side by side."""
     given = (folder, args.keys, args.large, args.rounds)
@@ -100,6 +139,11 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         header = ["ns per key", *columns[:2], "compiled is", *columns[2:], "compiled is"]
         sections.append(f"### {title}\n\n{table(header, cells)}")
         figures[place] = rows
+    if takes(hash=DEFAULT):
+        engine = COMPILED if COMPILED in found else NUMPY
+        rows = apart(hashes, *given, engine=engine)
+        sections.append(lay_out_hashes(rows, f"The two hashes, {engine}: {titles['large']}"))
+        figures["hashes"] = rows
     if COMPILED not in found:
         sections.append("The compiled engine is not built here.")
     left_out = [name for name in FORMS if name not in found[NUMPY]["cache"]]
