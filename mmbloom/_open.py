@@ -15,11 +15,7 @@ from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.rotating import RotatingFilter
 
 Folder = GrowingFilter | RotatingFilter
-
-
 OfBits = BloomFilter | Folder
-
-
 _FOLDERS: dict[str, type[Folder]] = {"growing": GrowingFilter, "rotating": RotatingFilter}
 
 

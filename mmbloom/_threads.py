@@ -12,11 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
-
-
 R = TypeVar("R")
-
-
 _PATIENCE = 0.2  # seconds to wait for a thread that is to stop; only a blocked read takes longer
 
 

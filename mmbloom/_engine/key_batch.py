@@ -130,6 +130,4 @@ class DictionaryKeys:
 
 
 SpelledKeys = ByteKeys | RowKeys | TextKeys | PackedKeys | ViewKeys  # each key's bytes are there
-
-
 KeyBatch = SpelledKeys | IntegerKeys | DictionaryKeys

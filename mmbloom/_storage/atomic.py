@@ -36,17 +36,11 @@ class _ModeBits(int):
 OWNER_ONLY: int = _ModeBits(0o600)  # nobody else may test keys against the file
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
-
-
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
-
-
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
-
 
 _PUT_IN_PLACE = "something else was put in the place of what was just made: others may write to \
 this folder; choose one in which only you may"
-
 
 _OTHERS_EXCLUSIONS = "exclusions of a filter that is gone; remove them, or put them by until the \
 new one is made"

@@ -34,8 +34,6 @@ _SETTLED_NS = 100_000_000
 
 # The last: of a filter whose own name is so long that nothing can be added to it.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
-
-
 Signature = tuple[int, ...]
 
 

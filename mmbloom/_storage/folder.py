@@ -26,8 +26,6 @@ from mmbloom.sizing.params import spelled
 
 # What `file_name` makes.
 _OLDER = re.compile(r"([0-9]{10,20})(?:-[0-9a-f]{8})?\.bloom", re.ASCII)
-
-
 Stamp = tuple[int, int, int, int]  # which manifest it is: device, inode, time of change, size
 
 

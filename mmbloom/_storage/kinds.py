@@ -48,7 +48,6 @@ BITS = Kind(
     OneKey,
 )
 
-
 COUNTERS = Kind(
     KIND_COUNTERS,
     "counters",
@@ -57,7 +56,6 @@ COUNTERS = Kind(
     count_nonzero,
     OneCounted,
 )
-
 
 ALL_KINDS = (BITS, COUNTERS)
 

@@ -31,8 +31,6 @@ from mmbloom.errors import (
 from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
 
 _MADV_POPULATE_READ = 22  # of Linux 5.14; the mmap module has no name for it
-
-
 _READ_AT_A_TIME = 8 << 20
 
 

@@ -17,10 +17,7 @@ NETWORK = frozenset(
     )
 )
 
-
 COPY_ON_WRITE = frozenset(("btrfs", "zfs", "bcachefs"))
-
-
 IN_MEMORY = frozenset(("tmpfs", "ramfs", "hugetlbfs"))
 
 

@@ -25,8 +25,6 @@ _BEGINNINGS = {
     b"\x28\xb5\x2f\xfd": "zst",
 }
 _LONGEST = max(map(len, _BEGINNINGS))
-
-
 STDIN = "-"
 
 

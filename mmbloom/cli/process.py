@@ -16,14 +16,11 @@ from contextlib import contextmanager, suppress
 from mmbloom.errors import MmbloomWarning
 
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR = range(6)
-
-
 NOT_SOUND = NOT_ALIKE = NOTHING_FOUND
 
 
 # 128 + SIGHUP, SIGINT, SIGPIPE, SIGTERM, as shells report what a signal has ended.
 HUNG_UP, INTERRUPTED, UNREAD, TERMINATED = 129, 130, 141, 143
-
 
 EXIT_CODES = """\
 exit codes: 0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, \

@@ -18,8 +18,6 @@ from mmbloom.filters.writer import BitWriter
 from mmbloom.format.manifest import Entry, FolderPlan
 
 _CHECK_SECONDS = 0.001
-
-
 _KEYS_A_CHECK = 16  # as many as are asked in that time where each waits for the disk
 
 

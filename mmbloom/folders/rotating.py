@@ -33,8 +33,6 @@ from mmbloom.format.periods import PeriodPlan, seconds_of
 
 # Files that take longer to make than a period lasts would keep the lock for ever.
 _MOST_ROUNDS = 8
-
-
 _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 

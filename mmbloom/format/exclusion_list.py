@@ -11,26 +11,12 @@ import re
 from collections.abc import Iterable
 
 _SUFFIX = ".exclusions"
-
-
 IN_FOLDER = "exclusions"  # their file in a folder of filters
-
-
 _EMPTY = r"\empty"
-
-
 _NAMED = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
-
-
 _STANDS_FOR = {written[1].encode(): key.encode() for key, written in _NAMED.items()}
-
-
 _ESCAPE = re.compile(rb"\\(?:([\\nrt])|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
-
-
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # but for the tab, which a person may type
-
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
 
 

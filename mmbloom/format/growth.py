@@ -22,8 +22,6 @@ from mmbloom.sizing.params import (
 from mmbloom.sizing.planning import plan, to_plan_for
 
 _GROWTH = 2
-
-
 _TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
 
 

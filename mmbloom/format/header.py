@@ -67,20 +67,10 @@ from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import MAX_BITS, MAX_BLOCKS, MIN_BITS, FilterParams
 
 MAGIC = b"\x89MMBLM\r\n"  # no text starts with 0x89; CR LF is damaged by text-mode transfer
-
-
 VERSION = 1
-
-
 HEADER_BYTES = 4096
-
-
 SEGMENT_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
-
-
 MUTABLE_OFFSET = 2048
-
-
 MUTABLE_FIELDS = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
 
 
@@ -89,19 +79,10 @@ KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = map(
     MUTABLE_FIELDS.index, ("keys_added", "positions_set", "batches_begun", "batches_done")
 )
 
-
 KIND_BITS, KIND_COUNTERS = 1, 2
-
-
 SEALED = 1  # bit 0 of read_only_compatible
-
-
 _HASH_IDS: dict[HashName, int] = {"murmur3": 1, "siphash": 2}
-
-
 _LAYOUT_IDS: dict[Layout, int] = {"standard": 1, "blocked": 2}
-
-
 _CRC_OFFSET = 508
 
 

@@ -35,29 +35,13 @@ from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.periods import PeriodPlan
 
 MANIFEST = "manifest.json"  # its name in the folder
-
-
 FORMAT, VERSION = "mmbloom folder", 1
-
-
 MAX_BYTES = 1 << 20
-
-
 _NAME = re.compile(r"[0-9a-z-]{1,80}\.bloom", re.ASCII)
-
-
 _UUID = re.compile(r"[0-9a-f]{32}", re.ASCII)
-
-
 FolderPlan = GrowthPlan | PeriodPlan
-
-
 _PLANS: dict[str, type[FolderPlan]] = {plan.kind: plan for plan in (GrowthPlan, PeriodPlan)}
-
-
 FOLDER_KINDS = tuple(sorted(_PLANS))
-
-
 _ONE_OF: dict[str, tuple[str, ...]] = {"layout": get_args(Layout), "reserve": get_args(Reserve)}
 
 

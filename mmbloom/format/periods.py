@@ -17,14 +17,8 @@ from mmbloom.sizing.params import DEFAULT_HASH, FilterParams, KeyHash, require_e
 from mmbloom.sizing.planning import plan, to_plan_for
 
 MAX_FILES = 1000  # each is asked for every key that is not found
-
-
 _MOST_SECONDS = 2**53  # whole ones in a float
-
-
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
-
-
 _DURATION = re.compile(r"([0-9]{1,12})([smhdw])", re.ASCII)
 
 

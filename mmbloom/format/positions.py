@@ -17,11 +17,7 @@ from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 
 Hash = TypeVar("Hash", int, npt.NDArray[np.uint64])
-
-
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: Knuth's multiplicative hashing
-
-
 _MULTIPLIERS = [pow(_GOLDEN, i + 1, 2**64) for i in range(MAX_HASHES)]
 
 

@@ -34,17 +34,9 @@ from mmbloom.sizing.params import MAX_HASHES, FilterParams
 from mmbloom.sizing.planning import capacity_of
 
 _PREFIX = struct.Struct(">BBi")  # strategy, number of hashes, number of longs
-
-
 _STRATEGIES = ("MURMUR128_MITZ_32", "MURMUR128_MITZ_64")  # by their numbers in the file
-
-
 _STRATEGY = 1
-
-
 _MOST_LONGS = 2**31 - 1
-
-
 _WHY_FILES = "Guava's is one filter of one size; export each .bloom file of the folder, and ask all"
 
 

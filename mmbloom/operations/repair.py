@@ -28,8 +28,6 @@ from mmbloom.sizing.params import FilterParams, spelled
 
 # A file of a few bytes must not fill the disk with the terabyte of zeros that it asks for.
 _MOST_TIMES = 100  # times the array that is there may be as large as it should be
-
-
 _DAMAGED_COUNTERS = "the counters were damaged, and cannot tell if bits are lost: recounted"
 
 

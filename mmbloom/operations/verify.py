@@ -29,8 +29,6 @@ from mmbloom.format.manifest import MANIFEST, Entry
 from mmbloom.sizing.formulas import rate_of_any
 
 _IMMUTABLE_BYTES = 512
-
-
 _COPY = "; a mmbloom copy is counted anew"
 
 

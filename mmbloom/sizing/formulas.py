@@ -16,8 +16,6 @@ import numpy as np
 from mmbloom._typing import Layout
 
 BLOCK_BITS = 512  # one cache line
-
-
 _PER_BIT = math.log1p(-1 / BLOCK_BITS)  # ln of the chance that one bit choice misses a given bit
 
 

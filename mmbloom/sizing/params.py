@@ -38,8 +38,6 @@ def require_seed(name: HashName, seed: int) -> None:
 
 
 DEFAULT_HASH: HashName = "siphash"
-
-
 SEED_BITS: dict[HashName, int] = {"siphash": 128, "murmur3": 32}
 
 
@@ -75,11 +73,7 @@ class HasHash(Protocol):
 
 
 MAX_HASHES = 64
-
-
 MIN_BITS, MAX_BITS = 64, 2**43
-
-
 MAX_BLOCKS = 2**31
 
 

@@ -30,11 +30,7 @@ CHUNK_KEYS = 1 << 14
 
 # A key's place in its batch is packed below its position, which has at most 43 bits.
 _INDEX_BITS = np.uint64(20)
-
-
 _INDEX_MASK = np.uint64((1 << 20) - 1)
-
-
 _ONE, _WORD_SHIFT, _BIT_MASK = np.uint64(1), np.uint64(6), np.uint64(63)
 
 

@@ -25,14 +25,8 @@ from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
 
 SATURATED = 15
-
-
 _FOUR, _LAST = np.uint64(4), np.uint64(15)
-
-
 _ONE_IN_EACH = np.uint64(0x1111_1111_1111_1111)
-
-
 Held = tuple[Words, npt.NDArray[np.intp]]  # distinct positions, and the key that has each
 
 

@@ -26,14 +26,8 @@ from mmbloom._typing import HashHalves, Octets
 from mmbloom.sizing.params import KeyHash
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
-
-
 _M1, _M2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
-
-
 _31, _33 = np.uint64(31), np.uint64(33)
-
-
 _SLICE = 1 << 14  # str checked at a time, as they are copied
 
 

@@ -18,8 +18,6 @@ from mmbloom._typing import Octets, Offsets
 # No text in UTF-8 has the byte 0xFF, and no field has both newline and NUL: no field of a line
 # starts like this.
 WHOLE_LINE = b"\xff\n\0"
-
-
 _MANY = 2**31  # more fields than any line has, and as many as split can count
 
 

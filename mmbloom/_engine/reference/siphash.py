@@ -11,11 +11,7 @@ import numpy.typing as npt
 from mmbloom._typing import HashHalves, Words
 
 _MASK = 2**64 - 1
-
-
 _START = (0x736F6D6570736575, 0x646F72616E646F6D ^ 0xEE, 0x6C7967656E657261, 0x7465646279746573)
-
-
 _FEW = 8  # fewer keys are hashed faster in ints, a key at a time
 
 

@@ -16,8 +16,6 @@ from mmbloom.folders.info import FolderInfo
 from mmbloom.sizing.params import KeyHash
 
 WIDTH = 40
-
-
 _BLOCKS, _PLAIN = "█░", "#-"
 
 
@@ -44,11 +42,7 @@ def _drawn(filled: int, characters: str) -> str:
 
 
 _LEAST_AGE = 60.0  # seconds; a younger filter allows no forecast
-
-
 _DAY = 86_400
-
-
 _LONGEST = 1000 * 365 * _DAY  # a date has only four digits for the year
 
 

@@ -19,14 +19,8 @@ from mmbloom.sizing.planning import plan
 from mmbloom.sizing.tables import best_practice, best_practice_table
 
 SUFFIXES = (".png", ".svg")
-
-
 _MOST = 2.0  # the last number of keys drawn, in multiples of the capacity
-
-
 _POINTS = 200
-
-
 _DECADES = 4  # drawn below the planned rate; lower rates do not matter
 
 
@@ -82,8 +76,6 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
 
 
 _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
-
-
 _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
 
 
