@@ -131,11 +131,9 @@ def _check_type(formats: tuple[str, ...]) -> None:
 def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]:
     kind = formats[0]
     if kind == _NULL:  # the column of an empty list, or of nothing but None
-        nothing = np.zeros(array.length, dtype=np.bool_)
-        no_bytes = np.empty(
-            (array.length, 0), np.uint8
-        )  # of as many rows as they are, in no memory
-        return RowKeys(no_bytes, padded=False), nothing if array.length else None
+        valid = np.zeros(array.length, dtype=np.bool_) if array.length else None
+        # Rows of no bytes: however many they are, they take no memory.
+        return RowKeys(np.empty((array.length, 0), np.uint8), padded=False), valid
     expected = 3 if kind in _OFFSETS or kind in _VIEWS else 2
     if array.n_buffers < expected or (array.n_buffers > expected and kind not in _VIEWS):
         raise ValueError(
