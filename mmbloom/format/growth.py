@@ -19,7 +19,7 @@ from mmbloom.sizing.params import (
     require_capacity,
     require_error_rate,
 )
-from mmbloom.sizing.planning import plan, to_plan_for
+from mmbloom.sizing.planning import SMALL_BITS, plan, to_plan_for
 
 _GROWTH = 2
 _TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
@@ -64,6 +64,11 @@ class GrowthPlan:
         require_capacity(self.initial_capacity)  # before it is multiplied
         # Of the whole: that of each file is less. A float, for the manifest has no other.
         object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
+        if self.layout == "standard":
+            # Small files may be many times the textbook's size, larger ones not: an error now, and
+            # not when the folder is to grow.
+            sizes = (self.params(number).num_bits for number in range(MAX_FILES))
+            next(bits for bits in sizes if bits > SMALL_BITS)
 
     def sizes(self, number: int) -> tuple[int, float]:
         """Give capacity and error rate of a file, counted from 0."""

@@ -2,9 +2,9 @@
 
 n is the number of keys, p the false-positive rate, m the number of bits, k the number of
 hashes. The standard layout's formulas are the textbook ones (Broder and Mitzenmacher,
-"Network Applications of Bloom Filters", 2004); those of the blocked layout average over
-the Poisson number of keys that fall into one block of 512 bits (Putze, Sanders and
-Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
+"Network Applications of Bloom Filters", 2004), and what double hashing adds to them; those of
+the blocked layout average over the Poisson number of keys that fall into one block of 512 bits
+(Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
 """
 
 import math
@@ -31,7 +31,8 @@ def false_positive_rate(
     num_bits, num_hashes : int
         m and k of the filter.
     layout : {"blocked", "standard"}, default "blocked"
-        "standard": (1 - e^(-kn/m))^k. "blocked": the sum over j of
+        "standard": f^k + ((1 + f) / (1 - f))^2 n/m^2, where f = 1 - e^(-kn/m) is the share of set
+        bits; f for k = 1. "blocked": the sum over j of
         Poisson(j; 512 n/m) (1 - (1 - 1/512)^(kj))^k.
 
     Returns
@@ -44,21 +45,30 @@ def false_positive_rate(
     ValueError
         If the layout is none of the two.
 
+    Notes
+    -----
+    The second term of "standard" is what double hashing adds: a key's positions are an arithmetic
+    progression modulo m, of which there are about m^2 only, so that some keys have those of
+    another key, or all but a few of them. It matters where m is small for the rate: 100 keys at
+    1e-6 in the textbook's 2,880 bits have 8.7e-05 (measured; 1.1e-04 by this formula).
+
     References
     ----------
-    Standard: Broder and Mitzenmacher, "Network Applications of Bloom Filters", 2004. Blocked:
-    Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007.
+    Standard: Broder and Mitzenmacher, "Network Applications of Bloom Filters", 2004; Kirsch and
+    Mitzenmacher, "Less Hashing, Same Performance", 2008. Blocked: Putze, Sanders and Singler,
+    "Cache-, Hash- and Space-Efficient Bloom Filters", 2007.
 
     Examples
     --------
-    >>> round(false_positive_rate(1_000_000, 20_000_000, 10, layout="standard"), 7)
-    8.89e-05
+    >>> round(false_positive_rate(1_000_000, 20_000_000, 10, layout="standard"), 6)
+    8.9e-05
     """
     _require(layout)
     if num_keys <= 0:
         return 0.0
     if layout == "standard":
-        return float(-math.expm1(-num_hashes * num_keys / num_bits)) ** num_hashes
+        fill = -math.expm1(-num_hashes * num_keys / num_bits)
+        return standard_rate(num_keys, num_bits, num_hashes, fill)
     mean = BLOCK_BITS * num_keys / num_bits
     if mean == 0:  # less than a double can hold
         return 0.0
@@ -73,6 +83,28 @@ def false_positive_rate(
     poisson = np.exp(log_first + np.concatenate(([0.0], np.cumsum(log_steps))))
     hit = -np.expm1(_PER_BIT * num_hashes * keys_in_block)
     return min(1.0, float(np.sum(poisson * hit**num_hashes)))
+
+
+def textbook_rate(num_keys: float, num_bits: int, num_hashes: int) -> float:
+    """Compute (1 - e^(-kn/m))^k: the rate if each position were drawn on its own."""
+    return float(-math.expm1(-num_hashes * num_keys / num_bits)) ** num_hashes
+
+
+def standard_rate(num_keys: float, num_bits: int, num_hashes: int, fill: float) -> float:
+    """Compute the standard layout's rate for a share of set bits, 0 to 1.
+
+    A key has the positions of another where both begin and step alike: for n keys n/m^2. It has
+    all but s of them where it begins s steps further on, or wraps at 2^63 that much later, and
+    the other s are set by chance: each time 1 + 2f + 2f^2 + ... = (1 + f) / (1 - f). Of random keys
+    1.4 n/m^2 were found at f = 0.1, 2.3 at 0.2, 3.1 to 4.7 at 0.35, 7 to 10 at 0.5; this has 1.5,
+    2.3, 4.3 and 9.
+    """
+    if fill >= 1:
+        return 1.0
+    if num_hashes == 1:
+        return float(fill)
+    shared = ((1 + fill) / (1 - fill)) ** 2 * num_keys / num_bits**2
+    return min(1.0, float(fill**num_hashes + shared))
 
 
 def rate_of_any(rates: Iterable[float]) -> float:

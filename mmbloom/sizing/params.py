@@ -4,7 +4,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, get_args
 
 from mmbloom._typing import HashName, Layout
-from mmbloom.sizing.formulas import BLOCK_BITS, estimate_count, false_positive_rate
+from mmbloom.sizing.formulas import (
+    BLOCK_BITS,
+    estimate_count,
+    false_positive_rate,
+    standard_rate,
+)
 
 
 def require_capacity(capacity: int) -> None:
@@ -165,8 +170,9 @@ num_hashes=7, hash='siphash')
     def expected_error_rate(self, positions_set: int) -> float:
         """Compute the false-positive rate to expect with so many bits set.
 
-        Standard layout: (X/m)^k for X set bits. Blocked: `false_positive_rate` of the number of
-        keys that `estimate_count` finds, for blocks are not equally full.
+        Standard layout: (X/m)^k for X set bits, and what double hashing adds for the number of
+        keys that `estimate_count` finds. Blocked: `false_positive_rate` of that number, for
+        blocks are not equally full.
 
         Parameters
         ----------
@@ -178,7 +184,8 @@ num_hashes=7, hash='siphash')
         float
             Between 0 and 1.
         """
-        if self.layout == "standard":
-            return float((positions_set / self.num_bits) ** self.num_hashes)
         count = self.estimated_count(positions_set)
+        if self.layout == "standard":
+            fill = positions_set / self.num_bits
+            return standard_rate(count, self.num_bits, self.num_hashes, fill)
         return false_positive_rate(count, self.num_bits, self.num_hashes, layout="blocked")

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mmbloom.sizing.formulas import false_positive_rate
+from mmbloom.sizing.formulas import textbook_rate
 from mmbloom.sizing.params import MAX_HASHES, require_error_rate
 
 
@@ -47,10 +47,7 @@ def best_practice_table(most_bits_per_key: int = 32) -> list[BestPractice]:
 
 
 def _best_row(bits_per_key: int) -> BestPractice:
-    rate, num_hashes = min(
-        (false_positive_rate(1, bits_per_key, k, layout="standard"), k)
-        for k in range(1, MAX_HASHES + 1)
-    )
+    rate, num_hashes = min((textbook_rate(1, bits_per_key, k), k) for k in range(1, MAX_HASHES + 1))
     return BestPractice(bits_per_key, num_hashes, rate)
 
 

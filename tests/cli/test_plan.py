@@ -95,11 +95,12 @@ def test_what_cannot_be(capfdbinary: Capture, argv: list[str]) -> None:
 @pytest.mark.parametrize("rate", ["1e-18", "1e-19", "5e-20", "1e-30"])
 def test_rates_next_to_nothing(tmp_path: Path, rate: str) -> None:
     """A tiny error rate is planned as `create` makes it, though no row of the table be enough."""
-    sizes = ("-n", "1000", "-p", rate, "--layout", "standard")
+    sizes = ("-n", "1000", "-p", rate, "--layout", "blocked")
     assert mmbloom("create", tmp_path / "a", *sizes).code == 0
     for form in ([], ["--json"]):
         done = mmbloom("plan", *sizes[:4], *form)
         assert (done.code, done.err) == (0, "")
     figures = json.loads(done.out)
-    assert figures["standard"]["file_bytes"] == (tmp_path / "a").stat().st_size
+    assert figures["blocked"]["file_bytes"] == (tmp_path / "a").stat().st_size
+    assert "use the blocked layout" in figures["standard"]["error"]
     assert (figures["whole_bits"] is None) == (float(rate) < 6e-20)

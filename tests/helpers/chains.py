@@ -132,7 +132,7 @@ class Rotating:
 
     def create(self, folder: str | Path, **options: Any) -> FolderFilter:
         options |= {"keep": int(self.keep), "every": 10, "capacity_per_period": 100_000}
-        options |= {"error_rate": RATE, "layout": "standard", "reserve": "fallocate"}
+        options |= {"error_rate": 1e-7, "layout": "standard", "reserve": "fallocate"}
         return RotatingFilter.create(folder, clock=self.now, **options)
 
     def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:

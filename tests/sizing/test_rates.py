@@ -9,10 +9,17 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from kernels import COMPILED, NUMPY
 
 from mmbloom import BloomFilter
 from mmbloom._typing import Layout
-from mmbloom.sizing.formulas import estimate_count, expected_positions_set, false_positive_rate
+from mmbloom.sizing import FilterParams, plan
+from mmbloom.sizing.formulas import (
+    estimate_count,
+    expected_positions_set,
+    false_positive_rate,
+    textbook_rate,
+)
 
 LAYOUTS = get_args(Layout)
 
@@ -51,10 +58,12 @@ def test_blocked_rate_is_the_poisson_sum(num_keys: int, num_bits: int, num_hashe
 
 
 def test_standard_rate_by_hand() -> None:
-    """k = 10 and 20 bits a key give the textbook's 0.0000889."""
+    """k = 10 and 20 bits a key give the textbook's 0.0000889, double hashing next to nothing."""
     rate = false_positive_rate(1_000_000, 20_000_000, 10, layout="standard")
-    assert round(rate, 7) == 0.0000889
-    assert rate == pytest.approx((1 - math.exp(-0.5)) ** 10, rel=1e-12)
+    assert round(textbook_rate(1_000_000, 20_000_000, 10), 7) == 0.0000889
+    fill = 1 - math.exp(-0.5)
+    added = 1e6 / 20e6**2 * ((1 + fill) / (1 - fill)) ** 2
+    assert rate == pytest.approx(fill**10 + added, rel=1e-12)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -88,10 +97,10 @@ def test_rate_is_a_probability_that_grows_with_keys(
 
 @hypothesis.given(st.integers(1, 2**31), st.integers(1, 64), st.floats(0, 1))
 def test_blocks_cost_accuracy(num_blocks: int, num_hashes: int, fill: float) -> None:
-    """With few false positives, blocks have more of them than the standard layout."""
+    """With few false positives, blocks have more of them than the textbook's filter."""
     num_bits = 512 * num_blocks
     num_keys = fill * num_bits / num_hashes / 2
-    standard = false_positive_rate(num_keys, num_bits, num_hashes, layout="standard")
+    standard = textbook_rate(num_keys, num_bits, num_hashes)
     blocked = false_positive_rate(num_keys, num_bits, num_hashes)
     assert blocked >= standard * 0.999
 
@@ -156,6 +165,38 @@ def test_measured_rate(
     )
     print(f"{layout} {rate}: measured {found / asked:.6g}")
     assert 0.85 * rate < found / asked < 1.1 * rate
+
+
+# Keys, bits, hashes, and how many filters: three sizes of the textbook, one that is a third full,
+# and what is planned for the first.
+SMALL = [
+    (100, 2880, 20, 40),
+    (100, 1920, 13, 20),
+    (300, 8640, 20, 80),
+    (100, 4672, 20, 60),
+    (100, plan(100, 1e-6, layout="standard").num_bits, 20, 200),
+]
+
+
+@pytest.mark.parametrize(("keys", "bits", "hashes", "filters"), SMALL)
+def test_measured_rate_of_small_filters(keys: int, bits: int, hashes: int, filters: int) -> None:
+    """Where double hashing decides the rate, the formula is 0.8 to 1.5 times what is found."""
+    rng = np.random.default_rng(keys + bits)
+    params = FilterParams(keys, 0.5, "standard", bits, hashes)
+    asked, found = 200_000, 0
+    for _ in range(filters):
+        words = np.zeros(bits // 64, np.uint64)
+        h1, h2 = rng.integers(0, 2**64, (2, keys), np.uint64)
+        NUMPY.add(words, h1, h2, params)
+        h1, h2 = rng.integers(0, 2**64, (2, asked), np.uint64)
+        found += int(COMPILED.contains(words, h1, h2, params).sum())
+    expected = false_positive_rate(keys, bits, hashes, layout="standard") * asked * filters
+    print(f"{keys} keys, {bits} bits: {found} found, {expected:.4g} expected")
+    assert 0.8 * (found - 2 * found**0.5) < expected < 1.5 * (found + 2 * found**0.5)
+    if bits == SMALL[-1][1]:
+        assert found < 1e-6 * asked * filters + 2 * (1e-6 * asked * filters) ** 0.5
+    else:
+        assert textbook_rate(keys, bits, hashes) * asked * filters < found / 3
 
 
 @pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")  # filled to the brim
