@@ -1,6 +1,7 @@
 """The optional libraries of the extras ``cli`` and ``plot``, imported here and nowhere else."""
 
 import importlib
+import importlib.util
 from typing import Any
 
 from mmbloom.cli.process import UsageError
@@ -24,6 +25,11 @@ def load(name: str, purpose: str) -> Any:
         raise UsageError(
             f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[{extra}]'"
         ) from error
+
+
+def installed(name: str) -> bool:
+    """Tell whether an optional library is there, without the time that importing it takes."""
+    return importlib.util.find_spec(name) is not None
 
 
 def available(name: str) -> bool:

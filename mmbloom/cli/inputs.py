@@ -3,6 +3,7 @@
 import errno
 import os
 import select
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -26,6 +27,7 @@ _BEGINNINGS = {
 }
 _LONGEST = max(map(len, _BEGINNINGS))
 STDIN = "-"
+_taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
 def input_names(inputs: list[str]) -> list[str]:
@@ -43,6 +45,7 @@ def input_names(inputs: list[str]) -> list[str]:
 
 def check_inputs(names: list[str]) -> None:
     """Fail if an input or its library is missing, before anything is created or marked."""
+    _taken.clear()
     for name in names:
         if name != STDIN:
             if os.path.isdir(name):
@@ -50,6 +53,13 @@ def check_inputs(names: list[str]) -> None:
             os.stat(name)
         if _by_name(name) or _kind_of(_first_bytes(name)):
             _load_xopen(name)
+    if STDIN in names and _is_pipe(STDIN_FD) and not extras.installed("xopen"):
+        # What a pipe brings is not waited for unless it may have to be refused.
+        with _Raw(STDIN_FD, _NoBar()) as raw:
+            looked = _Looked(raw)
+        _taken.extend(looked.head)
+        if looked.kind:
+            _load_xopen(STDIN)
 
 
 def _by_name(name: str) -> str | None:
@@ -78,6 +88,11 @@ def _first_bytes(name: str) -> bytes:
             return b""
         return os.pread(fd, _LONGEST, os.lseek(fd, 0, os.SEEK_CUR))
     return b""
+
+
+def _is_pipe(fd: int) -> bool:
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 def _load_xopen(name: str) -> Any:
@@ -144,23 +159,23 @@ class _Looked(RawIOBase):
     the next.
     """
 
-    def __init__(self, raw: _Raw) -> None:
-        self._raw, self._head, head = raw, b"", bytearray(_LONGEST)
-        while len(self._head) < _LONGEST and _undecided(self._head):
-            count = raw.readinto(memoryview(head)[: _LONGEST - len(self._head)])
+    def __init__(self, raw: _Raw, head: bytes = b"") -> None:
+        self._raw, self.head, room = raw, head, bytearray(_LONGEST)
+        while len(self.head) < _LONGEST and _undecided(self.head):
+            count = raw.readinto(memoryview(room)[: _LONGEST - len(self.head)])
             if not count:
                 break
-            self._head += head[:count]
-        self.kind = _kind_of(self._head)
+            self.head += room[:count]
+        self.kind = _kind_of(self.head)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        if not self._head:
+        if not self.head:
             return self._raw.readinto(buffer)
-        count = min(len(self._head), len(buffer))
-        buffer[:count], self._head = self._head[:count], self._head[count:]
+        count = min(len(self.head), len(buffer))
+        buffer[:count], self.head = self.head[:count], self.head[count:]
         return count
 
 
@@ -185,7 +200,11 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
     """Open one input for reading, decompressed."""
     with ExitStack() as stack:
         raw = stack.enter_context(_Raw(STDIN_FD if name == STDIN else name, progress))
-        looked = _Looked(raw)
+        head = b""
+        if name == STDIN:
+            head = bytes(_taken)
+            _taken.clear()
+        looked = _Looked(raw, head)
         # A name that promises compressed lines is not taken for plain ones.
         kind = looked.kind or _by_name(name)
         if kind is None:

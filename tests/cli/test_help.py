@@ -14,7 +14,8 @@ from mmbloom.cli.main import COMMANDS
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
     "0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, "
-    "4 lock timeout, 5 I/O error"
+    "4 lock timeout, 5 I/O error, 141 the reader of stdout has stopped, 129, 130 and 143 ended by "
+    "SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
 )
 EXPECTED = {
     "create": "-n -p --layout --seed --like --counting",

@@ -193,6 +193,23 @@ def test_without_xopen(tmp_path: Path) -> None:
     assert started(*argv, command=without("xopen")) == (0, b"a\n", "")
 
 
+def test_a_pipe_without_xopen(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pipe is looked at before anything is made; what is plain loses no byte by that."""
+    monkeypatch.setitem(sys.modules, "xopen", None)
+    fresh = ("dedup", tmp_path / "seen", *EXACT)
+    (tmp_path / "in").write_bytes(b"of a file\n")
+    for argv in (fresh, (*fresh, tmp_path / "in", "-"), ("add", *fresh[1:])):
+        done = mmbloom(*argv, stdin=gzip.compress(b"b\n"))
+        assert (done.code, done.out) == (2, b"")
+        assert is_one_line(done.err, "stdin", "pip install 'mmbloom[cli]'")
+        assert os.listdir(tmp_path) == ["in"]
+    for line in (b"", b"BZh91AY&", b"BZh91AY&SX\n", b"a\n"):
+        assert mmbloom(*fresh, stdin=line) == (0, line, "")
+    assert mmbloom(*fresh, tmp_path / "in", "-", stdin=b"BZh\n").out == b"of a file\nBZh\n"
+
+
 def test_without_tqdm(tmp_path: Path) -> None:
     """--progress says what to install; without it all works."""
     seen = exact_filter(tmp_path / "seen")
