@@ -3,6 +3,11 @@
 A run that is killed, or whose output breaks, can repeat lines when it is run again and can
 never lose one: a line is handed to the output before it is marked as seen. The write lock
 is kept from the claim to the mark, so of all processes one writes each line.
+
+A power cut is another matter. The system writes marks to the disk when it likes, and a `flush`
+of any process those of all: a mark can be there before its line is. A sink whose `write`
+returns only when its lines are on the disk, such as `mmbloom.lines.LineWriter` with `sync`,
+excludes that. With any other, force the output to the disk before you flush the filter.
 """
 
 from __future__ import annotations
@@ -25,7 +30,10 @@ class Sink(Protocol):
     """Where lines go; see `mmbloom.lines.LineWriter`."""
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
-        """Write lines with their terminators; when it returns they are out of this process."""
+        """Write lines with their terminators; when it returns they are out of this process.
+
+        If it returns only when they are on the disk, a power cut loses no line.
+        """
 
 
 class Discard:

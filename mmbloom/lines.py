@@ -163,6 +163,9 @@ class LineWriter:
     ends_mid_line : callable, optional
         Returns whether the file ends in the middle of a line now. Pass it if something else
         may have written to the file; by default only the last write of this object counts.
+    sync : callable, optional
+        Forces the file to the disk. If it is passed, `write` calls it before it returns, so
+        that lines are on the disk before `mmbloom.dedup.dedup` marks them.
 
     Examples
     --------
@@ -183,8 +186,9 @@ class LineWriter:
         *,
         name: str | None = None,
         ends_mid_line: Callable[[], bool] | None = None,
+        sync: Callable[[], None] | None = None,
     ) -> None:
-        self._file, self._name = file, name or str(file.name)
+        self._file, self._name, self._sync = file, name or str(file.name), sync
         self._terminator, self._mid_line = terminator, False
         self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
 
@@ -201,7 +205,8 @@ class LineWriter:
         Raises
         ------
         OSError
-            If they cannot be written; some of them may be in the file, the last one cut off.
+            If they cannot be written, or forced to the disk; some of them may be in the file,
+            the last one cut off.
         """
         if not len(lines):
             return
@@ -209,6 +214,8 @@ class LineWriter:
             self._write(self._terminator)
         self._write(lines)
         self._mid_line = not terminated
+        if self._sync is not None:
+            self._sync()
 
     def _write(self, data: Any) -> None:
         rest = memoryview(data)

@@ -2,6 +2,9 @@
 
 Files are appended to, never emptied. The filter still knows the lines that an earlier run
 wrote and will not print them again, so emptying its output would lose them for good.
+
+For the same reason an output is on the disk before the marks of its lines are: a mark that a
+power cut leaves without its line would lose that line.
 """
 
 import json
@@ -12,8 +15,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from io import FileIO
 
+from mmbloom._storage.atomic import sync_folder
 from mmbloom._storage.folder import folder_kind
 from mmbloom.cli.inputs import STDIN
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError
@@ -24,21 +29,113 @@ from mmbloom.lines import LineWriter
 
 
 @contextmanager
-def open_output(path: str | None, terminator: bytes) -> Iterator[LineWriter]:
-    """Open a file for appending and force it to the disk at the end; None is stdout."""
+def open_output(
+    path: str | None, terminator: bytes, *, durable: bool = False
+) -> Iterator[LineWriter]:
+    """Open a file for appending; None is stdout.
+
+    When the block has succeeded, a regular file is on the disk, and so is its name. Only stdout is
+    left to the system, unless `durable` says that each write is on the disk before it returns.
+
+    Raises
+    ------
+    UsageError
+        If `durable` is asked for and the output is no regular file.
+    """
     with ExitStack() as stack:
         if path is None:
             file = stack.enter_context(FileIO(STDOUT_FD, "wb", closefd=False))
         else:
             file = stack.enter_context(FileIO(path, "ab"))
+        if durable:
+            _require_regular(path, file.fileno())
         look = stack.enter_context(_tail_of(file, terminator))
+        force = partial(_force, file.fileno(), path, durable=durable)
+        if durable:
+            force(name_too=True)
         name = "stdout" if path is None else path
-        yield LineWriter(file, terminator, name=name, ends_mid_line=look)
-        if path is not None and stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            try:
-                os.fsync(file.fileno())
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, path) from error
+        sync = force if durable else None
+        yield LineWriter(file, terminator, name=name, ends_mid_line=look, sync=sync)
+        if durable or (path is not None and _is_regular(file.fileno())):
+            force(name_too=True)
+
+
+def _force(fd: int, path: str | None, *, durable: bool, name_too: bool = False) -> None:
+    """Force an output to the disk."""
+    try:
+        os.fsync(fd)
+        if name_too:
+            _force_name(fd, path)
+    except OSError as error:
+        # Whatever it says next time: the system reports such an error once.
+        marked = (
+            "the lines of the last write are not marked: run again, with an output on a sound disk"
+            if durable
+            else "lines that the filter knows may be missing in it: add it to a new filter "
+            "(create --like), and run again with that"
+        )
+        reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
+        raise OSError(error.errno, reason, path or "stdout") from error
+
+
+def _force_name(fd: int, path: str | None) -> None:
+    """Force the name of an open file in its folder to the disk."""
+    real = os.path.realpath(f"/dev/fd/{fd}" if path is None else path)
+    try:
+        there = os.path.samestat(os.stat(real), os.fstat(fd))
+    except OSError:
+        there = False
+    _force_names(os.path.dirname(real) if there else None)
+
+
+def _force_names(folder: str | None) -> None:
+    """Force the names in a folder to the disk; if it is not known or may not be read, all there is.
+
+    That takes longer, and is rare.
+    """
+    try:
+        if folder is not None:
+            sync_folder(folder)
+            return
+    except (FileNotFoundError, PermissionError):
+        pass
+    os.sync()
+
+
+def _is_regular(file: str | int) -> bool:
+    return stat.S_ISREG(os.stat(file).st_mode)
+
+
+def _require_regular(path: str | None, file: str | int) -> None:
+    if not _is_regular(file):
+        raise UsageError(
+            f"{path or 'stdout'}: is no file, so --durable cannot force lines to the disk (of a "
+            "pipe only the reader can); give -o OUTPUT or --output-dir DIR, or redirect stdout to "
+            "a file"
+        )
+
+
+def require_durable(path: str | None) -> None:
+    """Refuse an output that is there and cannot be forced to the disk.
+
+    Raises
+    ------
+    UsageError
+        If it is no regular file.
+    """
+    with suppress(FileNotFoundError):  # it will be made
+        _require_regular(path, STDOUT_FD if path is None else path)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder for outputs, and those above it; their names are on the disk."""
+    made, above = [], os.path.abspath(path)
+    while not os.path.lexists(above):
+        made.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(path, exist_ok=True)
+    for folder in reversed(made):
+        _force_names(os.path.dirname(folder))
 
 
 def require_folder(path: str) -> None:
@@ -57,7 +154,7 @@ def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | N
     same file can be killed at any time, and our line must not be joined to its half line.
     """
     again = -1
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+    if _is_regular(file.fileno()):
         with suppress(OSError):  # we may only write to it, or there is no /dev/fd
             again = os.open(f"/dev/fd/{file.fileno()}", os.O_RDONLY)
     if again < 0:

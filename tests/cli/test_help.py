@@ -19,8 +19,8 @@ CODES = (
 )
 EXPECTED = {
     "create": "-n -p --layout --seed --like --counting",
-    "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j --stats "
-    "--progress --lock-timeout",
+    "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j "
+    "--durable --stats --progress --lock-timeout",
     "add": "-n -p -i -f -s -w -z -t -k --json-key --stats --progress --lock-timeout",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",

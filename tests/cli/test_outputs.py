@@ -1,13 +1,11 @@
 """Outputs that several runs append to."""
 
-import errno
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
 from forms import octets_of
 
 from mmbloom import BloomFilter, CapacityWarning, GrowingFilter, RotatingFilter
@@ -44,25 +42,6 @@ def test_output_in_no_folder_makes_no_filter(tmp_path: Path) -> None:
     assert (ended.code, ended.out) == (5, b"")
     assert ended.err == f"mmbloom: {output}: No such file or directory\n"
     assert not made.exists()
-
-
-def test_output_that_cannot_be_forced_to_the_disk(
-    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An output of which the disk says at the end that it is not there: exit 5, naming it."""
-    seen, output = exact_filter(tmp_path / "seen"), tmp_path / "out"
-    (tmp_path / "in").write_bytes(b"a\n")
-    fsync = os.fsync
-
-    def fail(fd: int) -> None:
-        if os.path.samestat(os.fstat(fd), output.stat()):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        fsync(fd)
-
-    monkeypatch.setattr(os, "fsync", fail)
-    done = inside(capfdbinary, "dedup", seen, tmp_path / "in", "-o", output)
-    assert (done.code, done.out) == (5, b"")
-    assert done.err == f"mmbloom: {output}: Input/output error\n"
 
 
 @pytest.mark.parametrize("exists", [True, False])

@@ -1,7 +1,11 @@
 """Examples on pages of docs/ that `test_pages` cannot check: commands, and figures that vary."""
 
+import shlex
+import subprocess
 from pathlib import Path
 
+import pytest
+from cli_runner import mmbloom
 from pages import DOCS, ROOT, blocks, examples, run_python, run_shell
 
 LOG = ROOT / "examples" / "access.log"
@@ -57,3 +61,27 @@ def test_exclusions(tmp_path: Path) -> None:
     assert len(listed) == count + 1
     assert listed[-1] == "aunt@mail.example"
     assert (tmp_path / "spam.bloom.exclusions").read_text().splitlines() == listed
+
+
+def test_recovery_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commands of the page find the lines that an output has lost, and print them."""
+    monkeypatch.chdir(tmp_path)
+    again, lost = ("dedup", "seen.bloom", "access.log"), FIRST_SEEN[-100:]
+    Path("access.log").write_bytes(LOG.read_bytes())
+    assert mmbloom(*again, "-n", "1e5", "-o", "unique.log").code == 0
+    cut_off = lost[0][:9]
+    Path("unique.log").write_bytes(b"\n".join([*FIRST_SEEN[: -len(lost)], cut_off]))
+    assert mmbloom(*again) == (0, b"", "")
+    printed = b""
+    for block in blocks(DOCS / "how-to-break-a-filter.md", "sh"):
+        for words in map(shlex.split, block.splitlines()):
+            if words[0] == "mmbloom":
+                done = mmbloom(*words[1:])
+                assert (done.code, done.err) == (0, "")
+                printed += done.out
+            else:
+                subprocess.run(words, check=True)
+    lines = LOG.read_bytes().splitlines()
+    assert printed == b"%d\n" % sum(line in lost for line in lines)
+    assert {*FIRST_SEEN} == {*Path("unique.log").read_bytes().splitlines()} - {cut_off}
+    assert mmbloom(*again) == (0, b"", "")

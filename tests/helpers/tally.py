@@ -1,4 +1,4 @@
-"""The tally of the laws' tests, T1 to T16: what each did in this run, as a table at its end.
+"""The tally of the laws' tests, T1 to T17: what each did in this run, as a table at its end.
 
 F1 shows of counters and of folders of filters what T1 shows of a plain filter, and so on.
 
@@ -31,6 +31,7 @@ WHAT = {
     "T14": "holders of the lock",
     "T15": "dedup killed, and run again",
     "T16": "lines of strangers that collide",
+    "T17": "power cuts amid dedup",
     "F1": "as T1: counters, folders",
     "F2": "as T2: counters",
     "F6": "as T6: folders",
@@ -146,7 +147,7 @@ _TALLY = pytest.StashKey[Tally]()
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and count anew."""
     config.addinivalue_line(
-        "markers", "laws(id): a test of docs/laws.md, and which: T1 to T16, F1 ..."
+        "markers", "laws(id): a test of docs/laws.md, and which: T1 to T17, F1 ..."
     )
     for law, what in WHAT.items():
         config.addinivalue_line("markers", f"{law}: {what}; set by laws({law!r})")

@@ -19,6 +19,7 @@ SCRIPTS = {
     "insert_query": "| mmbloom, int64 array |",
     "engines": "| list of bytes |",
     "dedup_log": "| mmbloom dedup |",
+    "durable": "| -o --durable |",
     "open_filter": "| mmbloom: open, query one key, close |",
     "memory": "### 2 workers",
     "contention": "| add, in locked() |",

@@ -25,7 +25,14 @@ from mmbloom.cli.inputs import (
     progress_bar,
     warn_of_lacking,
 )
-from mmbloom.cli.outputs import open_output, print_stats, refuse_overlap, require_folder
+from mmbloom.cli.outputs import (
+    make_folder,
+    open_output,
+    print_stats,
+    refuse_overlap,
+    require_durable,
+    require_folder,
+)
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally, dedup
@@ -49,6 +56,12 @@ def register(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of processes (with --output-dir)",
     )
+    add(
+        "--durable",
+        action="store_true",
+        help="force lines to the disk before they are marked: then a power cut loses none "
+        "(slower; the output must be a file)",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +72,11 @@ class DedupOptions:
     terminator: bytes
     repeated: bool
     lock_timeout: float | None
+    durable: bool
+
+    def open(self, output: str | None) -> AbstractContextManager[LineWriter]:
+        """Open an output; None is stdout."""
+        return open_output(output, self.terminator, durable=self.durable)
 
     def run(self, seen: OfBits, source: RawInput, writer: LineWriter) -> Tally:
         """Deduplicate one input."""
@@ -86,15 +104,18 @@ class FileJob:
     output: str
 
     def run(self) -> Tally:
-        """Do the work; the output and the filter are on the disk when this returns."""
-        with self.seen as seen:
-            with (
-                progress_bar([], wanted=False) as bar,
-                open_input(self.name, bar) as source,
-                open_output(self.output, self.settings.terminator) as writer,
-            ):
-                tally = self.settings.run(seen, source, writer)
-            seen.flush()
+        """Do the work; the output is on the disk when this returns, and the filter need not be.
+
+        To flush it here would put the marks of all processes on the disk, while the lines of the
+        others are still in memory: a power cut would then lose these.
+        """
+        with (
+            self.seen as seen,
+            progress_bar([], wanted=False) as bar,
+            open_input(self.name, bar) as source,
+            self.settings.open(self.output) as writer,
+        ):
+            tally = self.settings.run(seen, source, writer)
         warn_of_lacking(self.settings.keys, self.name, tally.lines, tally.lacking)
         return tally
 
@@ -102,15 +123,19 @@ class FileJob:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
-    settings = DedupOptions(line_keys(args), terminator(args), args.repeated, args.lock_timeout)
+    settings = DedupOptions(
+        line_keys(args), terminator(args), args.repeated, args.lock_timeout, args.durable
+    )
     names = input_names(args.inputs)
     outputs = _outputs(args, names)
     check_inputs(names)
     for output in outputs or [args.output]:
         refuse_overlap(output, names, args.file)
+        if args.durable:
+            require_durable(output)
     # Fail here, before gigabytes are reserved in vain.
     if outputs:
-        os.makedirs(args.output_dir, exist_ok=True)
+        make_folder(args.output_dir)
     elif args.output is not None:
         require_folder(args.output)
     with open_or_create(args, open_of_bits) as seen:
@@ -118,6 +143,10 @@ def run(args: argparse.Namespace) -> int:
             tally = _to_folder(args, seen, settings, names, outputs)
         else:
             tally = _to_one(args, seen, settings, names)
+        if outputs or args.output is not None or args.durable:
+            # The only flush of a run, when every output of every process is closed and on the
+            # disk. Of a plain stdout nobody knows that, so the marks are left to the system too.
+            seen.flush()
     if args.stats:
         print_stats(tally, started)
     return OK
@@ -165,12 +194,10 @@ def _to_one(
     tally = Tally()
     with ExitStack() as stack:
         bar = stack.enter_context(progress_bar(names, args.progress))
-        writer = stack.enter_context(open_output(args.output, settings.terminator))
+        writer = stack.enter_context(settings.open(args.output))
         for name in names:
             with open_input(name, bar) as source:
                 one = settings.run(seen, source, writer)
             warn_of_lacking(settings.keys, name, one.lines, one.lacking)
             tally.add(one)
-    if args.output is not None:
-        seen.flush()  # after the output: marks on the disk without their lines would lose lines
     return tally
