@@ -97,5 +97,5 @@ if __name__ == "__main__":
     benchmark(
         __doc__,
         run,
-        {"lines": (1_000_000, "lines of the log"), "rounds": (7, "runs of each command")},
+        {"lines": (2_000_000, "lines of the log"), "rounds": (7, "runs of each command")},
     )
