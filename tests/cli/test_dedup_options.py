@@ -4,10 +4,9 @@ import json
 import os
 import shutil
 from pathlib import Path
-from subprocess import PIPE
 
 import pytest
-from cli_runner import EXACT, PATIENCE, exact_filter, inside, is_one_line, running
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 
 from mmbloom import BloomFilter
 
@@ -128,11 +127,9 @@ def test_output_must_be_another_file(tmp_path: Path, how: str, reads: str, outpu
     with source.open("rb") as stdin, (tmp_path / output).open("ab") as stdout:
         argv += [source] if reads == "input" else []
         argv += ["-o", tmp_path / output] if how == "-o" else []
-        to = stdout if how == "stdout" else PIPE
-        with running(*argv, stdin=stdin, stdout=to) as process:
-            _, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 2
-    assert is_one_line(err.decode(), "stdout" if how == "stdout" else str(tmp_path / output))
+        done = mmbloom(*argv, stdin=stdin, stdout=stdout if how == "stdout" else None)
+    assert done.code == 2
+    assert is_one_line(done.err, "stdout" if how == "stdout" else str(tmp_path / output))
     assert seen.read_bytes() == before
     assert source.read_bytes() == b"a\na\n"
 

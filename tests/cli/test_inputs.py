@@ -117,8 +117,7 @@ def test_the_first_bytes_tell(
     (tmp_path / "in").write_bytes(b"plain\n" + raw)
     with (tmp_path / "in").open("rb") as file:
         file.seek(len(b"plain\n"))
-        with running("check", seen, "-v", "-c", stdin=file) as process:
-            assert process.communicate(timeout=PATIENCE) == (b"0\n", b"")
+        assert mmbloom("check", seen, "-v", "-c", stdin=file).out == b"0\n"
 
 
 BEGINNINGS = [
@@ -134,13 +133,8 @@ def test_lines_that_begin_almost_so(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "in").write_bytes(line)
     assert mmbloom("dedup", exact_filter(tmp_path / "file"), tmp_path / "in").out == line
     assert mmbloom("dedup", exact_filter(tmp_path / "pipe"), stdin=line).out == line
-    with running("dedup", exact_filter(tmp_path / "slow")) as process:
-        assert process.stdin
-        for octet in line:
-            process.stdin.write(bytes([octet]))
-            process.stdin.flush()
-            time.sleep(0.005)
-        assert process.communicate(timeout=PATIENCE) == (line, b"")
+    slow = exact_filter(tmp_path / "slow")
+    assert mmbloom("dedup", slow, stdin=line, pause=0.005) == (0, line, "")
 
 
 def test_a_line_is_not_kept_waiting(tmp_path: Path) -> None:

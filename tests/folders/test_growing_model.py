@@ -1,13 +1,12 @@
 """A growing filter answers, and keeps in each file, what adding one by one would."""
 
+import itertools
 import os
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-import pytest
 from chains import NaiveGrowing, naive_files
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -77,21 +76,16 @@ def check_files(folder: str | Path, naive: NaiveGrowing) -> None:
     assert [file.counters[1] for file in found] == [file.popcount() for file in naive.files]
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("way", [add_many, claim])
-def test_large_batches(
-    tmp_path: Path, threads: int, way: Callable[[GrowingFilter, list[str]], list[bool]], seed: int
-) -> None:
+def test_large_batches(tmp_path: Path, seed: int) -> None:
     """In batches of many chunks too, some of which fill several files, with threads."""
     drawn = np.random.default_rng(seed).integers(0, 40_000, 70_000)
     keys = [str(key) for key in drawn.tolist()]
-    with (
-        GrowingFilter.create(tmp_path / "one", 100, 0.2, seed=5, threads=1) as one,
-        GrowingFilter.create(tmp_path / "many", 100, 0.2, seed=5, threads=threads) as many,
-    ):
-        with one.locked():
-            expected = [one.add(key) for key in keys]
-        assert way(many, keys) == expected
-    ours, theirs = naive_files(tmp_path / "many"), naive_files(tmp_path / "one")
-    assert [file.array for file in ours] == [file.array for file in theirs]
-    assert len(ours) > 5
+    with GrowingFilter.create(tmp_path / "one", 100, 0.2, seed=5, threads=1) as one, one.locked():
+        expected = [one.add(key) for key in keys]
+    theirs = [file.array for file in naive_files(tmp_path / "one")]
+    assert len(theirs) > 5
+    for way, threads in itertools.product((add_many, claim), (1, 3)):
+        folder = tmp_path / f"{way.__name__} {threads}"
+        with GrowingFilter.create(folder, 100, 0.2, seed=5, threads=threads) as many:
+            assert way(many, keys) == expected
+        assert [file.array for file in naive_files(folder)] == theirs

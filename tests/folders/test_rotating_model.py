@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -164,8 +164,7 @@ def test_period_that_ends_within_a_call(tmp_path: Path, way: Way, ticks: int) ->
             time[0] = returned
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_large_batches(tmp_path: Path, threads: int, seed: int) -> None:
+def test_large_batches(tmp_path: Path, seed: int) -> None:
     """In batches of many chunks too, with threads, over several periods."""
     time = [0.0]
     options: dict[str, Any] = {
@@ -175,18 +174,23 @@ def test_large_batches(tmp_path: Path, threads: int, seed: int) -> None:
         "error_rate": 0.3,
         "seed": 5,
     }
-    with (
-        RotatingFilter.create(tmp_path / "1", **options, threads=1, clock=lambda: time[0]) as one,
-        RotatingFilter.create(
-            tmp_path / "many", **options, threads=threads, clock=lambda: time[0]
-        ) as many,
-    ):
+    with ExitStack() as filters:
+        one, single, several = (
+            filters.enter_context(
+                RotatingFilter.create(
+                    tmp_path / name, **options, threads=threads, clock=lambda: time[0]
+                )
+            )
+            for name, threads in [("one", 1), ("single", 1), ("several", 3)]
+        )
         for turn in range(6):
             time[0] = 9.0 * turn
             drawn = np.random.default_rng(seed + turn).integers(0, 12_000, 40_000)
             keys = [str(key) for key in drawn[: 40_000 if turn % 2 else 8_000].tolist()]
             with one.locked():
                 expected = [one.add(key) for key in keys]
-            assert many.add_many(keys).tolist() == expected
-    ours, theirs = naive_files(tmp_path / "many"), naive_files(tmp_path / "1")
-    assert [file.array for file in ours] == [file.array for file in theirs]
+            assert single.add_many(keys).tolist() == expected
+            assert several.add_many(keys).tolist() == expected
+    theirs, *ours = (naive_files(tmp_path / name) for name in ("one", "single", "several"))
+    for files in ours:
+        assert [file.array for file in files] == [file.array for file in theirs]

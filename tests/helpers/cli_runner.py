@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import pytest
 from workers import Child, end
@@ -47,23 +47,34 @@ class Ended(NamedTuple):
         return self.out.splitlines() if b"\r" not in self.out else self.out.split(b"\n")
 
 
-def mmbloom(*argv: str | Path, stdin: bytes = b"") -> Ended:
-    """Run a command in a fork of this process, with pipes as its streams.
+def mmbloom(
+    *argv: str | Path,
+    stdin: bytes | IO[bytes] = b"",
+    stdout: IO[bytes] | None = None,
+    pause: float = 0,
+) -> Ended:
+    """Run a command in a fork of this process, with pipes as its streams, or the files given.
 
-    What depends on how Python starts or ends is run by `started`.
+    With a pause, in seconds, bytes are written to its stdin one at a time. What depends on how
+    Python starts or ends is run by `started`.
     """
     reading, to_stdin = os.pipe()
     outputs = [os.pipe(), os.pipe()]
     theirs = [reading, *(writing for _, writing in outputs)]
     ours = [to_stdin, *(output for output, _ in outputs)]
-    with forked(*argv, streams=theirs, without=ours) as process:
+    streams = [*theirs]
+    if not isinstance(stdin, bytes):
+        streams[0], stdin = stdin.fileno(), b""
+    if stdout is not None:
+        streams[1] = stdout.fileno()
+    with forked(*argv, streams=streams, without=[*ours, *theirs]) as process:
         for fd in theirs:
             os.close(fd)
-        out, err = exchange(stdin, *ours)
+        out, err = exchange(stdin, *ours, pause=pause)
         return Ended(process.result(PATIENCE), out, err.decode())
 
 
-def exchange(stdin: bytes, to_stdin: int, *outputs: int) -> list[bytes]:
+def exchange(stdin: bytes, to_stdin: int, *outputs: int, pause: float) -> list[bytes]:
     """Write one pipe and read others, until those end; all are closed. Fails after PATIENCE."""
     os.set_blocking(to_stdin, False)
     found = dict.fromkeys(outputs, b"")
@@ -80,9 +91,10 @@ def exchange(stdin: bytes, to_stdin: int, *outputs: int) -> list[bytes]:
                     reading.remove(fd)
             for fd in writable:
                 try:
-                    left = left[os.write(fd, left) :] if left else left
+                    left = left[os.write(fd, left[:1] if pause else left) :] if left else left
                 except BrokenPipeError:  # it has stopped reading
                     left = left[:0]
+                time.sleep(pause)
                 if not left:
                     writing.remove(fd)
                     os.close(fd)

@@ -6,6 +6,7 @@ is imported.
 """
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -47,8 +48,14 @@ MODULES = {name_of(file): file for file in FILES}
 CYTHON_MODULES = {name_of(file) for file in CYTHON}
 
 
+@functools.cache
+def tree_of(file: Path) -> ast.Module:
+    """Parse a file, which many tests ask for."""
+    return ast.parse(file.read_text())
+
+
 def docstring_of(file: Path) -> str:
-    return ast.get_docstring(ast.parse(file.read_text())) or ""
+    return ast.get_docstring(tree_of(file)) or ""
 
 
 def map_of_packages() -> dict[str, int]:
@@ -66,14 +73,17 @@ def place_of(module: str) -> int:
     return PLACES[module.split(".", maxsplit=1)[0]]
 
 
-def imports_of(file: Path) -> Iterator[str]:
+@functools.cache
+def imports_of(file: Path) -> list[str]:
     """Dotted names that a file imports anywhere; `from mmbloom import x` is mmbloom.x."""
-    for node in ast.walk(ast.parse(file.read_text())):
+    found: list[str] = []
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: relative import"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += (f"{node.module}.{alias.name}" for alias in node.names)
+    return found
 
 
 def cython_imports_of(file: Path) -> Iterator[str]:
@@ -110,7 +120,7 @@ def lines_of_code(file: Path) -> int:
     text = file.read_text()
     if file.suffix == ".py":
         numbers = lines_with_tokens(text)
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(file)):
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
                 assert node.end_lineno is not None
                 numbers -= set(range(node.lineno, node.end_lineno + 1))
@@ -268,7 +278,7 @@ def test_cython_stays_within_the_package(file: Path) -> None:
 @pytest.mark.parametrize("module", sorted(MODULES))
 def test_no_hidden_imports(module: str) -> None:
     """No module of the package is imported within a function, where the map would not show."""
-    for function in ast.walk(ast.parse(MODULES[module].read_text())):
+    for function in ast.walk(tree_of(MODULES[module])):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for node in ast.walk(function):
                 if isinstance(node, ast.Import):
@@ -289,11 +299,7 @@ def test_nothing_dangerous_is_used() -> None:
     for module, file in MODULES.items():
         names = {name.split(".")[0] for name in imports_of(file)}
         assert not names & {"pickle", "marshal", "shelve"}, module
-        calls = [
-            node.func
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.Call)
-        ]
+        calls = [node.func for node in ast.walk(tree_of(file)) if isinstance(node, ast.Call)]
         called = {func.id for func in calls if isinstance(func, ast.Name)}
         assert not called & {"eval", "exec", "__import__"}, module
 
@@ -301,10 +307,6 @@ def test_nothing_dangerous_is_used() -> None:
 def test_no_signal_handler_and_no_memmap() -> None:
     """No handler for SIGBUS is ever installed, and np.memmap is never used: it extends files."""
     for module, file in MODULES.items():
-        used = {
-            node.attr
-            for node in ast.walk(ast.parse(file.read_text()))
-            if isinstance(node, ast.Attribute)
-        }
+        used = {node.attr for node in ast.walk(tree_of(file)) if isinstance(node, ast.Attribute)}
         assert "memmap" not in used, module
         assert "SIGBUS" not in used, module
