@@ -44,6 +44,7 @@ Layout = Literal["blocked", "standard"]
 HashName = Literal["siphash", "murmur3"]
 Mode = Literal["r", "r+"]
 Reserve = Literal["zeros", "fallocate"]
+OnFull = Literal["warn", "raise"]
 
 # Time.
 Clock = Callable[[], float]

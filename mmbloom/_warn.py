@@ -21,19 +21,37 @@ def _ours(module: str) -> bool:
     return module.startswith("mmbloom.") or module == "contextlib"  # which runs our blocks
 
 
-def full_at(params: FilterParams) -> float:
-    """Give the number of set positions above which a filter is past its capacity."""
+def most_keys(params: FilterParams) -> float:
+    """Give the estimated number of keys above which a filter is past its plan."""
     # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: adding just what
     # was planned for does not warn.
-    limit = params.capacity + math.sqrt(params.capacity)
+    return params.capacity + math.sqrt(params.capacity)
+
+
+def full_at(params: FilterParams) -> float:
+    """Give the number of set positions above which a filter is past its plan."""
+    limit = most_keys(params)
     return expected_positions_set(limit, params.num_bits, params.num_hashes, layout=params.layout)
 
 
+def share_of(error_rate: float) -> str:
+    """Say which share of new keys a rate of false positives is.
+
+    Examples
+    --------
+    >>> share_of(0.8512), share_of(1), share_of(0.000123)
+    ('about 85 %', 'about 100 %', 'about 0.012 %')
+    """
+    percent = 100 * error_rate
+    return f"about {percent:.0f} %" if percent >= 10 else f"about {percent:.2g} %"
+
+
 def warn_past_capacity(path: str, params: FilterParams, positions_set: int) -> None:
-    """Warn that a filter with so many positions set is past its capacity."""
+    """Warn that a filter with so many positions set is past its plan."""
+    now = params.expected_error_rate(positions_set)
     warn(
         f"{path}: holds about {round(params.estimated_count(positions_set))} keys and was planned "
-        f"for {params.capacity}; false positives rise above {params.error_rate:g}: "
-        "make a larger filter",
+        f"for {params.capacity}; false positives rise above {params.error_rate:g}: {share_of(now)} "
+        "of new keys are now taken for seen; make a larger filter",
         CapacityWarning,
     )

@@ -13,6 +13,7 @@
     |-- LockTimeoutError (TimeoutError)            another writer kept the lock
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
     |-- LostBitsError (RuntimeError)          keys just added are not there
+    |-- FilterFullError (RuntimeError)        these keys go past what was planned for
     |-- NetworkFileSystemError (OSError)      two hosts would lose bits
     |-- KeyTypeError (TypeError)              not a kind of key, with its position
     `-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
@@ -224,6 +225,40 @@ class LostBitsError(MmbloomError, RuntimeError):
         self.path = path
 
 
+class FilterFullError(MmbloomError, RuntimeError):
+    """These keys go past what the filter was planned for: none of them was marked.
+
+    Raised where the filter was opened with ``on_full="raise"``. Past its plan a filter takes more
+    and more new keys for seen.
+
+    Attributes
+    ----------
+    path : str
+        The file, or the folder.
+    keys : int
+        About how many keys it holds.
+    capacity : int
+        How many it was planned for; of a `RotatingFilter` in a period.
+    fits : int
+        How many of the keys given, nulls left out, it still has room for, from the first on.
+    advice : str
+        What to do.
+    """
+
+    def __init__(self, path: str, keys: int, capacity: int, fits: int, advice: str) -> None:
+        super().__init__(
+            f"{path}: is full: it holds about {keys} keys and was planned for {capacity}; of the "
+            f"keys given the first {fits} still fit, and none was marked: {advice}",
+            path,
+            keys,
+            capacity,
+            fits,
+            advice,
+        )
+        self.path, self.keys, self.capacity = path, keys, capacity
+        self.fits, self.advice = fits, advice
+
+
 class NetworkFileSystemError(MmbloomError, OSError):
     """Writing on a network file system was refused: two hosts would lose each other's bits.
 
@@ -330,7 +365,7 @@ class MmbloomWarning(UserWarning):
 
 
 class CapacityWarning(MmbloomWarning):
-    """The filter holds more keys than planned; false positives rise above the planned rate."""
+    """The filter goes past its plan: it takes more and more new keys for seen."""
 
 
 class EngineWarning(MmbloomWarning):

@@ -5,6 +5,7 @@
 ``bloom``           `BloomFilter`, and its set operations
 ``counting``        `CountingBloomFilter`: keys can be removed
 ``writer``          between lock and unlock: bits and counters
+``brim``            what goes past the plan is told before it is marked
 ``claim``           answer now, mark later
 ``exclusion_list``  answers corrected by exclusions; the set that users change
 ``info``            `FilterInfo`: what a file says of itself

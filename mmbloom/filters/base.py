@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, Self
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch
-from mmbloom._keys.coerce import batches, coerce
-from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls
-from mmbloom.errors import FileChangedError
+from mmbloom._keys.coerce import batches, coerce, coerce_one
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Keys, Nulls
+from mmbloom.errors import FileChangedError, FilterFullError
+from mmbloom.filters.brim import Absent
 from mmbloom.filters.claim import Claim, Marker
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
 from mmbloom.filters.options import OpenOptions
@@ -31,8 +32,12 @@ class FilterWriter(Marker, Protocol):
     """How keys get into a filter: of one file, or of a folder."""
 
     @property
-    def past_capacity(self) -> bool:
-        """Whether more keys were added than planned: `warn_when_full` is then to be called."""
+    def room(self) -> float:
+        """How many keys fit into the plan for sure: a batch of more is to be foreseen."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether what goes past the plan is refused."""
 
     @property
     def timeout(self) -> float | None:
@@ -43,6 +48,15 @@ class FilterWriter(Marker, Protocol):
 
     def add_one(self, key: Key, /) -> bool:
         """Add one key in a section of its own; True if it was new."""
+
+    def may_pass(self, keys: int, /) -> bool:
+        """Tell whether so many keys go past the plan if all of them are new."""
+
+    def absent(self, hashes: HashHalves, /) -> Bools:
+        """Tell which keys are not in the file that they would be added to."""
+
+    def require_room(self, new: Indices, /) -> None:
+        """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
 
 
 class Filter(ABC):
@@ -211,9 +225,13 @@ class Filter(ABC):
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
-        new = self._writer.add_one(key)
-        if self._writer.past_capacity:
-            self._writer.warn_when_full()
+        writer = self._writer
+        if writer.room < 1:
+            octets = coerce_one(key)
+            with self._foreseen(coerce([octets])):
+                new = writer.add_one(octets)
+        else:
+            new = writer.add_one(key)
         return new or self._exclusions.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
@@ -245,6 +263,10 @@ class Filter(ABC):
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written. The chunks of 16,384 keys before the error stay
             added.
+        FilterFullError
+            If the batch goes past the plan and the filter was opened with ``on_full="raise"``:
+            nothing of it is added. By default it is a `CapacityWarning`, once, and it comes
+            before anything is added too.
         FormatError, OSError
             If the file of the exclusions is damaged or cannot be read, or if a folder needs a
             further file that cannot be made; likewise.
@@ -259,10 +281,7 @@ class Filter(ABC):
         [ True  True False]
         """
         self._check_writable()
-        new = self._add_batch(coerce(keys, nulls))
-        if self._writer.past_capacity:
-            self._writer.warn_when_full()
-        return new
+        return self._add_batch(coerce(keys, nulls))
 
     def update(self, keys: Keys, *, nulls: Nulls = "error") -> int:
         """Add keys from an iterable of any length in bounded memory.
@@ -281,15 +300,42 @@ class Filter(ABC):
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError, OSError, MmbloomError
-            As `add_many`.
+            As `add_many`. Of an iterable, 16,384 keys are one batch; a list, an array or a
+            column is one as a whole.
         """
         self._check_writable()
-        new_keys = sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
-        if self._writer.past_capacity:
-            self._writer.warn_when_full()
-        return new_keys
+        return sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
 
     def _add_batch(self, batch: Batch) -> Bools:
+        if batch.num_keys > self._writer.room:
+            with self._foreseen(batch):
+                return self._add_chunks(batch)
+        return self._add_chunks(batch)
+
+    @contextmanager
+    def _foreseen(self, batch: Batch) -> Iterator[None]:
+        """Tell, before the block adds a batch, if it goes past the plan."""
+        writer = self._writer
+        with ExitStack() as stack:
+            stack.enter_context(writer.section(writer.timeout))  # none may fill it in between
+            try:
+                self._require_room(batch)
+            except FilterFullError as full:
+                stack.close()
+                writer.tell(full)
+            if not writer.strict:
+                stack.close()
+            yield
+
+    def _require_room(self, batch: Batch) -> None:
+        if not self._writer.may_pass(batch.num_keys):
+            return
+        new = Absent()  # 16 bytes a key that is not there, while this is counted
+        for _, hashes, _ in batch.hashed(self._key_hash, self._threads):
+            new.take(hashes, self._writer.absent(hashes))
+        self._writer.require_room(new.first_places())
+
+    def _add_chunks(self, batch: Batch) -> Bools:
         writer, exclusions, answers = self._writer, self._exclusions, []
         for keys, hashes, prepared in batch.hashed(self._key_hash, self._threads, self._prepare):
             new = writer.add_chunk(prepared)
@@ -320,7 +366,7 @@ class Filter(ABC):
         ------
         KeyTypeError, KeyEncodingError, ValueError
             If a key cannot be one, or a column is damaged; names the position. Entering the
-            claim raises what `add_many` raises of the filter.
+            claim raises what `add_many` raises of the filter, and warns as it does.
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock

@@ -5,6 +5,7 @@ This file says what each call means; it never touches a bit, a byte or a lock it
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
 
@@ -115,22 +116,29 @@ class BloomFilter(FileFilter):
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If a file cannot be read or written. Of the segments of 1 MiB, each under the lock,
             those before the error stay added.
+        FilterFullError
+            If it goes past the plan and this filter was opened with ``on_full="raise"``: nothing
+            is added. The other is read twice to know it.
         """
         self._storage.check_writable()
         with UnmappedFilter(*source_of(other)) as source:
             require_alike(self.path, self.params, source.path, source.header.params)
             theirs = source.counters()["keys_added"]
-            start = positions_set = 0
-            for segment in source.segments():
-                positions_set += self._writer.unite(start, segment)
-                start += len(segment)
+            with ExitStack() as stack:
+                if self._writer.strict:  # none may fill it in between
+                    stack.enter_context(self.locked())
+                    self._writer.require_room_for(source.segments())
+                start = positions_set = 0
+                for segment in source.segments():
+                    positions_set += self._writer.unite(start, segment)
+                    start += len(segment)
             source.check_same()
         if positions_set:
             with self.locked():  # so that what others add meanwhile is counted as well
                 keys_added = [self._storage.counter("keys_added"), theirs]
                 total = self._storage.positions_set
                 self._writer.count_united(united_count(keys_added, total, self.params))
-            self._writer.warn_when_full()
+            self._writer.warn_if_full()
 
     def __ior__(self, other: object) -> Self:
         """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from mmbloom._typing import Bools
+from mmbloom.errors import FilterFullError
 
 
 class Marker(Protocol):
@@ -22,17 +23,16 @@ class Marker(Protocol):
         """Hold the write lock."""
 
     def claim(self, hashes: Any, /) -> Any:
-        """Find which keys are new; gives what has them as its attribute `new`."""
+        """Find which keys are new; gives what has them as its attribute `new`.
+
+        Raises `FilterFullError`, for `tell`, if they go past the plan.
+        """
 
     def mark(self, claimed: Any, hashes: Any, /) -> None:
         """Set the bits of what was claimed."""
 
-    @property
-    def past_capacity(self) -> bool:
-        """Whether more keys were added than planned."""
-
-    def warn_when_full(self) -> None:
-        """Warn, if that is due, once the lock is released."""
+    def tell(self, full: FilterFullError, /) -> None:
+        """Raise the error, or warn once instead, once the lock is released."""
 
 
 class Claim:
@@ -95,6 +95,14 @@ class Claim:
         """Take the lock and answer: bool array of shape (n,), True for each new key."""
         if self._pid:
             raise RuntimeError("a claim is used once: call claim() again")
+        try:
+            self._claim()
+        except FilterFullError as full:
+            self._writer.tell(full)
+            self._claim()  # told: the next one goes on
+        return self._answers(self._claimed.new)
+
+    def _claim(self) -> None:
         section = self._section = self._writer.section(self._timeout)
         section.__enter__()
         self._pid = os.getpid()
@@ -103,7 +111,6 @@ class Claim:
         except BaseException as error:
             section.__exit__(type(error), error, error.__traceback__)
             raise
-        return self._answers(self._claimed.new)
 
     def __exit__(
         self,
@@ -118,5 +125,3 @@ class Claim:
                 self._writer.mark(self._claimed, self._hashes)
         finally:
             self._section.__exit__(kind, error, traceback)
-        if kind is None and self._writer.past_capacity:
-            self._writer.warn_when_full()

@@ -16,9 +16,10 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, Mode, Path, Reserve
+from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, Mode, OnFull, Path, Reserve
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.filters.base import Filter
+from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.info import FilterInfo, read_info
 from mmbloom.filters.options import OpenOptions, choose_params, not_asked, require_equal
@@ -53,7 +54,9 @@ class FileFilter(Filter):
         key_hash = storage.header.params.key_hash
         exclusions = ExclusionList(exclusions_path(path), key_hash)
         lock = WriteLock(path, storage.identity, options.lock_timeout)
-        writer = self._WRITER(storage, lock, exclusions, verify=options.verify_after_add)
+        brim = Brim(storage, path, options.on_full)
+        verify = options.verify_after_add
+        writer = self._WRITER(storage, lock, exclusions, verify=verify, brim=brim)
         self._options, self._storage, self._lock = options, storage, lock
         self.params = storage.header.params
         threads = options.threads or usable_cores()
@@ -80,6 +83,7 @@ class FileFilter(Filter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
+        on_full: OnFull = "warn",
     ) -> Self:
         """Make a new filter file, with its disk space reserved, and open it.
 
@@ -112,7 +116,7 @@ class FileFilter(Filter):
             and no later key waits for its page; "fallocate" takes milliseconds, and the
             first key on each page of 4 KiB some 7 microseconds: for filters that will hold
             far fewer keys than planned, or on slow disks.
-        lock_timeout, allow_network, threads, preload, verify_after_add
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As in `open`.
 
         Returns
@@ -133,7 +137,7 @@ class FileFilter(Filter):
         """
         require_reserve(reserve)
         settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full
         )
         params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
         where = absolute(path)
@@ -169,6 +173,7 @@ class FileFilter(Filter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
+        on_full: OnFull = "warn",
     ) -> Self:
         """Open an existing filter file; its header says all about it.
 
@@ -192,6 +197,12 @@ class FileFilter(Filter):
             Test every key again before its add is acknowledged; keys that are not found are a
             `LostBitsError`. It reveals other programs that write to the file without the lock,
             and failing memory, at the price of a query for each key added.
+        on_full : {"warn", "raise"}, default "warn"
+            What to do about keys that go past the planned capacity, before any of the batch is
+            marked: warn once (`CapacityWarning`) and go on, or refuse the batch with
+            `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch. A
+            `GrowingFilter` is never full; a `RotatingFilter` is while its period has more keys
+            than planned.
 
         Returns
         -------
@@ -206,7 +217,7 @@ class FileFilter(Filter):
             If it cannot be opened.
         """
         settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
         )
         return cls._opened(absolute(path), settings)
 

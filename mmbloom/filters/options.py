@@ -5,8 +5,9 @@ No argument is ever ignored: what is given must be what the file has.
 
 import os
 from dataclasses import dataclass, fields
+from typing import get_args
 
-from mmbloom._typing import HashName, Layout, Mode
+from mmbloom._typing import HashName, Layout, Mode, OnFull
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.sizing.params import (
@@ -32,6 +33,7 @@ class OpenOptions:
     threads: int | None = None
     preload: bool = False
     verify_after_add: bool = False
+    on_full: OnFull = "warn"
 
     def __post_init__(self) -> None:
         if self.mode not in ("r", "r+"):
@@ -43,6 +45,8 @@ class OpenOptions:
             )
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
+        if self.on_full not in get_args(OnFull):
+            raise ValueError(f"on_full is {self.on_full!r}, expected 'warn' or 'raise'")
 
 
 def choose_params(

@@ -9,10 +9,10 @@ when all is done (see ``_engine/reference/counters.py``).
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -21,9 +21,9 @@ from mmbloom._engine import OneCounted
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter, Views
-from mmbloom._typing import Bools, HashHalves, Key, Words
-from mmbloom._warn import full_at, warn_past_capacity
-from mmbloom.errors import LockTimeoutError, LostBitsError
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
+from mmbloom.errors import FilterFullError, LockTimeoutError, LostBitsError
+from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
@@ -44,6 +44,9 @@ class Found(Protocol):
         """True for each key that is new, shape (n,)."""
 
 
+F = TypeVar("F", bound=Found)
+
+
 class Writer(ABC):
     """Locked, checked and counted writes to one `MappedFilter`, whatever its positions are.
 
@@ -57,22 +60,31 @@ class Writer(ABC):
         The exclusions of its filter: looked at before anything is changed, as that can fail.
     verify : bool
         Whether to test all keys again before they are acknowledged.
+    brim : Brim
+        What it was planned for.
 
     Attributes
     ----------
-    past_capacity : bool
-        Whether more keys were added than planned: `warn_when_full` is then to be called.
+    room : float
+        How many keys fit into the plan for sure, by the last look: a batch of more is to be
+        foreseen. Infinite where nobody is to be told.
     timeout : float or None
         Seconds to wait for the lock; None for ever.
     """
 
     def __init__(
-        self, storage: MappedFilter, lock: WriteLock, exclusions: ExclusionList, *, verify: bool
+        self,
+        storage: MappedFilter,
+        lock: WriteLock,
+        exclusions: ExclusionList,
+        *,
+        verify: bool,
+        brim: Brim,
     ) -> None:
         self._storage, self._lock, self._exclusions = storage, lock, exclusions
         self._verify, self._params = verify, storage.header.params
-        self._full_at = full_at(self._params)
-        self.past_capacity = self._warned = False
+        self._brim, self.strict = brim, brim.strict
+        self._look(storage.positions_set)
         self.timeout = lock.timeout
         self._check_at = 0.0  # when a section that goes on is to be checked again
 
@@ -95,7 +107,13 @@ class Writer(ABC):
 
     @abstractmethod
     def claim(self, hashes: HashHalves) -> Found:
-        """Find which keys are new; call within `section`."""
+        """Find which keys are new; call within `section`.
+
+        Raises
+        ------
+        FilterFullError
+            If they go past the plan and somebody is to be told: leave the section, and `tell`.
+        """
 
     @abstractmethod
     def mark(self, claimed: Any, hashes: HashHalves) -> None:
@@ -148,8 +166,8 @@ class Writer(ABC):
         finally:
             if not mine:
                 lock.release()
-        if new and one.positions_set() > self._full_at:
-            self.past_capacity = True
+        if new and one.positions_set() > self._brim.full_at:
+            self.room = 0.0  # the next key is to be foreseen
         return new
 
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
@@ -189,17 +207,44 @@ class Writer(ABC):
         now_set = self._storage.count(
             keys_added=new_keys, positions_set=positions_set, batches_done=1
         )
-        self.past_capacity = now_set > self._full_at
+        # As `_look`, which would be one more call a chunk.
+        self.room = (self._brim.full_at - now_set) / self._params.num_hashes
 
-    def warn_when_full(self) -> None:
-        """Warn once that the planned capacity is passed; call when all is done, unlocked.
+    def _look(self, positions_set: int) -> None:
+        self.room = (self._brim.full_at - positions_set) / self._params.num_hashes
 
-        Where warnings are errors this raises, and must not take answers or marks with it.
-        """
-        if self._warned or not self.past_capacity:
-            return
-        self._warned = True
-        warn_past_capacity(self._storage.path, self._params, self._storage.positions_set)
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether so many keys go past the plan if all of them are new."""
+        self._look(self._storage.positions_set)  # others may have added, or removed, meanwhile
+        return self._brim.may_pass(keys)
+
+    def absent(self, hashes: HashHalves) -> Bools:
+        """Tell which keys are not in the file: bool array of shape (n,)."""
+        return ~self._contains(self._storage.ready(len(hashes[0])).words, hashes)
+
+    def require_room(self, new: Indices) -> None:
+        """Raise `FilterFullError` if new keys go past the plan: see `Brim.require_room`."""
+        self._brim.require_room(new)
+
+    def tell(self, full: FilterFullError) -> None:
+        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
+        try:
+            self._brim.tell(full)
+        finally:
+            self._look(self._storage.positions_set)
+
+    def warn_if_full(self) -> None:
+        """Warn, if that is due, after a change that has no answers; call unlocked."""
+        if self._storage.positions_set > self._brim.full_at:
+            self._brim.warn()
+
+    def _claimed(self, found: F) -> F:
+        """Give what was claimed, if it fits into the plan."""
+        if len(found.new) > self.room:
+            self._look(self._storage.positions_set)
+            if len(found.new) > self.room:
+                self._brim.require_room(np.flatnonzero(found.new))
+        return found
 
 
 class BitWriter(Writer):
@@ -208,7 +253,8 @@ class BitWriter(Writer):
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
         self._exclusions.refresh()
-        return _engine.claim(self._storage.expect(len(hashes[0])).words, *hashes, self._params)
+        words = self._storage.expect(len(hashes[0])).words
+        return self._claimed(_engine.claim(words, *hashes, self._params))
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
@@ -233,6 +279,17 @@ class BitWriter(Writer):
                 raise LostBitsError(self._storage.path)
             self._finish(0, positions_set)
         return positions_set
+
+    def require_room_for(self, segments: Iterable[Words]) -> None:
+        """Raise `FilterFullError` if a union goes past the plan; call within `section`."""
+        start = more = 0
+        words = self._storage.ready_to_write(0).words
+        for segment in segments:
+            more += _engine.count_set(segment & ~words[start : start + len(segment)])
+            start += len(segment)
+        united = self._storage.positions_set + more
+        keys = self._params.estimated_count(united) - self._storage.approx_count
+        self._brim.require_room(np.zeros(max(0, round(keys)), np.intp))
 
     def count_united(self, keys_added: int) -> None:
         """Raise the number of keys added to an estimate of it after a union."""
@@ -260,7 +317,7 @@ class CountingWriter(Writer):
         """Find which keys are new; call within `section`."""
         self._exclusions.refresh()
         words = self._storage.expect(len(hashes[0])).words
-        return FoundCounted(_engine.counted_claim(words, *hashes, self._params))
+        return self._claimed(FoundCounted(_engine.counted_claim(words, *hashes, self._params)))
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""

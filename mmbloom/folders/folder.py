@@ -16,8 +16,8 @@ from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Bools, HashHalves, Key, Mode, Path
-from mmbloom.errors import FormatError, ParameterMismatchError
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path
+from mmbloom.errors import FilterFullError, FormatError, ParameterMismatchError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.options import OpenOptions, require_same
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
@@ -68,13 +68,30 @@ class FolderWriter(ABC):
         """Set the bits of what was claimed; call within the `section` of the claim."""
 
     @property
-    @abstractmethod
-    def past_capacity(self) -> bool:
-        """Whether more keys were added than planned: `warn_when_full` is then to be called."""
+    def strict(self) -> bool:
+        """Whether what goes past the plan is refused."""
+        return self._chain.settings.on_full == "raise"
 
+    @property
     @abstractmethod
-    def warn_when_full(self) -> None:
-        """Warn, if that is due, once the lock is released."""
+    def room(self) -> float:
+        """How many keys fit into the plan for sure: a batch of more is to be foreseen."""
+
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether so many keys go past the plan if all of them are new."""
+        return self._chain.current.newest.writer.may_pass(keys)
+
+    def absent(self, hashes: HashHalves) -> Bools:
+        """Tell which keys are not in the newest file."""
+        return self._chain.current.newest.writer.absent(hashes)
+
+    def require_room(self, new: Indices) -> None:
+        """Raise `FilterFullError` if new keys go past the plan of the newest file."""
+        self._chain.current.newest.writer.require_room(new)
+
+    def tell(self, full: FilterFullError) -> None:
+        """Raise the error, or warn once a file instead, once the lock is released."""
+        self._chain.current.newest.writer.tell(full)
 
 
 class FolderFilter(Filter):
@@ -93,6 +110,7 @@ class FolderFilter(Filter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
+        on_full: OnFull = "warn",
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
@@ -100,7 +118,7 @@ class FolderFilter(Filter):
         ----------
         path : str or path-like
             The folder. Opening changes nothing in it.
-        mode, lock_timeout, allow_network, threads, preload, verify_after_add
+        mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As for `BloomFilter.open`.
 
         Returns
@@ -116,7 +134,9 @@ class FolderFilter(Filter):
         OSError
             If it cannot be opened.
         """
-        options = OpenOptions(mode, lock_timeout, allow_network, threads, preload, verify_after_add)
+        options = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+        )
         return cls._opened(absolute(path), options)
 
     @classmethod

@@ -6,6 +6,7 @@ one, larger, is made. How large each is, and at which error rate, says ``format/
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
@@ -16,7 +17,7 @@ from mmbloom import _engine
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, Path, Reserve
+from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, OnFull, Path, Reserve
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
@@ -55,7 +56,7 @@ class PendingKeys:
 class GrowingWriter(FolderWriter):
     """Writes to one chain whose newest file gives way to a larger one when it is full."""
 
-    past_capacity = False  # what would be beyond it goes to the next file
+    room = math.inf  # what would be past the plan goes to the next file
 
     def asked(self, now: ChainState) -> Sequence[Member]:
         """Name the files that a query asks: all."""
@@ -132,9 +133,6 @@ class GrowingWriter(FolderWriter):
                 self._go_to(newest)
             return newest.writer.add_one(octets)
 
-    def warn_when_full(self) -> None:
-        """Nothing to warn of: a full file is followed by the next."""
-
     def _go_to(self, member: Member) -> None:
         if member is not self._chain.current.newest:
             self._chain.change_over(member)
@@ -194,6 +192,7 @@ class GrowingFilter(FolderFilter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
+        on_full: OnFull = "warn",
     ) -> Self:
         """Make a folder with a first filter file, and open it.
 
@@ -212,7 +211,7 @@ class GrowingFilter(FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        lock_timeout, allow_network, threads, preload, verify_after_add
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As for `BloomFilter.open`.
 
         Returns
@@ -232,7 +231,7 @@ class GrowingFilter(FolderFilter):
             If a parameter is out of range.
         """
         settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full
         )
         name, seed_chosen = choose_hash(hash, seed)
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_chosen, reserve, name)

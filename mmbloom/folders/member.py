@@ -12,9 +12,11 @@ from mmbloom._storage.folder import require_named
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves
+from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.writer import BitWriter
+from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.manifest import Entry, FolderPlan
 
 _CHECK_SECONDS = 0.001
@@ -65,8 +67,14 @@ class Member:
         self.params = self.storage.header.params
         self.check_at = 0.0
         self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
+        # What does not fit into a file of a growing filter goes to the next one.
+        on_full = None if isinstance(plan, GrowthPlan) else settings.on_full
         self.writer = BitWriter(
-            self.storage, self.lock, exclusions, verify=settings.verify_after_add
+            self.storage,
+            self.lock,
+            exclusions,
+            verify=settings.verify_after_add,
+            brim=Brim(self.storage, folder, on_full),
         )
         if settings.preload:
             self.storage.preload()

@@ -13,6 +13,7 @@ newest file's period, keys go to that file. What periods are says ``format/perio
 from __future__ import annotations
 
 import errno
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,18 @@ from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, Clock, Duration, HashName, Key, Layout, Mode, Path, Reserve
+from mmbloom._typing import (
+    Bools,
+    Clock,
+    Duration,
+    HashName,
+    Key,
+    Layout,
+    Mode,
+    OnFull,
+    Path,
+    Reserve,
+)
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import Chain, ChainState, Hashed
@@ -122,13 +134,21 @@ class RotatingWriter(FolderWriter):
         return new
 
     @property
-    def past_capacity(self) -> bool:
-        """Whether the present period has more keys than planned."""
-        return self._chain.current.newest.writer.past_capacity
+    def room(self) -> float:
+        """How many keys fit into the plan of the present period for sure."""
+        newest = self._chain.current.newest
+        if (
+            newest.writer.room == math.inf
+            and self._plan.period(self._clock()) > newest.entry.number
+        ):
+            return 0.0  # told of a period that is over: of the next one nobody is
+        return newest.writer.room
 
-    def warn_when_full(self) -> None:
-        """Warn once a period that its planned capacity is passed."""
-        self._chain.current.newest.writer.warn_when_full()
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether so many keys go past the plan of the present period; within `section`."""
+        if keys:  # no keys, no file
+            self._rotate()  # what goes to the next period is no matter of this one
+        return super().may_pass(keys)
 
     def _keep_up(self, add: Callable[[Member], object]) -> None:
         """Add once more what was added while its period came to an end.
@@ -256,6 +276,7 @@ class RotatingFilter(FolderFilter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
+        on_full: OnFull = "warn",
         clock: Clock = time.time,
     ) -> Self:
         """Make a folder with the file of the present period, and open it.
@@ -282,7 +303,7 @@ class RotatingFilter(FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        lock_timeout, allow_network, threads, preload, verify_after_add
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As for `BloomFilter.open`.
         clock : callable, default time.time
             Gives the Unix time in seconds: for tests, and for replaying old logs. It is
@@ -305,7 +326,7 @@ class RotatingFilter(FolderFilter):
             If a parameter is out of range.
         """
         settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full
         )
         name, seed_chosen = choose_hash(hash, seed)
         plan = PeriodPlan(
@@ -339,13 +360,14 @@ class RotatingFilter(FolderFilter):
         threads: int | None = None,
         preload: bool = False,
         verify_after_add: bool = False,
+        on_full: OnFull = "warn",
         clock: Clock = time.time,
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
         Parameters
         ----------
-        path, mode, lock_timeout, allow_network, threads, preload, verify_after_add
+        path, mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As for `GrowingFilter.open`.
         clock : callable, default time.time
             As for `create`.
@@ -361,6 +383,6 @@ class RotatingFilter(FolderFilter):
             As `GrowingFilter.open`.
         """
         settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
         )
         return cls._opened(absolute(path), settings, clock)

@@ -3,12 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
 from forms import octets_of
 
-from mmbloom import BloomFilter, CapacityWarning, GrowingFilter, RotatingFilter
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom.cli.outputs import open_output
 
 
@@ -21,18 +20,6 @@ def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:
             other.write(b"cut o")
         writer.write(octets_of(b"precious\n"), terminated=True)
     assert path.read_bytes() == b"a\ncut o\nprecious\n"
-
-
-def test_capacity_warning_as_an_error_comes_last(tmp_path: Path) -> None:
-    """Where warnings are errors, the keys of the call are all added, and the lock is free."""
-    path = tmp_path / "seen.bloom"
-    keys = np.arange(40_000)
-    with BloomFilter.create(path, 10_000, seed=1) as seen:
-        with pytest.raises(CapacityWarning):
-            seen.add_many(keys)
-        assert seen.contains_many(keys).all()
-        with BloomFilter.open(path, lock_timeout=0.1) as other:
-            assert not other.add(0)
 
 
 def test_output_in_no_folder_makes_no_filter(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+"""Whether keys fit into what a file was planned for; somebody is told before they are marked.
+
+Past its plan a filter takes more and more new keys for seen: 95 % of them at 100 times its plan.
+So who adds is told first, while nothing of the batch is marked and no answer is lost, also where
+warnings are errors. Nothing of this is done while all keys of a batch fit even if all are new.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mmbloom._storage.kinds import BITS, kind_of
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._typing import Bools, HashHalves, Indices, OnFull, Words
+from mmbloom._warn import full_at, most_keys, warn_past_capacity
+from mmbloom.errors import FilterFullError
+
+TO_GROW = (
+    "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
+    "on_full='warn' (--when-full warn)"
+)
+NOT_TO_GROW = "make a larger one, or go on past the plan with on_full='warn' (--when-full warn)"
+
+
+class Brim:
+    """What one file was planned for, and how many keys it has.
+
+    Parameters
+    ----------
+    storage : MappedFilter
+        The file.
+    path : str
+        Of the filter that it is, or is a part of: for messages.
+    on_full : {"warn", "raise"}, optional
+        Who is told; None for nobody, where another file takes what does not fit.
+
+    Attributes
+    ----------
+    full_at : float
+        The number of set positions above which somebody is to be told: below any where each
+        batch is looked at, infinite where nobody is told (any more).
+    """
+
+    def __init__(self, storage: MappedFilter, path: str, on_full: OnFull | None) -> None:
+        self._storage, self._path = storage, path
+        self._params = storage.header.params
+        self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
+        self.strict = on_full == "raise"
+        self.full_at = math.inf
+        if on_full is not None:
+            self.full_at = -math.inf if self.strict else full_at(self._params)
+
+    def _room(self) -> tuple[float, int]:
+        """How many more keys fit, and how many are there."""
+        positions_set, params = self._storage.positions_set, self._params
+        estimate = params.estimated_count(positions_set)
+        room, keys = most_keys(params) - estimate, round(estimate)
+        added = self._storage.counter("keys_added")
+        # A new key sets one position at least, and k at most: else the counter is damaged.
+        possible = added <= positions_set <= added * params.num_hashes
+        if self.strict and self._exact and possible:
+            room, keys = min(room, params.capacity - added), added
+        return room, keys
+
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether so many keys go past the plan if all of them are new."""
+        return self.full_at != math.inf and keys > self._room()[0]
+
+    def require_room(self, new: Indices) -> None:
+        """Raise `FilterFullError` if new keys go past the plan.
+
+        Parameters
+        ----------
+        new : ndarray of intp, shape (n,)
+            Where, among the keys given, each distinct new key stands first; in rising order.
+        """
+        room, keys = self._room()
+        fitting = max(0, math.floor(room))
+        if self.full_at != math.inf and len(new) > fitting:
+            advice = TO_GROW if self._exact and self._path == self._storage.path else NOT_TO_GROW
+            raise FilterFullError(
+                self._path, keys, self._params.capacity, int(new[fitting]), advice
+            )
+
+    def tell(self, full: FilterFullError) -> None:
+        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
+        if self.strict:
+            raise full
+        self.warn()
+
+    def warn(self) -> None:
+        """Warn once that the plan is passed."""
+        if self.full_at == math.inf:
+            return
+        self.full_at = math.inf  # before: where warnings are errors, the next call goes on
+        warn_past_capacity(self._path, self._params, self._storage.positions_set)
+
+
+class Absent:
+    """Counts the distinct keys of a batch that a file has not, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._hashes: list[Words] = []
+        self._places: list[Indices] = []
+        self._given = 0
+
+    def take(self, hashes: HashHalves, absent: Bools) -> None:
+        """Take the next chunk: its hash halves, and which of its keys are not there."""
+        places = np.flatnonzero(absent)
+        self._hashes.append(hashes[0][places])
+        self._places.append(places + self._given)
+        self._given += len(absent)
+
+    def first_places(self) -> Indices:
+        """Give where each of them stands first, in rising order."""
+        if not self._hashes:
+            return np.zeros(0, np.intp)
+        _, first = np.unique(np.concatenate(self._hashes), return_index=True)
+        return np.concatenate(self._places)[np.sort(first)]
