@@ -60,6 +60,7 @@ from mmbloom.folders.info import FolderInfo
 from mmbloom.folders.rotating import RotatingFilter
 from mmbloom.operations.compare import Similarity, compare
 from mmbloom.operations.copy import copy
+from mmbloom.operations.grow import grow
 from mmbloom.operations.guava import export_guava, import_guava
 from mmbloom.operations.intersect import intersect
 from mmbloom.operations.merge import merge
@@ -109,6 +110,7 @@ __all__ = [
     "engine",
     "errors",
     "export_guava",
+    "grow",
     "import_guava",
     "intersect",
     "merge",

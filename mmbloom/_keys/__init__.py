@@ -3,5 +3,5 @@
 ``coerce``   lists, arrays, columns and single keys; every refusal
 ``batch``    a batch in chunks, hashed ahead on threads, its answers put together
 ``arrow``    Arrow columns as forms that kernels hash
-``arrow_c``  Arrow's C structs and their lifetime; the only importer of ctypes
+``arrow_c``  Arrow's C structs and their lifetime, by ctypes
 """

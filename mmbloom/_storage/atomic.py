@@ -4,13 +4,15 @@ A file is made under a temporary name in its own folder, filled, forced to the d
 then linked to its path. A link fails if something is there: of several processes that create
 one path, one wins, and the others get an error. A folder is made under a temporary name beside
 its path and renamed. A rename fails if something is there, unless it is an empty folder, which
-the new one replaces.
+the new one replaces. A folder that takes the place of a file swaps names with it in one step of
+the system: there is no moment at which nothing is at the path.
 
 Where strangers may write to the folder, they can put something else, a link for one, in the place
 of any name. So what is made is changed by its descriptor, never by its name, and in the end what
 is at the path is compared with that descriptor.
 """
 
+import ctypes
 import errno
 import os
 import stat
@@ -275,7 +277,9 @@ _SOMETHING_THERE = "something is there already; open that, or choose another pat
 
 
 @contextmanager
-def new_folder(path: str, permissions: int) -> Iterator[str]:
+def new_folder(
+    path: str, permissions: int, *, instead_of: os.stat_result | None = None
+) -> Iterator[str]:
     """Make a folder that gets its path only when the block, which fills it, has succeeded.
 
     Parameters
@@ -284,15 +288,21 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
         Where.
     permissions : int
         Mode bits of the files in it. Users who may read or write those may enter the folder.
+    instead_of : os.stat_result, optional
+        Of the file at the path, whose place, owner and group the folder takes. The file loses
+        this name, in one step with the folder getting it: the block is to give it another.
 
     Raises
     ------
     FileExistsError
         If something is at the path, an empty folder that appears meanwhile left aside.
+    PermissionError
+        If the folder cannot be given to the owner and the group of the file.
     OSError
         As the system says, of the path asked for.
     """
-    if os.path.lexists(path):  # before gigabytes are reserved; the rename below decides
+    if instead_of is None and os.path.lexists(path):
+        # before gigabytes are reserved; the rename below decides
         raise FileExistsError(errno.EEXIST, _SOMETHING_THERE, path)
     parent = os.path.dirname(path)
     os.stat(parent)  # what is missing is to be named, not what was asked for
@@ -302,6 +312,8 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
         try:
             os.mkdir(temporary, 0o700)
             fd = _open_empty(temporary)
+            if instead_of is not None:
+                _give_all(fd, instead_of, permissions)
             yield temporary
             os.fchmod(fd, permissions | (permissions & 0o444) >> 2)
             sync_folder(temporary)
@@ -311,15 +323,22 @@ def new_folder(path: str, permissions: int) -> Iterator[str]:
             if isinstance(error.filename, str) and not error.filename.startswith(temporary):
                 raise
             raise OSError(error.errno, error.strerror, path) from error
-        _rename(temporary, path)
+        if instead_of is None:
+            _rename(temporary, path)
+        else:
+            _exchange(temporary, path, instead_of)
     except BaseException:
-        _remove(temporary, fd)
+        _remove(temporary, fd, path)
         raise
     else:
-        require_same(os.fstat(fd), path)
+        try:
+            require_same(os.fstat(fd), path)
+            sync_folder(parent)
+        finally:
+            if instead_of is not None:
+                _remove(temporary, fd, path)  # last, when the file has its other name on the disk
     finally:
         close_quietly(fd)
-    sync_folder(parent)
 
 
 def _open_empty(folder: str) -> int:
@@ -328,6 +347,14 @@ def _open_empty(folder: str) -> int:
         os.close(fd)
         raise OSError(errno.ESTALE, _PUT_IN_PLACE)
     return fd
+
+
+def _give_all(fd: int, like: os.stat_result, permissions: int) -> None:
+    """Give a folder owner and group of a file, so that the same users can use what is in it."""
+    _give(fd, like, permissions)
+    if os.fstat(fd).st_gid != like.st_gid and permissions & stat.S_IRWXG:
+        reason = f"it is for group {like.st_gid}: only members of that and root can change it"
+        raise PermissionError(errno.EPERM, reason)
 
 
 def _rename(temporary: str, path: str) -> None:
@@ -339,8 +366,52 @@ def _rename(temporary: str, path: str) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def _remove(temporary: str, fd: int) -> None:
+_NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+def _exchange(temporary: str, path: str, file: os.stat_result) -> None:
+    """Put a folder in the place of a file, and the file in its; undone if it was another file."""
+    try:
+        exchange_names(temporary, path)
+    except OSError as error:
+        reason = error.strerror
+        if error.errno in _NO_EXCHANGE:
+            reason = (
+                "this file system cannot put a folder in the place of a file in one step; "
+                f"do this on another one ({reason})"
+            )
+        raise OSError(error.errno, reason, path) from error
+    if not os.path.samestat(os.lstat(temporary), file):
+        exchange_names(temporary, path)
+        raise OSError(errno.ESTALE, _PUT_IN_PLACE, path)
+
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux; Python has no name for them
+
+
+def exchange_names(one: str, other: str) -> None:
+    """Let two names of a folder change places, in one step; OSError as the system says."""
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        call = library.renameat2  # of Linux 3.15 and glibc 2.28
+    except AttributeError:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS)) from None
+    names = os.fsencode(one), os.fsencode(other)
+    if call(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE):
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def _remove(temporary: str, fd: int, path: str) -> None:
+    """Remove what has the temporary name: the folder, or the file whose place it has taken."""
     with suppress(OSError):
-        for name in os.listdir(fd) if fd >= 0 else ():
-            os.unlink(name, dir_fd=fd)
+        # By a look at both, for an exception may come at any time, from a signal: a folder that
+        # has its path is in use.
+        if fd >= 0 and os.path.samestat(os.fstat(fd), os.lstat(path)):
+            os.unlink(temporary)
+            return
+    with suppress(OSError):
+        if fd >= 0 and os.path.samestat(os.fstat(fd), os.lstat(temporary)):
+            for name in os.listdir(fd):
+                os.unlink(name, dir_fd=fd)
         os.rmdir(temporary)

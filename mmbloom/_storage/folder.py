@@ -111,24 +111,31 @@ def missing(error: FileNotFoundError) -> FormatError:
     return FormatError(str(error.filename), "file", "missing", "there, by the folder's manifest")
 
 
-def draft_manifest(folder: str, manifest: Manifest, permissions: int) -> ManifestFile:
+def draft_manifest(
+    folder: str, manifest: Manifest, permissions: int, *, like: os.stat_result | None = None
+) -> ManifestFile:
     """Write a manifest under a temporary name, whole and on the disk, for `install`."""
     temporary = os.path.join(folder, f".manifest-{uuid.uuid4().hex}.tmp")
     place = os.path.join(folder, MANIFEST)
     try:
         with gone_on_error(temporary):
-            fd = draft_file(temporary, encode(manifest), permissions)
+            fd = draft_file(temporary, encode(manifest), permissions, like=like)
             return ManifestFile(fd, temporary, place)
     except OSError as error:  # of a name that somebody knows
         raise OSError(error.errno, error.strerror, place) from error
 
 
 def first_manifest(
-    folder: str, plan: FolderPlan, members: Sequence[Entry], permissions: int
+    folder: str,
+    plan: FolderPlan,
+    members: Sequence[Entry],
+    permissions: int,
+    *,
+    like: os.stat_result | None = None,
 ) -> None:
     """Write the manifest of a new folder, which is a filter of its own: with its own uuid."""
     manifest = Manifest(uuid.uuid4().bytes, plan, tuple(members))
-    with closing(draft_manifest(folder, manifest, permissions)) as draft:
+    with closing(draft_manifest(folder, manifest, permissions, like=like)) as draft:
         draft.install()
 
 

@@ -9,6 +9,7 @@ This file takes no lock: a caller that writes through the map holds it.
 
 import mmap
 import os
+import stat
 import weakref
 from contextlib import suppress
 from typing import NamedTuple
@@ -202,7 +203,9 @@ class MappedFilter:
         except (FileNotFoundError, NotADirectoryError):
             raise FileChangedError(self.path, "removed or renamed") from None
         if (there.st_dev, there.st_ino) != self.identity:
-            raise FileChangedError(self.path, "replaced by another file")
+            # As `grow` does: the keys are in the folder.
+            what = "a folder" if stat.S_ISDIR(there.st_mode) else "another file"
+            raise FileChangedError(self.path, f"replaced by {what}")
         if there.st_size != self._size:
             found = f"resized from {self._size} to {there.st_size} bytes"
             raise FileChangedError(self.path, found)

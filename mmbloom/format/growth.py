@@ -8,6 +8,7 @@ Bloom Filters", 2007). In the standard layout p is 15/16 of what was asked for, 
 its whole k.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -69,6 +70,43 @@ class GrowthPlan:
             # not when the folder is to grow.
             sizes = (self.params(number).num_bits for number in range(MAX_FILES))
             next(bits for bits in sizes if bits > SMALL_BITS)
+
+    @classmethod
+    def beginning_with(cls, first: FilterParams, reserve: Reserve) -> "GrowthPlan":
+        """Make the plan of a growing filter whose first file is one that is there.
+
+        Parameters
+        ----------
+        first : FilterParams
+            What that file was made with.
+        reserve : {"zeros", "fallocate"}
+            As for the others.
+
+        Raises
+        ------
+        ValueError
+            If there is no such plan.
+
+        Examples
+        --------
+        >>> from mmbloom.sizing import plan
+        >>> grown = GrowthPlan.beginning_with(plan(1000, 0.01), "zeros")
+        >>> grown.error_rate, grown.sizes(0), grown.sizes(1)
+        (0.02, (1000, 0.01), (2000, 0.005))
+        """
+        # A rate that was multiplied and rounded may need a neighbour to come out as it was.
+        whole = first.error_rate / to_plan_for(1 - _TIGHTENING, first.layout)
+        near = (whole, math.nextafter(whole, 0), math.nextafter(whole, 1))
+        for rate in near:
+            if not rate < 1:
+                raise ValueError(
+                    f"its error rate is {first.error_rate:g}, and that of the whole would be 1"
+                )
+            made = cls(first.capacity, rate, first.layout, first.seed, reserve, first.hash)
+            if made.sizes(0)[1] == first.error_rate:
+                made.params(1)
+                return made
+        raise ValueError(f"no plan has exactly its error rate, {first.error_rate!r}, at first")
 
     def sizes(self, number: int) -> tuple[int, float]:
         """Give capacity and error rate of a file, counted from 0."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
@@ -40,8 +41,8 @@ def ignore(name: str) -> None:
 def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     """In a child: run something before and after every call of the system.
 
-    Those of the os module, of a map ("mmap", "madvise", "msync") and of the lock ("flock",
-    "unlock").
+    Those of the os module, of a map ("mmap", "madvise", "msync"), of the lock ("flock",
+    "unlock"), and the one that lets two names change places ("exchange").
     """
 
     def wrap(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -67,6 +68,7 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
         *((os, name, name) for name in OS_CALLS),
         (_lock, "lock_descriptor", "flock"),
         (_lock, "unlock_descriptor", "unlock"),
+        (_atomic, "exchange_names", "exchange"),
     ]
     originals: list[tuple[Any, str, Any]] = [(mmap, "mmap", mmap.mmap)]
     originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]

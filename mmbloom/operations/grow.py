@@ -1,0 +1,150 @@
+"""A full file becomes the first of a growing folder, at the same path, in one step.
+
+The file itself is not copied and not changed: it gets a second name, in a new folder beside it,
+and then folder and file change places. All of it happens under the file's write lock. So whoever
+adds to the file meanwhile has added to a file of the folder, or finds that it was replaced.
+Where this dies the path has the file as it was, or the folder with all that the file knows.
+"""
+
+import os
+import stat
+from contextlib import ExitStack, suppress
+
+from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
+from mmbloom._storage.exclusion_list import counted_listed, replace_listed
+from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind
+from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
+from mmbloom._storage.lock import WriteLock
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._typing import Path, Reserve
+from mmbloom.errors import FormatError
+from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
+from mmbloom.format.growth import GrowthPlan
+from mmbloom.sizing.formulas import rate_of_any
+
+
+def grow(
+    path: Path,
+    *,
+    reserve: Reserve = "zeros",
+    lock_timeout: float | None = 60.0,
+    allow_network: bool = False,
+) -> float:
+    """Make a growing folder of a filter file, at its path, with all that it knows.
+
+    The file becomes the first of the folder's, and its exclusions those of the folder. As soon as
+    it has the keys that it was planned for, further keys go to a second file, twice as large, and
+    so on: see `GrowingFilter`.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file of a `BloomFilter`. Others may have it open: what they add until this returns is
+        in the folder, and from then on they get `FileChangedError` until they open it again,
+        with `mmbloom.open` or `GrowingFilter.open`.
+    reserve : {"zeros", "fallocate"}, default "zeros"
+        Of the further files, as for `BloomFilter.create`.
+    lock_timeout : float or None, default 60.0
+        Seconds to wait for others that write; None waits for ever.
+    allow_network : bool, default False
+        Allow it on a network file system, which is safe from one host only.
+
+    Returns
+    -------
+    float
+        The false-positive rate of the whole, however many keys come: twice that of the file, or
+        more if the file is past its plan already.
+
+    Raises
+    ------
+    FormatError
+        If it is no valid filter file, is one of a `CountingBloomFilter`, a folder or a symbolic
+        link.
+    ReadOnlyError
+        If it is sealed.
+    ValueError
+        If there can be no such folder: where the rate of the whole would be 1.
+    LockTimeoutError, FileChangedError
+        If others kept the lock, or the file was replaced meanwhile.
+    PermissionError
+        If the file belongs to another user: the folder must be that user's too.
+    OSError
+        If the system or the file system cannot swap a folder and a file in one step, or as the
+        system says. The file is then as it was.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with mmbloom.BloomFilter.create(path, capacity=1000, error_rate=1e-6) as seen:
+    ...     added = seen.add_many(range(1000))
+    >>> mmbloom.grow(path)
+    2e-06
+    >>> with mmbloom.open(path) as seen:
+    ...     print(999 in seen, seen.add_many(range(1000, 3000)).all(), len(seen.info().files))
+    True True 2
+    """
+    where = absolute(path)
+    require_reserve(reserve)
+    _require_file_of_bits(where)
+    with ExitStack() as stack:
+        storage = MappedFilter(where, writable=True, allow_network=allow_network)
+        stack.callback(storage.close)
+        storage.check_writable()
+        lock = WriteLock(where, storage.identity, lock_timeout)
+        stack.callback(_close, lock)
+        params = storage.header.params
+        try:
+            plan = GrowthPlan.beginning_with(params, reserve)
+        except ValueError as error:
+            raise ValueError(f"{where}: cannot grow: {error}; make a larger filter") from None
+        with lock:
+            storage.check_unchanged()
+            now = storage.current_error_rate
+            _swap(where, plan)
+    # By the plan, unless the first file is so far past its own that it alone drops more.
+    return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))
+
+
+def _close(lock: WriteLock) -> None:
+    with lock.closing():
+        pass
+
+
+def _require_file_of_bits(path: str) -> None:
+    if os.path.islink(path):
+        expected = f"the file itself: grow {os.path.realpath(path)}"
+        raise FormatError(path, "file", "a symbolic link", expected)
+    if is_folder(path):
+        kind = folder_kind(path)
+        why = "it grows by itself" if kind == "growing" else "each period begins a new file"
+        raise FormatError(path, "kind", kind, f"a single file: {why}")
+    with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
+        if (kind_of(looked_at.header)) is not BITS:
+            raise FormatError(
+                path,
+                "kind",
+                "counters",
+                "bits: a growing filter forgets no key; to_bloom writes a filter of bits of the "
+                "keys that are there, and that can grow",
+            )
+
+
+def _swap(path: str, plan: GrowthPlan) -> None:
+    """Put a folder with the file in the file's place; call under its lock."""
+    file, beside = os.lstat(path), exclusions_path(path)
+    listed = counted_listed(beside)  # if damaged, nothing is made
+    permissions, name = stat.S_IMODE(file.st_mode) & 0o777, file_name(0)
+    with new_folder(path, permissions, instead_of=file) as folder:
+        os.link(path, os.path.join(folder, name))
+        require_same(file, os.path.join(folder, name))
+        first_manifest(folder, plan, [entry_of(folder, name, 0)], permissions, like=file)
+        if listed.keys:
+            replace_listed(exclusions_path_in(folder), listed.keys, file)
+    if listed.keys:
+        with suppress(OSError):  # the folder's count now, and nobody asks these
+            os.unlink(beside)
+            sync_folder(os.path.dirname(path))
