@@ -34,6 +34,11 @@ def full_at(params: FilterParams) -> float:
     return expected_positions_set(limit, params.num_bits, params.num_hashes, layout=params.layout)
 
 
+def is_past_plan(params: FilterParams, positions_set: int) -> bool:
+    """Tell whether a filter with so many positions set is past its plan."""
+    return positions_set > full_at(params)
+
+
 def share_of(error_rate: float) -> str:
     """Say which share of new keys a rate of false positives is.
 

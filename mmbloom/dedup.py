@@ -21,6 +21,7 @@ import numpy as np
 
 from mmbloom._threads import read_ahead
 from mmbloom._typing import Bools, Octets
+from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineKeys
@@ -80,6 +81,7 @@ def dedup(
     keys: LineKeys | None = None,
     repeats: bool = False,
     enter: Callable[[Claim], AbstractContextManager[Bools]] | None = None,
+    tally: Tally | None = None,
 ) -> Tally:
     r"""Write each line that is new to the filter, and mark it as seen.
 
@@ -98,10 +100,19 @@ def dedup(
     enter : callable, optional
         Enters a claim, giving its answers; by default each waits for the write lock as long as
         the filter does.
+    tally : Tally, optional
+        Gets the figures chunk by chunk, so that they are known after an error too; by default
+        a new one.
 
     Returns
     -------
     Tally
+
+    Raises
+    ------
+    FilterFullError
+        If the filter was opened with ``on_full="raise"``, at the first line that goes past its
+        plan: all lines before it are done, and none after it.
 
     Examples
     --------
@@ -118,17 +129,32 @@ def dedup(
     Tally(lines=3, unique=2, repeated=1, bytes=6, lacking=0)
     """
     select = keys or LineKeys()
-    tally = Tally()
+    total = Tally() if tally is None else tally
 
     def prepare(chunk: Chunk) -> tuple[Chunk, Claim, int]:
         found = select(chunk)
         return chunk, seen.claim(found), select.lacking(found)  # hashes, unlocked
 
+    def write(chunk: Chunk, claim: Claim, lacking: int) -> None:
+        with enter(claim) if enter else claim as new:
+            sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
+        unique = int(np.count_nonzero(new))
+        repeated = len(chunk) - unique
+        total.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, lacking))
+
     with closing(read_ahead(map(prepare, chunks))) as prepared:
         for chunk, claim, lacking in prepared:
-            with enter(claim) if enter else claim as new:
-                sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
-            unique = int(np.count_nonzero(new))
-            repeated = len(chunk) - unique
-            tally.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, lacking))
-    return tally
+            try:
+                write(chunk, claim, lacking)
+            except FilterFullError as error:
+                full, before = error, total.unique
+                while full.fits:  # others may leave less room meanwhile
+                    try:
+                        write(*prepare(chunk.first(full.fits)))
+                    except FilterFullError as fuller:
+                        full = fuller
+                    else:
+                        held = full.keys + total.unique - before
+                        full = FilterFullError(full.path, held, full.capacity, 0, full.advice)
+                raise full from None
+    return total

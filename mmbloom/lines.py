@@ -76,6 +76,28 @@ class Chunk:
         """The lines as a list of bytes, without terminators."""
         return _engine.lines_of(self.octets, self.starts, self.ends)
 
+    def first(self, number: int) -> Chunk:
+        r"""Give the first lines of it, at least one, as a chunk.
+
+        Parameters
+        ----------
+        number : int
+            How many lines.
+
+        Returns
+        -------
+        Chunk
+            It has the same block.
+
+        Examples
+        --------
+        >>> import io
+        >>> (chunk,) = read_chunks(io.BytesIO(b"a\nbc\n"))
+        >>> chunk.first(1).lines
+        [b'a']
+        """
+        return Chunk(self.octets, self.starts[:number], self.ends[:number], self.terminated)
+
     def where(self, wanted: Bools) -> Octets:
         """Copy some of the lines, with their terminators.
 

@@ -405,13 +405,13 @@ def exchange_names(one: str, other: str) -> None:
 def _remove(temporary: str, fd: int, path: str) -> None:
     """Remove what has the temporary name: the folder, or the file whose place it has taken."""
     with suppress(OSError):
+        if fd < 0:
+            os.rmdir(temporary)
         # By a look at both, for an exception may come at any time, from a signal: a folder that
         # has its path is in use.
-        if fd >= 0 and os.path.samestat(os.fstat(fd), os.lstat(path)):
-            os.unlink(temporary)
-            return
-    with suppress(OSError):
-        if fd >= 0 and os.path.samestat(os.fstat(fd), os.lstat(temporary)):
+        elif os.path.samestat(os.fstat(fd), os.lstat(temporary)):
             for name in os.listdir(fd):
                 os.unlink(name, dir_fd=fd)
-        os.rmdir(temporary)
+            os.rmdir(temporary)
+        elif os.path.samestat(os.fstat(fd), os.lstat(path)):
+            os.unlink(temporary)

@@ -144,6 +144,45 @@ def error_rate(args: argparse.Namespace) -> float:
     return ERROR_RATE if args.error_rate is None else float(args.error_rate)
 
 
+def add_family_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
+    """Add the options that make a folder of files; gives the group of kinds, for another one."""
+    family = parser.add_mutually_exclusive_group()
+    family.add_argument(
+        "--growing",
+        action="store_true",
+        help="a folder of ever larger files; the first is for -n keys",
+    )
+    family.add_argument(
+        "--rotate",
+        action="store_true",
+        help="a folder with a file of -n keys for each period, dropped after --keep",
+    )
+    parser.add_argument(
+        "--keep",
+        type=duration,
+        metavar="TIME",
+        help="with --rotate: the least time that a line is known (90s, 12h; default 7d)",
+    )
+    parser.add_argument(
+        "--every",
+        type=duration,
+        metavar="TIME",
+        help="with --rotate: the length of a period (default 1d)",
+    )
+    return family
+
+
+def rotation(args: argparse.Namespace) -> dict[str, Any]:
+    """Gather --keep and --every."""
+    times = {"keep": args.keep, "every": args.every}
+    given = {name: seconds for name, seconds in times.items() if seconds is not None}
+    if given and not args.rotate:
+        raise UsageError(
+            "--keep and --every apply only to a rotating folder: give --rotate as well"
+        )
+    return given
+
+
 def add_making_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that make a new filter from others."""
     parser.add_argument(
@@ -177,6 +216,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of commands that write to a filter."""
     parser.add_argument("file", metavar="FILE", help="the filter; created if -n is given")
     add_sizing_options(parser, required=False)
+    add_family_options(parser)
     add_writing_options(parser)
     parser.add_argument(
         "--stats", action="store_true", help="print one JSON object of figures to stderr"

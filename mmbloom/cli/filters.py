@@ -3,41 +3,115 @@
 import argparse
 import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TypeVar
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any, TypeVar
 
-from mmbloom.cli.arguments import error_rate, writing_options
+from mmbloom._open import OfBits, open_of_bits
+from mmbloom._open import open as open_filter
+from mmbloom._warn import share_of
+from mmbloom.cli.arguments import error_rate, rotation, writing_options
 from mmbloom.cli.process import UsageError, say
-from mmbloom.errors import LockTimeoutError
+from mmbloom.errors import LockTimeoutError, MmbloomError, MmbloomWarning
 from mmbloom.filters.bloom import BloomFilter
+from mmbloom.filters.info import FilterInfo
+from mmbloom.folders.growing import GrowingFilter
+from mmbloom.folders.info import FolderInfo
+from mmbloom.folders.rotating import RotatingFilter
 
 Opened = TypeVar("Opened")
 
 
 def open_or_create(
-    args: argparse.Namespace, open_existing: Callable[..., Opened]
-) -> Opened | BloomFilter:
+    args: argparse.Namespace, open_existing: Callable[..., Opened], **options: Any
+) -> Opened | OfBits:
     """Open FILE; with -n, create it if it does not exist."""
-    sizing = (args.error_rate, args.layout, args.hash, args.seed)
+    sizing = {name: getattr(args, name) for name in ("layout", "hash", "seed")}
+    given = {name: value for name, value in sizing.items() if value is not None}
+    options, times = {**writing_options(args), **options}, rotation(args)
     if args.capacity is None:
-        if sizing != (None,) * 4:
+        if given or args.error_rate is not None:
             raise UsageError(
                 "-p, --layout, --hash and --seed apply only when FILE is created: give -n as well"
             )
-        return open_existing(args.file, **writing_options(args))
+        if args.growing or args.rotate:
+            raise UsageError(
+                "--growing and --rotate apply only when FILE is created: give -n as well"
+            )
+        return open_existing(args.file, **options)
+    rate = error_rate(args)
+    if args.growing or args.rotate:
+        _refuse_file(args.file)
+    if args.rotate:
+        return RotatingFilter.create(
+            args.file,
+            capacity_per_period=args.capacity,
+            error_rate=rate,
+            exist_ok=True,
+            **given,
+            **times,
+            **options,
+        )
     if os.path.isdir(args.file):
-        raise UsageError(f"{args.file}: is a folder, which records its own plan: leave out -n")
-    return BloomFilter.create(
-        args.file,
-        args.capacity,
-        error_rate(args),
-        layout=args.layout,
-        hash=args.hash,
-        seed=args.seed,
-        exist_ok=True,
-        **writing_options(args),
-    )
+        _require_as_asked(args.file, {**given, "capacity": args.capacity, "error_rate": rate})
+        return GrowingFilter.open(args.file, **options)
+    made: type[BloomFilter | GrowingFilter] = GrowingFilter if args.growing else BloomFilter
+    return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options)
+
+
+def _refuse_file(path: str) -> None:
+    if os.path.isfile(path):
+        raise UsageError(
+            f"{path}: is a single file: mmbloom grow {path} makes a growing folder of it; else "
+            "choose another path"
+        )
+
+
+def _require_as_asked(path: str, asked: dict[str, Any]) -> None:
+    """Refuse a growing folder that is not the one asked for: as a whole, or by its first file."""
+    with open_of_bits(path, "r") as there:
+        if not isinstance(there, GrowingFilter):
+            raise UsageError(f"{path}: is a folder, which records its own plan: leave out -n")
+        info = there.info()
+    settings = {**info.settings, "capacity": info.settings["initial_capacity"]}
+    # A folder made of a full file has the rate that was asked for in that file.
+    rates = (settings["error_rate"], info.files[0].error_rate)
+    for name, value in asked.items():
+        if value not in (rates if name == "error_rate" else (settings[name],)):
+            found = "another" if name == "seed" else settings[name]
+            raise UsageError(
+                f"{path}: is a folder that grows, with {name.replace('_', ' ')} {found}, and "
+                "records its own plan: leave out -n, or ask for that"
+            )
+
+
+def consequence(error_rate: float) -> str:
+    """Say what a rate of false positives means for the lines that come."""
+    return f"{share_of(error_rate)} of new lines are now dropped as seen"
+
+
+def say_what_is_past_plan(paths: Iterable[str]) -> None:
+    """Print one line for each filter that has more keys than it was planned for."""
+    for path in dict.fromkeys(paths):
+        # The command has done its work: what cannot be looked at any more is no matter of it.
+        with suppress(OSError, MmbloomError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", MmbloomWarning)
+            with open_filter(path, "r") as seen:
+                info: FilterInfo | FolderInfo = seen.info()
+            if info.past_plan:
+                say(f"{path}: {_past_plan(path, info)}")
+
+
+def _past_plan(path: str, info: FilterInfo | FolderInfo) -> str:
+    advice = "only a larger filter made anew ends that"
+    if isinstance(info, FolderInfo):
+        past = "has a file past its plan"
+    else:
+        past = f"is past its plan of {info.capacity} keys, with about {info.approx_count}"
+        if info.kind == "bits" and not info.sealed:
+            advice = f"mmbloom grow {path} keeps it from getting worse, {advice}"
+    return f"{past}: {consequence(info.current_error_rate)}; {advice}"
 
 
 T = TypeVar("T")

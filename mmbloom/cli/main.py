@@ -16,6 +16,7 @@ from mmbloom.cli.commands import (
     dedup,
     exclude,
     export,
+    grow,
     import_,
     info,
     intersect,
@@ -25,8 +26,10 @@ from mmbloom.cli.commands import (
     repair,
     verify,
 )
+from mmbloom.cli.filters import say_what_is_past_plan
 from mmbloom.cli.process import (
     EXIT_CODES,
+    FULL,
     INTERRUPTED,
     IO_ERROR,
     LOCK_TIMEOUT,
@@ -34,6 +37,7 @@ from mmbloom.cli.process import (
     UNREAD,
     USAGE,
     InputError,
+    StoppedError,
     UsageError,
     abandon_streams,
     flush_stdout,
@@ -44,6 +48,7 @@ from mmbloom.cli.process import (
 )
 from mmbloom.errors import (
     DurabilityError,
+    FilterFullError,
     LockTimeoutError,
     LostBitsError,
     MmbloomError,
@@ -68,10 +73,11 @@ class Command(NamedTuple):
     register: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
+    past: tuple[str, ...] = ("file",)  # arguments of filters of which it says that they are full
 
 
 COMMANDS = {
-    "create": Command("make an empty filter", create.register, create.run),
+    "create": Command("make an empty filter", create.register, create.run, past=()),
     "dedup": Command(
         "print each line the first time it is seen, across inputs, runs and processes",
         dedup.register,
@@ -86,22 +92,45 @@ COMMANDS = {
         exclude.run,
         list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
     ),
-    "info": Command("show what a filter is and what it holds", info.register, info.run),
+    "grow": Command(
+        "make a full filter grow: a folder in its place, with all that it knows",
+        grow.register,
+        grow.run,
+        past=(),
+    ),
+    "info": Command("show what a filter is and what it holds", info.register, info.run, past=()),
     "verify": Command(
-        "check everything in a filter that can be checked", verify.register, verify.run
+        "check everything in a filter that can be checked", verify.register, verify.run, past=()
     ),
     "copy": Command("copy a filter, even while others write to it", copy.register, copy.run),
-    "merge": Command("make one filter from several", merge.register, merge.run),
+    "merge": Command(
+        "make one filter from several", merge.register, merge.run, past=("file", "destination")
+    ),
     "intersect": Command(
         "make one filter of the keys that several filters share",
         intersect.register,
         intersect.run,
     ),
-    "compare": Command("estimate how many keys two filters share", compare.register, compare.run),
-    "repair": Command("make a sound filter from a damaged one", repair.register, repair.run),
+    "compare": Command(
+        "estimate how many keys two filters share",
+        compare.register,
+        compare.run,
+        past=("file", "other"),
+    ),
+    "repair": Command(
+        "make a sound filter from a damaged one",
+        repair.register,
+        repair.run,
+        past=("destination",),
+    ),
     "export": Command("write a filter in another program's format", export.register, export.run),
-    "import": Command("make a filter from another program's file", import_.register, import_.run),
-    "plan": Command("show what a filter will cost", plan.register, plan.run),
+    "import": Command(
+        "make a filter from another program's file",
+        import_.register,
+        import_.run,
+        past=("destination",),
+    ),
+    "plan": Command("show what a filter will cost", plan.register, plan.run, past=()),
 }
 
 
@@ -150,6 +179,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             command, args = parse(sys.argv[1:] if argv is None else argv)
             code = command.run(args)
             flush_stdout()
+            say_what_is_past_plan(_named(args, command.past))
         except BrokenPipeError:
             # The reader of our output has stopped (| head): no fault of ours, and nothing to say.
             # But not all was done, and a script has to see that. Lines that were not written are
@@ -160,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except MemoryError:
             say("not enough memory: a line or the filter is larger than the memory that is left")
             return IO_ERROR
-        except (UsageError, InputError, MmbloomError, OSError, ValueError) as error:
+        except (UsageError, InputError, StoppedError, MmbloomError, OSError, ValueError) as error:
             code, message = _explain(error, _filters(args))
             say(message)
         finally:
@@ -170,7 +200,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _filters(args: argparse.Namespace) -> list[str]:
     """List the filters that a command was asked to read."""
-    named = [getattr(args, name, None) or [] for name in ("file", "other", "like")]
+    return _named(args, ("file", "other", "like"))
+
+
+def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    named = [getattr(args, name, None) or [] for name in names]
     return [path for one in named for path in (one if isinstance(one, list) else [one])]
 
 
@@ -178,6 +212,8 @@ def _filters(args: argparse.Namespace) -> list[str]:
 _CODES: tuple[tuple[type[Exception], int], ...] = (
     (UsageError, USAGE),
     (InputError, IO_ERROR),
+    (StoppedError, FULL),
+    (FilterFullError, FULL),
     (LockTimeoutError, LOCK_TIMEOUT),
     (DurabilityError, IO_ERROR),
     (LostBitsError, IO_ERROR),

@@ -24,6 +24,7 @@ from mmbloom.cli.inputs import STDIN
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError
 from mmbloom.dedup import Tally
 from mmbloom.errors import FormatError
+from mmbloom.filters.base import Filter
 from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.lines import LineWriter
 
@@ -171,11 +172,13 @@ def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | N
         os.close(again)
 
 
-def print_stats(tally: Tally, started: float) -> None:
+def print_stats(tally: Tally, seen: Filter, started: float) -> None:
     """Print one JSON object to stderr; `started` is a reading of time.perf_counter."""
-    seconds = round(time.perf_counter() - started, 3)
+    seconds, info = round(time.perf_counter() - started, 3), seen.info()
+    names = ("capacity", "approx_count", "current_error_rate", "past_plan")
+    figures = {**asdict(tally), **{name: getattr(info, name) for name in names}}
     with suppress(OSError):  # the work is done, even if the figures cannot be printed
-        print(json.dumps({**asdict(tally), "seconds": seconds}), file=sys.stderr, flush=True)
+        print(json.dumps({**figures, "seconds": seconds}), file=sys.stderr, flush=True)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:

@@ -13,9 +13,10 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-from mmbloom.errors import MmbloomWarning
+from mmbloom.dedup import Tally
+from mmbloom.errors import CapacityWarning, MmbloomWarning
 
-OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR = range(6)
+OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR, FULL = range(7)
 NOT_SOUND = NOT_ALIKE = NOTHING_FOUND
 
 
@@ -24,8 +25,8 @@ HUNG_UP, INTERRUPTED, UNREAD, TERMINATED = 129, 130, 141, 143
 
 EXIT_CODES = """\
 exit codes: 0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, \
-4 lock timeout, 5 I/O error, 141 the reader of stdout has stopped, 129, 130 and 143 ended by \
-SIGHUP, SIGINT (Ctrl-C) and SIGTERM"""
+4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, 129, \
+130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"""
 
 
 class UsageError(Exception):
@@ -34,6 +35,25 @@ class UsageError(Exception):
 
 class InputError(Exception):
     """An input cannot be read to its end; exit code 5."""
+
+
+class StoppedError(Exception):
+    """The filter is full, and all that was printed is marked; exit code 6.
+
+    Attributes
+    ----------
+    message : str
+        What is full, and what to do.
+    tally : Tally
+        The figures up to there.
+    """
+
+    def __init__(self, message: str, tally: Tally) -> None:
+        super().__init__(message, tally)
+        self.message, self.tally = message, tally
+
+    def __str__(self) -> str:
+        return self.message
 
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2
@@ -63,13 +83,17 @@ def in_rows(rows: Iterable[tuple[str, str]], width: int = 15) -> str:
 
 @contextmanager
 def said_warnings() -> Iterator[None]:
-    """Print every warning of mmbloom as one line to stderr."""
+    """Print every warning of mmbloom as one line to stderr.
+
+    But that a filter is past its plan, which a command says in the end, with the figures then.
+    """
 
     def show(message: Warning | str, *_where: object) -> None:
         say(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", MmbloomWarning)
+        warnings.simplefilter("ignore", CapacityWarning)
         warnings.showwarning = show  # type: ignore[assignment]  # accepts any further arguments
         yield
 

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
-from mmbloom.cli.process import TERMINATED, InputError, prepare, said_warnings
+from mmbloom.cli.process import TERMINATED, InputError, StoppedError, prepare, said_warnings
 from mmbloom.dedup import Tally
 
 
@@ -42,11 +42,18 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
     -------
     Tally
         Of all jobs together.
+
+    Raises
+    ------
+    StoppedError
+        If a job did: no other is begun then, but those that run come to their own end, so that
+        what they have written is marked.
     """
     # spawn: a fresh interpreter inherits no descriptor, no thread and no lock.
     context = multiprocessing.get_context("spawn")
     total, waiting = Tally(), list(enumerate(jobs))[::-1]
     workers: dict[Connection, tuple[BaseProcess, int]] = {}
+    stopped = ""
     resource_tracker.ensure_running()  # starting it unblocks SIGINT in the starting process
     try:
         for _ in range(min(processes, len(jobs))):
@@ -64,7 +71,12 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
             for ready in wait(list(workers)):
                 connection = cast("Connection", ready)
                 process, index = workers[connection]
-                total.add(_receive(connection, process))
+                try:
+                    total.add(_receive(connection, process))
+                except StoppedError as error:
+                    total.add(error.tally)
+                    stopped = stopped or error.message
+                    waiting.clear()
                 done(index)
                 if waiting:
                     index, job = waiting.pop()
@@ -79,6 +91,8 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
             process.terminate()
             process.join()
             connection.close()
+    if stopped:
+        raise StoppedError(stopped, total)
     return total
 
 

@@ -6,6 +6,7 @@ from typing import Any
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import HashName, Layout
+from mmbloom._warn import is_past_plan
 from mmbloom.filters.exclusion_list import ExclusionList
 
 
@@ -38,6 +39,8 @@ class FilterInfo:
         Estimated number of distinct keys, from the set bits.
     current_error_rate : float
         False-positive rate to expect now.
+    past_plan : bool
+        Whether it has more keys than it was planned for: that rate is above the planned one.
     unfinished_batches : int
         Batches begun and not done: writers at work, or killed. The filter is valid all the
         same; counters may lag until `BloomFilter.recount`.
@@ -68,6 +71,7 @@ class FilterInfo:
     fill_ratio: float
     approx_count: int
     current_error_rate: float
+    past_plan: bool
     unfinished_batches: int
     read_only: str
     sealed: bool
@@ -107,6 +111,7 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         fill_ratio=storage.positions_set / params.num_bits,
         approx_count=storage.approx_count,
         current_error_rate=storage.current_error_rate,
+        past_plan=is_past_plan(params, storage.positions_set),
         unfinished_batches=max(0, unfinished),
         read_only=storage.read_only_reason,
         sealed=header.sealed,

@@ -35,8 +35,12 @@ class FolderInfo:
         Estimated number of keys: the sum over the files.
     fill_ratio : float
         Set bits over all bits, 0 to 1.
+    capacity : int
+        Keys that the files are planned for: the sum.
     current_error_rate : float
         False-positive rate to expect of all files together.
+    past_plan : bool
+        Whether a file has more keys than it was planned for.
     read_only : str
         Why this object cannot write, "" if it can.
     exclusions : int
@@ -54,7 +58,9 @@ class FolderInfo:
     keys_added: int
     approx_count: int
     fill_ratio: float
+    capacity: int
     current_error_rate: float
+    past_plan: bool
     read_only: str
     exclusions: int
     files: list[FilterInfo]
@@ -85,7 +91,9 @@ def read_folder_info(
         keys_added=sum(info.keys_added for info in infos),
         approx_count=sum(info.approx_count for info in infos),
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
+        capacity=sum(info.capacity for info in infos),
         current_error_rate=rate_of_any(info.current_error_rate for info in infos),
+        past_plan=any(info.past_plan for info in infos),
         read_only=members[-1].storage.read_only_reason,
         exclusions=len(exclusions.keys),
         files=infos,

@@ -22,6 +22,7 @@ from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFilter
 from mmbloom._typing import HashHalves, Keys, Path
+from mmbloom._warn import is_past_plan, share_of
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
@@ -66,6 +67,9 @@ class Verification:
         False-positive rate that it was planned for; of a folder that of the whole.
     current_error_rate : float
         False-positive rate to expect now; of a folder that of all its files together.
+    past_plan : bool
+        Whether it has more keys than it was planned for, or a file of it: sound as it is, it
+        takes more new keys for seen than planned.
     unfinished_batches : int
         Batches begun and not done: writers at work, or killed.
     keys_checked, keys_missing : int
@@ -98,6 +102,7 @@ class Verification:
     capacity: int
     error_rate: float
     current_error_rate: float
+    past_plan: bool
     unfinished_batches: int
     keys_checked: int
     keys_missing: int
@@ -197,6 +202,13 @@ class _Check:
         problems, notes = check_listed(exclusions_path(self._file.path))
         self._problems += problems
         self._notes += notes
+        if is_past_plan(self._params, positions_set):
+            count = round(self._params.estimated_count(positions_set))
+            share = share_of(self._params.expected_error_rate(positions_set))
+            self._notes.append(
+                f"past its plan: it holds about {count} keys and was planned for "
+                f"{self._params.capacity}, so that {share} of new keys are taken for seen"
+            )
         self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
@@ -212,6 +224,7 @@ class _Check:
             capacity=self._params.capacity,
             error_rate=self._params.error_rate,
             current_error_rate=self._params.expected_error_rate(positions_set),
+            past_plan=is_past_plan(self._params, positions_set),
             unfinished_batches=unfinished,
             keys_checked=checked,
             keys_missing=missing,
@@ -360,6 +373,7 @@ class _FolderCheck:
             capacity=sum(one.capacity for one in files),
             error_rate=manifest.plan.error_rate,
             current_error_rate=rate_of_any(one.current_error_rate for one in files),
+            past_plan=any(one.past_plan for one in files),
             unfinished_batches=sum(one.unfinished_batches for one in files),
             keys_checked=checked,
             keys_missing=missing,

@@ -50,6 +50,9 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     figures = json.loads(done.err)
     del figures["seconds"]
     assert (done.code, done.out) == (0, b"")
+    assert (figures.pop("capacity"), figures.pop("approx_count")) == (100_000, 2)
+    assert 0 < figures.pop("current_error_rate") < 1e-9
+    assert figures.pop("past_plan") is False
     assert figures == {"lines": 6, "unique": 2, "repeated": 4, "bytes": 10, "lacking": 0}
 
 

@@ -142,12 +142,14 @@ def test_an_error_in_a_worker(tmp_path: Path, jobs: str) -> None:
 
 @JOBS
 def test_a_warning_in_a_worker_is_one_line(tmp_path: Path, jobs: str) -> None:
-    """Warnings of workers look like those of the command itself."""
+    """That the filter is past its plan is said once, in the end, however many workers there are."""
     (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
     out = ("--output-dir", tmp_path / "out", "-j", jobs)
-    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "-n100", "--seed=1", *out)
+    done = mmbloom(
+        "dedup", tmp_path / "seen", tmp_path / "in", "-n100", "--seed=1", *out, "--when-full=warn"
+    )
     assert done.code == 0
-    assert is_one_line(done.err, "warning", str(tmp_path / "seen"))
+    assert is_one_line(done.err, "is past its plan", str(tmp_path / "seen"))
 
 
 def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:

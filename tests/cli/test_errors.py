@@ -229,7 +229,7 @@ def fill(path: Path) -> Path:
 
 ON_A_FULL_DISK = {
     "warns": (0, ["add", "new", "many", "-n", "100", "--seed", "1"]),
-    "warns in a worker": (0, ["dedup", "new", "many", "-n", "100", "--output-dir", "out"]),
+    "is full in a worker": (6, ["dedup", "new", "many", "-n", "100", "--output-dir", "out"]),
     "prints figures": (0, ["add", "seen", "many", "--stats"]),
     "draws a bar": (0, ["add", "seen", "many", "--progress"]),
     "refuses an option": (2, ["info", "--unknown"]),

@@ -14,17 +14,19 @@ from mmbloom.cli.main import COMMANDS
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
     "0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, "
-    "4 lock timeout, 5 I/O error, 141 the reader of stdout has stopped, 129, 130 and 143 ended by "
-    "SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
+    "4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, 129, "
+    "130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
 )
 EXPECTED = {
-    "create": "-n -p --layout --seed --like --counting",
+    "create": "-n -p --layout --seed --like --counting --growing --rotate --keep --every",
     "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j "
-    "--durable --stats --progress --lock-timeout",
-    "add": "-n -p -i -f -s -w -z -t -k --json-key --stats --progress --lock-timeout",
+    "--durable --stats --progress --lock-timeout --when-full --growing --rotate --keep --every",
+    "add": "-n -p --growing --rotate --keep --every -i -f -s -w -z -t -k --json-key --stats "
+    "--progress --lock-timeout",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "exclude": "--add --remove --list",
+    "grow": "--reserve --lock-timeout --allow-network",
     "info": "--json --recount",
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
     "copy": "--seal --permissions --allow-network",

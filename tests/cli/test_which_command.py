@@ -31,6 +31,7 @@ ARGUMENTS = {
     "check": "FILE lines",
     "remove": "FILE lines",
     "exclude": "FILE --add b",
+    "grow": "FILE",
     "info": "FILE",
     "verify": "FILE --keys lines",
     "copy": "FILE made",

@@ -30,7 +30,6 @@ FEWEST_LINES = 30  # of code, in a private file that is no command
 # Shorter than that, each for its reason.
 SHORT = {
     "_typing": "aliases, and protocols, have no body",
-    "_warn": "above `sizing`, which it needs, and below all that warns",
     "_open": "the classes that it chooses among are above everything else that opens files",
     "format.checker": "what the codecs of files, folders and Guava's files have in common",
     "format.positions": "the part of the format that every kernel follows",

@@ -203,6 +203,8 @@ def test_of_another_user(tmp_path: Path) -> None:
     """A user who cannot make the folder the owner's is refused, although the group may write."""
     path = full(tmp_path / "seen", "")
     os.chmod(path, 0o666)
+    theirs = full(tmp_path / "theirs", "")  # of a group that its owner is not in
+    os.chown(theirs, 65534, 2345)
     for folder in (tmp_path, *list(tmp_path.parents)[:2]):
         os.chmod(folder, 0o777)
 
@@ -211,6 +213,7 @@ def test_of_another_user(tmp_path: Path) -> None:
         os.setgid(65534)
         os.setuid(65534)
         refuse(path, PermissionError, "belongs to user 0|not permitted")
+        refuse(theirs, PermissionError, "it is for group 2345")
 
     in_child(as_nobody)
     assert path.is_file()
@@ -343,4 +346,5 @@ def test_interrupted_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with pytest.raises(KeyboardInterrupt):
         grow(path)
     monkeypatch.undo()
+    assert sorted(os.listdir(tmp_path)) == ["seen", "seen.exclusions"]
     check_grown(path)

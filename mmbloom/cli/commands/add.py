@@ -47,6 +47,6 @@ def run(args: argparse.Namespace) -> int:
             warn_of_lacking(keys, name, one.lines, one.lacking)
             tally.add(one)
         seen.flush()
-    if args.stats:
-        print_stats(tally, started)
+        if args.stats:
+            print_stats(tally, seen, started)
     return OK

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_sizing_options, duration, error_rate
+from mmbloom.cli.arguments import add_family_options, add_sizing_options, error_rate, rotation
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
@@ -23,33 +23,10 @@ def register(parser: argparse.ArgumentParser) -> None:
         metavar="OTHER",
         help="take sizes, hash and seed from this filter, instead of -n and -p",
     )
-    family = parser.add_mutually_exclusive_group()
-    family.add_argument(
+    add_family_options(parser).add_argument(
         "--counting",
         action="store_true",
         help="keep a counter of four bits for each bit, so that lines can be removed",
-    )
-    family.add_argument(
-        "--growing",
-        action="store_true",
-        help="a folder of ever larger files; the first is for -n keys",
-    )
-    family.add_argument(
-        "--rotate",
-        action="store_true",
-        help="a folder with a file of -n keys for each period, dropped after --keep",
-    )
-    parser.add_argument(
-        "--keep",
-        type=duration,
-        metavar="TIME",
-        help="with --rotate: the least time that a line is known (90s, 12h; default 7d)",
-    )
-    parser.add_argument(
-        "--every",
-        type=duration,
-        metavar="TIME",
-        help="with --rotate: the length of a period (default 1d)",
     )
     parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
     parser.add_argument(
@@ -65,16 +42,13 @@ def run(args: argparse.Namespace) -> int:
     sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "hash", "seed")}
     given = {name: value for name, value in sizing.items() if value is not None}
     options = {"allow_network": args.allow_network, "reserve": args.reserve}
-    if not args.rotate and (args.keep, args.every) != (None, None):
-        raise UsageError(
-            "--keep and --every apply only to a rotating folder: give --rotate as well"
-        )
+    times = rotation(args)
     if args.like is None:
         if args.capacity is None:
             raise UsageError(
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
-        _make(args, {**given, "error_rate": error_rate(args), **options}).close()
+        _make(args, {**given, "error_rate": error_rate(args), **options}, times).close()
         return OK
     if given or args.capacity is not None:
         raise UsageError(
@@ -85,14 +59,12 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _make(args: argparse.Namespace, options: Mapping[str, Any]) -> Filter:
+def _make(args: argparse.Namespace, options: Mapping[str, Any], times: Mapping[str, Any]) -> Filter:
     if args.growing:
         return GrowingFilter.create(args.file, args.capacity, **options)
     if args.rotate:
-        times = {"keep": args.keep, "every": args.every}
-        given = {name: seconds for name, seconds in times.items() if seconds is not None}
         return RotatingFilter.create(
-            args.file, capacity_per_period=args.capacity, **given, **options
+            args.file, capacity_per_period=args.capacity, **times, **options
         )
     return _of_one_file(args).create(args.file, args.capacity, **options)
 

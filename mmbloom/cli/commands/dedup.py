@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._typing import Bools
@@ -33,9 +34,10 @@ from mmbloom.cli.outputs import (
     require_durable,
     require_folder,
 )
-from mmbloom.cli.process import OK, UsageError
+from mmbloom.cli.process import OK, StoppedError, UsageError
 from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally, dedup
+from mmbloom.errors import FilterFullError
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
 
@@ -62,6 +64,13 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="force lines to the disk before they are marked: then a power cut loses none "
         "(slower; the output must be a file)",
     )
+    add(
+        "--when-full",
+        choices=("stop", "warn"),
+        default="stop",
+        help="stop (default) ends with 6 before the first line that goes past the filter's plan; "
+        "warn goes on, and drops more and more new lines as seen",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +87,30 @@ class DedupOptions:
         """Open an output; None is stdout."""
         return open_output(output, self.terminator, durable=self.durable)
 
-    def run(self, seen: OfBits, source: RawInput, writer: LineWriter) -> Tally:
-        """Deduplicate one input."""
+    def run(self, seen: OfBits, name: str, bar: Any, writer: LineWriter) -> tuple[Tally, str]:
+        """Deduplicate one input; gives the figures, and why it was left, "" at its end."""
+        tally, stopped = Tally(), ""
+        try:
+            with open_input(name, bar) as source:
+                self._run(seen, source, writer, tally)
+        except FilterFullError as full:
+            stopped = _stopped(full, name)
+        warn_of_lacking(self.keys, name, tally.lines, tally.lacking)
+        return tally, stopped
+
+    def _run(self, seen: OfBits, source: RawInput, writer: LineWriter, tally: Tally) -> None:
 
         def enter(claim: Claim) -> AbstractContextManager[Bools]:
             return patiently(seen.path, claim.within, self.lock_timeout)
 
-        return dedup(
+        dedup(
             seen,
             read_chunks(source, self.terminator),
             writer,
             keys=self.keys,
             repeats=self.repeated,
             enter=enter,
+            tally=tally,
         )
 
 
@@ -112,12 +132,28 @@ class FileJob:
         with (
             self.seen as seen,
             progress_bar([], wanted=False) as bar,
-            open_input(self.name, bar) as source,
             self.settings.open(self.output) as writer,
         ):
-            tally = self.settings.run(seen, source, writer)
-        warn_of_lacking(self.settings.keys, self.name, tally.lines, tally.lacking)
+            tally, stopped = self.settings.run(seen, self.name, bar, writer)
+        if stopped:
+            raise StoppedError(stopped, tally)
         return tally
+
+
+def _stopped(full: FilterFullError, name: str) -> str:
+    shown = "stdin" if name == STDIN else name
+    return (
+        f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
+        f"{full.capacity}; stopped in {shown}: what is printed is marked, and nothing else; "
+        f"{_to_go_on(full)}; or go on with --when-full warn, which drops more and more new lines "
+        "as seen"
+    )
+
+
+def _to_go_on(full: FilterFullError) -> str:
+    if os.path.isdir(full.path):
+        return "wait for the next period, or make a folder with more keys a period"
+    return f"mmbloom grow {full.path} makes room: then run the same command again"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -138,17 +174,23 @@ def run(args: argparse.Namespace) -> int:
         make_folder(args.output_dir)
     elif args.output is not None:
         require_folder(args.output)
-    with open_or_create(args, open_of_bits) as seen:
-        if outputs:
-            tally = _to_folder(args, seen, settings, names, outputs)
-        else:
-            tally = _to_one(args, seen, settings, names)
+    on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
+    with open_or_create(args, open_of_bits, on_full=on_full) as seen:
+        try:
+            if outputs:
+                tally = _to_folder(args, seen, settings, names, outputs)
+            else:
+                tally = _to_one(args, seen, settings, names)
+        except StoppedError as error:
+            stopped, tally = error, error.tally
         if outputs or args.output is not None or args.durable:
             # The only flush of a run, when every output of every process is closed and on the
             # disk. Of a plain stdout nobody knows that, so the marks are left to the system too.
             seen.flush()
-    if args.stats:
-        print_stats(tally, started)
+        if args.stats:
+            print_stats(tally, seen, started)
+    if stopped is not None:
+        raise stopped
     return OK
 
 
@@ -191,13 +233,15 @@ def _to_folder(
 def _to_one(
     args: argparse.Namespace, seen: OfBits, settings: DedupOptions, names: list[str]
 ) -> Tally:
-    tally = Tally()
+    tally, stopped = Tally(), ""
     with ExitStack() as stack:
         bar = stack.enter_context(progress_bar(names, args.progress))
         writer = stack.enter_context(settings.open(args.output))
         for name in names:
-            with open_input(name, bar) as source:
-                one = settings.run(seen, source, writer)
-            warn_of_lacking(settings.keys, name, one.lines, one.lacking)
+            one, stopped = settings.run(seen, name, bar, writer)
             tally.add(one)
+            if stopped:
+                break
+    if stopped:
+        raise StoppedError(stopped, tally)
     return tally

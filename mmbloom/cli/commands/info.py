@@ -10,6 +10,7 @@ from typing import Any
 
 from mmbloom._engine import ENGINE
 from mmbloom._open import open as open_filter
+from mmbloom.cli.filters import consequence
 from mmbloom.cli.process import OK, in_rows
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
@@ -59,8 +60,10 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
     ('', ', at the pace since it was made')
     """
     count = info.approx_count
+    if info.past_plan:
+        return f"is passed: {consequence(info.current_error_rate)}"
     if count > info.capacity:
-        return "is passed"
+        return "is reached"
     age = (now_ns - info.created_ns) / 1e9
     if info.sealed or count == 0 or age < _LEAST_AGE:
         return ""
@@ -162,6 +165,7 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
+        ("capacity", _passed(info)),
         ("exclusions", _exclusions(info)),
         ("uuid", info.uuid),
     ]
@@ -169,6 +173,12 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
         rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
     return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.files)))]
+
+
+def _passed(info: FolderInfo) -> str:
+    past = sum(file.past_plan for file in info.files)
+    said = f"of {past} of {len(info.files)} files is passed: {consequence(info.current_error_rate)}"
+    return said if past else ""
 
 
 def _past(info: FolderInfo) -> str:

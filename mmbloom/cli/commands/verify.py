@@ -74,5 +74,6 @@ def _for_people(found: Verification) -> str:
         rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
     rows += [("note", note) for note in found.notes]
     rows += [("PROBLEM", problem) for problem in found.problems]
-    rows.append(("verdict", "sound" if found.ok else "not sound"))
+    sound = "sound, but past its plan" if found.past_plan else "sound"
+    rows.append(("verdict", sound if found.ok else "not sound"))
     return in_rows(rows)

@@ -1,0 +1,34 @@
+"""``mmbloom grow``: make a growing folder of a full filter, with all that it knows."""
+
+import argparse
+
+from mmbloom._warn import share_of
+from mmbloom.cli.arguments import add_writing_options, writing_options
+from mmbloom.cli.process import OK, say
+from mmbloom.operations.grow import grow
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the command."""
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="the filter, a single file; the folder takes its place, with the file in it",
+    )
+    parser.add_argument(
+        "--reserve",
+        choices=("zeros", "fallocate"),
+        default="zeros",
+        help="for the further files; zeros (default) writes them whole, fallocate is instant",
+    )
+    add_writing_options(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the folder is on the disk when this returns."""
+    rate = grow(args.file, reserve=args.reserve, **writing_options(args))
+    say(
+        f"{args.file}: is a growing folder now; its error rate as a whole is at most {rate:.2g}: "
+        f"{share_of(rate)} of new lines are dropped as seen"
+    )
+    return OK

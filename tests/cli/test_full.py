@@ -1,0 +1,201 @@
+"""A full filter: dedup stops before the plan is passed, grow makes room, each command says so."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_runner import Ended, is_one_line, mmbloom
+
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
+from mmbloom import open as open_filter
+
+SIZES = ("-n", "100", "-p", "1e-9")
+
+
+def lines(start: int, stop: int) -> bytes:
+    return b"".join(b"line %d\n" % number for number in range(start, stop))
+
+
+@pytest.fixture
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run commands in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def check_marked(filter_path: Path, printed: bytes, total: int) -> None:
+    """What was printed is marked, and nothing else."""
+    marked = set(printed.splitlines())
+    with open_filter(filter_path, "r") as seen:
+        every = lines(0, total).splitlines()
+        assert {key for key in every if key in seen} == marked
+
+
+def test_stop_grow_go_on(where: Path) -> None:
+    """The same command goes on after `mmbloom grow`: each line comes once, and none is lost."""
+    (where / "in").write_bytes(lines(0, 450))
+    command = ("dedup", "seen", *SIZES, "in", "--stats")
+    ended = mmbloom(*command)
+    figures, said = ended.err.splitlines()
+    assert (ended.code, ended.out) == (6, lines(0, 100))
+    assert said.startswith(
+        f"mmbloom: {where}/seen: is full: it holds about 100 keys and was planned"
+    )
+    assert (
+        f"stopped in in: what is printed is marked, and nothing else; mmbloom grow {where}" in said
+    )
+    stats = json.loads(figures)
+    assert (stats["lines"], stats["unique"], stats["capacity"]) == (100, 100, 100)
+    assert 0 < stats["current_error_rate"] < 2e-9
+    check_marked(where / "seen", ended.out, 450)
+    again = mmbloom(*command)
+    assert (again.code, again.out) == (6, b"")
+    grown = mmbloom("grow", "seen")
+    assert (grown.code, grown.out) == (0, b"")
+    assert is_one_line(
+        grown.err, "seen: is a growing folder now", "at most 2e-09: about 2e-07 % of new"
+    )
+    rest = mmbloom(*command)
+    assert (rest.code, rest.out) == (0, lines(100, 450))
+    assert json.loads(rest.err)["capacity"] == 300 + 400
+    check_marked(where / "seen", lines(0, 450), 450)
+    assert mmbloom(*command[:-1]) == Ended(0, b"", "")
+
+
+def test_go_on_past_the_plan(where: Path) -> None:
+    """With --when-full warn it ends with 0, and one line says what share of lines is dropped."""
+    ended = mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 500))
+    with BloomFilter.open("seen", "r") as seen:
+        assert seen.current_error_rate > 0.9
+    assert ended.code == 0
+    assert ended.out.count(b"\n") < 400
+    assert is_one_line(
+        ended.err, "seen: is past its plan of 10 keys", "% of new lines are now dropped"
+    )
+
+
+def test_seen_lines_need_no_room(where: Path) -> None:
+    """A full filter is no reason to stop where nothing is new; -d prints the repeats till then."""
+    assert mmbloom("dedup", "seen", *SIZES, stdin=lines(0, 100)).code == 0
+    assert mmbloom("dedup", "seen", stdin=lines(0, 100)) == Ended(0, b"", "")
+    repeats = mmbloom("dedup", "seen", "-d", stdin=lines(50, 110))
+    assert (repeats.code, repeats.out) == (6, lines(50, 100))
+
+
+def test_several_inputs(where: Path) -> None:
+    """Into a folder, by two processes: what is in the outputs is marked, and nothing else."""
+    names = ["a", "b", "c"]
+    for number, name in enumerate(names):
+        (where / name).write_bytes(lines(120 * number, 120 * number + 120))
+    command = ("dedup", "seen", *SIZES, *names, "--output-dir", "out", "-j", "2")
+    ended = mmbloom(*command)
+    assert (ended.code, ended.out) == (6, b"")
+    assert is_one_line(ended.err, "is full: it holds about 100 keys")
+    assert not (where / "out" / "c").exists(), "no other is begun"
+    printed = b"".join(path.read_bytes() for path in (where / "out").iterdir())
+    assert printed.count(b"\n") == 100
+    check_marked(where / "seen", printed, 360)
+    assert mmbloom("grow", "seen").code == 0
+    assert mmbloom(*command).code == 0
+    printed = b"".join(path.read_bytes() for path in (where / "out").iterdir())
+    assert sorted(printed.splitlines()) == sorted(lines(0, 360).splitlines())
+
+
+def test_one_output_of_several_inputs(where: Path) -> None:
+    """It stops in the second input, which the message names; the third is not read."""
+    for number, name in enumerate("abc"):
+        (where / name).write_bytes(lines(60 * number, 60 * number + 60))
+    ended = mmbloom("dedup", "seen", *SIZES, "a", "b", "c", "-o", "out")
+    assert (ended.code, ended.out) == (6, b"")
+    assert is_one_line(ended.err, "stopped in b:")
+    assert (where / "out").read_bytes() == lines(0, 100)
+    check_marked(where / "seen", lines(0, 100), 180)
+
+
+def test_more_than_a_chunk(where: Path) -> None:
+    """Past 16,384 lines too it stops at the very line."""
+    ended = mmbloom("dedup", "seen", "-n", "20000", "-p", "1e-9", stdin=lines(0, 30_000))
+    assert (ended.code, ended.out) == (6, lines(0, 20_000))
+
+
+def test_folders_from_the_start(where: Path) -> None:
+    """--growing never stops, --rotate stops for the period; what is there is opened."""
+    growing = ("dedup", "grows", *SIZES, "--growing")
+    assert mmbloom(*growing, stdin=lines(0, 500)) == Ended(0, lines(0, 500), "")
+    assert mmbloom(*growing, stdin=lines(400, 600)) == Ended(0, lines(500, 600), "")
+    with GrowingFilter.open("grows", "r") as seen:
+        assert seen.info().settings["error_rate"] == 1e-9
+    assert mmbloom("dedup", "grows", *SIZES, stdin=lines(0, 600)) == Ended(0, b"", "")
+    rotating = ("dedup", "rotates", *SIZES, "--rotate", "--every", "2h", "--keep", "1d")
+    ended = mmbloom(*rotating, stdin=lines(0, 150))
+    assert (ended.code, ended.out) == (6, lines(0, 100))
+    assert is_one_line(ended.err, "rotates: is full", "wait for the next period")
+    with RotatingFilter.open("rotates", "r") as seen:
+        assert seen.info().settings["every_seconds"] == 7200
+    assert mmbloom("add", "added", *SIZES, "--growing", stdin=lines(0, 300)).code == 0
+    assert Path("added").is_dir()
+
+
+def test_options_that_do_not_fit(where: Path) -> None:
+    """Each says what to do, and nothing is made or changed."""
+    assert mmbloom("dedup", "file", *SIZES, stdin=b"a\n").code == 0
+    assert mmbloom("create", "grows", *SIZES, "--growing").code == 0
+    assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
+    for argv, said in (
+        (("new", "--growing"), "give -n as well"),
+        (("new", "--rotate"), "give -n as well"),
+        (("new", *SIZES, "--every", "1h"), "give --rotate as well"),
+        (("file", *SIZES, "--growing"), "mmbloom grow file makes a growing folder of it"),
+        (("file", *SIZES, "--rotate"), "is a single file"),
+        (("grows", "-n", "200", "-p", "1e-9"), "with capacity 100"),
+        (("grows", "-n", "100"), "with error rate 1e-09"),
+        (("grows", *SIZES, "--seed", "1"), "with seed another"),
+        (("rotates", *SIZES), "leave out -n"),
+    ):
+        ended = mmbloom("dedup", *argv, stdin=b"b\n")
+        assert (ended.code, ended.out) == (2, b""), argv
+        assert is_one_line(ended.err, said)
+    assert not Path("new").exists()
+
+
+def test_every_command_says_so(where: Path) -> None:
+    """On a filter past its plan each has one line of consequence on stderr, and the same code."""
+    (where / "in").write_bytes(lines(0, 300))
+    assert mmbloom("add", "seen", "-n", "100", "--seed", "1", "--layout", "standard",
+                   "--hash", "murmur3", "in").code == 0  # fmt: skip
+    said = "seen: is past its plan of 100 keys"
+    for argv in (
+        ("add", "seen", "in"),
+        ("check", "-c", "seen", "in"),
+        ("exclude", "seen", "--add", "k"),
+        ("copy", "seen", "copied"),
+        ("merge", "merged", "seen"),
+        ("intersect", "common", "seen", "seen"),
+        ("compare", "seen", "seen"),
+        ("repair", "seen", "mended"),
+    ):
+        ended = mmbloom(*argv)
+        assert ended.code == 0, ended
+        assert "of new lines are now dropped as seen" in ended.err, argv
+        assert said in ended.err or argv[0] == "repair"
+    found = mmbloom("verify", "seen")
+    assert (found.code, found.err) == (0, "")
+    assert b"\nverdict         sound, but past its plan" in found.out
+    assert b"of new keys are taken for seen" in found.out
+    assert json.loads(mmbloom("verify", "seen", "--json").out)["past_plan"] is True
+    shown = mmbloom("info", "seen")
+    assert (shown.code, shown.err) == (0, "")
+    assert b"is passed: about" in shown.out
+    assert json.loads(mmbloom("info", "seen", "--json").out)["past_plan"] is True
+    grown = mmbloom("grow", "seen")
+    assert is_one_line(grown.err, "of new lines are dropped as seen")
+    assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its plan")
+
+
+def test_grow_refuses(where: Path) -> None:
+    """What cannot grow says why, in one line, and stays."""
+    assert mmbloom("create", "counts", *SIZES, "--counting").code == 0
+    for path, said in (("counts", "to_bloom"), ("nothing", "no such filter")):
+        ended = mmbloom("grow", path)
+        assert (ended.code, ended.out) == (3, b"")
+        assert is_one_line(ended.err, path, said)
