@@ -7,6 +7,7 @@ package       one idea
 ============  ==========================================================
 errors        the exception tree
 _typing       type aliases
+_tasks        what a thread that has the lock may do; the task that runs in it
 _threads      work on several cores, results in order; reading ahead
 sizing        how large: keys and error rate to bits and hashes, and back
 _warn         warnings that point at the caller; past capacity
@@ -47,6 +48,7 @@ from mmbloom.errors import (
     NewerFormatError,
     ParameterMismatchError,
     ReadOnlyError,
+    ReentryError,
     ReservationWarning,
 )
 from mmbloom.filters.base import Filter
@@ -99,6 +101,7 @@ __all__ = [
     "NewerFormatError",
     "ParameterMismatchError",
     "ReadOnlyError",
+    "ReentryError",
     "Repair",
     "ReservationWarning",
     "RotatingFilter",

@@ -11,6 +11,7 @@
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
     |-- LockTimeoutError (TimeoutError)            another writer kept the lock
+    |-- ReentryError (RuntimeError)           another task, or a handler, amid a call
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
     |-- LostBitsError (RuntimeError)          keys just added are not there
     |-- FilterFullError (RuntimeError)        these keys go past what was planned for
@@ -184,6 +185,25 @@ class LockTimeoutError(MmbloomError, TimeoutError):
             seconds,
         )
         self.path, self.seconds = path, seconds
+
+
+class ReentryError(MmbloomError, RuntimeError):
+    """The thread that has the write lock comes again, where no right answer could be given.
+
+    That is in another task of its event loop; from a signal handler (or the like) amid a call;
+    or with keys that a claim around the call has found new. The message says what to use instead.
+
+    Attributes
+    ----------
+    path : str
+        The filter.
+    reason : str
+        Which of these it is, and what to do.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}", path, reason)
+        self.path, self.reason = path, reason
 
 
 class DurabilityError(MmbloomError, OSError):

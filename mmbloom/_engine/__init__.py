@@ -35,6 +35,7 @@ if ENGINE == "compiled":
     )
     from mmbloom._engine.compiled.counters import counted_contains, decrement, increment
     from mmbloom._engine.compiled.hash import first_unencodable, hash_keys, plain
+    from mmbloom._engine.compiled.holding import Held, Hold, LockState
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
 else:
     from mmbloom._engine.reference.bits import (
@@ -50,6 +51,7 @@ else:
     )
     from mmbloom._engine.reference.counters import counted_contains, decrement, increment
     from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
+    from mmbloom._engine.reference.holding import Held, Hold, LockState
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
 
 __all__ = [
@@ -57,6 +59,9 @@ __all__ = [
     "ENGINE",
     "WHOLE_LINE",
     "Claimed",
+    "Held",
+    "Hold",
+    "LockState",
     "OneCounted",
     "OneKey",
     "add",

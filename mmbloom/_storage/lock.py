@@ -5,18 +5,33 @@
   map would keep the lock after a close.
 - It is taken again for free by the thread that holds it.
 - It never crosses a fork: the child closes what it inherited and opens its own.
+- A signal handler may come at any moment, and another task of an event loop wherever one waits:
+  who has the lock is noted in ``_engine/reference/holding.py``, and says what they may do.
 """
+
+from __future__ import annotations
 
 import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING
 
 from filelock import lock_descriptor, unlock_descriptor
 
-from mmbloom.errors import ClosedFilterError, FileChangedError, LockTimeoutError
+from mmbloom._engine import Hold, LockState
+from mmbloom._tasks import AMID, BLOCK, OF_A_TASK
+from mmbloom.errors import (
+    ClosedFilterError,
+    FileChangedError,
+    LockTimeoutError,
+    ReentryError,
+)
+
+if TYPE_CHECKING:
+    import asyncio
 
 # A 50 ms poll gave a p99 wait of 253 ms with 4 writers. Pauses that grow slowly waste a
 # twentieth of a wait at most: 4 writers of batches add 16.2 million keys a second in total so,
@@ -39,6 +54,11 @@ class DescriptorLock:
         if (status.st_dev, status.st_ino) != identity:
             self.close()
             raise FileChangedError(path, "replaced by another file")
+
+    @property
+    def native(self) -> int:
+        """The descriptor, on which the compiled engine calls flock by itself."""
+        return self._fd if type(self) is DescriptorLock else -1
 
     def try_acquire(self) -> bool:
         return lock_descriptor(self._fd, blocking=False)
@@ -78,119 +98,165 @@ class WriteLock:
         self.timeout = timeout
         self._path, self._identity, self._backend = path, identity, backend
         self._closed = False
-        self._forget()
+        self.state = LockState(path, self._opened, wait)
         _locks.add(self)
 
-    def _forget(self) -> None:
-        """Start afresh, as after a fork: not held, nothing open."""
-        self._pid = os.getpid()
-        self._threads = threading.RLock()
-        self._depth, self._owner = 0, 0
-        self._held: DescriptorLock | None = None
+    def _opened(self) -> DescriptorLock:
+        if self._closed:
+            raise ClosedFilterError(self._path)
+        with _forks:
+            return self._backend(self._path, self._identity)
 
     def after_fork(self) -> None:
         """Give up the parent's lock without releasing it (runs in the child)."""
         # While a child keeps the descriptor open, a killed parent's lock would stay.
-        if self._held is not None:
-            self._held.close()
-        self._forget()
+        descriptor = self.state.descriptor
+        if descriptor is not None:
+            descriptor.close()
+        self.state.forget()
 
-    @contextmanager
-    def held(self, timeout: float | None) -> Iterator[None]:
-        """Hold the lock for a block; raises `LockTimeoutError` if that takes too long to get."""
-        self.acquire(timeout)
-        owner = os.getpid()
-        try:
-            yield
-        finally:
-            # A child forked within the block leaves it without the lock: it is the parent's.
-            if os.getpid() == owner:
-                self.release()
-
-    def __enter__(self) -> None:
-        """Take the lock for a block of this package's own, which never forks."""
-        self.acquire(self.timeout)
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
+    def held(
+        self,
+        timeout: float | None,
+        kind: int = BLOCK,
+        before: Callable[[], object] | None = None,
+        ready: Callable[[Hold, bool], bool] | None = None,
+    ) -> Hold:
+        """Make a block that has the lock; raises `LockTimeoutError` if that takes too long."""
+        return Hold(self.state, timeout, kind, before, ready)
 
     def mine(self) -> bool:
         """Tell whether the calling thread of this very process holds the lock."""
-        return self._owner == threading.get_ident() and self._pid == os.getpid()
+        return self.state.mine()
 
-    @contextmanager
-    def own_threads(self) -> Iterator[None]:
+    def own_threads(self) -> AbstractContextManager[object]:
         """Keep this object's other threads out of a block; other processes may go on."""
-        with self._threads:
-            yield
+        return self.state.threads
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Like `own_threads`, then release the lock permanently."""
-        with self._threads:
+        """Like `own_threads`, then release the lock permanently.
+
+        Raises
+        ------
+        ReentryError
+            Amid a call of this thread, which would go on without the lock.
+        """
+        if self.state.amid():
+            raise ReentryError(self._path, AMID)
+        with self.own_threads():
             yield
             self._closed = True
-            if self._held is not None:
-                self._held.close()
-                self._held = None
-
-    def acquire(self, timeout: float | None) -> None:
-        """Take the lock, for `release` to give back; `held` is this as a block."""
-        if self._pid != os.getpid():  # a fork that ran no Python handlers
-            self.after_fork()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        if not self._threads.acquire(blocking=False):
-            patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
-            if not self._threads.acquire(timeout=patience):
-                raise LockTimeoutError(self._path, timeout or 0.0)
-        try:
-            if self._depth == 0:
-                self._take(deadline, timeout)
-            self._depth += 1
-            self._owner = threading.get_ident()
-        except BaseException:
-            self._threads.release()
-            raise
-
-    def _take(self, deadline: float | None, timeout: float | None) -> None:
-        if self._closed:
-            raise ClosedFilterError(self._path)
-        if self._held is None:
-            with _forks:
-                self._held = self._backend(self._path, self._identity)
-        if self._held.try_acquire():
-            return
-        pause = _FIRST_PAUSE
-        while True:
-            left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                raise LockTimeoutError(self._path, timeout or 0.0)
-            time.sleep(min(pause, left))
-            if self._held.try_acquire():
-                return
-            pause = min(_GROWTH * pause, _LONGEST_PAUSE)
-
-    def release(self) -> None:
-        """Give back what `acquire` took."""
-        self._depth -= 1
-        try:
-            if self._depth == 0:
-                self._owner = 0
-                if self._held is not None:
-                    self._held.release()
-        finally:
-            self._threads.release()
+            self._drop()
 
     def retire(self) -> None:
-        """Release the lock, and close its descriptor until the lock is wanted again."""
-        with self._threads:  # of this object none takes it in between
-            self.release()
-            if self._depth == 0 and self._held is not None:
-                self._held.close()
-                self._held = None
+        """Close the descriptor of a lock that is free, until the lock is wanted again."""
+        with self.own_threads():  # of this object none takes it in between
+            if not self.state.depth:
+                self._drop()
+
+    def _drop(self) -> None:
+        descriptor, self.state.descriptor = self.state.descriptor, None
+        if descriptor is not None:
+            descriptor.close()
 
 
-_locks: "weakref.WeakSet[WriteLock]" = weakref.WeakSet()
+def wait(hold: Hold) -> None:
+    """Wait until a hold has its lock; raises `LockTimeoutError`."""
+    timeout = hold.timeout
+    deadline = hold.deadline = None if timeout is None else time.monotonic() + timeout
+    patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
+    if not hold.wait_threads(patience):
+        raise LockTimeoutError(hold.state.path, timeout or 0.0)
+    pause = _FIRST_PAUSE
+    while not hold.attempt():
+        time.sleep(_pause_left(hold, pause, deadline))
+        pause = min(_GROWTH * pause, _LONGEST_PAUSE)
+
+
+def _pause_left(hold: Hold, pause: float, deadline: float | None) -> float:
+    left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
+    if left <= 0:
+        raise LockTimeoutError(hold.state.path, hold.timeout or 0.0)
+    return min(pause, left)
+
+
+class Turn:
+    """Whose turn it is, of the tasks of one event loop that want one lock.
+
+    They stand in a queue, and only the first of them looks whether the lock is free: a thousand
+    tasks that all look a hundred times a second would keep a core busy.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        from asyncio import Lock  # noqa: PLC0415  where there is a loop, it is imported
+
+        self.loop, self.lock, self.tasks = loop, Lock(), 0
+
+
+class TaskHold:
+    """The lock for one task of an event loop, which goes on while the task waits.
+
+    Parameters
+    ----------
+    hold : Hold
+        Of kind `BLOCK`.
+
+    Notes
+    -----
+    The task looks again and again, and does not wait in a thread: a thread cannot be cancelled,
+    would take the lock for a task that is gone, and its own calls are another thread's.
+    """
+
+    def __init__(self, hold: Hold) -> None:
+        self._hold = hold
+        self._turn: Turn | None = None
+        self._mine = False
+
+    async def take(self) -> None:
+        """Take the lock; raises `LockTimeoutError`, and takes nothing when it is cancelled."""
+        state, timeout = self._hold.state, self._hold.timeout
+        if state.of_this_task():  # there is nothing to wait for
+            self._hold.__enter__()
+            return
+        from asyncio import get_running_loop, sleep  # noqa: PLC0415  imported with the loop
+        from asyncio import timeout as limit  # noqa: PLC0415
+
+        loop = get_running_loop()
+        turn = self._turn = state.turns.setdefault(id(loop), Turn(loop))
+        turn.tasks += 1
+        deadline = self._hold.deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            try:
+                async with limit(timeout):
+                    await turn.lock.acquire()
+                    self._mine = True
+            except TimeoutError:
+                raise LockTimeoutError(state.path, timeout or 0.0) from None
+            pause = _FIRST_PAUSE
+            while not self._hold.try_once():
+                if state.mine() and state.task is None:  # who waits here keeps it from ending
+                    raise ReentryError(state.path, OF_A_TASK)
+                await sleep(_pause_left(self._hold, pause, deadline))
+                pause = min(_GROWTH * pause, _LONGEST_PAUSE)
+        except BaseException:
+            self.leave()
+            raise
+
+    def leave(self) -> None:
+        """Give the lock back, and the turn to the next task."""
+        self._hold.leave()
+        turn, self._turn = self._turn, None
+        if turn is None:
+            return
+        if self._mine:
+            turn.lock.release()
+        turn.tasks -= 1
+        if not turn.tasks:
+            self._hold.state.turns.pop(id(turn.loop), None)
+
+
+_locks: weakref.WeakSet[WriteLock] = weakref.WeakSet()
 
 
 # Held while a descriptor is opened and not yet known to `after_fork`: a fork by another

@@ -146,11 +146,14 @@ class MappedFilter:
 
     def count(self, **more: int) -> int:
         """Add to some of `MUTABLE_FIELDS`, in the order given; how many positions are set now."""
-        counters = self.views.counters
+        # A memoryview, for nothing is called between reading and writing one: what a signal
+        # handler counts, which comes where something is called, is not overwritten.
+        counters = self.views.counters.data
         for name, by in more.items():
             place = MUTABLE_FIELDS.index(name)
-            counters[place] = (int(counters[place]) + by) % 2**64
-        return int(counters[MUTABLE_FIELDS.index("positions_set")])
+            counters[place] = (counters[place] + by) % 2**64
+        set_now: int = counters[MUTABLE_FIELDS.index("positions_set")]
+        return set_now
 
     @property
     def positions_set(self) -> int:

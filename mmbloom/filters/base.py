@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any, Literal, Protocol, Self
 
+import numpy as np
+
 from mmbloom import _engine
+from mmbloom._engine import Hold
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import batches, coerce, coerce_one
+from mmbloom._tasks import BLOCK, WHOLE
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Keys, Nulls
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.brim import Absent
@@ -39,9 +43,8 @@ class FilterWriter(Marker, Protocol):
     def strict(self) -> bool:
         """Whether what goes past the plan is refused."""
 
-    @property
-    def timeout(self) -> float | None:
-        """Seconds to wait for the write lock; None for ever."""
+    def section(self, timeout: float | None, kind: int = BLOCK, /) -> Hold:
+        """Hold the write lock, for a block of the caller's or a call of one's own."""
 
     def add_chunk(self, prepared: Any, /) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
@@ -360,13 +363,16 @@ class Filter(ABC):
         Returns
         -------
         Claim
-            To be entered once, with ``with``.
+            To be entered once, with ``with``, or in a task of asyncio with ``async with``.
 
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
             If a key cannot be one, or a column is damaged; names the position. Entering the
             claim raises what `add_many` raises of the filter, and warns as it does.
+        ReentryError
+            On entering, if a claim around this one has found a key of this one to be new; or in
+            a task, with ``with``, while another task of the thread has the lock.
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
@@ -375,35 +381,44 @@ class Filter(ABC):
         def answers(new: Bools) -> Bools:
             return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))
 
-        return Claim(self._writer, answers, prepared, self._writer.timeout)
+        def excluded() -> Bools:
+            none = np.zeros(len(hashes[0]), np.bool_)
+            return self._exclusions.correct_new(none, batch.parts, hashes)
+
+        return Claim(self._writer, prepared, hashes=hashes, answers=answers, excluded=excluded)
 
     @property
     def exclusions(self) -> Exclusions:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
-        section = partial(self._writer.section, self._writer.timeout)
+        section = partial(self._writer.section, self._writer.timeout, WHOLE)
         return Exclusions(self.path, self._exclusions, self._check_unchanged, section)
 
-    @contextmanager
-    def locked(self, timeout: float | Literal["default"] | None = "default") -> Iterator[None]:
-        """Keep the write lock over several calls of this thread.
+    def locked(
+        self, timeout: float | Literal["default"] | None = "default"
+    ) -> AbstractContextManager[object]:
+        """Keep the write lock over several calls of this thread, or of this task.
+
+        In a task of asyncio nothing may be awaited in the block that needs the filter: what other
+        tasks of the thread add then raises `ReentryError`.
 
         Parameters
         ----------
         timeout : float or None, optional
             Seconds to wait for it, None for ever; by default the `lock_timeout` of `open`.
 
-        Yields
-        ------
-        None
-            The lock is held until the block is left.
+        Returns
+        -------
+        context manager
+            The lock is held until its block is left.
 
         Raises
         ------
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the lock cannot be had, or the filter cannot be written.
+            On entering, if the lock cannot be had, or the filter cannot be written.
+        ReentryError
+            On entering, if another task of the thread has it.
         """
-        with self._writer.section(self._writer.timeout if timeout == "default" else timeout):
-            yield
+        return self._writer.section(self._writer.timeout if timeout == "default" else timeout)
 
     def __enter__(self) -> Self:
         return self

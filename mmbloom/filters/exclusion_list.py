@@ -244,7 +244,7 @@ class Exclusions(AbstractSet[Any]):
         of: str,  # path of the filter
         exclusions: ExclusionList,
         check: Callable[[], object],  # raises if the filter is closed, or not the same any more
-        section: Callable[[], AbstractContextManager[None]],
+        section: Callable[[], AbstractContextManager[object]],
     ) -> None:
         self._of, self._exclusions, self._check, self._section = of, exclusions, check, section
 

@@ -9,21 +9,23 @@ when all is done (see ``_engine/reference/counters.py``).
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine import OneCounted
+from mmbloom._engine import ENGINE, Hold, OneCounted
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter, Views
+from mmbloom._tasks import BLOCK, READ, STEP, WHOLE
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
-from mmbloom.errors import FilterFullError, LockTimeoutError, LostBitsError
+from mmbloom.errors import FilterFullError, LockTimeoutError, LostBitsError, ReentryError
 from mmbloom.filters.brim import Brim
+from mmbloom.filters.claim import Claims
 from mmbloom.filters.exclusion_list import ExclusionList
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
@@ -34,6 +36,10 @@ _STAMP_SECONDS = 0.1
 # between a check and an access.
 _CHECK_SECONDS = 0.001
 _KEYS_A_CHECK = 16  # as many as are added in that time where each waits for the disk
+
+# A kernel of the compiled engine is one step, amid which no signal handler comes. What a handler
+# adds before it or after it is as if it had been added by another process.
+_KERNEL = STEP if ENGINE == "compiled" else WHOLE
 
 
 class Found(Protocol):
@@ -72,6 +78,8 @@ class Writer(ABC):
         Seconds to wait for the lock; None for ever.
     """
 
+    _ONE = _KERNEL  # what adding one key is
+
     def __init__(
         self,
         storage: MappedFilter,
@@ -87,15 +95,21 @@ class Writer(ABC):
         self._look(storage.positions_set)
         self.timeout = lock.timeout
         self._check_at = 0.0  # when a section that goes on is to be checked again
+        self.claims = Claims(storage.path)
 
-    @contextmanager
-    def section(self, timeout: float | None) -> Iterator[None]:
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock on a file that is known to be there, whole and writable."""
-        self._storage.check_writable()  # before waiting for a lock that would be of no use
-        with self._lock.held(timeout):
-            self._storage.ready_to_write(0)
-            self._check_at = monotonic() + _CHECK_SECONDS
-            yield
+        # Checked before waiting for a lock that would be of no use, too.
+        return self._lock.held(timeout, kind, self._storage.check_writable, self._begin_section)
+
+    def _begin_section(self, _hold: Hold, _patient: bool) -> bool:
+        self._storage.ready_to_write(0)
+        self._check_at = monotonic() + _CHECK_SECONDS
+        return True
+
+    def amid(self) -> Hold:
+        """Let no signal handler's call come amid what is done in a section."""
+        return self._lock.held(0.0, _KERNEL)
 
     def _ready(self, keys: int) -> Views:
         """Give the map for so many keys to be added; for the holder of the lock."""
@@ -133,7 +147,7 @@ class Writer(ABC):
 
     def add_chunk(self, hashes: HashHalves) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self._lock:
+        with self._lock.held(self.timeout, _KERNEL):
             return self._add_counted(self._ready(len(hashes[0])).words, hashes)
 
     def _add_counted(self, words: Words, hashes: HashHalves) -> Bools:
@@ -147,28 +161,32 @@ class Writer(ABC):
 
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
-        lock = self._lock
-        mine = lock.mine()
-        if not mine:
-            self._storage.check_writable()
-            lock.acquire(lock.timeout)
-        try:
-            if not mine:
-                one = self._ready(1).one
-            elif monotonic() > self._check_at:
-                one = self._ready(_KEYS_A_CHECK).one
-            else:
-                # Within `locked`: one section for many keys, checked now and then.
-                one = self._storage.views.one
-            new = one.add(key)
-            if self._verify:
-                self._test_one(one, key)
-        finally:
-            if not mine:
-                lock.release()
+        if self._ONE == STEP and self._lock.state.around():
+            # Within `locked`: one section for many keys, and nothing to keep a handler from.
+            one, new = self._add_within(key)
+        else:
+            if not self._lock.mine():
+                self._storage.check_writable()
+            with self._lock.held(self.timeout, self._ONE) as hold:
+                if hold.first:
+                    one = self._ready(1).one
+                    new = one.add(key)
+                    if self._verify:
+                        self._test_one(one, key)
+                else:
+                    one, new = self._add_within(key)
         if new and one.positions_set() > self._brim.full_at:
             self.room = 0.0  # the next key is to be foreseen
         return new
+
+    def _add_within(self, key: Key) -> tuple[_engine.OneKey, bool]:
+        """Add one key within a section that goes on, whose file is checked now and then."""
+        late = monotonic() > self._check_at
+        one = self._ready(_KEYS_A_CHECK).one if late else self._storage.views.one
+        new = one.add(key)
+        if self._verify:
+            self._test_one(one, key)
+        return one, new
 
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
         """Make sure that a key just added, which the engine has counted as done, is found."""
@@ -188,12 +206,12 @@ class Writer(ABC):
             flushed_ns = time.time_ns()
             self._check_at = 0.0  # should this fail, the next key within `locked` is told so
             self._storage.flush()
-            with suppress(LockTimeoutError), self.section(_STAMP_SECONDS):
+            with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, STEP):
                 self._storage.set_counter("flushed_ns", flushed_ns)
 
     def recount(self) -> int:
         """Count the set positions anew, and settle the batches of killed writers."""
-        with self.section(self.timeout):
+        with self.section(self.timeout, WHOLE):
             count_set = kind_of(self._storage.header).count_set
             positions_set = count_set(self._storage.views.words)
             self._storage.set_counter("positions_set", positions_set)
@@ -271,7 +289,7 @@ class BitWriter(Writer):
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
         self._storage.check_writable()
-        with self._lock:
+        with self._lock.held(self.timeout, WHOLE):
             words = self._storage.ready_to_write(0).words
             self._storage.count(batches_begun=1)
             positions_set = _engine.union(words, start, more)
@@ -293,7 +311,7 @@ class BitWriter(Writer):
 
     def count_united(self, keys_added: int) -> None:
         """Raise the number of keys added to an estimate of it after a union."""
-        with self.section(self.timeout):
+        with self.section(self.timeout, WHOLE):
             more = keys_added - self._storage.counter("keys_added")
             self._storage.count(keys_added=max(0, more))
 
@@ -313,6 +331,8 @@ class FoundCounted(NamedTuple):
 class CountingWriter(Writer):
     """The writer of a counting filter: counters, which go up and down."""
 
+    _ONE = WHOLE  # it is numpy's, with either engine
+
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
         self._exclusions.refresh()
@@ -328,7 +348,7 @@ class CountingWriter(Writer):
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
         self._storage.check_writable()
-        with self._lock:
+        with self._lock.held(self.timeout, _KERNEL):
             words = self._storage.ready_to_write(len(hashes[0])).words
             self._storage.count(batches_begun=1)
             found, cleared = _engine.decrement(words, *hashes, self._params)
@@ -338,17 +358,18 @@ class CountingWriter(Writer):
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
         self._storage.check_writable()
-        with self._lock:
+        with self._lock.held(self.timeout, self._ONE):
             one = self._storage.ready_to_write(1).one
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 
-    @contextmanager
-    def still(self) -> Iterator[None]:
+    def still(self) -> Hold:
         """Hold the lock on a file that is to be read as of one moment."""
-        with self._lock:
-            self._storage.check_unchanged()
-            yield
+        return self._lock.held(self.timeout, READ, ready=self._begin_reading)
+
+    def _begin_reading(self, _hold: Hold, _patient: bool) -> bool:
+        self._storage.check_unchanged()
+        return True
 
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
         return _engine.increment(words, *hashes, self._params)

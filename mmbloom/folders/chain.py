@@ -16,14 +16,15 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
 
+from mmbloom._engine import Hold, LockState
 from mmbloom._storage.folder import (
     ManifestFile,
     draft_manifest,
@@ -34,6 +35,8 @@ from mmbloom._storage.folder import (
     read_manifest,
     stamp_of,
 )
+from mmbloom._storage.lock import wait
+from mmbloom._tasks import AMID, BLOCK
 from mmbloom._typing import Bools, HashHalves, Indices
 from mmbloom.errors import (
     ClosedFilterError,
@@ -41,6 +44,7 @@ from mmbloom.errors import (
     FormatError,
     LockTimeoutError,
     ReadOnlyError,
+    ReentryError,
 )
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions
@@ -98,8 +102,9 @@ class Chain:
 
     def __init__(self, folder: str, settings: OpenOptions) -> None:
         self.folder, self.settings = folder, settings
-        self._held: Member | None = None  # whose lock a section of this object has
-        self._pid, self._loading = os.getpid(), threading.Lock()
+        # Whose section it is; the lock of the newest file is its `inner`.
+        self.state = LockState(folder, None, wait)
+        self._pid, self._loading = os.getpid(), threading.RLock()
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
         self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
@@ -120,15 +125,25 @@ class Chain:
         if stamp_of(self.folder) == snapshot.file.stamp:
             return snapshot
         with self._loader():
-            snapshot = self.current
-            if stamp_of(self.folder) != snapshot.file.stamp:
-                snapshot = self._snapshot = self._load(read_manifest(self.folder))
+            while stamp_of(self.folder) != (snapshot := self.current).file.stamp:
+                loaded = self._load(read_manifest(self.folder))
+                if self._snapshot is snapshot:
+                    self._snapshot = loaded
+                else:  # a signal handler of this thread has opened the files meanwhile
+                    self._close_but({*snapshot.members, *self.current.members}, loaded)
         return snapshot
 
-    def _loader(self) -> threading.Lock:
-        """One thread at a time opens files."""
+    @staticmethod
+    def _close_but(kept: set[Member], loaded: ChainState) -> None:
+        for member in loaded.members:
+            if member not in kept:
+                member.close()
+        loaded.file.close()
+
+    def _loader(self) -> AbstractContextManager[object]:
+        """One thread at a time opens files; a signal handler of that thread may do so amid it."""
         if self._pid != os.getpid():  # it may have been another thread's of the parent
-            self._pid, self._loading = os.getpid(), threading.Lock()
+            self._pid, self._loading = os.getpid(), threading.RLock()
         return self._loading
 
     @property
@@ -181,50 +196,36 @@ class Chain:
         for member in snapshot.members:
             member.storage.check_writable()
 
-    @contextmanager
-    def section(self, timeout: float | None) -> Iterator[None]:
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock of the newest file, and with it that of the folder."""
-        self.check_writable()
-        if self.mine():
-            yield
-            return
-        self._held = self._lock_newest(timeout)
-        owner = os.getpid()
-        try:
-            yield
-        finally:
-            # A child forked within the block leaves it without the lock: it is the parent's.
-            if os.getpid() == owner:
-                held, self._held = self._held, None
-                held.lock.release()
+        return Hold(self.state, timeout, kind, self.check_writable, self._lock_newest)
 
     def mine(self) -> bool:
         """Tell whether the calling thread of this very process is in a section."""
-        held = self._held
-        return held is not None and held.lock.mine()
+        return self.state.mine()
 
-    def _lock_newest(self, timeout: float | None) -> Member:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        left = timeout
+    def _lock_newest(self, section: Hold, patient: bool) -> bool:
+        """Take the lock of the newest file for a section, at once or not at all if impatient."""
+        if not section.first:
+            return True
         while True:
             snapshot = self.current
-            newest = snapshot.newest
+            # Noted before it is taken: whatever comes then, the section gives it back.
+            held = self.state.inner = snapshot.newest.lock.held(_left(section))
             try:
-                newest.lock.acquire(left)
+                if patient:
+                    held.__enter__()
+                elif not held.try_once():
+                    return False
             except FileChangedError:  # dropped before it was waited for
                 if self.refresh() is snapshot:
                     raise
                 continue
             except LockTimeoutError:
-                raise LockTimeoutError(self.folder, timeout or 0.0) from None
-            try:
-                if self.refresh() is snapshot:  # under the lock: it stays the newest
-                    return newest
-            except BaseException:
-                newest.lock.release()
-                raise
-            newest.lock.release()
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                raise LockTimeoutError(self.folder, section.timeout or 0.0) from None
+            if self.refresh() is snapshot:  # under the lock: it stays the newest
+                return True
+            held.leave()
 
     def make_next(self, number: int) -> Member:
         """Make the file that is to be the newest, and do not name it yet; within `section`.
@@ -266,18 +267,20 @@ class Chain:
 
         The section goes on with the lock of the new one.
         """
-        held, before = self._held, self.current
-        assert held is before.newest  # noqa: S101  what all of this stands on
-        member.lock.acquire(0.0)  # nobody else knows of it
+        before = self.current
+        held = before.newest.lock
+        assert held.mine()  # noqa: S101  what all of this stands on
+        next_one = member.lock.held(0.0)  # nobody else knows of it
         try:
+            next_one.__enter__()
             self.name((*before.members[dropped:], member))
         finally:
             # If only forcing it to the disk has failed, it is the newest all the same.
             if self._snapshot is not before:
-                self._held = member
-                held.lock.retire()
+                self.state.swap(next_one)
+                held.retire()
             else:
-                member.lock.release()
+                next_one.leave()
 
     def name(self, members: tuple[Member, ...]) -> None:
         """Name these files in the manifest, and no others; within `section`."""
@@ -314,11 +317,23 @@ class Chain:
 
     def close(self) -> None:
         """Close every file; twice is fine."""
+        if self.state.amid():  # a call that goes on would go on without the lock
+            raise ReentryError(self.folder, AMID)
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             for member in snapshot.members:
                 member.close()
             snapshot.file.close()
+
+
+def _left(section: Hold) -> float | None:
+    """Give the seconds that a section may still wait; None for ever."""
+    if section.timeout is None:
+        return None
+    now = time.monotonic()
+    if section.deadline is None:
+        section.deadline = now + section.timeout
+    return max(0.0, section.deadline - now)
 
 
 def found_in(members: Sequence[Member], hashes: HashHalves) -> Bools:

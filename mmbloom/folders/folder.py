@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Any, Self, TypeVar
 
+from mmbloom._engine import Hold
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
+from mmbloom._tasks import BLOCK, WHOLE
 from mmbloom._threads import usable_cores
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path
 from mmbloom.errors import FilterFullError, FormatError, ParameterMismatchError
 from mmbloom.filters.base import Filter
+from mmbloom.filters.claim import Claims
 from mmbloom.filters.options import OpenOptions, require_same
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
@@ -34,6 +36,7 @@ class FolderWriter(ABC):
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
         self.timeout = chain.settings.lock_timeout
+        self.claims = Claims(chain.folder)
 
     @abstractmethod
     def asked(self, now: ChainState) -> Sequence[Member]:
@@ -43,9 +46,13 @@ class FolderWriter(ABC):
         """Name those of them that do not change any more."""
         return [one for one in self.asked(now) if one is not now.newest]
 
-    def section(self, timeout: float | None) -> AbstractContextManager[None]:
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock."""
-        return self._chain.section(timeout)
+        return self._chain.section(timeout, kind)
+
+    def amid(self) -> Hold:
+        """Let no signal handler's call come amid what is done in a section."""
+        return Hold(self._chain.state, 0.0, WHOLE)
 
     def prepare(self, hashes: HashHalves) -> Hashed:
         """Test keys in all files but the newest, without the lock."""

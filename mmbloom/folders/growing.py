@@ -17,6 +17,7 @@ from mmbloom import _engine
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
+from mmbloom._tasks import WHOLE
 from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, OnFull, Path, Reserve
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import ChainState, Hashed, take
@@ -106,7 +107,7 @@ class GrowingWriter(FolderWriter):
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout):
+        with self.section(self.timeout, WHOLE):
             *older, newest = self._chain.current.members
             found = keys.found_in_all(older)
             if np.count_nonzero(found) + newest.room < len(found):  # it may get full
@@ -122,7 +123,7 @@ class GrowingWriter(FolderWriter):
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         octets = coerce_one(key)
-        with self.section(self.timeout):
+        with self.section(self.timeout, WHOLE):
             *older, newest = self._chain.current.members
             if contains_one(older, octets):
                 self._chain.exclusions.refresh()  # the newest file's writer would

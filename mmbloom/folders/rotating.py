@@ -24,6 +24,7 @@ from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
+from mmbloom._tasks import WHOLE
 from mmbloom._typing import (
     Bools,
     Clock,
@@ -113,7 +114,7 @@ class RotatingWriter(FolderWriter):
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout):
+        with self.section(self.timeout, WHOLE):
             self._rotate()
             now = self._chain.current
             found = keys.found_in_all(self.older(now))
@@ -124,7 +125,7 @@ class RotatingWriter(FolderWriter):
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         octets = coerce_one(key)
-        with self.section(self.timeout):
+        with self.section(self.timeout, WHOLE):
             self._rotate()
             now = self._chain.current
             older = self.older(now)

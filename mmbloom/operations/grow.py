@@ -18,6 +18,7 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._tasks import WHOLE
 from mmbloom._typing import Path, Reserve
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
@@ -101,7 +102,7 @@ def grow(
             plan = GrowthPlan.beginning_with(params, reserve)
         except ValueError as error:
             raise ValueError(f"{where}: cannot grow: {error}; make a larger filter") from None
-        with lock:
+        with lock.held(lock_timeout, WHOLE):
             storage.check_unchanged()
             now = storage.current_error_rate
             _swap(where, plan)

@@ -70,9 +70,14 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
         (_lock, "unlock_descriptor", "unlock"),
         (_atomic, "exchange_names", "exchange"),
     ]
-    originals: list[tuple[Any, str, Any]] = [(mmap, "mmap", mmap.mmap)]
+    lock = _lock.DescriptorLock
+    originals: list[tuple[Any, str, Any]] = [
+        (mmap, "mmap", mmap.mmap),
+        (lock, "native", lock.native),
+    ]
     originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
     mmap.mmap = wrap("mmap", Map)  # type: ignore[assignment, misc]
+    lock.native = property(lambda _: -1)  # type: ignore[assignment, method-assign]  # not in C
     for module, place, name in replaced:
         setattr(module, place, wrap(name, getattr(module, place)))
     try:

@@ -42,7 +42,7 @@ class Engine(NamedTuple):
         return self.name
 
 
-PARTS = ("bits", "counters", "hash", "lines")  # modules, of the same names in both
+PARTS = ("bits", "counters", "hash", "holding", "lines")  # modules, of the same names in both
 
 
 def _load(name: str, folder: str) -> Engine:

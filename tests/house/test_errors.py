@@ -31,6 +31,7 @@ EXAMPLES: list[MmbloomError] = [
     ),
     errors.LostBitsError("/f/seen"),
     errors.FilterFullError("/f/seen", 1000, 1001, 7, "make it grow"),
+    errors.ReentryError("/f/seen", "another task has the lock"),
     errors.ParameterMismatchError("/f/seen", "seed", "6", "0", "has seed 6, Guava's 0"),
 ]
 BUILTIN = {
@@ -41,6 +42,7 @@ BUILTIN = {
     "IncompatibleFiltersError": ValueError,
     "LostBitsError": RuntimeError,
     "FilterFullError": RuntimeError,
+    "ReentryError": RuntimeError,
     "ReadOnlyError": io.UnsupportedOperation,
     "ClosedFilterError": ValueError,
     "LockTimeoutError": TimeoutError,
@@ -78,7 +80,7 @@ def real_classes() -> dict[str, type[BaseException]]:
 def test_drawn_tree_has_every_class() -> None:
     """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
-    assert len(drawn_tree()) == 19
+    assert len(drawn_tree()) == 20
 
 
 @pytest.mark.parametrize("name", drawn_tree())
@@ -149,6 +151,8 @@ def documented_attributes(cls: type) -> list[str]:
         (EXAMPLES[14], {"path": "/f/a", "other": "/f/b"}),
         (EXAMPLES[14], {"differences": (("seed", "1", "2"), ("num_bits", "64", "128"))}),
         (EXAMPLES[15], {"path": "/f/seen"}),
+        (EXAMPLES[16], {"path": "/f/seen", "capacity": 1001, "fits": 7}),
+        (EXAMPLES[17], {"path": "/f/seen", "reason": "another task has the lock"}),
     ],
 )
 def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:

@@ -132,7 +132,8 @@ def test_readers_see_the_old_file_or_the_new(create: Make, path: str) -> None:
 @contextmanager
 def calls_of_one_change(path: str, hook: Callable[[str], object]) -> Iterator[BloomFilter]:
     with BloomFilter.open(path) as mine:
-        mine.exclusions.add("warm")  # the lock's own descriptor is open from here on
+        with os_calls():  # under it, the lock's calls are seen
+            mine.exclusions.add("warm")  # the lock's own descriptor is open from here on
         with os_calls(hook):
             yield mine
 

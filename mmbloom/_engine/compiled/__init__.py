@@ -5,8 +5,9 @@ Each module has the functions of the reference's module of its name:
 ``bits``      test, add, claim, commit on an array of bits
 ``counters``  test, increment and decrement on an array of counters
 ``hash``      every form of keys to hash halves; which lists and arrays can be hashed as they are
+``holding``   who holds a write lock, with no bytecode within
 ``lines``     where lines begin and end; which part of one is its key
 
-What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``; ``murmur.pxd``
-and ``siphash.pxd``, and ``keyed.pxd``, which gives both one name.
+What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``; ``murmur.pxd``,
+and ``keyed.pxd``, which has SipHash and gives both hashes one name.
 """

@@ -20,10 +20,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from mmbloom._engine.compiled.keyed cimport (
-    Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of, take_octets,
+    Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of,
+    siphash_of_octets, take_octets,
 )
 from mmbloom._engine.compiled.murmur cimport load_4, load_8
-from mmbloom._engine.compiled.siphash cimport siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     has_layout, item_of,

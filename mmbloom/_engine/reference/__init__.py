@@ -4,5 +4,6 @@
 ``siphash``   the default hash: of one key, and of many at once
 ``bits``      test, add, claim, commit on an array of bits
 ``counters``  the same, and decrement, on an array of counters
+``holding``   who holds a write lock, whatever a signal handler does
 ``lines``     where lines begin and end; which part of one is its key
 """

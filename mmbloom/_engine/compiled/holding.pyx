@@ -1,0 +1,316 @@
+# cython: language_level=3
+"""The lock's state, compiled: that of `reference.holding`, with no bytecode within.
+
+A signal handler runs between two bytecodes, so none comes between the system call and the note
+of it, and a `with` statement of `Hold` or `Held` gives back what it has taken whatever a
+handler raises. Handlers do run in the callables that are passed, while nothing is half done.
+"""
+
+from cpython.exc cimport PyErr_SetFromErrno
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.errno cimport EACCES, EAGAIN, EINTR, errno
+
+from mmbloom._tasks import AMID, OF_A_TASK, RLock, modules
+from mmbloom.errors import ReentryError
+
+cdef extern from "<unistd.h>" nogil:
+    int getpid()
+
+cdef extern from "<sys/file.h>" nogil:
+    int flock(int, int)
+    enum:
+        LOCK_EX
+        LOCK_NB
+        LOCK_UN
+
+cdef enum:
+    C_BLOCK = 1
+    C_STEP = 2
+    C_READ = 4
+
+
+cdef object running_task():
+    """Give the task that runs in this thread, as `_tasks.running_task` does."""
+    cdef object asyncio = modules.get("asyncio")
+    if asyncio is None:
+        return None
+    cdef object look = getattr(asyncio, "_get_running_loop", None)
+    cdef object loop = None if look is None else look()
+    return None if loop is None else asyncio.current_task(loop)
+
+
+cdef class LockState:
+    """One write lock as this process has it; see `reference.holding.LockState`."""
+
+    cdef readonly object path, opened, wait, threads, task, turns
+    cdef readonly int depth
+    cdef public Hold inner
+    cdef object _descriptor
+    cdef int fd  # the descriptor's, for flock; -1 to call its methods
+    cdef int pid
+    cdef int kind
+    cdef unsigned long owner
+
+    def __init__(self, path, opened, wait):
+        self.path, self.opened, self.wait = path, opened, wait
+        self.forget()
+
+    cpdef forget(self):
+        """Start afresh, as in a forked child: not held, nothing open."""
+        self.pid, self.depth, self.kind, self.owner, self.fd = getpid(), 0, 0, 0, -1
+        self.threads = RLock()
+        self.task = self.inner = self._descriptor = None
+        self.turns = {}
+
+    @property
+    def descriptor(self):
+        """What the lock is on, if it is open."""
+        return self._descriptor
+
+    @descriptor.setter
+    def descriptor(self, descriptor):
+        self.fd = -1 if descriptor is None else descriptor.native
+        self._descriptor = descriptor
+
+    cpdef bint mine(self):
+        """Tell whether the calling thread of this very process holds the lock."""
+        return (
+            self.depth > 0 and self.owner == PyThread_get_thread_ident() and self.pid == getpid()
+        )
+
+    cpdef bint amid(self):
+        """Tell whether this thread is amid a call that holds the lock, and not in a block."""
+        return self.mine() and self.kind != C_BLOCK
+
+    cpdef bint around(self):
+        """Tell whether a block of the running task is around, and no call between."""
+        return self.depth > 0 and self.kind == C_BLOCK and self.of_this_task()
+
+    cpdef bint of_this_task(self):
+        """Tell whether the running task holds the lock."""
+        return self.mine() and self.task is running_task()
+
+    cpdef swap(self, Hold inner):
+        """Give back the lock of one file, and the other one with the outermost hold instead."""
+        cdef Hold before = self.inner
+        self.inner = inner
+        if before is not None:
+            before.leave()
+
+    cdef bint acquire(self) except -1:
+        """Take the lock of the file, if it is free."""
+        if self._descriptor is None:
+            return True
+        if self.fd < 0:
+            return self._descriptor.try_acquire()
+        while flock(self.fd, LOCK_EX | LOCK_NB):
+            if errno in (EAGAIN, EACCES):  # some file systems say EACCES
+                return False
+            if errno != EINTR:
+                PyErr_SetFromErrno(OSError)
+        return True
+
+    cdef int release(self) except -1:
+        """Give it back."""
+        if self._descriptor is None:
+            return 0
+        if self.fd < 0:
+            self._descriptor.release()
+            return 0
+        while flock(self.fd, LOCK_UN):
+            if errno != EINTR:
+                PyErr_SetFromErrno(OSError)
+        return 0
+
+
+cdef class Hold:
+    """One taking of a lock, given back once; see `reference.holding.Hold`."""
+
+    cdef readonly LockState state
+    cdef public object timeout, deadline
+    cdef readonly int phase  # 1: the other threads are out; 2: the lock is taken
+    cdef readonly bint first
+    cdef int kind
+    cdef int outer
+    cdef int pid
+    cdef object before, ready, threads
+
+    def __init__(self, LockState state not None, timeout, int kind, before=None, ready=None):
+        self.state, self.timeout, self.kind = state, timeout, kind
+        self.before, self.ready = before, ready
+
+    def __enter__(self):
+        """Take the lock, waiting for it."""
+        self.enter()
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        """Give the lock back."""
+        self.leave()
+
+    cdef int enter(self) except -1:
+        if self.phase:
+            raise RuntimeError("a block that is entered cannot be entered again")
+        try:
+            if self.before is not None:
+                self.before()
+            if not self.take(True):
+                self.state.wait(self)
+            if self.ready is not None:
+                self.ready(self, True)
+        except BaseException:
+            self.leave()
+            raise
+        return 0
+
+    def try_once(self):
+        """Take the lock if it can be had at once, by this task; True if so."""
+        cdef bint got
+        if self.phase:
+            raise RuntimeError("a block that is entered cannot be entered again")
+        try:
+            if self.before is not None:
+                self.before()
+            got = self.take(False) and (self.ready is None or self.ready(self, False))
+            if not got:
+                self.leave()
+        except BaseException:
+            self.leave()
+            raise
+        return got
+
+    def attempt(self):
+        """Take the lock if it is free; False leaves the other threads out, if they are."""
+        return self.take(True)
+
+    def wait_threads(self, seconds):
+        """Wait for other threads of this object; True when they are out."""
+        if self.phase == 0:
+            threads = self.state.threads
+            if threads.acquire(timeout=seconds):
+                self.phase, self.pid, self.threads = 1, self.state.pid, threads
+        return self.phase != 0
+
+    cdef bint take(self, bint refuse) except -1:
+        cdef LockState state = self.state
+        cdef object task = None
+        if self.phase == 0:
+            if state.pid != getpid():  # a fork that ran no Python handlers
+                state.forget()
+            threads = state.threads
+            if not threads.acquire(False):
+                return False
+            self.phase, self.pid, self.threads = 1, state.pid, threads
+        if state.depth:
+            if not self.may_enter(refuse):
+                return False
+            if self.kind == C_BLOCK and state.kind != C_BLOCK:
+                state.task = running_task()
+            self.outer, state.kind, self.first = state.kind, self.kind, False
+            state.depth += 1
+            self.phase = 2
+            return True
+        if state._descriptor is None and state.opened is not None:
+            state.descriptor = state.opened()
+        if self.kind == C_BLOCK:
+            task = running_task()
+        if not state.acquire():
+            return False
+        self.outer, state.kind, self.first = 0, self.kind, True
+        state.owner = PyThread_get_thread_ident()
+        state.depth = 1
+        self.phase = 2
+        state.task = task
+        return True
+
+    cdef bint may_enter(self, bint refuse) except -1:
+        cdef LockState state = self.state
+        if self.kind == C_READ:
+            return True
+        if state.kind == C_BLOCK:
+            if state.task is running_task():
+                return True
+            if refuse:
+                raise ReentryError(state.path, OF_A_TASK)
+            return False
+        if state.kind == C_STEP and self.kind in (C_STEP, C_BLOCK):
+            return True
+        raise ReentryError(state.path, AMID)
+
+    cpdef leave(self):
+        """Give back what was taken; again, or in a forked child: nothing."""
+        cdef LockState state = self.state
+        cdef Hold inner = None
+        cdef object task = None
+        cdef int phase = self.phase
+        if phase == 0:
+            return
+        self.phase = 0
+        if getpid() != self.pid:  # it is the parent's
+            return
+        try:
+            if phase == 2:
+                state.kind = self.outer
+                state.depth -= 1
+                if state.depth == 0:
+                    inner, task = state.inner, state.task  # let go of when all is done
+                    state.owner, state.inner, state.task = 0, None, None
+                    try:
+                        if inner is not None:
+                            inner.leave()
+                    finally:
+                        state.release()
+        finally:
+            self.threads.release()
+
+    def __del__(self):
+        """Give back what a block that was never left has taken."""
+        if self.phase and self.state is not None and self.state.mine():
+            self.leave()
+
+
+cdef class Held:
+    """A block under a lock that does something when it begins and when it ends."""
+
+    cdef readonly Hold hold
+
+    def __init__(self, Hold hold not None):
+        self.hold = hold
+
+    def __enter__(self):
+        """Take the lock, and begin; once more, if `_again` says so of an error."""
+        self._check_unused()
+        try:
+            return self.enter()
+        except Exception as error:
+            if not self._again(error):
+                raise
+            return self.enter()
+
+    cdef object enter(self):
+        try:
+            self.hold.enter()
+            return self._begin()
+        except BaseException:
+            self.hold.leave()
+            raise
+
+    def __exit__(self, kind, error, traceback):
+        """End, and give the lock back."""
+        try:
+            self._end(kind)
+        finally:
+            self.hold.leave()
+
+    def _check_unused(self):
+        """Raise if it was entered before."""
+
+    def _begin(self):
+        """Give what the block is entered with."""
+
+    def _end(self, kind):
+        """Do what is to be done under the lock."""
+
+    def _again(self, error):
+        """Tell whether to begin again after an error; called without the lock."""
+        return False

@@ -1,0 +1,346 @@
+"""Who holds a write lock: changed so that a signal handler may run at any moment.
+
+A handler, a ``__del__`` or a weakref callback can call the very filter whose call it
+interrupts, and can end that call with an exception. So what is taken is given back by one call
+that may be made twice, and what the descriptor says is the truth: where a handler comes between
+the system call and the note of it, the call is made again.
+
+In the compiled engine none comes between, and an exception out of a handler leaves nothing
+held. Here two moments remain: before the first line of ``__exit__``, and where a handler raises
+twice while the lock is given back. Then the lock stays held until this thread wants it again.
+"""
+
+import weakref
+from collections.abc import Callable
+from os import getpid
+from threading import get_ident
+from types import TracebackType
+from typing import Any, Self
+
+from mmbloom._tasks import (
+    AMID,
+    BLOCK,
+    OF_A_TASK,
+    READ,
+    STEP,
+    Descriptor,
+    RLock,
+    running_task,
+)
+from mmbloom.errors import ReentryError
+
+
+def _nobody() -> None:
+    return None
+
+
+class LockState:
+    """One write lock as this process has it: its thread, its task, how many times taken.
+
+    Parameters
+    ----------
+    path : str
+        Of the filter, for messages.
+    opened : callable or None
+        Gives the `Descriptor`, opening the file when it is first wanted. None: there is nothing
+        to lock but this process's threads.
+    wait : callable
+        Waits until a hold that did not get the lock at once has it.
+
+    Attributes
+    ----------
+    threads : RLock
+        Keeps the other threads out.
+    depth : int
+        How many holds there are, all of one thread.
+    task : object
+        The task of the outermost of them, if that is a block.
+    inner : Hold or None
+        Given back with the outermost: the lock of a folder's newest file.
+    turns : dict
+        The tasks that wait, by the identity of their event loop.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        opened: "Callable[[], Descriptor] | None",
+        wait: "Callable[[Hold], object]",
+    ) -> None:
+        self.path, self.opened, self.wait = path, opened, wait
+        self.forget()
+
+    def forget(self) -> None:
+        """Start afresh, as in a forked child: not held, nothing open."""
+        self.pid, self.threads = getpid(), RLock()
+        self.depth = self.owner = self.kind = 0
+        self.taken = False
+        self.holder: Callable[[], Hold | None] = _nobody
+        self.task: object = None
+        self.inner: Hold | None = None
+        self.descriptor: Descriptor | None = None
+        self.turns: dict[int, Any] = {}
+
+    def mine(self) -> bool:
+        """Tell whether the calling thread of this very process holds the lock."""
+        return self.depth > 0 and self.owner == get_ident() and self.pid == getpid()
+
+    def amid(self) -> bool:
+        """Tell whether this thread is amid a call that holds the lock, and not in a block."""
+        return self.mine() and self.kind != BLOCK and self.holder() is not None
+
+    def around(self) -> bool:
+        """Tell whether a block of the running task is around, and no call between."""
+        return self.depth > 0 and self.kind == BLOCK and self.of_this_task()
+
+    def of_this_task(self) -> bool:
+        """Tell whether the running task holds the lock."""
+        return self.mine() and self.task is running_task()
+
+    def mend(self) -> None:
+        """Give back what this thread has taken for blocks that are gone, and were never left."""
+        if self.depth and self.holder() is None:
+            for _ in range(self.depth):
+                self.threads.release()
+            self.depth = self.kind = 0
+            if self.inner is not None:
+                self.inner.leave()
+            if self.descriptor is not None:
+                self.descriptor.release()
+            self.taken, self.inner, self.task = False, None, None
+
+    def swap(self, inner: "Hold") -> None:
+        """Give back the lock of one file, and the other one with the outermost hold instead."""
+        before, self.inner = self.inner, inner
+        if before is not None:
+            before.leave()
+
+
+class Hold:
+    """One taking of a lock, given back once, however often that is asked for.
+
+    Parameters
+    ----------
+    state : LockState
+        Of the lock.
+    timeout : float or None
+        Seconds to wait for it; None for ever.
+    kind : int
+        What for: `BLOCK`, `STEP`, `WHOLE` or `READ`.
+    before : callable, optional
+        Called before the lock is waited for, with nothing.
+    ready : callable, optional
+        Called with this and whether to wait, when the lock is had; says whether it is.
+
+    Attributes
+    ----------
+    first : bool
+        Whether it is the outermost.
+    deadline : float or None
+        When to stop waiting, by the monotonic clock, once somebody waits.
+    """
+
+    def __init__(
+        self,
+        state: LockState,
+        timeout: float | None,
+        kind: int,
+        before: Callable[[], object] | None = None,
+        ready: "Callable[[Hold, bool], bool] | None" = None,
+    ) -> None:
+        self.state, self.timeout, self.kind = state, timeout, kind
+        self._before, self._ready = before, ready
+        self.deadline: float | None = None
+        self.phase = 0  # 1: the other threads are out; 2: the lock is taken
+        self.first = False
+
+    def __enter__(self) -> Self:
+        """Take the lock, waiting for it."""
+        if self.phase:
+            raise RuntimeError("a block that is entered cannot be entered again")
+        try:
+            if self._before is not None:
+                self._before()
+            if not self.attempt():
+                self.state.wait(self)
+            if self._ready is not None:
+                self._ready(self, True)
+        except BaseException:
+            self.leave()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Give the lock back."""
+        try:
+            self.leave()
+        finally:
+            self.leave()
+
+    def try_once(self) -> bool:
+        """Take the lock if it can be had at once, by this task; True if so."""
+        if self.phase:
+            raise RuntimeError("a block that is entered cannot be entered again")
+        try:
+            if self._before is not None:
+                self._before()
+            got = self._attempt(refuse=False) and (self._ready is None or self._ready(self, False))
+            if not got:
+                self.leave()
+        except BaseException:
+            self.leave()
+            raise
+        return got
+
+    def attempt(self) -> bool:
+        """Take the lock if it is free; False leaves the other threads out, if they are."""
+        return self._attempt(refuse=True)
+
+    def wait_threads(self, seconds: float) -> bool:
+        """Wait for other threads of this object; True when they are out."""
+        if self.phase == 0 and self.state.threads.acquire(timeout=seconds):
+            self.phase, self._pid, self._threads = 1, self.state.pid, self.state.threads
+        return self.phase != 0
+
+    def _attempt(self, *, refuse: bool) -> bool:
+        state = self.state
+        if self.phase == 0:
+            if state.pid != getpid():  # a fork that ran no Python handlers
+                state.forget()
+            if not state.threads.acquire(blocking=False):
+                return False
+            self.phase, self._pid, self._threads = 1, state.pid, state.threads
+            state.mend()
+        if state.depth:
+            if not self._may_enter(refuse=refuse):
+                return False
+            if self.kind == BLOCK != state.kind:
+                state.task = running_task()
+            self._outer, state.kind, self.first = state.kind, self.kind, False
+            state.depth += 1
+            self.phase = 2
+            return state.taken or self._take()
+        descriptor = state.descriptor
+        if descriptor is None and state.opened is not None:
+            descriptor = state.descriptor = state.opened()
+        task = running_task() if self.kind == BLOCK else None
+        # Announced first: a handler from here on knows of it, and does not give it back.
+        self._outer, state.kind, self.first = 0, self.kind, True
+        state.holder, state.owner, state.task = weakref.ref(self), get_ident(), task
+        state.depth += 1
+        self.phase = 2
+        return self._take()
+
+    def _take(self) -> bool:
+        state = self.state
+        if state.descriptor is None or state.descriptor.try_acquire():
+            state.taken = True
+            return True
+        state.kind = self._outer
+        state.depth -= 1
+        self.phase = 1
+        if not state.depth and state.taken:  # by a handler, which left it to this
+            state.taken = False
+            state.descriptor.release()
+        return False
+
+    def _may_enter(self, *, refuse: bool) -> bool:
+        state = self.state
+        if self.kind == READ:
+            return True
+        if state.kind == BLOCK:
+            if state.task is running_task():
+                return True
+            if refuse:
+                raise ReentryError(state.path, OF_A_TASK)
+            return False
+        if state.kind == STEP and self.kind in (STEP, BLOCK):
+            return True
+        raise ReentryError(state.path, AMID)
+
+    def leave(self) -> None:
+        """Give back what was taken; again, or in a forked child: nothing."""
+        try:
+            self._go_on_leaving()
+        finally:  # an exception out of a handler has kept it from its end
+            self._go_on_leaving()
+
+    def _go_on_leaving(self) -> None:
+        # Each step is noted when it is done, and may be made twice.
+        state = self.state
+        if self.phase and getpid() != self._pid:  # it is the parent's
+            self.phase = 0
+        if self.phase == 2:
+            state.kind = self._outer
+            state.depth -= 1
+            self.phase = 3
+        if self.phase == 3:
+            if not state.depth:
+                state.taken = False
+                if state.inner is not None:
+                    state.inner.leave()
+                if state.descriptor is not None:
+                    state.descriptor.release()
+                state.owner, state.inner, state.task = 0, None, None
+            self.phase = 1
+        if self.phase == 1:
+            self.phase = 0
+            self._threads.release()
+
+
+class Held:
+    """A block under a lock that does something when it begins and when it ends."""
+
+    def __init__(self, hold: Hold) -> None:
+        self.hold = hold
+
+    def __enter__(self) -> Any:
+        """Take the lock, and begin; once more, if `_again` says so of an error."""
+        self._check_unused()
+        try:
+            return self._enter()
+        except Exception as error:
+            if not self._again(error):
+                raise
+            return self._enter()
+
+    def _enter(self) -> Any:
+        try:
+            self.hold.__enter__()
+            return self._begin()
+        except BaseException:
+            self.hold.leave()
+            raise
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End, and give the lock back."""
+        try:
+            try:
+                self._end(kind)
+            finally:
+                self.hold.leave()
+        finally:
+            self.hold.leave()
+
+    def _check_unused(self) -> None:
+        """Raise if it was entered before."""
+
+    def _begin(self) -> Any:
+        """Give what the block is entered with."""
+
+    def _end(self, kind: type[BaseException] | None) -> None:
+        """Do what is to be done under the lock."""
+
+    def _again(self, error: Exception) -> bool:  # noqa: ARG002  that of a block that does
+        """Tell whether to begin again after an error; called without the lock."""
+        return False

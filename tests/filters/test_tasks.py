@@ -1,0 +1,290 @@
+"""Tasks are workers too: of all tasks, threads and processes one is told that a key is new."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import array_of, flock_is_free
+from workers import Child, in_child
+
+from mmbloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    GrowingFilter,
+    LockTimeoutError,
+    ReentryError,
+    RotatingFilter,
+)
+
+Create = Callable[..., BloomFilter]
+
+
+def growing(path: Path) -> GrowingFilter:
+    return GrowingFilter.create(path, 2)
+
+
+def rotating(path: Path) -> RotatingFilter:
+    return RotatingFilter.create(path, capacity_per_period=100)
+
+
+def plain(path: Path) -> BloomFilter:
+    return BloomFilter.create(path, 100)
+
+
+def counting(path: Path) -> CountingBloomFilter:
+    return CountingBloomFilter.create(path, 100)
+
+
+KINDS = [plain, counting, growing, rotating]
+
+
+async def claim(seen: Any, keys: list[str], seconds: float = 0.002) -> list[bool]:
+    async with seen.claim(keys) as new:
+        await asyncio.sleep(seconds)
+        return [bool(one) for one in new]
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_five_tasks_claim_one_key(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+    """Exactly one of them is told that it is new, of each of several keys."""
+    with made(tmp_path / "seen") as seen:
+
+        async def main() -> list[list[bool]]:
+            return await asyncio.gather(*(claim(seen, ["a", "b", "c"]) for _ in range(5)))
+
+        answers = asyncio.run(main())
+        assert sorted(answers) == [*[[False] * 3] * 4, [True] * 3]
+        assert seen.contains_many(["a", "b", "c"]).all()
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_a_nested_claim_of_a_claimed_key(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+    """It raises, instead of telling twice that the key is new; other keys can be claimed."""
+    with made(tmp_path / "seen") as seen:
+        with seen.claim(["a", "b"]):
+            with pytest.raises(ReentryError, match="outer claim"), seen.claim(["c", "a"]):
+                pytest.fail("entered")
+            with seen.claim(["c"]) as new:
+                assert new.all()
+        assert seen.contains_many(["a", "b", "c"]).all()
+        with seen.claim(["a"]), seen.claim(["a"]) as new:  # which is new to neither
+            assert not new.any()
+
+
+def test_a_nested_claim_of_an_exclusion(create: Create) -> None:
+    """An excluded key is new each time, to each."""
+    seen = create(1000)
+    seen.exclusions.add("a")
+    with seen.claim(["a"]) as outer, seen.claim(["a"]) as inner:
+        assert outer.all()
+        assert inner.all()
+
+
+def test_after_a_claim_that_failed(create: Create, path: str) -> None:
+    """What a failed block had claimed is nobody's: the next claim within another has it."""
+    seen = create(1000)
+    with pytest.raises(KeyError), seen.claim(["a"]), seen.claim(["b"]):
+        raise KeyError
+    with seen.claim(["c"]), seen.claim(["a", "b"]) as new:
+        assert new.all()
+    assert flock_is_free(path)
+
+
+@pytest.mark.parametrize("made", KINDS)
+def test_a_task_that_does_not_wait(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+    """What another task calls without `async` raises, and says what to use; it changes nothing."""
+    with made(tmp_path / "seen") as seen:
+        entered, leave = asyncio.Event(), asyncio.Event()
+
+        async def hold() -> None:
+            async with seen.claim(["a"]):
+                entered.set()
+                await leave.wait()
+                assert seen.add("mine")  # the lock's own task may
+
+        async def main() -> None:
+            holder = asyncio.create_task(hold())
+            await entered.wait()
+            calls: list[Callable[[], object]] = [
+                lambda: seen.add("b"),
+                lambda: seen.add_many(["b"]),
+                lambda: seen.claim(["b"]).__enter__(),
+                lambda: seen.locked().__enter__(),
+                lambda: seen.exclusions.add("b"),
+            ]
+            for call in calls:
+                with pytest.raises(ReentryError, match="async with"):
+                    call()
+            asyncio.get_running_loop().call_soon(lambda: failing.append(refused(seen)))
+            await asyncio.sleep(0)
+            assert "b" not in seen
+            adding = asyncio.create_task(asyncio.to_thread(seen.add, "b"))  # as the error says
+            await asyncio.sleep(0)
+            leave.set()
+            await holder
+            assert await adding
+
+        failing: list[bool] = []
+        asyncio.run(main())
+        assert failing == [True]
+        assert seen.contains_many(["a", "b", "mine"]).all()
+
+
+def refused(seen: Any) -> bool:
+    with contextlib.suppress(ReentryError):
+        seen.add("b")
+        return False
+    return True
+
+
+def test_tasks_of_several_threads_and_a_process(create: Create, path: str) -> None:
+    """Threads, each with a loop of its own, and a process: each key is new exactly once."""
+    seen = create(10_000, 1e-9)
+    keys = [[str(number), str(number + 1)] for number in range(0, 40, 2)]
+
+    async def all_keys() -> int:
+        answers = await asyncio.gather(*(claim(seen, some, 0) for some in keys for _ in range(2)))
+        return sum(map(sum, answers))
+
+    def run() -> int:
+        return asyncio.run(all_keys())
+
+    counts = list[int]()
+    threads = [threading.Thread(target=lambda: counts.append(run())) for _ in range(2)]
+    child = Child(run)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(counts) + child.result() == 40
+    assert flock_is_free(path)
+
+
+def test_the_loop_goes_on(create: Create, path: str) -> None:
+    """While a task waits for another object's lock, other tasks run; it gets it in the end."""
+    seen = create(1000)
+    with BloomFilter.open(path) as other:
+
+        async def main() -> int:
+            waiting = asyncio.create_task(claim(seen, ["a"], 0))
+            ticks = 0
+            while not waiting.done():
+                ticks += 1
+                await asyncio.sleep(0.001)
+            assert await waiting == [True]
+            return ticks
+
+        lock = threading.Event()
+
+        def hold() -> None:
+            with other.locked():
+                lock.set()
+                time.sleep(0.05)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        assert lock.wait(20)
+        assert asyncio.run(main()) > 3
+        holder.join()
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_timeout(create: Create, path: str, *, same: bool) -> None:
+    """`LockTimeoutError` comes for a task too, whether a task or another object has the lock."""
+    seen = create(1000)
+    with BloomFilter.open(path) as other:
+
+        async def main() -> None:
+            async with (seen if same else other).claim(["a"]):
+                with pytest.raises(LockTimeoutError):
+                    await asyncio.create_task(enter(seen.claim(["b"]).within(0.01)))
+            assert await claim(seen, ["b"], 0) == [True]
+
+        asyncio.run(main())
+        assert not seen._lock.state.turns
+
+
+async def enter(claimed: Any) -> None:
+    async with claimed:
+        pytest.fail("entered")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_task_that_is_cancelled(create: Create, path: str, *, first: bool) -> None:
+    """Waiting, or in its block: nothing is marked, the lock is free, and the next has its turn."""
+    seen = create(1000)
+
+    async def main() -> None:
+        tasks = [asyncio.create_task(claim(seen, [key], 0.02)) for key in "abc"]
+        await asyncio.sleep(0.005)
+        tasks[0 if first else 1].cancel()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(one, asyncio.CancelledError) for one in answers].count(True) == 1
+        assert seen.contains_many(["a", "b", "c"]).tolist() == [not first, first, True]
+
+    asyncio.run(main())
+    assert flock_is_free(path)
+    assert not seen._lock.state.turns
+
+
+def test_a_block_that_raises(create: Create, path: str) -> None:
+    """Nothing is marked, and the lock is free."""
+    seen = create(1000)
+
+    async def main() -> None:
+        async with seen.claim(["a"]):
+            await asyncio.sleep(0)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        asyncio.run(main())
+    assert not any(array_of(path))
+    assert flock_is_free(path)
+
+
+def test_used_once(create: Create) -> None:
+    """As without `async`."""
+    seen = create(1000)
+
+    async def main() -> None:
+        once = seen.claim(["a"])
+        async with once, seen.claim(["b"]) as new:  # of the same task: it has the lock
+            assert new.all()
+        with pytest.raises(RuntimeError, match="used once"):
+            await once.__aenter__()
+
+    asyncio.run(main())
+    assert "b" in seen
+
+
+def test_a_loop_within_a_block(create: Create) -> None:
+    """The block around the loop keeps the lock from its tasks: an error, no wait for ever."""
+    seen = create(1000, lock_timeout=None)
+    with seen.locked(), pytest.raises(ReentryError, match="around its event loop"):
+        asyncio.run(claim(seen, ["a"], 0))
+    assert asyncio.run(claim(seen, ["a"], 0)) == [True]
+
+
+def test_a_child_forked_within_a_task(create: Create, path: str) -> None:
+    """It has no share in the claim: it waits, and the parent marks."""
+    seen = create(1000, lock_timeout=0.05)
+
+    def add() -> str:
+        try:
+            seen.add("b")
+        except LockTimeoutError:
+            return "waited"
+        return "slipped in"
+
+    async def main() -> None:
+        async with seen.claim(["a"]):
+            assert in_child(add) == "waited"
+
+    asyncio.run(main())
+    assert "a" in seen
+    assert in_child(lambda: seen.add("b")) is True

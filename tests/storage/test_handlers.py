@@ -1,0 +1,256 @@
+"""Signal handlers amid calls: the lock is kept while it is needed, and never for longer."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import check_settled, flock_is_free
+from workers import in_child
+
+import mmbloom
+from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
+
+Create = Callable[..., BloomFilter]
+SECONDS = 0.3
+COMPILED = mmbloom.engine == "compiled"
+
+
+def arm(chance: random.Random, most: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, chance.uniform(1e-6, most))
+
+
+def disarm() -> None:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+
+
+def test_handler_that_adds(create: Create, path: str, seed: int, stress: int) -> None:
+    """At random moments: no section is without the lock, no key is lost, all are counted."""
+    create(1_000_000, 1e-9, seed=1).close()
+
+    def run() -> tuple[int, int, int, int]:
+        seen, chance, real = BloomFilter.open(path), random.Random(seed), _engine.add
+        sections, unlocked, handled, number, keys = 0, 0, 0, 0, list[int]()
+
+        def add(*arguments: Any) -> Any:
+            nonlocal sections, unlocked
+            sections, unlocked = sections + 1, unlocked + flock_is_free(path)
+            return real(*arguments)
+
+        def handle(*_: object) -> None:
+            nonlocal handled
+            handled += 1
+            with contextlib.suppress(ReentryError):  # of numpy's engine, amid a section
+                assert seen.add_many([-handled]).all()
+                keys.append(-handled)
+            arm(chance, 2e-4)
+
+        vars(_engine)["add"] = add
+        signal.signal(signal.SIGALRM, handle)
+        end = time.monotonic() + SECONDS * stress
+        arm(chance, 2e-4)
+        while time.monotonic() < end:
+            number += 1
+            assert seen.add_many([number]).all()
+            keys.append(number)
+            assert not seen.add_many([number]).any()
+        disarm()
+        assert seen.contains_many(keys).all()
+        assert seen.info().keys_added == len(keys)
+        return sections, unlocked, handled, len({*keys})
+
+    sections, unlocked, handled, _ = in_child(run)
+    assert handled > 10
+    assert (unlocked, sections > 10) == (0, True)
+    assert flock_is_free(path)
+    check_settled(path)
+
+
+class AlarmError(Exception):
+    """What the handler raises."""
+
+
+def adds(seen: BloomFilter | GrowingFilter) -> None:
+    seen.add("a")
+
+
+def adds_a_batch(seen: BloomFilter | GrowingFilter) -> None:
+    seen.add_many(["a", "b"])
+
+
+def enters_locked(seen: BloomFilter | GrowingFilter) -> None:
+    with seen.locked():
+        pass
+
+
+def claims(seen: BloomFilter | GrowingFilter) -> None:
+    with seen.claim(["a"]):
+        pass
+
+
+@pytest.mark.parametrize("work", [adds, adds_a_batch, enters_locked, claims])
+@pytest.mark.parametrize("made", [BloomFilter, GrowingFilter])
+def test_exception_out_of_a_handler(
+    path: str,
+    seed: int,
+    stress: int,
+    work: Callable[[BloomFilter | GrowingFilter], None],
+    made: type[BloomFilter] | type[GrowingFilter],
+) -> None:
+    """Whatever it interrupts, the lock is free while it is handled.
+
+    With numpy's engine it is so after the next call of the thread, at the latest.
+    """
+    made.create(path, 1000).close()
+    file = path if made is BloomFilter else os.path.join(path, "0000000000.bloom")
+
+    def run() -> tuple[int, int]:
+        seen, chance, live = made.open(path), random.Random(seed), False
+        interrupted = held = 0
+
+        def handle(*_: object) -> None:
+            if live:
+                raise AlarmError
+
+        signal.signal(signal.SIGALRM, handle)
+        end = time.monotonic() + SECONDS * stress
+        while time.monotonic() < end:
+            try:
+                live = True
+                arm(chance, 6e-5)
+                while True:
+                    work(seen)
+            except AlarmError:
+                live = False
+                interrupted += 1
+                if COMPILED:
+                    held += not flock_is_free(file)
+            if not COMPILED:
+                seen.add("a")
+                held += not flock_is_free(file)
+        disarm()
+        return interrupted, held
+
+    interrupted, held = in_child(run)
+    assert interrupted > 10
+    assert held == 0
+
+
+@pytest.mark.parametrize("made", [BloomFilter, GrowingFilter, CountingBloomFilter])
+def test_handler_that_asks(path: str, seed: int, made: type[Any]) -> None:
+    """It is answered at every moment, also while a folder's files are opened."""
+    made.create(path, 1000).close()
+    manifest = path if made is not GrowingFilter else os.path.join(path, "manifest.json")
+
+    def run() -> int:
+        seen, chance, asked = made.open(path), random.Random(seed), 0
+
+        def handle(*_: object) -> None:
+            nonlocal asked
+            assert seen.contains_many(["b"]).all()
+            assert "a" in seen
+            asked += 1
+            arm(chance, 5e-4)
+
+        seen.add_many(["a", "b"])
+        signal.signal(signal.SIGALRM, handle)
+        end = time.monotonic() + SECONDS
+        arm(chance, 5e-4)
+        while time.monotonic() < end:
+            os.utime(manifest)  # a folder is looked at anew
+            assert "a" in seen
+            seen.add("a")
+        disarm()
+        return asked
+
+    assert os.path.exists(manifest)
+    assert in_child(run) > 10
+
+
+def amid(monkeypatch: pytest.MonkeyPatch, kernel: str, action: Callable[[], object]) -> list[Any]:
+    """Let a handler do something amid a call, once: before the kernel that the call uses."""
+    real, results = getattr(_engine, kernel), list[Any]()
+
+    def run(*arguments: Any) -> Any:
+        if not results:
+            results.append(None)
+            try:
+                results[0] = action()
+            except ReentryError as error:
+                results[0] = error
+        return real(*arguments)
+
+    monkeypatch.setattr(_engine, kernel, run)
+    return results
+
+
+def test_amid_an_add(create: Create, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another add holds with the compiled engine; with numpy's it raises, and changes nothing."""
+    seen = create(1000)
+    results = amid(monkeypatch, "add", lambda: seen.add("b"))
+    assert seen.add_many(["a", "b"]).tolist() == [True, not COMPILED]
+    if COMPILED:
+        assert results == [True]
+    else:
+        assert isinstance(results[0], ReentryError)
+        assert "amid another call" in str(results[0])
+    assert flock_is_free(path)
+    check_settled(path)
+
+
+@pytest.mark.parametrize("action", ["add", "add_many", "claim", "close"])
+def test_amid_what_is_several_steps(
+    path: str, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """Amid an addition to a folder another change raises, and changes nothing."""
+    with GrowingFilter.create(path, 10, 1e-6) as seen:
+        actions: dict[str, Callable[[], object]] = {
+            "add": lambda: seen.add("x"),
+            "close": seen.close,
+            "add_many": lambda: seen.add_many(["x"]),
+            "claim": lambda: seen.claim(["x"]).__enter__(),
+        }
+        results = amid(monkeypatch, "claim", actions[action])
+        assert seen.add_many(range(100)).all()
+        assert isinstance(results[0], ReentryError)
+        assert "x" not in seen
+        assert seen.contains_many(range(100)).all()
+
+
+def test_close_amid_an_add(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take the lock from the call that it interrupts: it raises, and nothing is closed."""
+    seen = create(1000)
+    results = amid(monkeypatch, "add", seen.close)
+    assert seen.add_many(["a"]).all()
+    assert isinstance(results[0], ReentryError)
+    assert not seen.closed
+
+
+def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler opens amid an opening is what serves; nothing is opened twice for good."""
+    path = str(tmp_path / "folder")
+    seen, other = GrowingFilter.create(path, 10, 1e-6), GrowingFilter.open(path)
+    other.add_many(range(100))
+    read, found = mmbloom.folders.chain.read_manifest, list[bool]()  # type: ignore[attr-defined]
+
+    def read_amid(folder: str) -> Any:
+        if not found:
+            found.append(False)
+            found[0] = 99 in seen
+        return read(folder)
+
+    monkeypatch.setattr("mmbloom.folders.chain.read_manifest", read_amid)
+    asking = threading.Thread(target=lambda: found.append(50 in seen), daemon=True)
+    asking.start()
+    asking.join(20)
+    assert found == [True, True]
+    assert len(seen.info().files) == len(other.info().files)
+    seen.close()
+    other.close()
