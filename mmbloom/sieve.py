@@ -9,9 +9,9 @@ lock of its own.
 from __future__ import annotations
 
 import math
+import os
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from itertools import compress, islice
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from mmbloom._keys.coerce import coerce_one, several
 from mmbloom._typing import Bools
-from mmbloom.errors import KeyEncodingError, KeyTypeError
+from mmbloom.errors import KeyEncodingError, KeyTypeError, ReentryError
 from mmbloom.filters.base import Filter
 
 # A bytearray or a memoryview can be pushed too, but comes out as bytes.
@@ -28,6 +28,8 @@ Url = TypeVar("Url", bound=bytes | str | int | np.integer[Any])
 # URLs in one claim. A persistent queue takes them in a tenth of a second, for which all other
 # writers wait; and after a kill at most so many wait twice.
 _CHUNK = 1 << 10
+
+_VISITED = "the URL that has waited longest is being visited: use visit instead of pop"
 
 _NEEDS = ("append", "popleft", "__len__", "__iter__")
 
@@ -44,6 +46,53 @@ class Queue(Protocol[Url]):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Url]: ...
+
+
+class _Visits:
+    """The URLs of one sieve that this process visits; changed under the filter's lock."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.going_on: set[Any] = set()
+        self.done: set[Any] = set()  # and not at the front yet
+
+
+class _Visit(Generic[Url]):
+    """What `Sieve.visit` gives."""
+
+    def __init__(self, sieve: Sieve[Url]) -> None:
+        self._sieve = sieve
+        self._url: Url | None = None
+
+    def __enter__(self) -> Url:
+        with self._sieve.filter.locked():
+            self._url = self._sieve._begin_visit()  # noqa: SLF001  of this file
+            return self._url
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None and self._url is not None:
+                with self._sieve.filter.locked():
+                    self._sieve._end_visit(self._url)  # noqa: SLF001
+        finally:
+            self._forget()
+
+    async def __aenter__(self) -> Url:
+        async with self._sieve.filter.claim([]):  # of nothing: only the lock
+            self._url = self._sieve._begin_visit()  # noqa: SLF001
+            return self._url
+
+    async def __aexit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        try:
+            if kind is None and self._url is not None:
+                async with self._sieve.filter.claim([]):
+                    self._sieve._end_visit(self._url)  # noqa: SLF001
+        finally:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._sieve._visits.going_on.discard(self._url)  # noqa: SLF001
+        self._url = None
 
 
 class Sieve(Generic[Url]):
@@ -80,7 +129,8 @@ class Sieve(Generic[Url]):
     filter still knows its URLs. If your process may be killed, use a persistent queue, such as
     `diskcache.Deque`.
 
-    Threads and processes: any thread may call any method. Any number of processes may share
+    Threads, tasks and processes: any thread may call any method, and any task those that it does
+    not await; `visit` has a form for tasks. Any number of processes may share
     one filter, each with a queue of its own or all with one persistent queue, which each of
     them opens. When several push the same URL, exactly one enqueues it. `push`, `push_many`,
     `pop` and `visit` wait for the filter's write lock, for at most its `lock_timeout`. A fork
@@ -116,6 +166,7 @@ class Sieve(Generic[Url]):
             )
         self.filter = filter
         self.queue: Queue[Url] = deque() if queue is None else queue  # an empty one is false
+        self.__visits = _Visits()
 
     def push(self, url: Url) -> bool:
         """Enqueue one URL, unless it was seen before.
@@ -203,37 +254,42 @@ class Sieve(Generic[Url]):
         ------
         IndexError
             If no URL waits.
+        ReentryError
+            If a block of `visit` has it: it would be worked on twice.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter's write lock cannot be taken.
         """
         with self.filter.locked():
+            if len(self.queue) and next(iter(self.queue)) in self._visits.going_on:
+                raise ReentryError(self.filter.path, _VISITED)
             return self.queue.popleft()
 
-    @contextmanager
-    def visit(self) -> Iterator[Url]:
+    def visit(self) -> _Visit[Url]:
         """Give the URL that has waited longest, and remove it only if the block succeeds.
 
-        If the block raises, or the process dies in it, the URL stays at the front of the queue.
-        Catch errors that must not stop the crawl within the block.
+        If the block raises, or the process dies in it, the URL stays in its place in the queue.
+        Catch errors that must not stop the crawl within the block. In a task of asyncio use
+        ``async with``: other tasks go on while it waits for the filter's lock.
 
-        Yields
-        ------
-        str, bytes or int
-            The URL, as it was pushed.
+        Returns
+        -------
+        context manager
+            Entering it, with ``with`` or ``async with``, gives the URL as it was pushed.
 
         Raises
         ------
         IndexError
-            If no URL waits.
+            On entering, if no URL waits that is not being visited already.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the filter's write lock cannot be taken.
+            On entering and leaving, if the filter's write lock cannot be taken.
 
         Notes
         -----
-        A queue is for one visitor at a time: others would get the same URL. If there are two
-        all the same (say, an old process that was thought dead), a page may be visited twice
-        but none is lost: a visitor removes its URL only if it is still at the front. The lock
-        is not held within the block.
+        Any number of threads and tasks may visit the URLs of one sieve, each a different one. A
+        URL that is done while one before it is not stays in the queue until that is done, too.
+        Several processes each need a queue of their own: others would get the same URL. If there
+        are two all the same (say, an old process that was thought dead), a page may be visited
+        twice but none is lost. The lock is not held within the block.
 
         Examples
         --------
@@ -250,17 +306,42 @@ class Sieve(Generic[Url]):
         / 1
         0
         """
-        with self.filter.locked():
-            url = self._front()
-        yield url
-        with self.filter.locked():
-            if len(self.queue) and self._front() == url:
-                self.queue.popleft()
+        return _Visit(self)
 
-    def _front(self) -> Url:
+    def _begin_visit(self) -> Url:
+        """Choose a URL that nobody visits; within the lock."""
+        here = self._visits
         for url in self.queue:
-            return url
-        raise IndexError("no URL waits in this sieve")
+            if url not in here.going_on and url not in here.done:
+                here.going_on.add(url)
+                return url
+        said = " that is not being visited" if len(self.queue) else ""
+        raise IndexError(f"no URL waits in this sieve{said}")
+
+    def _end_visit(self, url: Url) -> None:
+        """Remove a URL that is done, and those behind it that are; within the lock."""
+        here = self._visits
+        here.done.add(url)
+        while len(self.queue):
+            front = next(iter(self.queue))
+            if front not in here.done:
+                return
+            self.queue.popleft()
+            here.done.discard(front)
+        here.done.clear()
+
+    @property
+    def _visits(self) -> _Visits:
+        """What this process visits; a forked child visits nothing of what its parent does."""
+        if self.__visits.pid != os.getpid():
+            self.__visits = _Visits()
+        return self.__visits
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"filter": self.filter, "queue": self.queue}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
 
     def __len__(self) -> int:
         """Return how many URLs wait."""

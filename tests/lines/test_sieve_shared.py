@@ -1,5 +1,6 @@
 """The sieve: visits that end with their page's work, and several threads and processes."""
 
+import asyncio
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable
@@ -12,9 +13,9 @@ from typing import Any
 import pytest
 from checks import flock_is_free, run_threads
 from diskcache import Deque
-from workers import together
+from workers import in_child, together
 
-from mmbloom import BloomFilter, Sieve
+from mmbloom import BloomFilter, ReentryError, Sieve
 
 Create = Callable[..., BloomFilter]
 
@@ -44,13 +45,65 @@ def test_visit_that_raises_removes_nothing(create: Create, error: type[BaseExcep
 def test_two_visitors_lose_nothing(create: Create) -> None:
     """Who finds another URL, or none, at the front after the block removes nothing."""
     urls: Sieve[str] = Sieve(create(1000))
+    again: Sieve[str] = Sieve(urls.filter, urls.queue)  # as another process has it
     urls.push_many(["/a", "/b"])
-    with urls.visit() as one, urls.visit() as other:
+    with urls.visit() as one, again.visit() as other:
         assert one == other == "/a"
     assert list(urls) == ["/b"]
     with urls.visit():
-        assert urls.pop() == "/b"
+        assert again.pop() == "/b"
     assert not urls
+
+
+def test_visitors_of_one_sieve(create: Create) -> None:
+    """Each gets another URL; what is done stays until what waits before it is done."""
+    urls: Sieve[str] = Sieve(create(1000))
+    urls.push_many(["/a", "/b", "/c"])
+    with urls.visit() as one:
+        with urls.visit() as other:
+            assert (one, other) == ("/a", "/b")
+            with pytest.raises(ReentryError, match="use visit"):
+                urls.pop()
+        assert list(urls) == ["/a", "/b", "/c"]
+        with suppress(KeyError), urls.visit() as failed:
+            assert failed == "/c"
+            raise KeyError
+        with urls.visit(), pytest.raises(IndexError, match="being visited"):
+            urls.visit().__enter__()
+    assert not urls
+
+
+def test_tasks_that_visit(create: Create) -> None:
+    """Each URL is visited once, whichever of the tasks does it, also those pushed meanwhile."""
+    urls: Sieve[str] = Sieve(create(1000))
+    urls.push_many(map(str, range(8)))
+    visited = list[str]()
+
+    async def work() -> None:
+        with suppress(IndexError):
+            while True:
+                async with urls.visit() as url:
+                    await asyncio.sleep(0.001 * (int(url) % 3))
+                    visited.append(url)
+                    urls.push(str((int(url) + 8) % 12))
+
+    async def main() -> None:
+        await asyncio.gather(*(work() for _ in range(3)))
+
+    asyncio.run(main())
+    assert sorted(map(int, visited)) == list(range(12))
+    assert not urls
+
+
+def test_a_forked_child_visits_nothing(create: Create) -> None:
+    """What its parent visits is free to it; so it is to what a pickle becomes."""
+    urls: Sieve[str] = Sieve(create(1000))
+    urls.push("/a")
+    with urls.visit():
+        assert in_child(lambda: urls.visit().__enter__()) == "/a"
+        again: Sieve[str] = pickle.loads(pickle.dumps(urls))
+        with again.filter, again.visit() as url:
+            assert url == "/a"
 
 
 def test_end_of_a_visit_is_one_step(create: Create) -> None:
