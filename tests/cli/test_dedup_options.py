@@ -155,7 +155,11 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     assert (code, out) == (0, b"a\r\nb\n")
     figures = json.loads(err)
     assert 0 <= figures.pop("seconds") < 60
-    assert figures == {"lines": 4, "unique": 2, "repeated": 2, "bytes": 9, "lacking": 0}
+    assert 0 < figures.pop("current_error_rate") < 1e-20
+    assert figures == {
+        **{"lines": 4, "unique": 2, "repeated": 2, "bytes": 9, "lacking": 0},
+        **{"capacity": 100_000, "approx_count": 2, "past_plan": False},
+    }
 
 
 def test_filter_is_made_once(tmp_path: Path, capfdbinary: Capture) -> None:
@@ -189,12 +193,12 @@ def test_sizes_without_n(tmp_path: Path, capfdbinary: Capture, options: list[str
 
 
 def test_more_lines_than_planned(tmp_path: Path, capfdbinary: Capture) -> None:
-    """A filter that grows beyond its plan is told once, in one line, and the run goes on."""
+    """A filter that goes past its plan is told of once, in one line, where the run is to go on."""
     (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-n", "100", "--seed", "1")
-    done = inside(capfdbinary, *argv)
+    done = inside(capfdbinary, *argv, "--when-full", "warn")
     assert done.code == 0
-    assert is_one_line(done.err, "warning", str(tmp_path / "seen"), "100")
+    assert is_one_line(done.err, "past its plan of 100 keys", str(tmp_path / "seen"))
 
 
 def test_no_input_is_read_when_another_is_missing(tmp_path: Path, capfdbinary: Capture) -> None:
