@@ -157,8 +157,14 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     assert 0 <= figures.pop("seconds") < 60
     assert 0 < figures.pop("current_error_rate") < 1e-20
     assert figures == {
-        **{"lines": 4, "unique": 2, "repeated": 2, "bytes": 9, "lacking": 0},
-        **{"capacity": 100_000, "approx_count": 2, "past_plan": False},
+        "lines": 4,
+        "unique": 2,
+        "repeated": 2,
+        "bytes": 9,
+        "lacking": 0,
+        "capacity": 100_000,
+        "approx_count": 2,
+        "past_plan": False,
     }
 
 
