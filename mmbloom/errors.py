@@ -14,7 +14,7 @@
     |-- ReentryError (RuntimeError)           another task, or a handler, amid a call
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
     |-- LostBitsError (RuntimeError)          keys just added are not there
-    |-- FilterFullError (RuntimeError)        these keys go past what was planned for
+    |-- FilterFullError (RuntimeError)        a batch goes past what was planned for
     |-- NetworkFileSystemError (OSError)      two hosts would lose bits
     |-- KeyTypeError (TypeError)              not a kind of key, with its position
     `-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
@@ -246,10 +246,11 @@ class LostBitsError(MmbloomError, RuntimeError):
 
 
 class FilterFullError(MmbloomError, RuntimeError):
-    """These keys go past what the filter was planned for: none of them was marked.
+    """A batch goes past what the filter was planned for: none of it was marked.
 
     Raised where the filter was opened with ``on_full="raise"``. Past its plan a filter takes more
-    and more new keys for seen.
+    and more new keys for seen. Of an iterable that is given to `update`, each 16,384 keys are a
+    batch, and those before this one stay added.
 
     Attributes
     ----------
@@ -260,15 +261,15 @@ class FilterFullError(MmbloomError, RuntimeError):
     capacity : int
         How many it was planned for; of a `RotatingFilter` in a period.
     fits : int
-        How many of the keys given, nulls left out, it still has room for, from the first on.
+        How many keys of the batch, nulls left out, it still has room for, from the first on.
     advice : str
         What to do.
     """
 
     def __init__(self, path: str, keys: int, capacity: int, fits: int, advice: str) -> None:
         super().__init__(
-            f"{path}: is full: it holds about {keys} keys and was planned for {capacity}; of the "
-            f"keys given the first {fits} still fit, and none was marked: {advice}",
+            f"{path}: is full: it holds about {keys} keys and was planned for {capacity}; of this "
+            f"batch the first {fits} keys still fit, and none of it was marked: {advice}",
             path,
             keys,
             capacity,

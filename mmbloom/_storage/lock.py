@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.0001, 0.010, 1.05
 
 
+# How long an event loop is kept waiting for a thread of its process, each time a task looks.
+_TASKS_PATIENCE = 0.002
+
+
 class DescriptorLock:
     """A POSIX lock on a dedicated descriptor of the data file."""
 
@@ -235,6 +239,10 @@ class TaskHold:
                 raise LockTimeoutError(state.path, timeout or 0.0) from None
             pause = _FIRST_PAUSE
             while not self._hold.try_once():
+                # A thread that takes the lock again and again has it whenever this one looks, for
+                # then it has just let go of the interpreter: a task that did not wait here was
+                # shut out for good.
+                self._hold.patience = _TASKS_PATIENCE
                 if state.mine() and state.task is None:  # who waits here keeps it from ending
                     raise ReentryError(state.path, OF_A_TASK)
                 await sleep(_pause_left(self._hold, pause, deadline))

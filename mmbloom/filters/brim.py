@@ -16,6 +16,7 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Indices, OnFull, Words
 from mmbloom._warn import full_at, most_keys, warn_past_capacity
 from mmbloom.errors import FilterFullError
+from mmbloom.sizing.formulas import expected_positions_set
 
 TO_GROW = (
     "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
@@ -48,6 +49,7 @@ class Brim:
         self._params = storage.header.params
         self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
         self.strict = on_full == "raise"
+        self._keys_then = 0  # with the batch of which somebody is to be told
         self.full_at = math.inf
         if on_full is not None:
             self.full_at = -math.inf if self.strict else full_at(self._params)
@@ -79,6 +81,7 @@ class Brim:
         room, keys = self._room()
         fitting = max(0, math.floor(room))
         if self.full_at != math.inf and len(new) > fitting:
+            self._keys_then = keys + len(new)
             advice = TO_GROW if self._exact and self._path == self._storage.path else NOT_TO_GROW
             raise FilterFullError(
                 self._path, keys, self._params.capacity, int(new[fitting]), advice
@@ -95,7 +98,13 @@ class Brim:
         if self.full_at == math.inf:
             return
         self.full_at = math.inf  # before: where warnings are errors, the next call goes on
-        warn_past_capacity(self._path, self._params, self._storage.positions_set)
+        then = expected_positions_set(
+            self._keys_then,
+            self._params.num_bits,
+            self._params.num_hashes,
+            layout=self._params.layout,
+        )
+        warn_past_capacity(self._path, self._params, max(round(then), self._storage.positions_set))
 
 
 class Absent:

@@ -71,7 +71,7 @@ def test_a_batch_that_fits_in_part(tmp_path: Path) -> None:
         seen.add_many(range(990))
         keys = [5, 2000, 2000, *range(2001, 2009), 6, 2009, 2010, 7]
         for way in (WAYS["add_many"], WAYS["claim"]):
-            with pytest.raises(FilterFullError, match="the first 13 still fit") as caught:
+            with pytest.raises(FilterFullError, match="the first 13 keys still fit") as caught:
                 way(seen, keys)  # type: ignore[arg-type]
             assert caught.value.fits == 13
         assert seen.add_many(keys[:13]).sum() == 10

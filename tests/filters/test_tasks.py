@@ -288,3 +288,29 @@ def test_a_child_forked_within_a_task(create: Create, path: str) -> None:
     asyncio.run(main())
     assert "a" in seen
     assert in_child(lambda: seen.add("b")) is True
+
+
+def test_a_busy_thread_does_not_shut_tasks_out(create: Create) -> None:
+    """A task gets its turn beside threads of its process that take the lock again and again."""
+    seen, stop = create(100_000), threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            with seen.locked():
+                assert "x" not in seen
+
+    async def claim() -> None:
+        for number in range(20):
+            async with seen.claim([f"{number}"]).within(5):
+                pass
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    try:
+        asyncio.run(claim())
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert seen.contains_many([f"{number}" for number in range(20)]).all()

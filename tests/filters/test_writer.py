@@ -170,6 +170,12 @@ def test_capacity_warning_names_the_caller(create: Create, way: str) -> None:
     assert caught[0].filename == __file__
 
 
+def test_capacity_warning_counts_the_batch(create: Create) -> None:
+    """It comes before the marks, and says what will hold after them."""
+    with pytest.warns(CapacityWarning, match=r"about (9\d|100) % of new keys"):
+        create(100).add_many(range(5000))
+
+
 def test_capacity_warning_as_error_loses_nothing(create: Create, path: str) -> None:
     """Where warnings are errors, nothing of the batch is in: the next try answers and marks."""
     seen = create(100)

@@ -16,6 +16,8 @@ from workers import in_child
 
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
+from mmbloom._engine.reference import holding
+from mmbloom._tasks import BLOCK, STEP, WHOLE
 
 Create = Callable[..., BloomFilter]
 SECONDS = 0.3
@@ -254,3 +256,24 @@ def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(seen.info().files) == len(other.info().files)
     seen.close()
     other.close()
+
+
+def test_handler_while_a_hold_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler takes and gives back just before leaves no notes in the place of ours."""
+    state = holding.LockState("seen", None, lambda hold: pytest.fail(f"{hold} waits"))
+    handled: list[bool] = []
+
+    def interrupted() -> int:
+        if not handled:
+            handled.append(True)
+            with holding.Hold(state, 0, STEP):
+                assert state.mine()
+        return threading.get_ident()
+
+    monkeypatch.setattr(holding, "get_ident", interrupted)
+    with holding.Hold(state, 0, BLOCK):
+        assert handled
+        assert (state.kind, state.depth) == (BLOCK, 1)
+        with holding.Hold(state, 0, WHOLE):
+            assert state.depth == 2
+    assert state.depth == 0

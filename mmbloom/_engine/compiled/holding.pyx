@@ -128,6 +128,7 @@ cdef class Hold:
 
     cdef readonly LockState state
     cdef public object timeout, deadline
+    cdef public double patience  # seconds for other threads of this object
     cdef readonly int phase  # 1: the other threads are out; 2: the lock is taken
     cdef readonly bint first
     cdef int kind
@@ -198,7 +199,7 @@ cdef class Hold:
             if state.pid != getpid():  # a fork that ran no Python handlers
                 state.forget()
             threads = state.threads
-            if not threads.acquire(False):
+            if not threads.acquire(True, self.patience):
                 return False
             self.phase, self.pid, self.threads = 1, state.pid, threads
         if state.depth:

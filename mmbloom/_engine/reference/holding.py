@@ -138,6 +138,8 @@ class Hold:
         Whether it is the outermost.
     deadline : float or None
         When to stop waiting, by the monotonic clock, once somebody waits.
+    patience : float
+        Seconds that each attempt waits for the other threads of this object.
     """
 
     def __init__(
@@ -151,6 +153,7 @@ class Hold:
         self.state, self.timeout, self.kind = state, timeout, kind
         self._before, self._ready = before, ready
         self.deadline: float | None = None
+        self.patience = 0.0
         self.phase = 0  # 1: the other threads are out; 2: the lock is taken
         self.first = False
 
@@ -212,7 +215,7 @@ class Hold:
         if self.phase == 0:
             if state.pid != getpid():  # a fork that ran no Python handlers
                 state.forget()
-            if not state.threads.acquire(blocking=False):
+            if not state.threads.acquire(timeout=self.patience):
                 return False
             self.phase, self._pid, self._threads = 1, state.pid, state.threads
             state.mend()
@@ -229,9 +232,12 @@ class Hold:
         if descriptor is None and state.opened is not None:
             descriptor = state.descriptor = state.opened()
         task = running_task() if self.kind == BLOCK else None
-        # Announced first: a handler from here on knows of it, and does not give it back.
+        holder, owner = weakref.ref(self), get_ident()
+        # Announced first: a handler from here on knows of it, and does not give it back. Between
+        # these lines none comes, for nothing is called: one that took the lock itself amid them
+        # would leave its own notes in the place of these.
         self._outer, state.kind, self.first = 0, self.kind, True
-        state.holder, state.owner, state.task = weakref.ref(self), get_ident(), task
+        state.holder, state.owner, state.task = holder, owner, task
         state.depth += 1
         self.phase = 2
         return self._take()
