@@ -180,7 +180,7 @@ def _for_people(figures: dict[str, object]) -> str:
         lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {size:>14,} bytes")
     lines += [
         "",
-        "whole bits per key (standard layout), for the highest error rate you tolerate:",
+        "whole bits per key (the textbook's: few keys in the standard layout need more):",
         "bits per key  hashes  error rate",
     ]
     whole = figures["whole_bits"]
