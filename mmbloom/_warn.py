@@ -5,7 +5,7 @@ import sys
 import warnings
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
-from mmbloom.sizing.formulas import expected_positions_set
+from mmbloom.sizing.formulas import expected_positions_set, false_positive_rate
 from mmbloom.sizing.params import FilterParams
 
 
@@ -51,12 +51,12 @@ def share_of(error_rate: float) -> str:
     return f"about {percent:.0f} %" if percent >= 10 else f"about {percent:.2g} %"
 
 
-def warn_past_capacity(path: str, params: FilterParams, positions_set: int) -> None:
-    """Warn that a filter with so many positions set is past its plan."""
-    now = params.expected_error_rate(positions_set)
+def warn_past_capacity(path: str, params: FilterParams, keys: int) -> None:
+    """Warn that a filter with about so many keys is past its plan."""
+    rate = false_positive_rate(keys, params.num_bits, params.num_hashes, layout=params.layout)
     warn(
-        f"{path}: holds about {round(params.estimated_count(positions_set))} keys and was planned "
-        f"for {params.capacity}; false positives rise above {params.error_rate:g}: {share_of(now)} "
-        "of new keys are now taken for seen; make a larger filter",
+        f"{path}: holds about {keys} keys and was planned for {params.capacity}; false positives "
+        f"rise above {params.error_rate:g}: {share_of(rate)} of new keys are now taken for seen; "
+        "make a larger filter",
         CapacityWarning,
     )

@@ -16,7 +16,6 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Indices, OnFull, Words
 from mmbloom._warn import full_at, most_keys, warn_past_capacity
 from mmbloom.errors import FilterFullError
-from mmbloom.sizing.formulas import expected_positions_set
 
 TO_GROW = (
     "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
@@ -98,13 +97,8 @@ class Brim:
         if self.full_at == math.inf:
             return
         self.full_at = math.inf  # before: where warnings are errors, the next call goes on
-        then = expected_positions_set(
-            self._keys_then,
-            self._params.num_bits,
-            self._params.num_hashes,
-            layout=self._params.layout,
-        )
-        warn_past_capacity(self._path, self._params, max(round(then), self._storage.positions_set))
+        now = round(self._params.estimated_count(self._storage.positions_set))
+        warn_past_capacity(self._path, self._params, max(now, self._keys_then))
 
 
 class Absent:

@@ -120,7 +120,8 @@ def _are_folders(paths: Sequence[str]) -> bool:
 def _merge_files(target: Target, paths: Sequence[str]) -> None:
     united = combine(target, paths, np.bitwise_or, united_count)
     if united.positions_set > full_at(united.params):  # said last: it may raise
-        warn_past_capacity(*united)
+        keys = round(united.params.estimated_count(united.positions_set))
+        warn_past_capacity(united.path, united.params, keys)
 
 
 def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
