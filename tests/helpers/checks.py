@@ -55,6 +55,13 @@ WRITES: dict[str, Callable[[BloomFilter], object]] = {
 }
 
 
+def lasting(path: str | Path) -> tuple[int, ...]:
+    """Return what reading a file does not change: all of its status but the time of that."""
+    status = os.lstat(path)
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return status.st_mode, status.st_ino, status.st_nlink, status.st_size, *times
+
+
 def array_of(path: str) -> bytes:
     """Return the array of a filter file, as it is on disk."""
     return Path(path).read_bytes()[HEADER_BYTES:]

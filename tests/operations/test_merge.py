@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import array_of, check_folder, check_pickles, counters_of, seal, set_counters
+from checks import array_of, check_folder, check_pickles, counters_of, lasting, seal, set_counters
 from golden import GOLDEN
 from naive import LAYOUTS
 from reference import NaiveFilter
@@ -134,11 +134,11 @@ def test_what_is_there_stays(tmp_path: Path, two: list[str], there: str) -> None
     """Law 10: whatever is at the destination, an input too, is an error and stays as it is."""
     out = tmp_path / "out"
     IN_THE_WAY[there](out)
-    before = out.lstat(), out.read_bytes() if out.is_file() else None
+    before = lasting(out), out.read_bytes() if out.is_file() else None
     with pytest.raises(FileExistsError) as caught:
         merge(out, [*two, out] if there == "an input" else two)
     assert caught.value.filename == str(out)
-    assert (out.lstat(), out.read_bytes() if out.is_file() else None) == before
+    assert (lasting(out), out.read_bytes() if out.is_file() else None) == before
     check_folder(tmp_path, "one", "two", "out")
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checks import array_of, check_folder, counters_of
+from checks import array_of, check_folder, counters_of, lasting
 
 from mmbloom import BloomFilter, CountingBloomFilter, verify
 from mmbloom._storage.build import create_file
@@ -94,13 +94,13 @@ def test_nothing_is_overwritten(
     Also when it appears after the first look: then the link of the finished file fails.
     """
     occupy(kind, path)
-    before = os.lstat(path)
+    before = lasting(path)
     if late:
         monkeypatch.setattr("mmbloom._storage.atomic.os.path.lexists", lambda _: False)
     with pytest.raises(FileExistsError, match="choose another path") as caught:
         make(path)
     assert caught.value.filename == path
-    assert os.lstat(path)[:9] == before[:9]
+    assert lasting(path) == before
     check_folder(os.path.dirname(path), "seen.bloom")
 
 

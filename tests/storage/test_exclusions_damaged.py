@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from chains import files_of
+from checks import lasting
 from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, soon, tree
 
 from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify
@@ -47,13 +48,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     """All files of a filter, but for that of the exclusions."""
     names = [name for name in tree(folder) if not name.endswith("exclusions")]
     return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
-
-
-def lasting(path: Path) -> tuple[int, ...]:
-    """What reading a file does not change: all of its status but the time of that."""
-    status = path.lstat()
-    times = status.st_mtime_ns, status.st_ctime_ns
-    return status.st_mode, status.st_ino, status.st_nlink, status.st_size, *times
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
