@@ -199,6 +199,24 @@ def test_measured_rate_of_small_filters(keys: int, bits: int, hashes: int, filte
         assert textbook_rate(keys, bits, hashes) * asked * filters < found / 3
 
 
+@pytest.mark.parametrize(
+    ("keys", "rate"), [(1, 0.01), (2, 1e-3), (10, 1e-4), (50, 1e-4), (64, 1e-3)]
+)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_measured_rate_of_few_keys(layout: Layout, keys: int, rate: float) -> None:
+    """What is planned for a handful of keys is kept: its bits are few, and a power of two or so."""
+    rng = np.random.default_rng(keys)
+    params, asked, filters, found = plan(keys, rate, layout=layout), 20_000, 100, 0
+    for _ in range(filters):
+        words = np.zeros(params.num_bits // 64, np.uint64)
+        COMPILED.add(words, *rng.integers(0, 2**64, (2, keys), np.uint64), params)
+        h1, h2 = rng.integers(0, 2**64, (2, asked), np.uint64)
+        found += int(COMPILED.contains(words, h1, h2, params).sum())
+    planned = rate * asked * filters
+    print(f"{layout}, {keys} keys at {rate}: {found} found, {planned:.4g} planned")
+    assert found < planned + 3 * planned**0.5
+
+
 @pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")  # filled to the brim
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("share", [0.01, 0.5, 1])

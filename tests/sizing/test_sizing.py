@@ -83,7 +83,7 @@ def test_smallest_number_of_hashes(rate: float) -> None:
 @pytest.mark.parametrize(
     ("capacity", "rate"),
     [
-        *((1, 0.5), (200, 0.1), (1000, 0.1), (1000, 0.01), (12_345, 0.01), (12_345, 1e-4)),
+        *((64, 0.5), (200, 0.1), (1000, 0.1), (1000, 0.01), (12_345, 0.01), (12_345, 1e-4)),
         *((10**6, 1e-6), (10**9, 0.01), (10**9, 1e-6), (10**9, 1e-9)),
     ],
 )
@@ -101,12 +101,24 @@ def test_standard_formula(capacity: int, rate: float) -> None:
     ("capacity", "rate"), [(100, 1e-6), (1000, 1e-9), (12_345, 1e-6), (10**6, 1e-9), (10**9, 1e-12)]
 )
 def test_more_bits_where_double_hashing_needs_them(capacity: int, rate: float) -> None:
-    """The rate with what is added is just kept: 64 bits less would not do."""
+    """The rate with what is added is just kept: by an odd number of words, and by no less."""
     params = plan(capacity, rate, layout="standard")
     assert rate_of(params) <= rate
-    less = params.num_bits - 64
+    assert params.num_bits // 64 % 2
+    less = params.num_bits - 128
     assert false_positive_rate(capacity, less, params.num_hashes, layout="standard") > rate
     assert params.num_bits > 1.05 * -capacity * math.log(rate) / math.log(2) ** 2
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.01, 1e-6])
+def test_few_keys_are_planned_as_64(rate: float) -> None:
+    """The formulas are of many keys, and the fewest of them are few bytes."""
+    many = plan(64, rate, layout="standard")
+    for capacity in (1, 2, 30, 63):
+        few = plan(capacity, rate, layout="standard")
+        assert (few.num_bits, few.num_hashes) == (many.num_bits, many.num_hashes)
+        assert few.capacity == capacity
+    assert plan(65, rate, layout="standard").num_bits > many.num_bits - 64
 
 
 @pytest.mark.parametrize(("capacity", "rate"), [(1, 1e-15), (1000, 1e-15), (10**6, 1e-12)])
@@ -129,9 +141,10 @@ def test_plan_keeps_its_promise(capacity: int, rate: float, layout: Layout) -> N
     else:
         refused = ""
     if refused:  # where 16 times the textbook's bits, and a MiB, have too few sets of positions
-        most = max(16 * -capacity * math.log(rate) / math.log(2) ** 2, 2**23)
+        keys = max(capacity, 64)
+        most = max(16 * -keys * math.log(rate) / math.log(2) ** 2, 2**23)
         assert layout == "standard"
-        assert 1.5 * capacity / most**2 > rate
+        assert 1.5 * keys / most**2 > rate
         return
     assert rate_of(params) <= rate * (1 if layout == "blocked" else 1.05)
     assert (params.capacity, params.error_rate, params.layout) == (capacity, rate, layout)
