@@ -8,6 +8,9 @@ from mmbloom.errors import CapacityWarning, MmbloomWarning
 from mmbloom.sizing.formulas import expected_positions_set, false_positive_rate
 from mmbloom.sizing.params import FilterParams
 
+# A filter that takes every other new key for seen is past all use, and so is a folder with it.
+USELESS_RATE = 0.5
+
 
 def warn(message: str, kind: type[MmbloomWarning]) -> None:
     """Warn, in the name of the first frame outside of this package."""

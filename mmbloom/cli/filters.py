@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._open import open as open_filter
-from mmbloom._warn import share_of
+from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
 from mmbloom.cli.process import UsageError, say
 from mmbloom.errors import LockTimeoutError, MmbloomError, MmbloomWarning
@@ -109,7 +109,7 @@ def _past_plan(path: str, info: FilterInfo | FolderInfo) -> str:
         past = "has a file past its plan"
     else:
         past = f"is past its plan of {info.capacity} keys, with about {info.approx_count}"
-        if info.kind == "bits" and not info.sealed:
+        if info.kind == "bits" and not info.sealed and info.current_error_rate < USELESS_RATE:
             advice = f"mmbloom grow {path} keeps it from getting worse, {advice}"
     return f"{past}: {consequence(info.current_error_rate)}; {advice}"
 

@@ -20,6 +20,7 @@ from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._tasks import WHOLE
 from mmbloom._typing import Path, Reserve
+from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 from mmbloom.format.growth import GrowthPlan
@@ -66,7 +67,8 @@ def grow(
     ReadOnlyError
         If it is sealed.
     ValueError
-        If there can be no such folder: where the rate of the whole would be 1.
+        If there can be no such folder: where the rate of the whole would be 1. If the file is so
+        far past its plan that it takes half of all new keys for seen: the folder would as well.
     LockTimeoutError, FileChangedError
         If others kept the lock, or the file was replaced meanwhile.
     PermissionError
@@ -105,6 +107,12 @@ def grow(
         with lock.held(lock_timeout, WHOLE):
             storage.check_unchanged()
             now = storage.current_error_rate
+            if now >= USELESS_RATE:
+                raise ValueError(
+                    f"{where}: cannot grow: it is so far past its plan of {params.capacity} keys "
+                    f"that it takes {share_of(now)} of new keys for seen, and a folder with it "
+                    "would go on with that; make a new filter, and add the keys again"
+                )
             _swap(where, plan)
     # By the plan, unless the first file is so far past its own that it alone drops more.
     return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))

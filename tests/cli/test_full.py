@@ -74,6 +74,22 @@ def test_go_on_past_the_plan(where: Path) -> None:
     )
 
 
+def test_stop_far_past_the_plan(where: Path) -> None:
+    """Where an earlier run went on, the one that stops says what has been dropped since then."""
+    assert (
+        mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 180)).code == 0
+    )
+    ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
+    assert ended.code == 6
+    full, past = ended.err.splitlines()
+    assert "seen: is full: it holds about" in full
+    assert "seen: is past its plan of 10 keys" in past
+    assert past.endswith("dropped as seen; only a larger filter made anew ends that")
+    grown = mmbloom("grow", "seen")
+    assert (grown.code, grown.out) == (2, b"")
+    assert is_one_line(grown.err, "seen: cannot grow", "add the keys again")
+
+
 def test_seen_lines_need_no_room(where: Path) -> None:
     """A full filter is no reason to stop where nothing is new; -d prints the repeats till then."""
     assert mmbloom("dedup", "seen", *SIZES, stdin=lines(0, 100)).code == 0
