@@ -206,13 +206,23 @@ cdef inline int find_text(PyObject *item, Py_ssize_t i, Text *text) except -1:
         text.at = <const uint8_t *>AS_STRING(item)
         text.length = GET_SIZE(item)
         text.width = 0
-        return 0
+    elif PyUnicode_Check(item) and has_layout(item) and PyUnicode_IS_ASCII(item):
+        text.at = <const uint8_t *>PyUnicode_DATA(item)
+        text.length = PyUnicode_GET_LENGTH(item)
+        text.width = 0
+    else:
+        find_code_points(item, i, text)
+    return 0
+
+
+cdef int find_code_points(PyObject *item, Py_ssize_t i, Text *text) except -1:
+    # Apart, as all of it in line would keep the rest out of line: a tenth of a query of bytes.
     if not PyUnicode_Check(item) or not has_layout(item):
         raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")
     text.at = <const uint8_t *>PyUnicode_DATA(item)
     text.length = PyUnicode_GET_LENGTH(item)
-    text.width = 0 if PyUnicode_IS_ASCII(item) else PyUnicode_KIND(item)
-    if text.width and not encodable(text.at, text.width, text.length):
+    text.width = PyUnicode_KIND(item)
+    if not encodable(text.at, text.width, text.length):
         raise ValueError(f"key {i} has a lone surrogate")
     return 0
 
