@@ -5,7 +5,6 @@ import sys
 import warnings
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
-from mmbloom.sizing.formulas import expected_positions_set, false_positive_rate
 from mmbloom.sizing.params import FilterParams
 
 # A filter that takes every other new key for seen is past all use, and so is a folder with it.
@@ -34,7 +33,7 @@ def most_keys(params: FilterParams) -> float:
 def full_at(params: FilterParams) -> float:
     """Give the number of set positions above which a filter is past its plan."""
     limit = most_keys(params)
-    return expected_positions_set(limit, params.num_bits, params.num_hashes, layout=params.layout)
+    return params.expected_positions_set(limit)
 
 
 def is_past_plan(params: FilterParams, positions_set: int) -> bool:
@@ -56,7 +55,7 @@ def share_of(error_rate: float) -> str:
 
 def warn_past_capacity(path: str, params: FilterParams, keys: int) -> None:
     """Warn that a filter with about so many keys is past its plan."""
-    rate = false_positive_rate(keys, params.num_bits, params.num_hashes, layout=params.layout)
+    rate = params.rate_with(keys)
     warn(
         f"{path}: holds about {keys} keys and was planned for {params.capacity}; false positives "
         f"rise above {params.error_rate:g}: {share_of(rate)} of new keys are now taken for seen; "

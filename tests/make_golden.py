@@ -45,6 +45,16 @@ CASES: list[tuple[str, Fields, int]] = [
     ("siphash-standard-key7", Fields(64 * 101, 13, 1, 7, 300, 0.0001, hash_id=2), 600),
     ("siphash-sealed", Fields(512 * 11, 5, 2, KEY, 500, read_only_compatible=1, hash_id=2), 450),
     ("siphash-counters", Fields(512 * 2, 4, 2, KEY, 90, 0.1, kind=2, hash_id=2), -1),
+    ("paged-b2", Fields(32768 * 2, 4, 3, 0x9E3779B9, 5000, 0.01, blocks=2), 4000),
+    ("paged-b4-k64", Fields(32768, 64, 3, 5, 400, 1e-12, blocks=4), 1800),
+    ("siphash-paged-b3", Fields(32768, 6, 3, KEY, 2500, 0.01, hash_id=2, blocks=3), 2500),
+    ("siphash-paged-b8", Fields(32768 * 3, 8, 3, 7, 1000, 0.01, hash_id=2, blocks=8), 6000),
+    (
+        "siphash-paged-sealed",
+        Fields(32768, 2, 3, KEY, 1000, read_only_compatible=1, hash_id=2, blocks=2),
+        1500,
+    ),
+    ("siphash-paged-counters", Fields(32768, 4, 3, KEY, 900, kind=2, hash_id=2, blocks=2), -1),
 ]
 
 
@@ -54,10 +64,12 @@ def as_json(key: Key) -> object:
 
 
 def as_recorded(fields: Fields) -> dict[str, object]:
-    """Write fields down; a hash id of 1 is left out, as before there was another."""
+    """Write fields down; what there was not at first is left out where it is as it was then."""
     record = {**vars(fields), "uuid": fields.uuid.hex()}
     if fields.hash_id == 1:
         del record["hash_id"]
+    if not fields.blocks:
+        del record["blocks"]
     return record
 
 

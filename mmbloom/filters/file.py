@@ -96,7 +96,7 @@ class FileFilter(Filter):
         error_rate : float, default 0.01
             False-positive rate at capacity.
         layout : {"blocked", "standard"}, default "blocked"
-            One cache line a key, or 3 to 14 % fewer bits.
+            One cache line a key, or a few at low rates; or up to 10 % fewer bits.
         seed : int, optional
             Of the hash; random by default: with a known seed an attacker crafts false
             positives. Of "siphash" its 128-bit key, 0 to 2**128 - 1, of "murmur3" 0 to

@@ -26,7 +26,7 @@ class FilterInfo:
         Unix times in nanoseconds; 0 if never flushed.
     file_bytes : int
         Size of the file.
-    capacity, error_rate, layout, num_bits, num_hashes, hash, seed
+    capacity, error_rate, layout, num_bits, num_hashes, blocks_per_key, hash, seed
         As in `FilterParams`: the seed of "siphash" is a secret key, which neither the repr nor
         `as_dict` has.
     keys_added : int
@@ -64,6 +64,7 @@ class FilterInfo:
     layout: Layout
     num_bits: int
     num_hashes: int
+    blocks_per_key: int
     hash: HashName
     seed: int = field(repr=False)
     keys_added: int
@@ -104,6 +105,7 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         layout=params.layout,
         num_bits=params.num_bits,
         num_hashes=params.num_hashes,
+        blocks_per_key=params.blocks_per_key,
         hash=params.hash,
         seed=params.seed,
         keys_added=storage.counter("keys_added"),

@@ -106,11 +106,11 @@ def require_equal(
 ) -> None:
     """Raise `ParameterMismatchError` naming the first parameter that differs.
 
-    Unless `copied` from another filter, the number of bits and of hashes may: they follow
+    Unless `copied` from another filter, the numbers of bits, hashes and blocks may: they follow
     from the others, and another version of this package, or of numpy, may plan them otherwise.
     """
     fields = ["capacity", "error_rate", "layout", "hash", "seed"]
-    fields = [*fields, "num_bits", "num_hashes"] if copied else [*fields]
+    fields = [*fields, "num_bits", "num_hashes", "blocks_per_key"] if copied else [*fields]
     for field in fields:
         if field not in (frozenset() if copied else free):
             _require_field(found, asked, path, field)

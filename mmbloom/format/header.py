@@ -13,12 +13,13 @@ offset  bytes  field                      rule
 8       4      version                    1
 12      4      header_size                4096
 16      4      kind                       1 bits, 2 four-bit counters
-20      4      layout                     1 standard, 2 blocked
+20      4      layout                     1 standard, 2 blocked, 3 blocked with several blocks a
+                                          key
 24      4      hash_id                    1 MurmurHash3_x64_128, 2 SipHash-1-3 with 128 bits
                                           of output
-28      4      num_hashes                 k, 1 to 64
-32      8      num_positions              m, 64 to 2^43, a multiple of 64; when blocked a
-                                          multiple of 512 and at most 2^31 * 512
+28      4      num_hashes                 k, 1 to 64; in layout 3 a multiple of b
+32      8      num_positions              m, 64 to 2^43, a multiple of 64; of 512 and at most
+                                          2^31 * 512 in layout 2; of 32,768 in layout 3
 40      4      seed                       of MurmurHash3; 0 when the hash is SipHash
 44      4      reserved                   0
 48      8      capacity                   planned number of keys, at least 1
@@ -29,7 +30,8 @@ offset  bytes  field                      rule
 96      8      read_only_compatible       bit 0: sealed; unknown ones force read-only
 104     8      incompatible flags         unknown ones are refused
 112     16     hash_key                   of SipHash; 0 when the hash is MurmurHash3
-128     380    padding                    0
+128     4      blocks_per_key             b, 2 to 8 in layout 3, else 0
+132     376    padding                    0
 508     4      crc                        CRC-32 (zlib) of bytes 0..507
 ======  =====  =========================  =================================================
 
@@ -44,7 +46,7 @@ the array, the last for the remainder, then a CRC-32 of that table. The size of 
 exactly the sum.
 
 A reader checks in this order, so that every file gets its truest error: length, magic,
-version, CRC, incompatible flags, kind, layout, hash id, k, m, the other fields, file size.
+version, CRC, incompatible flags, kind, layout, hash id, b, k, m, the other fields, file size.
 A key's hash is 16 bytes, which are two unsigned 64-bit integers h1 and h2. hash_id 1 is
 MurmurHash3_x64_128 with the seed. hash_id 2 is SipHash with one compression round, three
 finalisation rounds and 16 bytes of output, as in its authors' reference code (v1 ^= 0xee at the
@@ -63,8 +65,8 @@ import numpy as np
 from mmbloom._typing import HashName, Layout
 from mmbloom.errors import FormatError, NewerFormatError
 from mmbloom.format.checker import Checker
-from mmbloom.sizing.formulas import BLOCK_BITS
-from mmbloom.sizing.params import MAX_BITS, MAX_BLOCKS, MIN_BITS, FilterParams
+from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY
+from mmbloom.sizing.params import FilterParams, sizes_of
 
 MAGIC = b"\x89MMBLM\r\n"  # no text starts with 0x89; CR LF is damaged by text-mode transfer
 VERSION = 1
@@ -83,6 +85,7 @@ KIND_BITS, KIND_COUNTERS = 1, 2
 SEALED = 1  # bit 0 of read_only_compatible
 _HASH_IDS: dict[HashName, int] = {"murmur3": 1, "siphash": 2}
 _LAYOUT_IDS: dict[Layout, int] = {"standard": 1, "blocked": 2}
+_SEVERAL_BLOCKS = 3  # the layout id of "blocked" with several blocks a key
 _CRC_OFFSET = 508
 
 
@@ -107,7 +110,8 @@ IMMUTABLE = np.dtype(
         ("read_only_compatible", "<u8"),
         ("incompatible", "<u8"),
         ("hash_key", "V16"),
-        ("padding", "V380"),
+        ("blocks_per_key", "<u4"),
+        ("padding", "V376"),
         ("crc", "<u4"),
     ]
 )
@@ -182,6 +186,9 @@ def encode(header: Header) -> bytes:
     record["header_size"] = HEADER_BYTES
     record["kind"] = header.kind
     record["layout"] = _LAYOUT_IDS[header.params.layout]
+    if header.params.blocks_per_key > 1:
+        record["layout"] = _SEVERAL_BLOCKS
+        record["blocks_per_key"] = header.params.blocks_per_key
     record["hash_id"] = _HASH_IDS[header.params.hash]
     record["num_hashes"] = header.params.num_hashes
     record["num_positions"] = header.params.num_bits
@@ -260,18 +267,23 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
             path, "incompatible flags", hex(unknown), "none known; use a newer mmbloom"
         )
     kind, num_positions = int(record["kind"]), int(record["num_positions"])
-    layout = {number: name for name, number in _LAYOUT_IDS.items()}.get(int(record["layout"]))
     num_hashes = int(record["num_hashes"])
     require(kind in (KIND_BITS, KIND_COUNTERS), "kind", kind, "1 (bits) or 2 (counters)")
-    require(layout is not None, "layout", int(record["layout"]), "1 (standard) or 2 (blocked)")
+    layout_id = int(record["layout"])
+    layout: Layout = "standard" if layout_id == _LAYOUT_IDS["standard"] else "blocked"
+    known = "1 (standard), 2 (blocked) or 3 (blocked with several blocks a key)"
+    require(layout_id in {*_LAYOUT_IDS.values(), _SEVERAL_BLOCKS}, "layout", layout_id, known)
     hash_id = int(record["hash_id"])
     hash_name = {number: name for name, number in _HASH_IDS.items()}.get(hash_id)
     known = "1 (MurmurHash3_x64_128) or 2 (SipHash-1-3)"
     require(hash_name is not None, "hash id", hash_id, known)
-    require(1 <= num_hashes <= 64, "number of hashes", num_hashes, "1 to 64")
-    step, most = (BLOCK_BITS, MAX_BLOCKS * BLOCK_BITS) if layout == "blocked" else (64, MAX_BITS)
+    blocks = _blocks_per_key(record, layout_id, require)
+    whole = num_hashes % blocks == 0
+    expected = "1 to 64" if blocks == 1 else f"a multiple of {blocks} (the blocks a key), 1 to 64"
+    require(1 <= num_hashes <= 64 and whole, "number of hashes", num_hashes, expected)
+    step, most = sizes_of(layout, blocks)
     require(
-        MIN_BITS <= num_positions <= most and num_positions % step == 0,
+        step <= num_positions <= most and num_positions % step == 0,
         "number of positions",
         num_positions,
         f"a multiple of {step}, at most {most}",
@@ -289,15 +301,25 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     capacity, error_rate = int(record["capacity"]), float(record["error_rate"])
     require(capacity >= 1, "planned capacity", capacity, "at least 1")
     require(0 < error_rate < 1, "planned error rate", error_rate, "between 0 and 1")
-    assert layout is not None  # noqa: S101  for the type checker: required above
+    sizes = num_positions, num_hashes
     return Header(
-        FilterParams(capacity, error_rate, layout, num_positions, num_hashes, seed, hash_name),
+        FilterParams(capacity, error_rate, layout, *sizes, seed, hash_name, blocks),
         int(record["created_ns"]),
         record["uuid"].tobytes(),
         kind,
         int(record["compatible"]),
         int(record["read_only_compatible"]),
     )
+
+
+def _blocks_per_key(record: np.void, layout_id: int, require: Checker) -> int:
+    """Read how many blocks a key has: 1 in a layout that has no field for it."""
+    field, blocks = "blocks per key", int(record["blocks_per_key"])
+    if layout_id != _SEVERAL_BLOCKS:
+        require(blocks == 0, field, blocks, f"0, as the layout is {layout_id}")
+        return 1
+    require(2 <= blocks <= MAX_BLOCKS_PER_KEY, field, blocks, f"2 to {MAX_BLOCKS_PER_KEY}")
+    return blocks
 
 
 def _seed(record: np.void, hash_name: HashName, require: Checker) -> int:

@@ -1,4 +1,4 @@
-"""From the two halves of a key's hash to its bit positions: one function per layout.
+"""From the two halves of a key's hash to its bit positions: one function per layout id.
 
 Each function takes Python ints or uint64 arrays and yields k positions (or arrays of
 positions) of the same kind: ints do not wrap at 2^64 and uint64 does, so each formula
@@ -6,14 +6,14 @@ ends in a mask that makes the two agree. These formulas are part of the file for
 never change.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._typing import Layout, Words
-from mmbloom.sizing.formulas import BLOCK_BITS
+from mmbloom._typing import Words
+from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 
 Hash = TypeVar("Hash", int, npt.NDArray[np.uint64])
@@ -37,7 +37,20 @@ def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
         yield start + (((h2 * multiplier) >> 55) & (BLOCK_BITS - 1))
 
 
-_LAYOUTS: dict[Layout, Callable[..., Iterator[Any]]] = {"standard": standard, "blocked": blocked}
+def paged(h1: Any, h2: Any, num_bits: int, num_hashes: int, blocks: int) -> Iterator[Any]:
+    """Stay within b blocks of one page of 64: k/b bits in each.
+
+    The page comes from the top of h1; its lowest six bits are the first block, and the five above
+    them the step to the next one, 2*5 bits + 1, around the page: odd, so that all differ. Bits
+    are those of `blocked`, the first k/b in the first block.
+    """
+    page = (((h1 >> 32) * (num_bits // PAGE_BITS)) >> 32) * PAGE_BITS
+    step = ((h1 >> 6) & 31) * 2 + 1
+    in_each = num_hashes // blocks
+    for j in range(blocks):
+        start = page + (((h1 & 63) + step * j) & (PAGE_BLOCKS - 1)) * BLOCK_BITS
+        for multiplier in _MULTIPLIERS[j * in_each : (j + 1) * in_each]:
+            yield start + (((h2 * multiplier) >> 55) & (BLOCK_BITS - 1))
 
 
 def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
@@ -61,7 +74,11 @@ def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
     >>> list(positions(3, 5, FilterParams(10, 0.1, "standard", 64, 3)))
     [3, 8, 13]
     """
-    return _LAYOUTS[params.layout](h1, h2, params.num_bits, params.num_hashes)
+    if params.layout == "standard":
+        return standard(h1, h2, params.num_bits, params.num_hashes)
+    if params.blocks_per_key == 1:
+        return blocked(h1, h2, params.num_bits, params.num_hashes)
+    return paged(h1, h2, params.num_bits, params.num_hashes, params.blocks_per_key)
 
 
 def positions_of_all(h1: Words, h2: Words, params: FilterParams) -> Words:

@@ -187,7 +187,7 @@ def _header_of(
     require_kind(header, damaged.path, (BITS,))
     if params is None:
         return header, wrong
-    for field in ("num_bits", "num_hashes", "layout", "hash", "seed"):
+    for field in ("num_bits", "num_hashes", "layout", "blocks_per_key", "hash", "seed"):
         if getattr(header.params, field) != getattr(params, field):
             there, given = spelled(header.params, field), spelled(params, field)
             said = (

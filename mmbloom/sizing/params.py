@@ -1,12 +1,15 @@
 """What decides which bits a key sets, and the limits of the file format, all checked."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, get_args
+from typing import NamedTuple, Protocol, TypedDict, get_args
 
 from mmbloom._typing import HashName, Layout
 from mmbloom.sizing.formulas import (
     BLOCK_BITS,
+    MAX_BLOCKS_PER_KEY,
+    PAGE_BITS,
     estimate_count,
+    expected_positions_set,
     false_positive_rate,
     standard_rate,
 )
@@ -82,6 +85,25 @@ MIN_BITS, MAX_BITS = 64, 2**43
 MAX_BLOCKS = 2**31
 
 
+def sizes_of(layout: Layout, blocks_per_key: int) -> tuple[int, int]:
+    """Give what a number of bits is a multiple of, and the largest there is.
+
+    Several blocks a key are chosen within a page, and the array is whole pages.
+    """
+    if layout == "standard":
+        return MIN_BITS, MAX_BITS
+    if blocks_per_key == 1:
+        return BLOCK_BITS, MAX_BLOCKS * BLOCK_BITS
+    return PAGE_BITS, MAX_BITS
+
+
+class Shape(TypedDict):
+    """What the formulas ask for besides the sizes."""
+
+    layout: Layout
+    blocks_per_key: int
+
+
 @dataclass(frozen=True, slots=True)
 class FilterParams:
     """All that decides which bits a key sets: two filters with equal ones can be merged.
@@ -93,7 +115,7 @@ class FilterParams:
     error_rate : float
         Planned false-positive rate at capacity, between 0 and 1.
     layout : {"blocked", "standard"}
-        How positions are spread: in one block of 512 bits per key, or over the whole array.
+        How positions are spread: in few blocks of 512 bits per key, or over the whole array.
     num_bits : int
         Size of the array in bits.
     num_hashes : int
@@ -103,6 +125,10 @@ class FilterParams:
         and which the repr leaves out; of "murmur3" 0 to 2**32 - 1.
     hash : {"siphash", "murmur3"}
         SipHash-1-3 with 128 bits of output, or MurmurHash3_x64_128.
+    blocks_per_key : int, default 1
+        Of the blocked layout: how many blocks a key has its bits in, 1 to 8, all in one page of
+        4096 bytes if it is more than one. `num_hashes` is a multiple of it. 1 if the layout is
+        "standard".
 
     Raises
     ------
@@ -114,7 +140,7 @@ class FilterParams:
     >>> from mmbloom.sizing import plan
     >>> plan(1_000_000, 0.01, layout="standard")
     FilterParams(capacity=1000000, error_rate=0.01, layout='standard', num_bits=9585088, \
-num_hashes=7, hash='siphash')
+num_hashes=7, hash='siphash', blocks_per_key=1)
     """
 
     capacity: int
@@ -124,28 +150,40 @@ num_hashes=7, hash='siphash')
     num_hashes: int
     seed: int = field(default=0, repr=False)
     hash: HashName = DEFAULT_HASH
+    blocks_per_key: int = 1
 
     def __post_init__(self) -> None:
-        step = BLOCK_BITS if self.layout == "blocked" else 64
-        largest = MAX_BLOCKS * BLOCK_BITS if self.layout == "blocked" else MAX_BITS
-        for name in ("capacity", "num_bits", "num_hashes"):
+        for name in ("capacity", "num_bits", "num_hashes", "blocks_per_key"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}, expected an int")
+        step, largest = sizes_of(self.layout, self.blocks_per_key)
+        most = MAX_BLOCKS_PER_KEY if self.layout == "blocked" else 1
         for name, value, ok, expected in (
             ("capacity", self.capacity, 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
             ("error_rate", self.error_rate, 0 < self.error_rate < 1, "between 0 and 1"),
             ("layout", self.layout, self.layout in get_args(Layout), "'blocked' or 'standard'"),
             ("num_hashes", self.num_hashes, 1 <= self.num_hashes <= MAX_HASHES, "1 to 64"),
             (
+                "blocks_per_key",
+                self.blocks_per_key,
+                1 <= self.blocks_per_key <= most,
+                f"1 to {MAX_BLOCKS_PER_KEY} in the blocked layout, else 1",
+            ),
+            (
                 "num_bits",
                 self.num_bits,
                 MIN_BITS <= self.num_bits <= largest and self.num_bits % step == 0,
-                f"a multiple of {step} from {max(MIN_BITS, step)} to {largest}",
+                f"a multiple of {step} from {step} to {largest}",
             ),
         ):
             if not ok:
                 raise ValueError(f"{name} is {value!r}, expected {expected}")
+        if self.num_hashes % self.blocks_per_key:
+            raise ValueError(
+                f"num_hashes is {self.num_hashes}, expected a multiple of the "
+                f"{self.blocks_per_key} blocks a key"
+            )
         require_seed(self.hash, self.seed)
 
     @property
@@ -165,7 +203,7 @@ num_hashes=7, hash='siphash')
 
     def estimated_count(self, positions_set: int) -> float:
         """Estimate the number of distinct keys from the set bits; see `estimate_count`."""
-        return estimate_count(positions_set, self.num_bits, self.num_hashes, layout=self.layout)
+        return estimate_count(positions_set, self.num_bits, self.num_hashes, **self._shape)
 
     def expected_error_rate(self, positions_set: int) -> float:
         """Compute the false-positive rate to expect with so many bits set.
@@ -188,4 +226,16 @@ num_hashes=7, hash='siphash')
         if self.layout == "standard":
             fill = positions_set / self.num_bits
             return standard_rate(count, self.num_bits, self.num_hashes, fill)
-        return false_positive_rate(count, self.num_bits, self.num_hashes, layout="blocked")
+        return self.rate_with(count)
+
+    def expected_positions_set(self, num_keys: float) -> float:
+        """Compute how many bits so many keys set; inverts `estimate_count`."""
+        return expected_positions_set(num_keys, self.num_bits, self.num_hashes, **self._shape)
+
+    def rate_with(self, num_keys: float) -> float:
+        """Compute the false-positive rate with so many keys in: `false_positive_rate`."""
+        return false_positive_rate(num_keys, self.num_bits, self.num_hashes, **self._shape)
+
+    @property
+    def _shape(self) -> Shape:
+        return {"layout": self.layout, "blocks_per_key": self.blocks_per_key}

@@ -5,18 +5,20 @@ allows are in ``params.py``; false-positive rates are in ``formulas.py``.
 """
 
 import math
+from bisect import bisect_left
 from functools import lru_cache
 
 from mmbloom._typing import HashName, Layout
-from mmbloom.sizing.formulas import BLOCK_BITS, false_positive_rate
+from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY, false_positive_rate
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
-    MAX_BLOCKS,
+    MAX_BITS,
     MAX_HASHES,
     MIN_BITS,
     FilterParams,
     require_capacity,
     require_error_rate,
+    sizes_of,
 )
 
 # The textbook's sizes make do with a whole k: its rate at capacity is up to 5 % above the one
@@ -76,44 +78,60 @@ def _textbook(capacity: int, error_rate: float) -> tuple[int, int]:
     return max(num_bits, -(-ideal // 64) * 64), num_hashes
 
 
-@lru_cache(maxsize=256)  # a plan takes 6 ms, and many filters are alike
-def plan_blocked(capacity: int, error_rate: float) -> tuple[int, int]:
-    """Search the fewest blocks that are good enough, and their number of hashes."""
-    best: tuple[int, int] | None = None
-    worse_in_a_row = 0
-    for num_hashes in range(1, MAX_HASHES + 1):
-        num_blocks = _fewest_blocks(capacity, error_rate, num_hashes)
-        if num_blocks is not None and (best is None or num_blocks < best[0]):
-            best, worse_in_a_row = (num_blocks, num_hashes), 0
-        elif best is not None:
-            worse_in_a_row += 1
-            # The size has one minimum over k; small filters are quantised to whole blocks,
-            # so wait for a few larger (or equal) sizes before believing in it.
-            if worse_in_a_row == 8:
-                break
-    if best is None:
+# What one more block a key must save: the bits above so many times the textbook's.
+_NEAR_TEXTBOOK = 1.1
+
+
+@lru_cache(maxsize=256)  # a plan takes milliseconds, and many filters are alike
+def plan_blocked(capacity: int, error_rate: float) -> tuple[int, int, int]:
+    """Search blocks a key, bits and hashes: the fewest blocks whose size is near the textbook's.
+
+    Where that is none (a small filter is whole blocks, or whole pages), those of the smallest size;
+    of several, the fewest blocks.
+    """
+    textbook = -capacity * math.log(error_rate) / math.log(2) ** 2
+    for blocks in range(1, MAX_BLOCKS_PER_KEY + 1):
+        if best := _fewest(capacity, error_rate, blocks, textbook, _NEAR_TEXTBOOK * textbook):
+            return (*best, blocks)
+    smallest: tuple[int, int, int] | None = None
+    for blocks in range(1, MAX_BLOCKS_PER_KEY + 1):
+        most = smallest[0] - 1 if smallest else math.inf
+        if best := _fewest(capacity, error_rate, blocks, textbook, most):
+            smallest = (*best, blocks)
+    if smallest is None:
         raise ValueError(
-            f"{capacity} keys at an error rate of {error_rate!r} need more than {MAX_BLOCKS} "
-            "blocks; use the standard layout, fewer keys or a higher error rate"
+            f"{capacity} keys at an error rate of {error_rate!r} need more than {MAX_BITS} bits; "
+            "use fewer keys or a higher error rate"
         )
-    return best[0] * BLOCK_BITS, best[1]
+    return smallest
 
 
-def _fewest_blocks(capacity: int, error_rate: float, num_hashes: int) -> int | None:
-    def good(num_blocks: int) -> bool:
-        rate = false_positive_rate(capacity, num_blocks * BLOCK_BITS, num_hashes, layout="blocked")
-        return rate <= error_rate
+def _fewest(
+    capacity: int, error_rate: float, blocks: int, textbook: float, most: float
+) -> tuple[int, int] | None:
+    """Find the fewest bits that are good enough, and the fewest hashes of which; None above most.
 
-    if not good(MAX_BLOCKS):
+    There are at least as many as in the textbook, which would have none too many in any block.
+    """
+    step, largest = sizes_of("blocked", blocks)
+    least, end = max(1, math.floor(textbook / step)), math.floor(min(most, largest) / step)
+    best: tuple[int, int] | None = None
+    if least > end:
         return None
-    low, high = 0, MAX_BLOCKS  # low is not good (or nothing), high is good
-    while high - low > 1:
-        middle = (low + high) // 2
-        if good(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    for num_hashes in range(blocks, MAX_HASHES + 1, blocks):
+
+        def good(units: int, num_hashes: int = num_hashes) -> bool:
+            rate = false_positive_rate(
+                capacity, units * step, num_hashes, layout="blocked", blocks_per_key=blocks
+            )
+            return rate <= error_rate
+
+        # Most numbers of hashes need more than the best one so far: one look tells.
+        if end >= least and good(end):
+            end = bisect_left(range(end), True, lo=least, key=good)
+            best = (end * step, num_hashes)
+            end -= 1
+    return best
 
 
 def plan(
@@ -135,7 +153,9 @@ def plan(
     layout : {"blocked", "standard"}, default "blocked"
         "standard": m = ceil(-n ln p / (ln 2)^2) rounded up to 64 and k = round(m/n ln 2), where n
         is at least 64; more bits where that would give more than 1.05 p, as for 100 keys at 1e-6.
-        "blocked": the k and the smallest m whose `false_positive_rate` is at most p.
+        "blocked": the k and the smallest m whose `false_positive_rate` is at most p, and
+        the fewest blocks a key, 1 to 8, for which that m is at most 10 % above the textbook's
+        -n ln p / (ln 2)^2: 1 down to about 0.1 %, 2 at 1e-4 to 1e-6, 3 at 1e-9.
     seed : int, default 0
         Passed through.
     hash : {"siphash", "murmur3"}, default "siphash"
@@ -159,7 +179,10 @@ def plan(
     m = -k n / ln(1 - p^(1/k)). As k is whole, the rate at capacity can be above p: by 0.4 % of it
     at 0.01, by 5 % of it at most, near 0.35. The blocked layout has no closed form (Putze,
     Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007): for each k
-    the fewest blocks of 512 bits are found by bisection.
+    the fewest blocks of 512 bits are found by bisection. More blocks a key cost time, and whole
+    pages of 64 blocks. A filter so small that no such m is within the 10 % has the smallest m there
+    is, with the fewest blocks a key of which: 100 keys at 1e-6 have one block a key, for a page
+    would be eight times as large.
 
     Examples
     --------
@@ -171,14 +194,19 @@ def plan(
     if not 1 <= capacity < 2**64:
         raise ValueError(f"capacity is {capacity!r}, expected 1 to 2**64 - 1")
     if layout == "blocked":
-        num_bits, num_hashes = plan_blocked(capacity, error_rate)
+        num_bits, num_hashes, blocks = plan_blocked(capacity, error_rate)
     else:
-        num_bits, num_hashes = plan_standard(capacity, error_rate)
-    return FilterParams(capacity, error_rate, layout, num_bits, num_hashes, seed, hash)
+        (num_bits, num_hashes), blocks = plan_standard(capacity, error_rate), 1
+    return FilterParams(capacity, error_rate, layout, num_bits, num_hashes, seed, hash, blocks)
 
 
 def capacity_of(
-    num_bits: int, num_hashes: int, error_rate: float = 0.01, *, layout: Layout = "blocked"
+    num_bits: int,
+    num_hashes: int,
+    error_rate: float = 0.01,
+    *,
+    layout: Layout = "blocked",
+    blocks_per_key: int = 1,
 ) -> int:
     """Find the most keys, at least 1, that bring a filter to an error rate; inverts `plan`.
 
@@ -190,6 +218,8 @@ def capacity_of(
         Highest `false_positive_rate` to accept, between 0 and 1.
     layout : {"blocked", "standard"}, default "blocked"
         How positions are spread.
+    blocks_per_key : int, default 1
+        Of the blocked layout.
 
     Returns
     -------
@@ -199,7 +229,7 @@ def capacity_of(
     Raises
     ------
     ValueError
-        If the error rate or the layout is none.
+        If the error rate or the layout is none, or it cannot have so many blocks a key.
 
     Examples
     --------
@@ -210,6 +240,8 @@ def capacity_of(
     low, high = 1, 64 * num_bits  # low is good enough (or the least), high is not
     while high - low > 1:
         middle = (low + high) // 2
-        rate = false_positive_rate(middle, num_bits, num_hashes, layout=layout)
+        rate = false_positive_rate(
+            middle, num_bits, num_hashes, layout=layout, blocks_per_key=blocks_per_key
+        )
         low, high = (middle, high) if rate <= error_rate else (low, middle)
     return low

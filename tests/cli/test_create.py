@@ -61,7 +61,7 @@ def test_layout_and_seed(tmp_path: Path, capfdbinary: Capture) -> None:
         assert key_of(tmp_path / name) == key
         assert (field(tmp_path / name, 24, "I"), field(tmp_path / name, 40, "I")) == (2, 0)
     for name in "bc":
-        assert inside(capfdbinary, "create", tmp_path / name, "-n", "1000").code == 0
+        assert inside(capfdbinary, "create", tmp_path / name, "-n", "100").code == 0
         assert field(tmp_path / name, 20, "I") == 2
         assert field(tmp_path / name, 56, "d") == 1e-6
         assert (field(tmp_path / name, 24, "I"), field(tmp_path / name, 40, "I")) == (2, 0)

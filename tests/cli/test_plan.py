@@ -11,25 +11,27 @@ from mmbloom import sizing
 
 Capture = pytest.CaptureFixture[bytes]
 
-# The table of the format's design: error rate, standard bits/key, blocked bits/key, its k.
+# The table of the format's design: error rate, standard bits/key, blocked bits/key, its k and b.
 EXPECTED = [
-    ("10%", 4.79, 4.83, 3),
-    ("1%", 9.59, 9.90, 6),
-    ("0.1%", 14.38, 15.49, 9),
-    ("0.01%", 19.17, 21.91, 12),
-    ("0.0001%", 28.76, 38.51, 16),
+    ("10%", 4.79, 4.83, 3, 1),
+    ("1%", 9.59, 9.90, 6, 1),
+    ("0.1%", 14.38, 15.49, 9, 1),
+    ("0.01%", 19.17, 19.86, 12, 2),
+    ("0.0001%", 28.76, 31.18, 18, 2),
 ]
 
 
-@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes"), EXPECTED)
+@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes", "blocks"), EXPECTED)
 def test_figures_of_both_layouts(
-    capfdbinary: Capture, rate: str, standard: float, blocked: float, num_hashes: int
+    capfdbinary: Capture, rate: str, standard: float, blocked: float, num_hashes: int, blocks: int
 ) -> None:
-    """Bits per key and hashes of both layouts are those worked out beforehand."""
+    """Bits per key, hashes and blocks a key of both layouts are those worked out beforehand."""
     figures = json.loads(inside(capfdbinary, "plan", "-n", "1e9", "-p", rate, "--json").out)
     assert figures["standard"]["bits_per_key"] == pytest.approx(standard, abs=0.0051)
     assert figures["blocked"]["bits_per_key"] == pytest.approx(blocked, abs=0.0051)
     assert figures["blocked"]["num_hashes"] == num_hashes
+    assert figures["blocked"]["blocks_per_key"] == blocks
+    assert figures["standard"]["blocks_per_key"] == 1
     expected = round(figures["standard"]["bits_per_key"] * math.log(2))
     assert figures["standard"]["num_hashes"] == expected
 
@@ -39,9 +41,9 @@ def test_a_billion_keys(capfdbinary: Capture) -> None:
     done = inside(capfdbinary, "plan", "-n", "1e9", "-p", "1%")
     assert (done.code, done.err) == (0, "")
     rows = {words[0]: words for words in map(str.split, done.out.decode().splitlines()) if words}
-    assert rows["blocked"][1:3] == ["9.90", "6"]
-    assert rows["standard"][1:3] == ["9.59", "7"]
-    assert round(int(rows["blocked"][3].replace(",", "")) / 1e9, 2) == 1.24
+    assert rows["blocked"][1:4] == ["9.90", "6", "1"]
+    assert rows["standard"][1:4] == ["9.59", "7", "-"]
+    assert round(int(rows["blocked"][4].replace(",", "")) / 1e9, 2) == 1.24
 
 
 def test_json_agrees_with_the_library(capfdbinary: Capture) -> None:

@@ -50,7 +50,7 @@ def test_what_is_drawn(tmp_path: Path) -> None:
         "0.01",
     ):
         assert expected in words
-    words = drawn(path, "-n", "1e11", "-p", "1e-3")
+    words = drawn(path, "-n", "6.11e11", "-p", "1e-3")
     assert "standard: " in words
     assert "blocked" not in words
 

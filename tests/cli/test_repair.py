@@ -68,6 +68,31 @@ def test_damaged_header_and_no_parameters(used: str, capfdbinary: Capture) -> No
     check_folder(Path(used).parent, "seen.bloom")
 
 
+def test_damaged_header_of_several_blocks(tmp_path: Path, capfdbinary: Capture) -> None:
+    """Sizes alone do not tell how many blocks a key has: it is asked for, never guessed."""
+    path = str(tmp_path / "a")
+    with BloomFilter.create(path, 3000, 1e-6, seed=7) as seen:
+        seen.add_many(LINES)
+        assert (seen.params.num_bits, seen.params.num_hashes) == (98304, 14)
+        assert seen.params.blocks_per_key == 2
+    done = inside(capfdbinary, "info", path)
+    assert b"blocked, 14 hashes in 2 blocks of a page" in done.out
+    flip(path, 128)
+    sizes = ("--num-bits", "98304", "--num-hashes", "14", "--layout", "blocked", *HASH)
+    for options, said in (
+        (sizes, "--blocks-per-key as well"),
+        ((*sizes, "--blocks-per-key", "3"), "blocks_per_key is 3"),
+        (("-n", "3000", "--layout", "blocked", *HASH, "--blocks-per-key", "2"), "goes with"),
+    ):
+        done = repaired(capfdbinary, path, *options)
+        assert done.code == 2
+        assert is_one_line(done.err, said)
+    assert repaired(capfdbinary, path, *sizes, "--blocks-per-key", "2").code == 0
+    assert verify(tmp_path / "b", keys=LINES).ok
+    with BloomFilter.open(tmp_path / "b") as seen:
+        assert seen.params.blocks_per_key == 2
+
+
 @pytest.mark.parametrize("how", ["truncated", "bit cleared"])
 def test_losses(used: str, tmp_path: Path, capfdbinary: Capture, how: str) -> None:
     """Where bits may be missing the exit code is 1, and each loss is a line."""

@@ -21,9 +21,12 @@ KERNELS = ["contains", "add", "claim"]
 HALVES = np.arange(3, dtype=np.uint64)
 
 
-def params_of(layout: Layout = "blocked", num_bits: int = 512, num_hashes: int = 3) -> Any:
+def params_of(
+    layout: Layout = "blocked", num_bits: int = 512, num_hashes: int = 3, blocks: int = 1
+) -> Any:
     """Parameters, right or wrong: what `FilterParams` refuses a kernel may get all the same."""
-    sizes = {"layout": layout, "num_bits": num_bits, "num_hashes": num_hashes}
+    sizes: dict[str, Any] = {"layout": layout, "num_bits": num_bits, "num_hashes": num_hashes}
+    sizes["blocks_per_key"] = blocks
     return SimpleNamespace(**sizes, seed=0, hash="siphash", key_hash=SIPHASH)
 
 
@@ -54,6 +57,28 @@ def test_array_of_another_size(layout: Layout, num_words: int) -> None:
     """The array has just the bits that the parameters say."""
     words = np.zeros(num_words, dtype=np.uint64)
     check_refused(words, params_of(layout), ValueError, "num_bits is 512, the array has")
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("layout", "blocks", "hashes"),
+    [
+        *(("blocked", blocks, 6) for blocks in (-2, 0, 4, 9, 2**31 - 1)),
+        *(("standard", blocks, 6) for blocks in (0, 2)),
+        ("blocked", 2, 7),
+    ],
+)
+def test_number_of_blocks(layout: Layout, blocks: int, hashes: int) -> None:
+    """b is 1 to 8, or 1 in the standard layout, and divides k: each would leave what is held."""
+    words, params = np.zeros(512, dtype=np.uint64), params_of(layout, 32768, hashes, blocks)
+    check_refused(words, params, ValueError, "blocks_per_key is .*, expected 1")
+
+
+@needs_compiled
+def test_array_of_no_whole_pages() -> None:
+    """Several blocks a key need whole pages."""
+    words = np.zeros(512 + 8, dtype=np.uint64)
+    check_refused(words, params_of("blocked", 33280, 6, 2), ValueError, "a multiple of 32768")
 
 
 @needs_compiled

@@ -56,7 +56,7 @@ WRONG: list[tuple[dict[str, Any], Any, str]] = [
     ({"hash": "md5"}, ValueError, "hash is 'md5', expected 'siphash' or 'murmur3'"),
     ({"hash": "md5", "seed": 1}, ValueError, "hash is 'md5', expected 'siphash' or 'murmur3'"),
     ({"seed": 1.5}, (TypeError, ValueError), "seed is 1.5"),
-    ({"capacity": 10**13}, ValueError, "blocks; use the standard layout"),
+    ({"capacity": 10**13}, ValueError, "more than 8796093022208 bits; use fewer keys"),
 ]
 
 

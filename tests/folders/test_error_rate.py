@@ -12,7 +12,7 @@ import pytest
 from mmbloom import FormatError, GrowingFilter, RotatingFilter
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.periods import PeriodPlan
-from mmbloom.sizing import Layout, false_positive_rate
+from mmbloom.sizing import Layout
 
 MAKE: list[Callable[[Path, float], object]] = [
     lambda path, rate: GrowingFilter.create(path, 10, rate),
@@ -59,8 +59,5 @@ def test_full_files_stay_within_it(layout: Layout, rate: float) -> None:
         [growing.params(number) for number in range(12)],
         [rotating.params(number) for number in range(rotating.max_files)],
     ):
-        rates = [
-            false_positive_rate(one.capacity, one.num_bits, one.num_hashes, layout=layout)
-            for one in files
-        ]
+        rates = [one.rate_with(one.capacity) for one in files]
         assert 0.6 * rate < sum(rates) <= rate

@@ -29,7 +29,7 @@ from mmbloom import (
 from mmbloom.format import header as package_header
 from mmbloom.format import manifest
 
-LAYOUT_NAMES = {1: "standard", 2: "blocked"}
+LAYOUT_NAMES = {1: "standard", 2: "blocked", 3: "blocked"}
 HASH_NAMES = {1: "murmur3", 2: "siphash"}
 
 every_file = pytest.mark.parametrize("name", list(EXPECTED["files"]))
@@ -71,11 +71,11 @@ def test_reference_hash_gives_smhasher_verification_value(tally: Count) -> None:
 
 @pytest.mark.laws("T12")
 def test_no_golden_file_is_missing_or_unknown(tally: Count) -> None:
-    """The folder holds exactly the recorded files, both kinds in both layouts, a sealed one."""
+    """The folder holds exactly the recorded files, both kinds in all layouts, a sealed one."""
     found = {file.stem for file in GOLDEN.glob("*.bloom")}
     assert found == set(EXPECTED["files"])
     fields = [golden_fields(name) for name in EXPECTED["files"]]
-    assert {(f.layout, f.kind) for f in fields} == {(1, 1), (2, 1), (1, 2), (2, 2)}
+    assert {(f.layout, f.kind) for f in fields} == {*itertools.product((1, 2, 3), (1, 2))}
     assert any(f.read_only_compatible & 1 for f in fields)
     assert {(f.hash_id, f.kind) for f in fields} == {(1, 1), (1, 2), (2, 1), (2, 2)}
     tally(files=len(found))
@@ -179,6 +179,7 @@ def as_package_header(fields: Fields) -> package_header.Header:
         fields.num_hashes,
         fields.seed,
         hash_name,
+        fields.blocks or 1,
     )
     return package_header.Header(
         params,

@@ -11,6 +11,7 @@ from typing import Any, get_args
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from naive import step_of
 
 from mmbloom import FormatError, NewerFormatError
 from mmbloom.format.header import IMMUTABLE, Header, decode, encode
@@ -37,7 +38,8 @@ FIELDS = {
     "read_only_compatible": (96, "<Q"),
     "incompatible": (104, "<Q"),
     "hash_key": (112, "16s"),
-    "padding": (128, "380s"),
+    "blocks_per_key": (128, "<I"),
+    "padding": (132, "376s"),
     "crc": (508, "<I"),
 }
 GOOD: dict[str, Any] = {
@@ -77,6 +79,7 @@ def header(**changes: Any) -> Header:
         "num_hashes": 6,
         "seed": 0xCAFEBABE,
         "hash": "murmur3",
+        "blocks_per_key": 1,
     }
     there = {name: changes.pop(name) for name in list(changes) if name in params}
     return Header(
@@ -99,6 +102,8 @@ def test_encode_is_the_table() -> None:
     assert standard == build(layout=1, num_positions=64, seed=0)
     keyed = encode(header(hash="siphash", seed=int.from_bytes(bytes(range(1, 17)), "little")))
     assert keyed == build(hash_id=2, seed=0, hash_key=bytes(range(1, 17)))
+    several = encode(header(num_bits=65536, blocks_per_key=3))
+    assert several == build(layout=3, num_positions=65536, blocks_per_key=3)
 
 
 def test_table_in_the_code_is_the_table_of_the_format() -> None:
@@ -113,9 +118,10 @@ def test_table_in_the_code_is_the_table_of_the_format() -> None:
 @hypothesis.given(
     capacity=st.integers(1, 2**64 - 1),
     error_rate=st.floats(0, 1, exclude_min=True, exclude_max=True),
-    layout=st.sampled_from(LAYOUTS),
-    blocks=st.integers(1, 2**31),
-    num_hashes=st.integers(1, 64),
+    shape=st.sampled_from(LAYOUTS).map(lambda layout: (layout, 1))
+    | st.integers(2, 8).map(lambda blocks: ("blocked", blocks)),
+    units=st.integers(1, 2**28),
+    num_hashes=st.integers(1, 8),
     key_hash=st.tuples(st.just("murmur3"), st.integers(0, 2**32 - 1))
     | st.tuples(st.just("siphash"), st.integers(0, 2**128 - 1)),
     created_ns=st.integers(0, 2**64 - 1),
@@ -124,9 +130,20 @@ def test_table_in_the_code_is_the_table_of_the_format() -> None:
     compatible=st.integers(0, 2**64 - 1),
     read_only_compatible=st.integers(0, 2**64 - 1),
 )
-def test_decode_inverts_encode(blocks: int, key_hash: tuple[str, int], **fields: Any) -> None:
+def test_decode_inverts_encode(
+    shape: tuple[Layout, int], units: int, num_hashes: int, key_hash: tuple[str, int], **fields: Any
+) -> None:
     """Every header that can be made comes back the same, in a file of the right size."""
-    made = header(num_bits=512 * blocks, hash=key_hash[0], seed=key_hash[1], **fields)
+    layout, blocks = shape
+    sizes = {"num_bits": step_of(*shape) * units, "num_hashes": blocks * num_hashes}
+    made = header(
+        layout=layout,
+        blocks_per_key=blocks,
+        hash=key_hash[0],
+        seed=key_hash[1],
+        **sizes,
+        **fields,
+    )
     assert decode(encode(made), made.file_bytes, "f") == made
 
 
@@ -142,6 +159,7 @@ def test_sizes() -> None:
     assert not header(read_only_compatible=2).sealed
 
 
+SEVERAL = {"layout": 3, "num_positions": 32768, "blocks_per_key": 2}
 # What is wrong, the field that the error names, what it says it found.
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"magic": b"\x89MMBLM\n\0"}, "magic", "MMBLM"),
@@ -151,7 +169,21 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"kind": 0}, "kind", "0"),
     ({"kind": 3}, "kind", "3"),
     ({"layout": 0}, "layout", "0"),
-    ({"layout": 3}, "layout", "3"),
+    ({"layout": 4}, "layout", "4"),
+    ({**SEVERAL, "blocks_per_key": 0}, "blocks per key", "0"),
+    ({**SEVERAL, "blocks_per_key": 1}, "blocks per key", "1"),
+    ({**SEVERAL, "blocks_per_key": 9}, "blocks per key", "9"),
+    ({**SEVERAL, "blocks_per_key": 2**32 - 1}, "blocks per key", str(2**32 - 1)),
+    ({"blocks_per_key": 2}, "blocks per key", "2"),
+    ({"blocks_per_key": 1}, "blocks per key", "1"),
+    ({"layout": 1, "blocks_per_key": 2}, "blocks per key", "2"),
+    ({**SEVERAL, "num_hashes": 7}, "number of hashes", "7"),
+    ({**SEVERAL, "num_hashes": 0}, "number of hashes", "0"),
+    ({**SEVERAL, "num_hashes": 66}, "number of hashes", "66"),
+    ({**SEVERAL, "num_positions": 0}, "number of positions", "0"),
+    ({**SEVERAL, "num_positions": 512}, "number of positions", "512"),
+    ({**SEVERAL, "num_positions": 32768 + 512}, "number of positions", str(32768 + 512)),
+    ({**SEVERAL, "num_positions": 2**43 + 32768}, "number of positions", str(2**43 + 32768)),
     ({"hash_id": 0}, "hash id", "0"),
     ({"hash_id": 3}, "hash id", "3"),
     ({"hash_id": 2, "hash_key": b"k" * 16}, "seed", str(0xCAFEBABE)),
@@ -170,7 +202,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"layout": 1, "num_positions": 0}, "number of positions", "0"),
     ({"header_size": 512}, "header size", "512"),
     ({"reserved": 1}, "reserved bytes", "not zero"),
-    ({"padding": bytes(379) + b"\x01"}, "reserved bytes", "not zero"),
+    ({"padding": bytes(375) + b"\x01"}, "reserved bytes", "not zero"),
     ({"capacity": 0}, "planned capacity", "0"),
     ({"error_rate": 0.0}, "planned error rate", "0.0"),
     ({"error_rate": 1.0}, "planned error rate", "1.0"),
@@ -224,6 +256,7 @@ ORDER: list[tuple[str, dict[str, Any]]] = [
     ("kind", {"kind": 9}),
     ("layout", {"layout": 9}),
     ("hash id", {"hash_id": 9}),
+    ("blocks per key", {"blocks_per_key": 9}),
     ("number of hashes", {"num_hashes": 99}),
     ("number of positions", {"num_positions": 3}),
     ("planned capacity", {"capacity": 0}),

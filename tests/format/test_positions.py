@@ -1,31 +1,30 @@
 """Positions are those of the format's formulas, for ints and for arrays alike."""
 
-from typing import get_args
-
 import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
+from naive import SHAPES, step_of
 
 from mmbloom.format.positions import positions
 from mmbloom.sizing import FilterParams, Layout
 
-LAYOUTS = get_args(Layout)
 HALF = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1]))
 G = 0x9E3779B97F4A7C15
 
 
-def params_of(layout: Layout, num_bits: int, num_hashes: int) -> FilterParams:
-    return FilterParams(10, 0.1, layout, num_bits, num_hashes)
+def params_of(layout: Layout, num_bits: int, num_hashes: int, blocks: int = 1) -> FilterParams:
+    return FilterParams(10, 0.1, layout, num_bits, num_hashes, blocks_per_key=blocks)
 
 
 @st.composite
 def some_params(draw: st.DrawFn) -> FilterParams:
     """Parameters over the whole range of the format, edges included."""
-    layout: Layout = draw(st.sampled_from(LAYOUTS))
-    step, largest = (512, 2**31) if layout == "blocked" else (64, 2**37)
+    layout, blocks = draw(st.sampled_from(SHAPES))
+    largest = {64: 2**37, 512: 2**31, 32768: 2**28}[step_of(layout, blocks)]
     steps = draw(st.one_of(st.integers(1, largest), st.sampled_from([1, 2, 3, largest])))
-    return params_of(layout, step * steps, draw(st.integers(1, 64)))
+    num_hashes = blocks * draw(st.integers(1, 64 // blocks))
+    return params_of(layout, step_of(layout, blocks) * steps, num_hashes, blocks)
 
 
 @hypothesis.given(st.lists(st.tuples(HALF, HALF), max_size=20), some_params())
@@ -42,14 +41,21 @@ def test_arrays_and_ints_agree(keys: list[tuple[int, int]], params: FilterParams
 
 @hypothesis.given(HALF, HALF, some_params())
 def test_formulas_of_the_format(h1: int, h2: int, params: FilterParams) -> None:
-    """Standard: ((h1 + i h2) AND (2^63 - 1)) mod m. Blocked: 512 block + (h2 G^(i+1)) >> 55."""
-    m, expected = params.num_bits, []
-    for i in range(params.num_hashes):
+    """Standard: ((h1 + i h2) AND (2^63 - 1)) mod m. Blocked: 512 block + (h2 G^(i+1)) >> 55.
+
+    With b blocks a key bit i is in block i // (k/b) of them, in one page of 64.
+    """
+    m, k, b, expected = params.num_bits, params.num_hashes, params.blocks_per_key, []
+    for i in range(k):
         if params.layout == "standard":
             expected.append((h1 + i * h2) % 2**64 % 2**63 % m)
-        else:
+            continue
+        if b == 1:
             block = (h1 // 2**32) * (m // 512) // 2**32
-            expected.append(512 * block + h2 * pow(G, i + 1) % 2**64 // 2**55)
+        else:
+            page, step = (h1 // 2**32) * (m // 32768) // 2**32, 2 * (h1 // 64 % 32) + 1
+            block = 64 * page + (h1 % 64 + i // (k // b) * step) % 64
+        expected.append(512 * block + h2 * pow(G, i + 1) % 2**64 // 2**55)
     assert list(positions(h1, h2, params)) == expected
 
 
@@ -59,15 +65,24 @@ def test_by_hand() -> None:
     assert list(positions(2**63 + 1, 2**63, params_of("standard", 128, 3))) == [1, 1, 1]
     # Half way up four blocks is block 2; the top nine bits of G are 0b100111100 = 316.
     assert list(positions(2**63, 1, params_of("blocked", 2048, 1))) == [1024 + 316]
+    # The second of two pages; from block 62 in steps of 2*2 + 1 = 5 to block 3; G^2 >> 55 = 446.
+    h1 = 2**63 + 2 * 64 + 62
+    assert G**2 % 2**64 >> 55 == 446
+    two = params_of("blocked", 65536, 2, 2)
+    assert list(positions(h1, 1, two)) == [32768 + 62 * 512 + 316, 32768 + 3 * 512 + 446]
 
 
 @hypothesis.given(HALF, HALF, some_params())
 def test_within_the_array(h1: int, h2: int, params: FilterParams) -> None:
-    """Positions are below m, and those of a key in a blocked filter are in one block."""
+    """Positions are below m, and those of a key in a blocked filter in b blocks of one page."""
     found = list(positions(h1, h2, params))
     assert all(0 <= position < params.num_bits for position in found)
     if params.layout == "blocked":
-        assert len({position // 512 for position in found}) == 1
+        blocks = [position // 512 for position in found]
+        assert len({*blocks}) == params.blocks_per_key
+        if params.blocks_per_key > 1:
+            assert len({block // 64 for block in blocks}) == 1
+            assert blocks == sorted(blocks, key=blocks.index)  # the bits of a block together
 
 
 @hypothesis.given(st.lists(HALF, min_size=2), st.integers(1, 2**31))
@@ -76,6 +91,14 @@ def test_blocks_follow_h1(h1s: list[int], num_blocks: int) -> None:
     params = params_of("blocked", 512 * num_blocks, 1)
     blocks = [next(positions(h1, 0, params)) // 512 for h1 in sorted(h1s)]
     assert blocks == sorted(blocks)
+
+
+@hypothesis.given(st.lists(HALF, min_size=2), st.integers(1, 2**28))
+def test_pages_follow_h1(h1s: list[int], num_pages: int) -> None:
+    """Pages are in the order of h1: a range of h1 is a contiguous range of whole pages."""
+    params = params_of("blocked", 32768 * num_pages, 2, 2)
+    pages = [next(positions(h1, 0, params)) // 32768 for h1 in sorted(h1s)]
+    assert pages == sorted(pages)
 
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 1000, 2**31])

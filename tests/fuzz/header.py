@@ -37,7 +37,8 @@ def check(data: bytes) -> None:
     params = header.params
     assert (params.num_bits, params.num_hashes) == (expected.num_positions, expected.num_hashes)
     assert (params.capacity, params.error_rate) == (expected.capacity, expected.error_rate)
-    assert params.layout == {1: "standard", 2: "blocked"}[expected.layout]
+    assert params.layout == {1: "standard", 2: "blocked", 3: "blocked"}[expected.layout]
+    assert params.blocks_per_key == (expected.blocks or 1)
     assert params.hash == {1: "murmur3", 2: "siphash"}[expected.hash_id]
     assert (params.seed, header.created_ns) == (expected.seed, expected.created_ns)
     assert (header.uuid, header.kind) == (expected.uuid, expected.kind)

@@ -23,8 +23,10 @@ RATE = 1e-12  # no false positive within many runs
 def naive_file(capacity: int, error_rate: float, layout: Layout, seed: int) -> NaiveFilter:
     """An empty file of these sizes; how they become bits and hashes is tested elsewhere."""
     params = plan(capacity, error_rate, layout=layout)
-    number = {"standard": 1, "blocked": 2}[layout]
-    return NaiveFilter.empty(Fields(params.num_bits, params.num_hashes, number, seed, hash_id=2))
+    blocks = params.blocks_per_key if params.blocks_per_key > 1 else 0
+    number = 3 if blocks else {"standard": 1, "blocked": 2}[layout]
+    sizes = params.num_bits, params.num_hashes
+    return NaiveFilter.empty(Fields(*sizes, number, seed, hash_id=2, blocks=blocks))
 
 
 def spared(error_rate: float, layout: Layout) -> float:

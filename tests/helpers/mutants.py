@@ -15,11 +15,13 @@ ORIGINALS = [
     Fields(512, 4, 2, kind=2, capacity=30),
     Fields(512 * 2, 5, 2, 2**128 - 5, 60, hash_id=2),
     Fields(64 * 9, 3, 1, 1, 60, hash_id=2),
+    Fields(32768, 6, 3, 3, 800, hash_id=2, blocks=3),
+    Fields(32768 * 2, 64, 3, 5, 60, kind=2, blocks=8),
 ]
 
 # Offset and format of every number in the immutable block, as the specification has them.
 NUMBERS = [
-    *((offset, "<I") for offset in (8, 12, 16, 20, 24, 28, 40, 44, 508)),
+    *((offset, "<I") for offset in (8, 12, 16, 20, 24, 28, 40, 44, 128, 508)),
     *((offset, "<Q") for offset in (32, 48, 64, 88, 96, 104, 112, 120)),
     (56, "<d"),
 ]

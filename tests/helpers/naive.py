@@ -12,6 +12,10 @@ from mmbloom.sizing import FilterParams, Layout
 
 G = 0x9E3779B97F4A7C15
 LAYOUTS = get_args(Layout)
+# Layouts with the numbers of blocks a key that their code differs for.
+SHAPES: list[tuple[Layout, int]] = [
+    *(("standard", 1), ("blocked", 1), ("blocked", 2), ("blocked", 3), ("blocked", 8))
+]
 Hash = tuple[int, int]
 
 
@@ -26,8 +30,12 @@ class OneByOne:
         (h1, h2), m, k = key, self.params.num_bits, self.params.num_hashes
         if self.params.layout == "standard":
             return {(h1 + i * h2) % 2**63 % m for i in range(k)}
-        block = ((h1 >> 32) * (m // 512)) >> 32
-        return {512 * block + (h2 * G ** (i + 1) % 2**64 >> 55) for i in range(k)}
+        if (b := self.params.blocks_per_key) == 1:
+            blocks = [((h1 >> 32) * (m // 512)) >> 32]
+        else:
+            page, step = ((h1 >> 32) * (m // 32768)) >> 32, 2 * (h1 // 64 % 32) + 1
+            blocks = [64 * page + (h1 + j * step) % 64 for j in range(b)]
+        return {512 * blocks[i // (k // b)] + (h2 * G ** (i + 1) % 2**64 >> 55) for i in range(k)}
 
     def add(self, key: Hash) -> bool:
         new = not self.positions(key) <= self.held
@@ -77,15 +85,21 @@ WORD = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 3), st.just(2**64 - 1
 HASH = st.tuples(WORD, WORD)
 
 
+def step_of(layout: Layout, blocks: int) -> int:
+    """Give what the number of bits is a multiple of."""
+    if layout == "standard":
+        return 64
+    return 512 if blocks == 1 else 32768
+
+
 @st.composite
 def scenes(draw: st.DrawFn) -> tuple[FilterParams, list[list[Hash]]]:
     """Parameters of a small filter, and batches in which keys come again and again."""
-    layout: Layout = draw(st.sampled_from(LAYOUTS))
-    step = 512 if layout == "blocked" else 64
-    num_bits = step * draw(st.sampled_from([1, 1, 2, 3, 17]))
+    layout, blocks = draw(st.sampled_from(SHAPES))
+    num_bits = step_of(layout, blocks) * draw(st.sampled_from([1, 1, 2, 3, 17]))
     seed, name = draw(st.sampled_from(SEEDED))
-    num_hashes = draw(st.integers(1, 64))
-    params = FilterParams(10, 0.1, layout, num_bits, num_hashes, seed, name)
+    num_hashes = blocks * draw(st.integers(1, 64 // blocks))
+    params = FilterParams(10, 0.1, layout, num_bits, num_hashes, seed, name, blocks)
     pool = draw(st.lists(HASH, min_size=1, max_size=12))
     batch = st.lists(st.one_of(st.sampled_from(pool), HASH), max_size=30)
     return params, draw(st.lists(batch, min_size=1, max_size=4))

@@ -17,8 +17,8 @@ _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
 # magic | version header_size kind layout hash_id k | m | seed reserved | capacity rate created
-# | uuid | compatible read_only_compatible incompatible | hash key | padding | crc
-IMMUTABLE = struct.Struct("<8s6IQIIQdQ16sQQQ16s380sI")
+# | uuid | compatible read_only_compatible incompatible | hash key | blocks | padding | crc
+IMMUTABLE = struct.Struct("<8s6IQIIQdQ16sQQQ16sI376sI")
 
 Key = bytes | str | int
 
@@ -33,7 +33,7 @@ class Fields:
 
     num_positions: int
     num_hashes: int
-    layout: int  # 1 standard, 2 blocked
+    layout: int  # 1 standard, 2 blocked, 3 blocked with several blocks a key
     seed: int = 0  # of SipHash its key, as a little-endian number
     capacity: int = 1
     error_rate: float = 0.01
@@ -44,6 +44,7 @@ class Fields:
     read_only_compatible: int = 0
     incompatible: int = 0
     hash_id: int = 1  # 1 MurmurHash3_x64_128, 2 SipHash-1-3 with 128 bits
+    blocks: int = 0  # a key, in layout 3: 2 to 8
 
     @property
     def array_bytes(self) -> int:
@@ -73,7 +74,7 @@ def pack_header(fields: Fields) -> bytes:
         *(seed, 0),
         *(f.capacity, f.error_rate, f.created_ns, f.uuid),
         *(f.compatible, f.read_only_compatible, f.incompatible),
-        *(key.to_bytes(16, "little"), b"", 0),
+        *(key.to_bytes(16, "little"), f.blocks, b"", 0),
     )
     return with_crc(block) + bytes(HEADER_BYTES - 512)
 
@@ -85,11 +86,12 @@ def parse_header(raw: bytes, file_bytes: int) -> Fields:
     magic, version, header_size, kind, layout, hash_id, k, m, seed, reserved, *rest = (
         IMMUTABLE.unpack_from(raw)
     )
-    capacity, rate, created, uuid, compatible, read_only, incompatible, key, padding, crc = rest
+    capacity, rate, created, uuid, compatible, read_only, incompatible, key, *rest = rest
+    blocks, padding, crc = rest
     of_hash = int.from_bytes(key, "little") if hash_id == 2 else seed
     plan = (m, k, layout, of_hash, capacity, rate, kind)
-    fields = Fields(*plan, created, uuid, compatible, read_only, incompatible, hash_id)
-    step, most = (512, 2**31 * 512) if layout == 2 else (64, 2**43)
+    fields = Fields(*plan, created, uuid, compatible, read_only, incompatible, hash_id, blocks)
+    step, most = {2: (512, 2**31 * 512), 3: (32768, 2**43)}.get(layout, (64, 2**43))
     rules = (
         magic == MAGIC,
         version == 1,
@@ -97,12 +99,13 @@ def parse_header(raw: bytes, file_bytes: int) -> Fields:
         incompatible == 0,
         header_size == HEADER_BYTES,
         kind in {1, 2},
-        layout in {1, 2},
+        layout in {1, 2, 3},
         hash_id in {1, 2},
         (key == bytes(16)) if hash_id == 1 else (seed == 0),
-        1 <= k <= 64,
+        (2 <= blocks <= 8) if layout == 3 else (blocks == 0),
+        1 <= k <= 64 and (not blocks or k % blocks == 0),
         64 <= m <= most and m % step == 0,
-        reserved == 0 and padding == bytes(380),
+        reserved == 0 and padding == bytes(376),
         capacity >= 1,
         0 < rate < 1,
     )
@@ -248,11 +251,16 @@ class NaiveFilter:
             h2, h1 = divmod(siphash(key_bytes(key), f.seed), 2**64)
         if f.layout == 1:
             return [((h1 + i * h2) & (2**63 - 1)) % f.num_positions for i in range(f.num_hashes)]
-        block = (h1 >> 32) * (f.num_positions // 512) >> 32
+        if f.layout == 2:
+            blocks = [(h1 >> 32) * (f.num_positions // 512) >> 32]
+        else:
+            page = (h1 >> 32) * (f.num_positions // 32768) >> 32
+            first, step = h1 & 63, 2 * (h1 >> 6 & 31) + 1
+            blocks = [64 * page + (first + j * step & 63) for j in range(f.blocks)]
         found = []
-        for _ in range(f.num_hashes):
+        for i in range(f.num_hashes):
             h2 = h2 * _GOLDEN & _MASK
-            found.append(512 * block + (h2 >> 55))
+            found.append(512 * blocks[i * len(blocks) // f.num_hashes] + (h2 >> 55))
         return found
 
     def __contains__(self, key: Key) -> bool:

@@ -32,7 +32,6 @@ SHORT = {
     "_typing": "aliases, and protocols, have no body",
     "_open": "the classes that it chooses among are above everything else that opens files",
     "format.checker": "what the codecs of files, folders and Guava's files have in common",
-    "format.positions": "the part of the format that every kernel follows",
     "cli.extras": "the optional libraries, imported in one place",
 }
 

@@ -53,7 +53,7 @@ def test_plain_copy(tmp_path: Path, array_bytes: int, layout: Layout) -> None:
     assert here[0][:12] == there[0][:12]  # magic to planned error rate
     assert here[0][13] != there[0][13], "the uuid"
     key = (5).to_bytes(16, "little")
-    assert here[0][14:19] == there[0][14:19] == (0, 0, 0, key, bytes(380))
+    assert here[0][14:20] == there[0][14:20] == (0, 0, 0, key, 0, bytes(376))
     check_settled(target)
     for name in ("keys_added", "positions_set", "batches_begun", "batches_done"):
         assert counters_of(source)[name] == counters_of(target)[name]

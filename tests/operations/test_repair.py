@@ -285,11 +285,12 @@ def test_every_bit_is_kept(tmp_path: Path, seed: int) -> None:
 @given(st.integers(1, 10**10), st.floats(1e-9, 0.9), st.sampled_from(["standard", "blocked"]))
 def test_capacity_of_inverts_plan(capacity: int, error_rate: float, layout: Layout) -> None:
     """capacity_of gives the most keys that keep the rate: what was planned for, or more."""
-    bits, hashes = (made := plan(capacity, error_rate, layout=layout)).num_bits, made.num_hashes
-    found = capacity_of(bits, hashes, error_rate, layout=layout)
+    made = plan(capacity, error_rate, layout=layout)
+    bits, hashes, blocks = made.num_bits, made.num_hashes, made.blocks_per_key
+    found = capacity_of(bits, hashes, error_rate, layout=layout, blocks_per_key=blocks)
 
     def rate(keys: int) -> float:
-        return false_positive_rate(keys, bits, hashes, layout=layout)
+        return false_positive_rate(keys, bits, hashes, layout=layout, blocks_per_key=blocks)
 
     assert rate(found) <= error_rate or found == 1
     assert rate(found + max(1, found // 10**6)) > error_rate

@@ -7,6 +7,7 @@ from typing import Any, cast, get_args
 import hypothesis
 import pytest
 from hypothesis import strategies as st
+from naive import step_of
 
 from mmbloom import sizing
 from mmbloom._typing import HashName
@@ -22,31 +23,47 @@ from mmbloom.sizing import (
     plan,
 )
 
-# error rate, standard bits per key, blocked bits per key, blocked k: the table of the format.
+# Error rate, standard bits per key, blocked bits per key, its k and blocks a key.
 TABLE = [
-    (0.1, 4.79, 4.83, 3),
-    (0.01, 9.59, 9.90, 6),
-    (0.001, 14.38, 15.49, 9),
-    (0.0001, 19.17, 21.91, 12),
-    (0.000001, 28.76, 38.51, 16),
+    (0.1, 4.79, 4.83, 3, 1),
+    (0.01, 9.59, 9.90, 6, 1),
+    (0.001, 14.38, 15.49, 9, 1),
+    (0.0001, 19.17, 19.86, 12, 2),
+    (1e-6, 28.76, 31.18, 18, 2),
+    (1e-9, 43.13, 47.0, 27, 3),
+    (1e-18, 86.27, 94.83, 56, 8),
 ]
 LAYOUTS = get_args(Layout)
 
 
 def rate_of(params: FilterParams) -> float:
     """Rate that is to be expected of a planned filter at its capacity."""
-    return false_positive_rate(
-        params.capacity, params.num_bits, params.num_hashes, layout=params.layout
-    )
+    return params.rate_with(params.capacity)
 
 
-@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes"), TABLE)
-def test_table_of_the_format(rate: float, standard: float, blocked: float, num_hashes: int) -> None:
-    """Bits per key and k are those of the table, for both layouts."""
+def rate_of_blocked(num_keys: int, num_bits: int, num_hashes: int, blocks: int) -> float:
+    """Rate of that many keys in the blocked layout."""
+    return false_positive_rate(num_keys, num_bits, num_hashes, blocks_per_key=blocks)
+
+
+@pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes", "blocks"), TABLE)
+def test_table_of_the_format(
+    rate: float, standard: float, blocked: float, num_hashes: int, blocks: int
+) -> None:
+    """Bits per key, k and b are those of the table; blocked ones are within 10 % of the others."""
     n = 10**9
-    assert round(plan(n, rate, layout="standard").bits_per_key, 2) == standard
+    if rate > 1e-12:  # beyond, double hashing needs more
+        assert round(plan(n, rate, layout="standard").bits_per_key, 2) == standard
     params = plan(n, rate)
     assert (round(params.bits_per_key, 2), params.num_hashes) == (blocked, num_hashes)
+    assert params.blocks_per_key == blocks
+    assert blocked <= 1.1 * standard
+
+
+@pytest.mark.parametrize(("rate", "gigabytes"), [(0.01, 1.24), (1e-6, 3.90), (1e-9, 5.88)])
+def test_sizes_of_a_billion_keys(rate: float, gigabytes: float) -> None:
+    """What a billion keys take on the disk."""
+    assert round(plan(10**9, rate).num_bytes / 1e9, 2) == gigabytes
 
 
 @pytest.mark.parametrize(("rate", "num_hashes"), [(0.1, 3), (0.01, 7), (0.001, 10), (1e-6, 20)])
@@ -64,20 +81,57 @@ def test_a_billion_keys() -> None:
 @pytest.mark.parametrize("capacity", [1, 2, 50, 51, 52, 1000, 12_345, 10**6, 10**9])
 @pytest.mark.parametrize("rate", [0.999, 0.5, 0.1, 0.01, 0.0001, 1e-6, 1e-9])
 def test_blocked_size_is_the_smallest(capacity: int, rate: float) -> None:
-    """The planned size is good enough; one block less is not, whatever the k."""
+    """The planned size is good enough; one block or page less is not, whatever the k."""
     params = plan(capacity, rate)
+    blocks = params.blocks_per_key
     assert rate_of(params) <= rate
-    smaller = params.num_bits - 512
-    for num_hashes in range(1, 65):
-        assert not smaller or false_positive_rate(capacity, smaller, num_hashes) > rate
+    smaller = params.num_bits - step_of("blocked", blocks)
+    for num_hashes in range(blocks, 65, blocks):
+        assert not smaller or rate_of_blocked(capacity, smaller, num_hashes, blocks) > rate
+
+
+@pytest.mark.parametrize("capacity", [50_000, 10**7])
+@pytest.mark.parametrize("rate", [0.01, 3e-4, 1e-6, 1e-9])
+def test_fewest_blocks_a_key(capacity: int, rate: float) -> None:
+    """One block a key less would take more than 10 % above the textbook's size, whatever the k."""
+    params = plan(capacity, rate)
+    most = int(1.1 * -capacity * math.log(rate) / math.log(2) ** 2)
+    assert params.num_bits <= most
+    for blocks in range(1, params.blocks_per_key):
+        step = step_of("blocked", blocks)
+        for num_hashes in range(blocks, 65, blocks):
+            assert rate_of_blocked(capacity, most // step * step, num_hashes, blocks) > rate
+
+
+# Keys, rate, blocks a key, bits: too small for whole pages within 10 % of the textbook's size.
+SMALL = [
+    (100, 1e-6, 1, 4096),
+    (1000, 1e-6, 2, 32768),
+    (1000, 1e-7, 1, 49_664),
+    (10, 1e-18, 1, 6656),
+]
+
+
+@pytest.mark.parametrize(("capacity", "rate", "blocks", "num_bits"), SMALL)
+def test_small_filters(capacity: int, rate: float, blocks: int, num_bits: int) -> None:
+    """Where pages are too coarse the smallest array is planned, with the fewest blocks a key."""
+    params = plan(capacity, rate)
+    assert (params.blocks_per_key, params.num_bits) == (blocks, num_bits)
+    assert num_bits > 1.1 * -capacity * math.log(rate) / math.log(2) ** 2
+    for more in range(1, 9):
+        step = step_of("blocked", more)
+        smaller = (num_bits - (more >= blocks)) // step * step
+        for num_hashes in range(more, 65, more):
+            assert not smaller or rate_of_blocked(capacity, smaller, num_hashes, more) > rate
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.1, 0.01, 0.0001, 1e-6])
 def test_smallest_number_of_hashes(rate: float) -> None:
     """Of several k that do with the smallest size, the least work is planned."""
     params = plan(1000, rate)
-    for num_hashes in range(1, params.num_hashes):
-        assert false_positive_rate(1000, params.num_bits, num_hashes) > rate
+    blocks = params.blocks_per_key
+    for num_hashes in range(blocks, params.num_hashes, blocks):
+        assert rate_of_blocked(1000, params.num_bits, num_hashes, blocks) > rate
 
 
 @pytest.mark.parametrize(
@@ -171,8 +225,11 @@ def test_one_key(layout: Layout, rate: float) -> None:
 def test_a_trillion_keys() -> None:
     """10^12 keys fit into the standard layout at 50 %, and are refused where they do not fit."""
     assert plan(10**12, 0.5, layout="standard").num_bits == 1_442_695_040_896
-    with pytest.raises(ValueError, match="2147483648 blocks; use the standard layout"):
+    with pytest.raises(ValueError, match="need more than 8796093022208 bits; use fewer keys"):
         plan(10**12, 0.01)
+    # More than 2^31 blocks: several a key, in whole pages.
+    assert (large := plan(10**11, 1e-4)).num_bits > 2**40
+    assert large.blocks_per_key == 2
     with pytest.raises(ValueError, match=r"num_bits is \d+, expected a multiple of 64 .* 8796093"):
         plan(10**12, 0.01, layout="standard")
 
@@ -289,6 +346,11 @@ GOOD: dict[str, Any] = {
         {"num_bits": 2**43 + 64, "layout": "standard"},
         {"num_hashes": 0},
         {"num_hashes": 65},
+        {"blocks_per_key": 0},
+        {"blocks_per_key": 9, "num_bits": 32768, "num_hashes": 9},
+        {"blocks_per_key": 2, "layout": "standard", "num_hashes": 4},
+        {"num_bits": 32768 + 512, "blocks_per_key": 3},
+        {"num_hashes": 3, "num_bits": 32768, "blocks_per_key": 2},
         {"seed": -1},
     ],
     ids=str,
@@ -302,11 +364,16 @@ def test_params_out_of_range(wrong: dict[str, Any]) -> None:
 
 def test_params_at_the_edges() -> None:
     """The largest and the smallest filters of the format are allowed, in both layouts."""
-    for layout, smallest, largest in (("blocked", 512, 2**40), ("standard", 64, 2**43)):
+    for layout, blocks, smallest, largest in (
+        ("blocked", 1, 512, 2**40),
+        ("blocked", 2, 32768, 2**43),
+        ("blocked", 8, 32768, 2**43),
+        ("standard", 1, 64, 2**43),
+    ):
         for num_bits in (smallest, largest):
-            for num_hashes in (1, 64):
+            for num_hashes in (blocks, 64):
                 edge = {"layout": layout, "num_bits": num_bits, "num_hashes": num_hashes}
-                params = FilterParams(**{**GOOD, **edge})
+                params = FilterParams(**{**GOOD, **edge, "blocks_per_key": blocks})
                 assert params.num_bytes == num_bits // 8
                 assert params.bits_per_key == num_bits / 10
 

@@ -84,31 +84,44 @@ def test_any_bytes(tmp_path: Path, seed: int) -> None:
 @given(
     st.lists(HASH, max_size=40),
     st.lists(HASH, max_size=40),
-    st.sampled_from([1, 2]),
-    st.tuples(
-        st.sampled_from([512, 1024, 8 * (64 << 10), 8 * (64 << 10) + 512, 8 * 200_192]),
-        st.sampled_from([1, 2, 7, 64]),
+    st.one_of(
+        st.tuples(
+            st.sampled_from([1, 2]),
+            st.sampled_from([512, 1024, 8 * (64 << 10), 8 * (64 << 10) + 512, 8 * 200_192]),
+            st.sampled_from([1, 2, 7, 64]),
+            st.just(0),
+        ),
+        st.tuples(
+            st.just(3),
+            st.sampled_from([1 << 15, 1 << 19, (1 << 19) + (1 << 15)]),
+            st.sampled_from([6, 48]),
+            st.sampled_from([2, 3, 6]),
+        ),
     ),
 )
 def test_lookups_are_those_of_the_specification(
     tmp_path_factory: pytest.TempPathFactory,
     added: list[tuple[int, int]],
     others: list[tuple[int, int]],
-    layout: int,
-    sizes: tuple[int, int],
+    sizes: tuple[int, int, int, int],
 ) -> None:
     """Whichever parts of the file the positions are in, a key is found if all its bits are set."""
-    num_bits, num_hashes = sizes
-    fields = Fields(num_bits, num_hashes, layout)
+    layout, num_bits, num_hashes, blocks = sizes
+    fields = Fields(num_bits, num_hashes, layout, blocks=blocks)
     data, hashes = NaiveFilter.empty(fields).data, [*added, *others]
 
     def positions(h1: int, h2: int) -> list[int]:
         if layout == 1:
             return [((h1 + i * h2) & (2**63 - 1)) % num_bits for i in range(num_hashes)]
-        block, found = (h1 >> 32) * (num_bits // 512) >> 32, []
-        for _ in range(num_hashes):
+        if layout == 2:
+            chosen = [(h1 >> 32) * (num_bits // 512) >> 32]
+        else:
+            page, step = (h1 >> 32) * (num_bits // 32768) >> 32, 2 * (h1 >> 6) % 64 + 1
+            chosen = [64 * page + (h1 + j * step) % 64 for j in range(blocks)]
+        found = []
+        for i in range(num_hashes):
             h2 = h2 * 0x9E3779B97F4A7C15 % 2**64
-            found.append(512 * block + (h2 >> 55))
+            found.append(512 * chosen[i * len(chosen) // num_hashes] + (h2 >> 55))
         return found
 
     for one in added:

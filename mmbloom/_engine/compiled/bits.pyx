@@ -19,7 +19,8 @@ from mmbloom._engine.compiled.keyed cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, claim_blocked, claim_standard, commit_all, find_with, grow, release,
+    Overlay, claim_blocked, claim_paged, claim_standard, commit_all, find_paged, find_with, grow,
+    release, set_paged,
 )
 from mmbloom._engine.compiled.positions cimport (
     AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, length_of, popcount,
@@ -64,6 +65,8 @@ cdef inline void find(
 ) noexcept nogil:
     if shape.blocked:
         find_blocked(words, h1, h2, n, shape, answers)
+    elif shape.paged:
+        find_paged(words, h1, h2, n, shape, answers)
     else:
         find_standard(words, h1, h2, n, shape, answers)
 
@@ -135,7 +138,9 @@ cdef void find_in_any(
     Py_ssize_t n, const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     # A key's positions are the same in all arrays, and are worked out once. Most keys are in
-    # none: at most every second bit is set, so that the first few tell.
+    # none: at most every second bit is set, so that the first few tell. Only the first line is
+    # asked for: with those of all blocks of a key, absent keys took 1.3 to 1.4 times as long in
+    # four files, and present ones 1.1 times.
     cdef uint64_t[GROUP * MAX_HASHES] positions
     cdef Py_ssize_t j, a, some, first = 0
     cdef int i, k = shape.num_hashes, few = min(shape.num_hashes, FEW)
@@ -182,6 +187,8 @@ cdef inline uint64_t set_keys(
 ) noexcept nogil:
     if shape.blocked:
         return set_blocked(words, h1, h2, n, shape, answers)
+    if shape.paged:
+        return set_paged(words, h1, h2, n, shape, answers)
     return set_standard(words, h1, h2, n, shape, answers)
 
 
@@ -267,18 +274,28 @@ def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1]
     cdef bint done = True
     claimed.new = np.empty(n, dtype=np.bool_)
     claimed.num_words = words.shape[0]
-    claimed.overlay.width = 8 if shape.blocked else 1
+    claimed.overlay.width = 8 if shape.blocked or shape.paged else 1
     cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
     if n:
         with nogil:
-            if not shape.blocked:
-                find_standard(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
-            done = grow(&claimed.overlay) and (claim_blocked if shape.blocked else claim_standard)(
+            done = grow(&claimed.overlay) and claim_keys(
                 &words[0], &h1[0], &h2[0], n, &shape, &claimed.overlay, &answers[0]
             )
     if not done:
         raise MemoryError
     return claimed
+
+
+cdef bint claim_keys(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, Overlay *overlay, uint8_t *answers,
+) noexcept nogil:
+    if shape.blocked:
+        return claim_blocked(words, h1, h2, n, shape, overlay, answers)
+    if shape.paged:
+        return claim_paged(words, h1, h2, n, shape, overlay, answers)
+    find_standard(words, h1, h2, n, shape, answers)
+    return claim_standard(words, h1, h2, n, shape, overlay, answers)
 
 
 def contains_with(

@@ -4,8 +4,11 @@ The overlay is a hash table from cells of the array to masks. A key is new if it
 is clear in both the array and the overlay. So duplicates within a batch are told as one by one,
 whatever the number of keys.
 
-A cell is a block of 8 words in the blocked layout, where all bits of a key lie in one; a single
-word in the standard layout.
+A cell is a block of 8 words in the blocked layout, where all bits of a key lie in one or a few; a
+single word in the standard layout.
+
+Testing and setting keys of several blocks is here, too: the lines of all blocks of a key are
+asked for at once, some keys ahead, as in `claim_paged`.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
@@ -13,8 +16,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, bit_in_block, block_of, popcount, position_of, prefetch, prefetch_to_write,
-    standard_position,
+    AHEAD, Shape, ask_for_blocks, bit_in_block, block_in_page, block_of, page_of, popcount,
+    position_of, prefetch, prefetch_to_write, standard_position,
 )
 
 
@@ -148,6 +151,52 @@ cdef inline bint claim_blocked(
     return True
 
 
+cdef inline bint claim_paged(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, Overlay *overlay, uint8_t *answers,
+) noexcept nogil:
+    """Claim n keys of several blocks each; False if there is no memory."""
+    cdef Py_ssize_t j
+    cdef int i, w, b, first
+    cdef uint64_t bit, page, block, lacking, missing
+    cdef uint64_t[8] wanted
+    cdef const uint64_t *here
+    cdef uint64_t *masks
+    for j in range(min(n, AHEAD)):
+        ask_for_blocks(shape, words, h1[j], False)
+    for j in range(n):
+        if j + AHEAD < n:
+            page = page_of(shape, h1[j + AHEAD])
+            for b in range(shape.blocks):
+                block = block_in_page(page, h1[j + AHEAD], b)
+                prefetch(words + 8 * block)
+                prefetch(overlay.index + home_of(overlay, block))
+        if not has_room(overlay, shape.blocks):
+            return False
+        page = page_of(shape, h1[j])
+        missing = 0
+        first = 0
+        for b in range(shape.blocks):
+            block = block_in_page(page, h1[j], b)
+            here = words + 8 * block
+            for w in range(8):
+                wanted[w] = 0
+            for i in range(first, first + shape.in_each):
+                bit = bit_in_block(shape, h2[j], i)
+                wanted[bit >> 6] |= <uint64_t>1 << (bit & 63)
+            first += shape.in_each
+            lacking = 0
+            for w in range(8):
+                lacking |= wanted[w] & ~here[w]
+            if lacking:  # a line that is not changed is not written
+                masks = masks_of(overlay, block)
+                for w in range(8):
+                    missing |= wanted[w] & ~(here[w] | masks[w])
+                    masks[w] |= wanted[w]
+        answers[j] = missing != 0
+    return True
+
+
 cdef inline bint claim_standard(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, Overlay *overlay, uint8_t *answers,
@@ -209,4 +258,62 @@ cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcep
             mask = overlay.masks[slot * width + i]
             newly_set += popcount(mask & ~cell[i])
             cell[i] |= mask
+    return newly_set
+
+
+cdef inline uint8_t has_paged(
+    const uint64_t *words, uint64_t h1, uint64_t h2, const Shape *shape
+) noexcept nogil:
+    cdef int b, i, first = 0
+    cdef uint64_t bit, page = page_of(shape, h1), found = 1
+    cdef const uint64_t *block
+    for b in range(shape.blocks):
+        block = words + 8 * block_in_page(page, h1, b)
+        for i in range(first, first + shape.in_each):
+            bit = bit_in_block(shape, h2, i)
+            found &= block[bit >> 6] >> (bit & 63)
+        # The first block tells nearly all absent keys: half of the work, or more, is saved.
+        if not found & 1:
+            return 0
+        first += shape.in_each
+    return 1
+
+
+cdef inline void find_paged(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    cdef Py_ssize_t j
+    for j in range(min(n, AHEAD)):
+        ask_for_blocks(shape, words, h1[j], False)
+    for j in range(n):
+        if j + AHEAD < n:
+            ask_for_blocks(shape, words, h1[j + AHEAD], False)
+        answers[j] = has_paged(words, h1[j], h2[j], shape)
+
+
+cdef inline uint64_t set_paged(
+    uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const Shape *shape, uint8_t *answers,
+) noexcept nogil:
+    cdef Py_ssize_t j
+    cdef int b, i
+    cdef uint64_t bit, page, word, newly_set = 0
+    cdef uint64_t *block
+    for j in range(min(n, AHEAD)):
+        ask_for_blocks(shape, words, h1[j], True)
+    for j in range(n):
+        if j + AHEAD < n:
+            ask_for_blocks(shape, words, h1[j + AHEAD], True)
+        answers[j] = not has_paged(words, h1[j], h2[j], shape)
+        if not answers[j]:
+            continue  # a page that is not changed is not written back
+        page = page_of(shape, h1[j])
+        for b in range(shape.blocks):
+            block = words + 8 * block_in_page(page, h1[j], b)
+            for i in range(b * shape.in_each, (b + 1) * shape.in_each):
+                bit = bit_in_block(shape, h2[j], i)
+                word = block[bit >> 6]
+                newly_set += ~word >> (bit & 63) & 1
+                block[bit >> 6] = word | <uint64_t>1 << (bit & 63)
     return newly_set

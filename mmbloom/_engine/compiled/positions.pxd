@@ -3,7 +3,7 @@
 A position is a bit, or a counter of four bits. The processor waits 80 ns for a cache line of a
 large file, and tests or sets what lies in it in 10: so the lines of keys further on are asked
 for while those of this key are worked on. In the blocked layout all positions of a key lie in
-one block: one line of bits, four of counters.
+one block, or in several of one page: a block is one line of bits, four of counters.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -37,16 +37,47 @@ cdef enum:
 
 
 cdef struct Shape:  # of an array: what its filter's parameters say
-    bint blocked
+    bint blocked  # all of a key in one block
+    bint paged  # or in `blocks` blocks of one page, `in_each` bits in each
+    int blocks
+    int in_each
     int num_hashes
     uint64_t num_bits
     uint64_t num_blocks
+    uint64_t num_pages
     uint64_t reciprocal  # floor((2^64 - 1) / num_bits)
     uint64_t[MAX_HASHES] multipliers  # G^(i+1)
 
 
+cdef inline void ask_for(const uint8_t *line, bint write) noexcept nogil:
+    if write:
+        prefetch_to_write(line, 1)
+    else:
+        prefetch(line)
+
+
 cdef inline uint64_t block_of(const Shape *shape, uint64_t h1) noexcept nogil:
     return ((h1 >> 32) * shape.num_blocks) >> 32
+
+
+cdef inline uint64_t page_of(const Shape *shape, uint64_t h1) noexcept nogil:
+    """Give the first block of the page that the blocks of a key lie in."""
+    return 64 * (((h1 >> 32) * shape.num_pages) >> 32)
+
+
+cdef inline uint64_t block_in_page(uint64_t page, uint64_t h1, int j) noexcept nogil:
+    """Give the j-th block of a key; its page is as `page_of` gives it."""
+    return page + ((h1 + <uint64_t>j * (2 * (h1 >> 6 & 31) + 1)) & 63)
+
+
+cdef inline void ask_for_blocks(
+    const Shape *shape, const uint64_t *words, uint64_t h1, bint write
+) noexcept nogil:
+    """Ask for the lines of bits of a key with several blocks."""
+    cdef int j
+    cdef uint64_t page = page_of(shape, h1)
+    for j in range(shape.blocks):
+        ask_for(<const uint8_t *>(words + 8 * block_in_page(page, h1, j)), write)
 
 
 cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexcept nogil:
@@ -69,14 +100,12 @@ cdef inline uint64_t position_of(
     """Give the i-th position of a key."""
     if shape.blocked:
         return 512 * block_of(shape, h1) + bit_in_block(shape, h2, i)
+    if shape.paged:
+        return (
+            512 * block_in_page(page_of(shape, h1), h1, i // shape.in_each)
+            + bit_in_block(shape, h2, i)
+        )
     return standard_position(shape, h1, h2, i)
-
-
-cdef inline void ask_for(const uint8_t *line, bint write) noexcept nogil:
-    if write:
-        prefetch_to_write(line, 1)
-    else:
-        prefetch(line)
 
 
 cdef inline void positions_of(
@@ -88,14 +117,22 @@ cdef inline void positions_of(
     A position takes `width` bits of the array: 1, or 4, or 0 if nothing is to be asked for.
     """
     cdef const uint8_t *octets = <const uint8_t *>array
-    cdef int i
-    cdef uint64_t p
+    cdef int i, j
+    cdef uint64_t p, page
     if shape.blocked:  # the whole block: no position is needed to ask for it
         p = 512 * block_of(shape, h1)
         for i in range(width):
             ask_for(octets + (p * width >> 3) + 64 * i, write)
         for i in range(shape.num_hashes):
             positions[i] = p + bit_in_block(shape, h2, i)
+    elif shape.paged:
+        page = page_of(shape, h1)
+        for j in range(shape.blocks):
+            p = 512 * block_in_page(page, h1, j)
+            for i in range(width):
+                ask_for(octets + (p * width >> 3) + 64 * i, write)
+            for i in range(j * shape.in_each, (j + 1) * shape.in_each):
+                positions[i] = p + bit_in_block(shape, h2, i)
     else:
         for i in range(shape.num_hashes):
             p = standard_position(shape, h1, h2, i)
@@ -124,7 +161,9 @@ cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
     """Take what the loops need of a filter's parameters, and prove that it fits the array."""
     cdef Shape shape
     cdef uint64_t multiplier = 1
-    shape.blocked = params.layout == "blocked"
+    shape.blocks = params.blocks_per_key
+    shape.blocked = params.layout == "blocked" and shape.blocks == 1
+    shape.paged = params.layout == "blocked" and shape.blocks > 1
     shape.num_hashes = params.num_hashes
     shape.num_bits = params.num_bits
     if not 1 <= shape.num_hashes <= MAX_HASHES:
@@ -133,7 +172,19 @@ cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
         raise ValueError(f"num_bits is {shape.num_bits}, the array has {num_words * 64}")
     if shape.blocked and shape.num_bits % 512:
         raise ValueError(f"num_bits is {shape.num_bits}, expected a multiple of 512")
+    if shape.paged:
+        if shape.num_bits % 32768:
+            raise ValueError(f"num_bits is {shape.num_bits}, expected a multiple of 32768")
+        if shape.blocks > 8 or shape.num_hashes % shape.blocks:
+            raise ValueError(
+                f"blocks_per_key is {shape.blocks}, expected 1 to 8 and a divisor of the "
+                f"{shape.num_hashes} hashes"
+            )
+        shape.in_each = shape.num_hashes // shape.blocks
+    elif shape.blocks != 1:
+        raise ValueError(f"blocks_per_key is {shape.blocks}, expected 1")
     shape.num_blocks = shape.num_bits // 512
+    shape.num_pages = shape.num_bits // 32768
     shape.reciprocal = <uint64_t>0xFFFFFFFFFFFFFFFFULL // shape.num_bits
     for i in range(MAX_HASHES):
         multiplier *= 0x9E3779B97F4A7C15ULL

@@ -137,7 +137,7 @@ def _for_people(info: FilterInfo | FolderInfo, key: str | None) -> str:
 def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
     rows = [
         ("path", info.path),
-        ("layout", f"{info.layout}, {info.num_hashes} hashes"),
+        ("layout", f"{info.layout}, {info.num_hashes} hashes{_blocks(info)}"),
         ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
         ("sealed", "read-only for ever" if info.sealed else ""),
         ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
@@ -173,6 +173,11 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
         rows.append((os.path.basename(file.path), f"{filled}, made {_time(file.created_ns)}"))
     return [*rows, ("note", _unfinished(sum(file.unfinished_batches for file in info.files)))]
+
+
+def _blocks(info: FilterInfo) -> str:
+    several = f" in {info.blocks_per_key} blocks of a page"
+    return several if info.blocks_per_key > 1 else ""
 
 
 def _passed(info: FolderInfo) -> str:

@@ -13,7 +13,6 @@ from mmbloom.cli import extras
 from mmbloom.cli.arguments import ERROR_RATE, RATE_HELP, positive, rate
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.format.header import HEADER_BYTES
-from mmbloom.sizing.formulas import false_positive_rate
 from mmbloom.sizing.params import FilterParams
 from mmbloom.sizing.planning import plan
 from mmbloom.sizing.tables import best_practice, best_practice_table
@@ -49,8 +48,7 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
     capacity, error_rate = plans[0].capacity, plans[0].error_rate
     keys = np.linspace(0, _MOST * capacity, _POINTS + 1)[1:]
     for params in plans:
-        sizes = params.num_bits, params.num_hashes
-        rates = [false_positive_rate(n, *sizes, layout=params.layout) for n in keys]
+        rates = [params.rate_with(n) for n in keys]
         megabytes = params.num_bytes / 1e6
         label = f"{params.layout}: {megabytes:.3g} MB, {params.num_hashes} hashes"
         axes.plot(keys, rates, label=label)
@@ -142,6 +140,7 @@ def _figures(
         else {
             "bits_per_key": round(params.bits_per_key, 3),
             "num_hashes": params.num_hashes,
+            "blocks_per_key": params.blocks_per_key,
             "file_bytes": HEADER_BYTES + params.num_bytes,
         }
         for layout, params in plans.items()
@@ -168,7 +167,7 @@ def _for_people(figures: dict[str, object]) -> str:
     lines = [
         f"{capacity:,} keys at an error rate of {error_rate:g}",
         "",
-        "layout     bits per key  hashes            file size",
+        "layout     bits per key  hashes  blocks a key            file size",
     ]
     for layout in _LAYOUTS:
         row = figures[layout]
@@ -177,7 +176,8 @@ def _for_people(figures: dict[str, object]) -> str:
             lines.append(f"{layout:<9} not possible: {row['error']}")
             continue
         bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
-        lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {size:>14,} bytes")
+        blocks = row["blocks_per_key"] if layout == "blocked" else "-"
+        lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {blocks:>13} {size:>14,} bytes")
     lines += [
         "",
         "whole bits per key (the textbook's: few keys in the standard layout need more):",

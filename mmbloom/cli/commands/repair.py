@@ -12,7 +12,8 @@ from mmbloom.cli.arguments import (
 )
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
 from mmbloom.operations.repair import Repair, repair
-from mmbloom.sizing.params import FilterParams
+from mmbloom.sizing.formulas import PAGE_BITS
+from mmbloom.sizing.params import FilterParams, Shape
 from mmbloom.sizing.planning import capacity_of, plan
 
 
@@ -23,12 +24,18 @@ def register(parser: argparse.ArgumentParser) -> None:
     add_making_options(parser)
     group = parser.add_argument_group(
         "for a damaged header: the parameters of the filter",
-        "--hash, --seed and --layout, and either -n and -p or the next two (info --show-key shows "
-        "all of them)",
+        "--hash, --seed and --layout, and either -n and -p or the sizes below (info --show-key "
+        "shows all of them)",
     )
     group.add_argument("--num-bits", type=positive, metavar="M", help="size of the array in bits")
     group.add_argument(
         "--num-hashes", type=positive, metavar="K", help="number of positions of each key"
+    )
+    group.add_argument(
+        "--blocks-per-key",
+        type=positive,
+        metavar="B",
+        help="with --num-bits: number of blocks of each key (blocked layout)",
     )
     add_sizing_options(group, required=False)
 
@@ -47,8 +54,9 @@ def run(args: argparse.Namespace) -> int:
 
 def _params(args: argparse.Namespace) -> FilterParams | None:
     """Gather the parameters that the header would have; None if none was given."""
-    sizes = (args.num_bits, args.num_hashes)
-    if {args.capacity, args.error_rate, args.layout, args.hash, args.seed, *sizes} == {None}:
+    sizes, blocks = (args.num_bits, args.num_hashes), args.blocks_per_key
+    of_plan = (args.capacity, args.error_rate, args.layout, args.hash, args.seed)
+    if {*of_plan, *sizes, blocks} == {None}:
         return None
     needed = (args.hash, args.seed, args.layout)
     if None in needed or (None in sizes and args.capacity is None):
@@ -58,11 +66,22 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
         )
     planned = error_rate(args)
     if sizes == (None, None):
+        if blocks is not None:
+            raise UsageError("--blocks-per-key goes with --num-bits and --num-hashes")
         return plan(args.capacity, planned, layout=args.layout, seed=args.seed, hash=args.hash)
     if None in sizes:
         raise UsageError("--num-bits and --num-hashes go together")
-    capacity = args.capacity or capacity_of(*sizes, planned, layout=args.layout)
-    return FilterParams(capacity, planned, args.layout, *sizes, args.seed, args.hash)
+    if blocks is None:
+        # A wrong guess would make a filter that finds none of its keys, and no error.
+        if args.layout == "blocked" and args.num_bits % PAGE_BITS == 0:
+            raise UsageError(
+                f"an array of {args.num_bits} bits may have several blocks a key: give "
+                "--blocks-per-key as well (1 unless info said otherwise)"
+            )
+        blocks = 1
+    shape: Shape = {"layout": args.layout, "blocks_per_key": blocks}
+    capacity = args.capacity or capacity_of(*sizes, planned, **shape)
+    return FilterParams(capacity, planned, args.layout, *sizes, args.seed, args.hash, blocks)
 
 
 def _say(done: Repair, destination: str) -> None:
