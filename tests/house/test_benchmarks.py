@@ -27,6 +27,7 @@ SCRIPTS = {
     "members": "| absent, list of bytes |",
     "huge": "| create(...) | create + add 1,000 |",
     "counting": "| remove, int64 array |",
+    "blocks": "| claim |",
     "features": "| union, intersection | yes, yes |",
     "billion": "| false positives when full |",
 }
