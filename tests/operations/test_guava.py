@@ -146,6 +146,15 @@ def test_filter_that_guava_would_not_understand(
     check_folder(tmp_path, "a")
 
 
+def test_filter_of_several_blocks_a_key(tmp_path: Path) -> None:
+    """It is refused as any of the blocked layout, be its hash and seed as they should."""
+    with BloomFilter.create(tmp_path / "a", 20_000, 1e-6, hash="murmur3", seed=0) as seen:
+        assert seen.params.blocks_per_key > 1
+    with pytest.raises(ParameterMismatchError, match="has layout blocked"):
+        export_guava(tmp_path / "a", tmp_path / "b")
+    check_folder(tmp_path, "a")
+
+
 @pytest.mark.parametrize("longs", [2**31, 2**37])
 def test_filter_with_more_longs_than_an_int_counts(tmp_path: Path, longs: int) -> None:
     """More than 2^31 - 1 longs are refused, before any of them is read."""

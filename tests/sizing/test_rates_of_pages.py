@@ -8,6 +8,7 @@ counted apart, where the rate is high enough.
 
 import numpy as np
 import pytest
+from kernels import COMPILED, needs_compiled
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import IntegerKeys
@@ -82,6 +83,41 @@ def test_counted_rate(num_hashes: int, blocks: int, keys_in_page: int, name: Has
     assert model * asked > 500
     assert found / asked == pytest.approx(rate_of(words, params), rel=4 * (model * asked) ** -0.5)
     assert found / asked == pytest.approx(model, rel=0.15)
+
+
+@needs_compiled
+@pytest.mark.parametrize("structured", [False, True], ids=["random", "consecutive ints"])
+@pytest.mark.parametrize(
+    ("num_hashes", "blocks", "model", "millions"),
+    [(18, 2, 1e-6, 16), (27, 3, 1e-5, 6)],
+    ids=["1e-6", "past 1e-9"],
+)
+def test_counted_rate_of_few(
+    num_hashes: int, blocks: int, model: float, millions: int, structured: bool
+) -> None:
+    """Absent keys enough are asked for at 1e-6, and past the plan with as many bits as at 1e-9."""
+    params = FilterParams(1, 0.1, "blocked", 32768 * 50, num_hashes, blocks_per_key=blocks)
+    low, high = 1, params.num_bits
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if params.rate_with(middle) <= model else (low, middle)
+    chance, found, size = np.random.default_rng(7), 0, 1 << 16
+
+    def halves(first: int, n: int) -> HashHalves:
+        if structured:
+            return hashes_of(range(first, first + n), "murmur3")
+        h1, h2 = chance.integers(0, 2**64, (2, n), np.uint64)
+        return h1, h2
+
+    words = np.zeros(params.num_bits // 64, np.uint64)
+    COMPILED.add(words, *halves(0, low), params)
+    asked = millions * 10**6 // size * size
+    for first in range(10**9, 10**9 + asked, size):
+        found += int(COMPILED.contains(words, *halves(first, size), params).sum())
+    expected = asked * rate_of(words, params)
+    print(f"b = {blocks}, {structured=}: {found} found, {expected:.4g} expected of this array")
+    assert rate_of(words, params) == pytest.approx(model, rel=0.2)
+    assert abs(found - expected) < 4 * expected**0.5
 
 
 @pytest.mark.parametrize("blocks", _SHARED)
