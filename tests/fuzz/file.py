@@ -33,7 +33,10 @@ _BLOCK, _COUNTERS, _COUNTERS_END = 512, 2048, 2088
 _LARGEST = 1 << 16
 _GOLDEN = Path(__file__).parents[1] / "golden"
 _KEYS: list[Key] = ["key-7", b"", -3, 7]
-_GUESS = FilterParams(10, 0.1, "blocked", 1024, 3, 5)  # what the owner says it was made with
+_GUESSES = [  # what the owner says it was made with: one block a key, and several in one page
+    FilterParams(10, 0.1, "blocked", 1024, 3, 5),
+    FilterParams(10, 0.1, "blocked", 32768, 6, 3, blocks_per_key=3),
+]
 
 
 def check(data: bytes) -> None:
@@ -55,7 +58,7 @@ def check(data: bytes) -> None:
         _verify(file, naive)
         for seal_it in (False, True):
             _copy(file, naive, seal_it)
-        for params in (None, _GUESS):
+        for params in (None, *_GUESSES):
             _repair(file, content, plain, params)
         assert file.read_bytes() == content, "changed by reading"
         _write(file, content, plain)
@@ -150,6 +153,10 @@ def _repair(
         after = NaiveFilter(mended.read_bytes())
         there = content[HEADER_BYTES:][: after.fields.array_bytes]
         assert after.array == there.ljust(after.fields.array_bytes, b"\0"), "not the same bits"
+        if params is not None:
+            fields = after.fields
+            shape = fields.num_positions, fields.num_hashes, fields.blocks or 1
+            assert shape == (params.num_bits, params.num_hashes, params.blocks_per_key)
         assert report.positions_set == after.popcount()
         assert report.losses or naive is None or after.array == naive.array
         problems = verify(mended).problems
