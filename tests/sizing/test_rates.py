@@ -209,7 +209,8 @@ def test_measured_rate_of_few_keys(layout: Layout, keys: int, rate: float) -> No
     params, asked, filters, found = plan(keys, rate, layout=layout), 20_000, 100, 0
     for _ in range(filters):
         words = np.zeros(params.num_bits // 64, np.uint64)
-        COMPILED.add(words, *rng.integers(0, 2**64, (2, keys), np.uint64), params)
+        h1, h2 = rng.integers(0, 2**64, (2, keys), np.uint64)
+        COMPILED.add(words, h1, h2, params)
         h1, h2 = rng.integers(0, 2**64, (2, asked), np.uint64)
         found += int(COMPILED.contains(words, h1, h2, params).sum())
     planned = rate * asked * filters
