@@ -38,6 +38,9 @@ class Report(NamedTuple):
 
 Run = Callable[[argparse.Namespace, str], Report]
 
+QUICK = "BENCHMARKS_QUICK"
+"""The environment variable that `run_all.py --quick` sets for the scripts."""
+
 
 def benchmark(
     doc: str | None,
@@ -139,9 +142,13 @@ def memory(pid: int | str = "self") -> dict[str, float]:
 def apart(work: Callable[..., Any], *args: Any, engine: str | None = None) -> Any:
     """Call a function of a module in a process of its own, started afresh.
 
-    Its memory starts empty, and mmbloom chooses its engine anew: the one asked for.
+    Its memory starts empty, and mmbloom chooses its engine anew: the one asked for. In a run with
+    --quick, whose figures mean nothing, a fork does where any engine does: some 20 of them cost
+    what one process costs that imports all anew.
     """
-    with forced(engine), ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    afresh = engine is not None or QUICK not in os.environ
+    context = multiprocessing.get_context("spawn" if afresh else "fork")
+    with forced(engine), ProcessPoolExecutor(1, context) as pool:
         return pool.submit(work, *args).result()
 
 

@@ -9,12 +9,14 @@ matplotlib (pip install 'mmbloom[bench]').
 import argparse
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from _charts import draw_all
+from _measure import QUICK
 from _ratios import ratios
 
 HERE = Path(__file__).parent
@@ -48,7 +50,8 @@ def measure(name: str, kept: Path, *, quick: bool, folder: str | None) -> bool:
     command += SCRIPTS[name].split() if quick else []
     command += ["--folder", folder] if folder else []
     print(f"## {name}\n", flush=True)
-    code = subprocess.run(command, check=False).returncode
+    environment = {**os.environ, **({QUICK: "1"} if quick else {})}
+    code = subprocess.run(command, check=False, env=environment).returncode
     print(flush=True)
     if code:
         print(f"run_all: {name}.py failed with {code}", file=sys.stderr)
