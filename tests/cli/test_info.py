@@ -1,8 +1,10 @@
 """mmbloom info: what a filter says of itself."""
 
+import io
 import json
 import os
 import struct
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -95,15 +97,27 @@ def test_after_a_killed_writer(used: Path, capfdbinary: Capture) -> None:
 
 @pytest.mark.parametrize("name", ["späße", "a\udcffb", "blank here"])
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
-def test_any_file_name(tmp_path: Path, name: str, encoding: str) -> None:
+@pytest.mark.parametrize("options", [[], ["--json"]], ids=["", "--json"])
+def test_any_file_name(
+    tmp_path: Path, capfdbinary: Capture, name: str, encoding: str, options: list[str]
+) -> None:
     """A name that the terminal cannot show is no error: it is shown in some other way."""
     path = tmp_path / name
     BloomFilter.create(path, 100, seed=1).close()
-    strict = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1"}
-    for options in ([], ["--json"]):
-        done = started("info", path, *options, env=strict)
-        assert (done.code, done.err) == (0, "")
-        assert b"blocked" in done.out
+    strict = io.TextIOWrapper(io.BytesIO(), encoding, "strict")
+    with redirect_stdout(strict):
+        assert inside(capfdbinary, "info", path, *options) == (0, b"", "")
+    strict.seek(0)
+    assert "blocked" in strict.read()
+
+
+def test_any_file_name_of_a_process(tmp_path: Path) -> None:
+    """So it is with the arguments and the stdout of a Python of its own."""
+    path = tmp_path / "a\udcffb"
+    BloomFilter.create(path, 100, seed=1).close()
+    done = started("info", path, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"})
+    assert (done.code, done.err) == (0, "")
+    assert b"blocked" in done.out
 
 
 @pytest.mark.parametrize("command", ["info", "plan"])
@@ -111,7 +125,7 @@ def test_full_disk(used: Path, command: str) -> None:
     """What cannot be printed is exit 5 and one line, also when it fails at the very end."""
     argv = [used] if command == "info" else ["-n", "10"]
     with Path("/dev/full").open("wb") as full:
-        done = started(command, *argv, stdout=full)
+        done = mmbloom(command, *argv, stdout=full)
     assert done.code == 5
     assert is_one_line(done.err, "No space left")
 

@@ -5,7 +5,10 @@ import os
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pytest
 from cli_runner import COMMAND, EXACT, PATIENCE, exact_filter, mmbloom, running, started
@@ -30,6 +33,15 @@ def test_a_closed_pipe_marks_what_it_took(tmp_path: Path) -> None:
     assert 0 < marked <= len(read) + size + (1 << 20)  # what Python has read ahead
 
 
+@contextmanager
+def unread() -> Iterator[IO[bytes]]:
+    """A pipe that nobody reads, to write to."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb", buffering=0) as pipe:
+        yield pipe
+
+
 @pytest.mark.parametrize(
     "argv",
     [("check", "seen", "in"), ("dedup", "fresh", "in", *EXACT), ("dedup", "seen", "in", "-d"),
@@ -37,18 +49,24 @@ def test_a_closed_pipe_marks_what_it_took(tmp_path: Path) -> None:
      ("dedup", "--help"), ("check", "seen", "in", "-c"), ("compare", "seen", "seen")],
     ids=" ".join,
 )  # fmt: skip
-def test_whatever_is_not_read(tmp_path: Path, argv: tuple[str, ...]) -> None:
+def test_whatever_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+) -> None:
     """Every command that prints, to a pipe that nobody reads: 141, and nothing on stderr."""
+    monkeypatch.chdir(tmp_path)
     with BloomFilter.open(exact_filter(tmp_path / "seen")) as seen:
         seen.add_many(["a", "b"])
         seen.exclusions.add("c")
     (tmp_path / "in").write_bytes(b"a\nb\n")
-    reading, writing = os.pipe()
-    os.close(reading)
-    try:
-        assert started(*argv, stdout=writing, cwd=tmp_path) == (141, b"", "")
-    finally:
-        os.close(writing)
+    with unread() as pipe:
+        assert mmbloom(*argv, stdout=pipe) == (141, b"", "")
+
+
+def test_processes_that_are_not_read(tmp_path: Path) -> None:
+    """Nor does Python complain when it ends."""
+    with unread() as pipe:
+        assert started("dedup", "--help", stdout=pipe) == (141, b"", "")
+        assert started("info", exact_filter(tmp_path / "seen"), stdout=pipe) == (141, b"", "")
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")

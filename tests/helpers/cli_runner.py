@@ -51,6 +51,7 @@ def mmbloom(
     *argv: str | Path,
     stdin: bytes | IO[bytes] = b"",
     stdout: IO[bytes] | None = None,
+    stderr: IO[bytes] | None = None,
     pause: float = 0,
 ) -> Ended:
     """Run a command in a fork of this process, with pipes as its streams, or the files given.
@@ -67,6 +68,8 @@ def mmbloom(
         streams[0], stdin = stdin.fileno(), b""
     if stdout is not None:
         streams[1] = stdout.fileno()
+    if stderr is not None:
+        streams[2] = stderr.fileno()
     with forked(*argv, streams=streams, without=[*ours, *theirs]) as process:
         for fd in theirs:
             os.close(fd)
@@ -189,13 +192,12 @@ def forked(
             os.dup2(stream, fd)
         for fd in {*streams, *without}:
             os.close(fd)
-        # Not those of the tests, which capture them.
-        sys.stdin, sys.stdout, sys.stderr = (
-            os.fdopen(fd, mode, closefd=False) for fd, mode in enumerate("rww")
-        )
+        # Not those of the tests, which capture them. Of stderr Python writes each line at once.
+        sys.stdin, sys.stdout = (os.fdopen(fd, mode, closefd=False) for fd, mode in enumerate("rw"))
+        sys.stderr = os.fdopen(2, "w", 1, errors="backslashreplace", closefd=False)
         try:
             return code_of([str(argument) for argument in argv])
-        finally:
+        finally:  # as Python ends: what cannot be written then would be its exit code 120
             sys.stdout.flush()
             sys.stderr.flush()
 
