@@ -129,7 +129,7 @@ def test_killed_writers_lose_no_key_of_others(
     start = time.monotonic()
     children: dict[int, Child[None]] = {}
     try:
-        while time.monotonic() - start < 2 * stress:
+        while time.monotonic() - start < 2 * stress or kills < 6:  # however slow the machine is
             for worker in range(2):
                 if worker not in children:
                     log, own_seed = tmp_path / f"log-{worker}", chance.getrandbits(32)
@@ -147,7 +147,6 @@ def test_killed_writers_lose_no_key_of_others(
         for child in children.values():
             end(child)
     tally(kills=kills)
-    assert kills > 5
     with CountingBloomFilter.open(path, lock_timeout=1) as seen:
         seen.recount()
     assert verify(path, keys=OLD).ok
