@@ -1,5 +1,6 @@
 """Law 6, T15: dedup killed at any instant repeats lines at worst, and never loses one."""
 
+import fcntl
 import os
 import random
 import shutil
@@ -118,6 +119,8 @@ def kill_while_it_writes(argv: list[str | Path], rng: random.Random, output: Pat
         with output.open("ab") as file:
             file.write(b"\n")  # through a pipe a run cannot see how its output ends
     reading, writing = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):  # a page: each write waits for a reader, amid some line
+        fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     with (
         output.open("ab") as file,
         open(reading, "rb", buffering=0) as ours,
