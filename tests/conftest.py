@@ -44,6 +44,9 @@ hypothesis.settings.register_profile(
     print_blob=True,
     derandomize=bool(os.environ.get("CI")),
 )
+hypothesis.settings.register_profile(  # for .ci/sanitize
+    "few", hypothesis.settings.get_profile("mmbloom"), max_examples=25
+)
 hypothesis.settings.load_profile("mmbloom")
 
 
