@@ -4,10 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from checks import check_folder, in_thread
+from cli_runner import code_of, wait_until
+from workers import Child, end
 
 from mmbloom import BloomFilter
 from mmbloom.cli.main import main
@@ -60,15 +64,49 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-@pytest.mark.parametrize(
+SENT = pytest.mark.parametrize(
     ("sent", "code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
     ids=["SIGINT", "SIGTERM", "SIGHUP"],
 )
-def test_no_half_made_file(folder: Path, command: str, sent: signal.Signals, code: int) -> None:
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@SENT
+def test_no_half_made_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: str, sent: signal.Signals, code: int
+) -> None:
     """Law 8: a command that is asked to end takes its temporary file with it."""
-    with start(folder, *COMMANDS[command]) as child:
+    monkeypatch.chdir(folder)
+
+    def run() -> int:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # as in HEARING
+            signal.signal(number, signal.SIG_DFL)
+        with mock.patch("os.fsync", forcing):
+            return code_of(COMMANDS[command])
+
+    def forcing(fd: int) -> None:
+        (folder / "forcing").touch()
+        while True:  # a signal that comes right before a sleep is answered after it
+            time.sleep(0.01)
+
+    child = Child(run)
+    try:
+        wait_until((folder / "forcing").exists, "the file to be forced to the disk")
+        assert [*folder.glob(".mmbloom-*")]
+        os.kill(child.pid, sent)
+        assert child.result() == code
+    finally:
+        end(child)
+    (folder / "forcing").unlink()
+    check_folder(folder, "seen")
+
+
+@SENT
+def test_no_half_made_file_of_a_process(folder: Path, sent: signal.Signals, code: int) -> None:
+    """So does a process, which ends with the usual exit code and says nothing."""
+    with start(folder, *COMMANDS["create"]) as child:
         assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
         child.send_signal(sent)
         _, err = child.communicate(timeout=60)
