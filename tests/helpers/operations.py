@@ -1,6 +1,7 @@
-"""Random operations on one filter, for a process of its own: `python operations.py PATH SEED`.
+"""Random operations on filters, for a process of its own: `python operations.py PATH SEED...`.
 
-Prints what each answered; the same seed gives the same operations, whichever engine serves.
+Prints what each answered; the same seed gives the same operations, whichever engine serves. Each
+seed has a filter of its own, PATH.SEED.
 """
 
 import io
@@ -91,14 +92,19 @@ def operate(seen: BloomFilter, chance: random.Random) -> Any:  # noqa: PLR0911
     return [seen.recount(), seen.approx_count, seen.fill_ratio, seen.current_error_rate]
 
 
-def main() -> None:
+def forty(path: str, seed: int) -> list[Any]:
     """Create a filter and do forty things to it."""
-    path, seed = sys.argv[1], int(sys.argv[2])
     chance = random.Random(seed)
     layout: Any = chance.choice(["blocked", "standard"])
     rate = chance.choice([0.5, 0.01, 1e-9])
     with BloomFilter.create(path, 2_000_000, rate, layout=layout, seed=seed) as seen:
-        answers = [operate(seen, chance) for _ in range(40)]
+        return [operate(seen, chance) for _ in range(40)]
+
+
+def main() -> None:
+    """Do so with each seed."""
+    path, *seeds = sys.argv[1:]
+    answers = [forty(f"{path}.{seed}", int(seed)) for seed in seeds]
     print(json.dumps([mmbloom.engine, answers]))
 
 
