@@ -5,11 +5,13 @@ Where a module cannot be compiled the installation goes on without it, and numpy
 
 import os
 from glob import glob
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError
 
 FOLDER = "mmbloom/_engine/compiled"
 # The last -O and -g that gcc reads count, and these come last: none where CFLAGS has its own, as
@@ -21,7 +23,9 @@ class BuildEngine(build_ext):
     """Translate all modules to C at once, then compile all at once."""
 
     def build_extensions(self) -> None:
-        """Build the modules."""
+        """Build the modules, or none where nothing can be compiled: to translate takes 20 s."""
+        if not self._compiles():
+            return
         self.parallel = self.parallel or os.cpu_count() or 1
         # Of what cythonize returns only the sources are taken: it forgets `optional`.
         translated = cythonize(self.extensions, nthreads=self.parallel, force=self.force)
@@ -29,6 +33,17 @@ class BuildEngine(build_ext):
         for module in self.extensions:
             module.sources = sources[module.name]
         super().build_extensions()
+
+    def _compiles(self) -> bool:
+        with TemporaryDirectory() as folder:
+            probe = f"{folder}/probe.c"
+            Path(probe).write_text("#include <Python.h>\n", encoding="ascii")
+            try:
+                self.compiler.compile([probe], folder, include_dirs=self.include_dirs)
+            except CCompilerError as error:
+                self.warn(f"the engine is not compiled, numpy's serves: {error}")
+                return False
+        return True
 
 
 setup(
