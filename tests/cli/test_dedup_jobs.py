@@ -237,7 +237,4 @@ def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
     with two_workers_at_work(tmp_path) as (process, workers):
         process.kill()
         process.wait(PATIENCE)
-        deadline = time.monotonic() + 5
-        while any(map(alive, workers)) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not [pid for pid in workers if alive(pid)]
+        wait_until(lambda: not any(map(alive, workers)), "the workers to end")
