@@ -101,7 +101,7 @@ def test_filled_by_another_process_meanwhile(tmp_path: Path) -> None:
 
 def test_batches_that_fit_hold_no_one_up(tmp_path: Path) -> None:
     """With on_full="raise" a filter takes exactly what it was planned for, one by one too."""
-    with BloomFilter.create(tmp_path / "seen", 300, 1e-6, on_full="raise") as seen:
+    with BloomFilter.create(tmp_path / "seen", 300, 1e-6, seed=1, on_full="raise") as seen:
         assert seen.add_many(range(100)).all()
         assert all(seen.add(key) for key in range(100, 200))
         with seen.claim(range(200, 300)) as new:
@@ -131,7 +131,7 @@ def test_keys_that_repeat_in_a_batch_are_counted_once(tmp_path: Path) -> None:
     """A batch as long as ten plans, of keys that fit, is neither refused nor warned of."""
     keys = np.tile(np.arange(1000), 40)
     for on_full in ("warn", "raise"):
-        with BloomFilter.create(tmp_path / on_full, 1000, 1e-6, on_full=on_full) as seen:
+        with BloomFilter.create(tmp_path / on_full, 1000, 1e-6, seed=1, on_full=on_full) as seen:
             assert seen.add_many(keys).sum() == 1000
 
 
@@ -167,7 +167,12 @@ def test_a_period_that_is_full(tmp_path: Path) -> None:
     now = [0.0]
     folder = tmp_path / "seen"
     with RotatingFilter.create(
-        folder, capacity_per_period=1000, error_rate=1e-6, on_full="raise", clock=lambda: now[0]
+        folder,
+        capacity_per_period=1000,
+        error_rate=1e-6,
+        seed=1,
+        on_full="raise",
+        clock=lambda: now[0],
     ) as seen:
         seen.add_many(range(900))
         for way in (WAYS["add_many"], WAYS["claim"]):
@@ -185,7 +190,7 @@ def test_a_period_that_is_full(tmp_path: Path) -> None:
 
 
 def test_a_growing_filter_is_never_full(tmp_path: Path) -> None:
-    with GrowingFilter.create(tmp_path / "seen", 100, 1e-6, on_full="raise") as seen:
+    with GrowingFilter.create(tmp_path / "seen", 100, 1e-6, seed=1, on_full="raise") as seen:
         assert seen.add_many(range(1000)).all()
         with seen.claim(range(1000, 9000)) as new:
             assert new.all()
