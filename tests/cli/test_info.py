@@ -113,9 +113,9 @@ def test_any_file_name(
 
 def test_any_file_name_of_a_process(tmp_path: Path) -> None:
     """So it is with the arguments and the stdout of a Python of its own."""
-    path = tmp_path / "a\udcffb"
+    path = tmp_path / "späße"
     BloomFilter.create(path, 100, seed=1).close()
-    done = started("info", path, env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "1"})
+    done = started("info", path, env={"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "1"})
     assert (done.code, done.err) == (0, "")
     assert b"blocked" in done.out
 
