@@ -48,8 +48,11 @@ def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     def rate(bits: int) -> float:
         return false_positive_rate(keys, bits, num_hashes, layout="standard")
 
-    if rate(num_bits) <= _TOLERATED * error_rate:
-        return num_bits, num_hashes
+    words = num_bits // 64
+    if words & words - 1 == 0:
+        words |= 1  # see below: 1.13 times the rate was found for 8,192 bits at 1e-3
+    if rate(64 * words) <= _TOLERATED * error_rate:
+        return 64 * words, num_hashes
     low, high = num_bits // 64, max(_MOST * num_bits, SMALL_BITS) // 64
     if rate(64 * high) > error_rate:
         raise ValueError(
@@ -60,8 +63,9 @@ def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
     while high - low > 1:  # low is not good, high is
         middle = (low + high) // 2
         low, high = (low, middle) if rate(64 * middle) <= error_rate else (middle, high)
-    # Of an odd number of words: a key's step that shares powers of two with m comes back to the
-    # same positions too soon, but for those that wrap at 2^63 (1.4 times the rate at m = 24 * 64).
+    # Of an odd number of words: a key whose step shares powers of two with m comes back to the
+    # same positions too soon. Wrapping at 2^63 helps, but not where m is such a power, or nearly:
+    # 1.4 times the rate was found for 24 words.
     return 64 * (high | 1), num_hashes
 
 
@@ -176,10 +180,11 @@ def plan(
     -----
     The standard layout's formulas are the textbook's for the best k (Broder and Mitzenmacher,
     "Network Applications of Bloom Filters", 2004); where that k is below 1 or above 64,
-    m = -k n / ln(1 - p^(1/k)). As k is whole, the rate at capacity can be above p: by 0.4 % of it
-    at 0.01, by 5 % of it at most, near 0.35. The blocked layout has no closed form (Putze,
-    Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007): for each k
-    the fewest blocks of 512 bits are found by bisection. More blocks a key cost time, and whole
+    m = -k n / ln(1 - p^(1/k)). Where m is a power of two there are 64 bits more. As k is whole, the
+    rate at capacity can be above p: by 0.4 % of it at 0.01, by 5 % of it at most, near 0.35. The
+    blocked layout has no closed form (Putze, Sanders and Singler, "Cache-, Hash- and
+    Space-Efficient Bloom Filters", 2007): for each k the fewest blocks of 512 bits are found by
+    bisection. More blocks a key cost time, and whole
     pages of 64 blocks. A filter so small that no such m is within the 10 % has the smallest m there
     is, with the fewest blocks a key of which: 100 keys at 1e-6 have one block a key, for a page
     would be eight times as large.

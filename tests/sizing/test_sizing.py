@@ -137,7 +137,7 @@ def test_smallest_number_of_hashes(rate: float) -> None:
 @pytest.mark.parametrize(
     ("capacity", "rate"),
     [
-        *((64, 0.5), (200, 0.1), (1000, 0.1), (1000, 0.01), (12_345, 0.01), (12_345, 1e-4)),
+        *((100, 0.5), (200, 0.1), (1000, 0.1), (1000, 0.01), (12_345, 0.01), (12_345, 1e-4)),
         *((10**6, 1e-6), (10**9, 0.01), (10**9, 1e-6), (10**9, 1e-9)),
     ],
 )
@@ -162,6 +162,15 @@ def test_more_bits_where_double_hashing_needs_them(capacity: int, rate: float) -
     less = params.num_bits - 128
     assert false_positive_rate(capacity, less, params.num_hashes, layout="standard") > rate
     assert params.num_bits > 1.05 * -capacity * math.log(rate) / math.log(2) ** 2
+
+
+@pytest.mark.parametrize(("capacity", "rate"), [(64, 0.5), (567, 1e-3), (1139, 1e-3), (105, 0.01)])
+def test_no_power_of_two(capacity: int, rate: float) -> None:
+    """Where the textbook's size is one, there is a word more: or many positions are shared."""
+    ideal = -capacity * math.log(rate) / math.log(2) ** 2
+    textbook = 64 * math.ceil(ideal / 64)
+    assert textbook & textbook - 1 == 0
+    assert plan(capacity, rate, layout="standard").num_bits == textbook + 64
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.01, 1e-6])
