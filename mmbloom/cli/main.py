@@ -193,8 +193,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (UsageError, InputError, StoppedError, MmbloomError, OSError, ValueError) as error:
             code, message = _explain(error, _filters(args))
             say(message)
-            if code == FULL:  # which may be far past its plan since an earlier run
-                say_what_is_past_plan(_named(args, ("file",)))
         finally:
             abandon_streams()
     return code

@@ -25,6 +25,7 @@ from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.sizing.formulas import rate_of_any
+from mmbloom.sizing.params import FilterParams
 
 
 def grow(
@@ -100,22 +101,31 @@ def grow(
         lock = WriteLock(where, storage.identity, lock_timeout)
         stack.callback(_close, lock)
         params = storage.header.params
-        try:
-            plan = GrowthPlan.beginning_with(params, reserve)
-        except ValueError as error:
-            raise ValueError(f"{where}: cannot grow: {error}; make a larger filter") from None
         with lock.held(lock_timeout, WHOLE):
             storage.check_unchanged()
             now = storage.current_error_rate
-            if now >= USELESS_RATE:
-                raise ValueError(
-                    f"{where}: cannot grow: it is so far past its plan of {params.capacity} keys "
-                    f"that it takes {share_of(now)} of new keys for seen, and a folder with it "
-                    "would go on with that; make a new filter, and add the keys again"
-                )
+            reason = why_not(params, now)
+            if reason:
+                raise ValueError(f"{where}: cannot grow: {reason}")
+            plan = GrowthPlan.beginning_with(params, reserve)
             _swap(where, plan)
     # By the plan, unless the first file is so far past its own that it alone drops more.
     return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))
+
+
+def why_not(params: FilterParams, rate_now: float) -> str:
+    """Say why a file cannot become the first of a growing folder, and what to do; "" if it can."""
+    if rate_now >= USELESS_RATE:
+        return (
+            f"it is so far past its plan of {params.capacity} keys that it takes "
+            f"{share_of(rate_now)} of new keys for seen, and a folder with it would go on with "
+            "that; make a new filter, and add the keys again"
+        )
+    try:
+        GrowthPlan.beginning_with(params, "zeros")
+    except ValueError as error:
+        return f"{error}; make a larger filter"
+    return ""
 
 
 def _close(lock: WriteLock) -> None:

@@ -81,13 +81,25 @@ def test_stop_far_past_the_plan(where: Path) -> None:
     )
     ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
     assert ended.code == 6
-    full, past = ended.err.splitlines()
-    assert "seen: is full: it holds about" in full
-    assert "seen: is past its plan of 10 keys" in past
-    assert past.endswith("dropped as seen; only a larger filter made anew ends that")
+    assert is_one_line(
+        ended.err,
+        "seen: is full: it holds about",
+        "of new lines are now dropped as seen, as",
+    )
+    assert "it cannot grow: it is so far past its plan of 10 keys" in ended.err
+    assert "makes room" not in ended.err
     grown = mmbloom("grow", "seen")
     assert (grown.code, grown.out) == (2, b"")
     assert is_one_line(grown.err, "seen: cannot grow", "add the keys again")
+
+
+def test_stop_where_no_folder_can_be(where: Path) -> None:
+    """A file whose rate cannot be halved is not advised to grow."""
+    strict = ("-n", "10", "-p", "1e-12", "--layout", "standard")
+    ended = mmbloom("dedup", "seen", *strict, stdin=lines(0, 20))
+    assert (ended.code, ended.out) == (6, lines(0, 10))
+    assert is_one_line(ended.err, "it cannot grow: 20 keys at", "make a larger filter")
+    assert is_one_line(mmbloom("grow", "seen").err, "cannot grow: 20 keys at")
 
 
 def test_seen_lines_need_no_room(where: Path) -> None:

@@ -16,7 +16,7 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import open_or_create, patiently
+from mmbloom.cli.filters import consequence, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
     STDIN,
@@ -38,8 +38,10 @@ from mmbloom.cli.process import OK, StoppedError, UsageError
 from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally, dedup
 from mmbloom.errors import FilterFullError
+from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
+from mmbloom.operations.grow import why_not
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -144,16 +146,21 @@ def _stopped(full: FilterFullError, name: str) -> str:
     shown = "stdin" if name == STDIN else name
     return (
         f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
-        f"{full.capacity}; stopped in {shown}: what is printed is marked, and nothing else; "
-        f"{_to_go_on(full)}; or go on with --when-full warn, which drops more and more new lines "
-        "as seen"
+        f"{full.capacity}; stopped in {shown}: what is printed is marked, and nothing else"
     )
 
 
-def _to_go_on(full: FilterFullError) -> str:
-    if os.path.isdir(full.path):
+def _to_go_on(seen: OfBits) -> str:
+    """Say what to do about a full filter, and what it drops if it is past its plan already."""
+    if not isinstance(seen, BloomFilter):
         return "wait for the next period, or make a folder with more keys a period"
-    return f"mmbloom grow {full.path} makes room: then run the same command again"
+    info, said = seen.info(), ""
+    if info.past_plan:  # since an earlier run that went on
+        said = f"{consequence(info.current_error_rate)}, as it is past its plan already; "
+    reason = why_not(seen.params, info.current_error_rate)
+    if reason:
+        return f"{said}it cannot grow: {reason}"
+    return f"{said}mmbloom grow {seen.path} makes room: then run the same command again"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -189,8 +196,12 @@ def run(args: argparse.Namespace) -> int:
             seen.flush()
         if args.stats:
             print_stats(tally, seen, started)
-    if stopped is not None:
-        raise stopped
+        if stopped is not None:
+            raise StoppedError(
+                f"{stopped.message}; {_to_go_on(seen)}; or go on with --when-full warn, which "
+                "drops more and more new lines as seen",
+                tally,
+            )
     return OK
 
 
