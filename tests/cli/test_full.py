@@ -79,7 +79,12 @@ def test_stop_far_past_the_plan(where: Path) -> None:
     assert (
         mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 180)).code == 0
     )
-    ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
+    (where / "in").write_bytes(lines(0, 20))  # of which none is new
+    ended = mmbloom("dedup", "seen", "in", "--output-dir", "out")
+    assert ended.code == 6
+    ended = mmbloom("dedup", "seen", "in", "--stats")
+    assert (ended.code, json.loads(ended.err.splitlines()[0])["lines"]) == (6, 0)
+    ended = mmbloom("dedup", "seen", "in")
     assert ended.code == 6
     assert is_one_line(
         ended.err,
@@ -87,6 +92,7 @@ def test_stop_far_past_the_plan(where: Path) -> None:
         "of new lines are now dropped as seen, as",
     )
     assert "it cannot grow: it is so far past its plan of 10 keys" in ended.err
+    assert (ended.out, "nothing was read" in ended.err) == (b"", True)
     assert "makes room" not in ended.err
     grown = mmbloom("grow", "seen")
     assert (grown.code, grown.out) == (2, b"")

@@ -9,6 +9,7 @@ from typing import Any
 
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._typing import Bools
+from mmbloom._warn import USELESS_RATE
 from mmbloom.cli.arguments import (
     add_filter_options,
     add_line_options,
@@ -150,6 +151,19 @@ def _stopped(full: FilterFullError, name: str) -> str:
     )
 
 
+def _require_use(seen: OfBits) -> None:
+    """Stop before the first line at a file that takes every other new line for seen.
+
+    Else a file whose bits are all set would drop each line, and meet no new one to stop at.
+    """
+    if isinstance(seen, BloomFilter) and seen.current_error_rate >= USELESS_RATE:
+        raise StoppedError(
+            f"{seen.path}: is full: it holds about {seen.approx_count} keys and was planned for "
+            f"{seen.params.capacity}; nothing was read",
+            Tally(),
+        )
+
+
 def _to_go_on(seen: OfBits) -> str:
     """Say what to do about a full filter, and what it drops if it is past its plan already."""
     if not isinstance(seen, BloomFilter):
@@ -184,10 +198,7 @@ def run(args: argparse.Namespace) -> int:
     on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
     with open_or_create(args, open_of_bits, on_full=on_full) as seen:
         try:
-            if outputs:
-                tally = _to_folder(args, seen, settings, names, outputs)
-            else:
-                tally = _to_one(args, seen, settings, names)
+            tally = _work(args, seen, settings, names, outputs)
         except StoppedError as error:
             stopped, tally = error, error.tally
         if outputs or args.output is not None or args.durable:
@@ -226,6 +237,21 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
             raise UsageError(f"{name} and {by_output[output]} would both be written to {output}")
         by_output[output] = name
     return list(by_output)
+
+
+def _work(
+    args: argparse.Namespace,
+    seen: OfBits,
+    settings: DedupOptions,
+    names: list[str],
+    outputs: list[str],
+) -> Tally:
+    """Deduplicate all inputs; StoppedError where the filter is full."""
+    if args.when_full == "stop":
+        _require_use(seen)
+    if outputs:
+        return _to_folder(args, seen, settings, names, outputs)
+    return _to_one(args, seen, settings, names)
 
 
 def _to_folder(
