@@ -110,15 +110,25 @@ def add_sizing_options(
 ) -> None:
     """Add the options that give the size of a new filter."""
     add_planning_options(parser, required=required)
-    parser.add_argument("--layout", choices=("blocked", "standard"), help="default blocked")
-    parser.add_argument(
-        "--hash",
-        choices=get_args(HashName),
-        help="default siphash, safe for keys of strangers; Guava has murmur3",
+    add_shape_options(
+        parser,
+        layout_help="default blocked",
+        hash_help="default siphash, safe for keys of strangers; Guava has murmur3",
+        seed_help="seed of the hash, also as 0x... (default random)",
     )
-    parser.add_argument(
-        "--seed", type=hash_seed, help="seed of the hash, also as 0x... (default random)"
-    )
+
+
+def add_shape_options(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    *,
+    layout_help: str,
+    hash_help: str,
+    seed_help: str,
+) -> None:
+    """Add the options that say how keys become positions."""
+    parser.add_argument("--layout", choices=("blocked", "standard"), help=layout_help)
+    parser.add_argument("--hash", choices=get_args(HashName), help=hash_help)
+    parser.add_argument("--seed", type=hash_seed, help=seed_help)
 
 
 def add_planning_options(

@@ -5,7 +5,8 @@ import os
 
 from mmbloom.cli.arguments import (
     add_making_options,
-    add_sizing_options,
+    add_planning_options,
+    add_shape_options,
     error_rate,
     making_options,
     positive,
@@ -37,7 +38,13 @@ def register(parser: argparse.ArgumentParser) -> None:
         metavar="B",
         help="with --num-bits: number of blocks of each key (blocked layout)",
     )
-    add_sizing_options(group, required=False)
+    add_planning_options(group, required=False)
+    add_shape_options(
+        group,
+        layout_help="needed: blocked, unless another was given",
+        hash_help="needed: siphash, unless another was given",
+        seed_help="needed: the seed or the key of the hash, also as 0x...",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -62,7 +69,7 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
     if None in needed or (None in sizes and args.capacity is None):
         raise UsageError(
             "to rebuild a header give --hash, --seed and --layout, and either --num-bits and "
-            "--num-hashes or the -n and -p that the filter was made with"
+            "--num-hashes (and --blocks-per-key) or the -n and -p that the filter was made with"
         )
     planned = error_rate(args)
     if sizes == (None, None):
