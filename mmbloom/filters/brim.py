@@ -14,7 +14,7 @@ import numpy as np
 from mmbloom._storage.kinds import BITS, kind_of
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Indices, OnFull, Words
-from mmbloom._warn import full_at, most_keys, warn_past_capacity
+from mmbloom._warn import USELESS_RATE, full_at, most_keys, warn_past_capacity
 from mmbloom.errors import FilterFullError
 
 TO_GROW = (
@@ -81,7 +81,9 @@ class Brim:
         fitting = max(0, math.floor(room))
         if self.full_at != math.inf and len(new) > fitting:
             self._keys_then = keys + len(new)
-            advice = TO_GROW if self._exact and self._path == self._storage.path else NOT_TO_GROW
+            of_one_file = self._exact and self._path == self._storage.path
+            of_use = self._storage.current_error_rate < USELESS_RATE
+            advice = TO_GROW if of_one_file and of_use else NOT_TO_GROW
             raise FilterFullError(
                 self._path, keys, self._params.capacity, int(new[fitting]), advice
             )

@@ -101,13 +101,13 @@ def grow(
         lock = WriteLock(where, storage.identity, lock_timeout)
         stack.callback(_close, lock)
         params = storage.header.params
+        reason = why_not(params, storage.current_error_rate)
+        if reason:
+            raise ValueError(f"{where}: cannot grow: {reason}")
+        plan = GrowthPlan.beginning_with(params, reserve)
         with lock.held(lock_timeout, WHOLE):
             storage.check_unchanged()
             now = storage.current_error_rate
-            reason = why_not(params, now)
-            if reason:
-                raise ValueError(f"{where}: cannot grow: {reason}")
-            plan = GrowthPlan.beginning_with(params, reserve)
             _swap(where, plan)
     # By the plan, unless the first file is so far past its own that it alone drops more.
     return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))

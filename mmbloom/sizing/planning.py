@@ -184,10 +184,9 @@ def plan(
     rate at capacity can be above p: by 0.4 % of it at 0.01, by 5 % of it at most, near 0.35. The
     blocked layout has no closed form (Putze, Sanders and Singler, "Cache-, Hash- and
     Space-Efficient Bloom Filters", 2007): for each k the fewest blocks of 512 bits are found by
-    bisection. More blocks a key cost time, and whole
-    pages of 64 blocks. A filter so small that no such m is within the 10 % has the smallest m there
-    is, with the fewest blocks a key of which: 100 keys at 1e-6 have one block a key, for a page
-    would be eight times as large.
+    bisection. More blocks a key cost time, and whole pages of 64 blocks. A filter so small that no
+    such m is within the 10 % has the smallest m that there is, and with that the fewest blocks a
+    key: 100 keys at 1e-6 have one block a key, as a page would be eight times as large.
 
     Examples
     --------

@@ -74,8 +74,19 @@ def test_go_on_past_the_plan(where: Path) -> None:
     )
 
 
+def test_stop_past_the_plan(where: Path) -> None:
+    """Where an earlier run went on, the one that stops says what is dropped by now."""
+    past = ("dedup", "seen", "-n", "10", "--when-full", "warn")
+    assert mmbloom(*past, stdin=lines(0, 120)).code == 0
+    ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
+    assert ended.code == 6
+    assert is_one_line(
+        ended.err, "stopped in stdin", "% of new lines are now dropped as seen, as", "makes room"
+    )
+
+
 def test_stop_far_past_the_plan(where: Path) -> None:
-    """Where an earlier run went on, the one that stops says what has been dropped since then."""
+    """At a file that takes most new lines for seen it stops, though none of the lines looks new."""
     assert (
         mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 180)).code == 0
     )
@@ -86,11 +97,7 @@ def test_stop_far_past_the_plan(where: Path) -> None:
     assert (ended.code, json.loads(ended.err.splitlines()[0])["lines"]) == (6, 0)
     ended = mmbloom("dedup", "seen", "in")
     assert ended.code == 6
-    assert is_one_line(
-        ended.err,
-        "seen: is full: it holds about",
-        "of new lines are now dropped as seen, as",
-    )
+    assert is_one_line(ended.err, "seen: is full: it holds about", "% of new keys for seen")
     assert "it cannot grow: it is so far past its plan of 10 keys" in ended.err
     assert (ended.out, "nothing was read" in ended.err) == (b"", True)
     assert "makes room" not in ended.err

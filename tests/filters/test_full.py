@@ -215,6 +215,20 @@ def test_on_full_is_an_option_of_every_class(tmp_path: Path) -> None:
         mmbloom.open(path, on_full=None)
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
+@pytest.mark.parametrize(("keys", "grows"), [(100, True), (600, False)])
+def test_grow_is_advised_where_it_can_help(tmp_path: Path, keys: int, grows: bool) -> None:
+    """Not at a file that takes most new keys for seen: `grow` refuses it."""
+    path = tmp_path / "seen"
+    with BloomFilter.create(path, 100, seed=1) as seen:
+        seen.add_many(range(keys))
+        assert (seen.current_error_rate < 0.5) is grows
+    with BloomFilter.open(path, on_full="raise") as seen:
+        with pytest.raises(FilterFullError) as caught:
+            seen.add_many(range(10_000, 30_000))
+        assert ("mmbloom.grow" in caught.value.advice) is grows
+
+
 def test_damaged_counters_do_not_refuse_for_ever(tmp_path: Path) -> None:
     """A number of keys that the bits cannot be of is not gone by."""
 

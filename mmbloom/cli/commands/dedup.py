@@ -165,16 +165,17 @@ def _require_use(seen: OfBits) -> None:
 
 
 def _to_go_on(seen: OfBits) -> str:
-    """Say what to do about a full filter, and what it drops if it is past its plan already."""
+    """Say what to do about a full filter, and which share of new lines it drops past its plan."""
     if not isinstance(seen, BloomFilter):
         return "wait for the next period, or make a folder with more keys a period"
-    info, said = seen.info(), ""
-    if info.past_plan:  # since an earlier run that went on
-        said = f"{consequence(info.current_error_rate)}, as it is past its plan already; "
+    info = seen.info()
     reason = why_not(seen.params, info.current_error_rate)
+    to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
     if reason:
-        return f"{said}it cannot grow: {reason}"
-    return f"{said}mmbloom grow {seen.path} makes room: then run the same command again"
+        to_do = f"it cannot grow: {reason}"
+    if info.past_plan and info.current_error_rate < USELESS_RATE:  # since a run that went on
+        return f"{consequence(info.current_error_rate)}, as it is past its plan already; {to_do}"
+    return to_do
 
 
 def run(args: argparse.Namespace) -> int:
