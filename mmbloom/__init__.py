@@ -26,9 +26,10 @@ cli           the command line, a file per command
 ============  ==========================================================
 """
 
-from mmbloom import _engine, errors, sizing
-from mmbloom._open import open  # noqa: A004  as zarr.open
-from mmbloom._typing import Key, Keys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from mmbloom import errors
 from mmbloom.errors import (
     CapacityWarning,
     ClosedFilterError,
@@ -51,25 +52,33 @@ from mmbloom.errors import (
     ReentryError,
     ReservationWarning,
 )
-from mmbloom.filters.base import Filter
-from mmbloom.filters.bloom import BloomFilter
-from mmbloom.filters.claim import Claim
-from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.filters.exclusion_list import Exclusions
-from mmbloom.filters.info import FilterInfo
-from mmbloom.folders.growing import GrowingFilter
-from mmbloom.folders.info import FolderInfo
-from mmbloom.folders.rotating import RotatingFilter
-from mmbloom.operations.compare import Similarity, compare
-from mmbloom.operations.copy import copy
-from mmbloom.operations.grow import grow
-from mmbloom.operations.guava import export_guava, import_guava
-from mmbloom.operations.intersect import intersect
-from mmbloom.operations.merge import merge
-from mmbloom.operations.repair import Repair, repair
-from mmbloom.operations.verify import Verification, verify
-from mmbloom.sieve import Sieve
-from mmbloom.sizing import FilterParams
+
+if TYPE_CHECKING:
+    from mmbloom import sizing
+    from mmbloom._engine import ENGINE as engine  # noqa: N811  a value, as users see it
+    from mmbloom._open import open  # noqa: A004  as zarr.open
+    from mmbloom._typing import Key, Keys
+    from mmbloom.filters.base import Filter
+    from mmbloom.filters.bloom import BloomFilter
+    from mmbloom.filters.claim import Claim
+    from mmbloom.filters.counting import CountingBloomFilter
+    from mmbloom.filters.exclusion_list import Exclusions
+    from mmbloom.filters.info import FilterInfo
+    from mmbloom.folders.growing import GrowingFilter
+    from mmbloom.folders.info import FolderInfo
+    from mmbloom.folders.rotating import RotatingFilter
+    from mmbloom.operations.compare import Similarity, compare
+    from mmbloom.operations.copy import copy
+    from mmbloom.operations.grow import grow
+    from mmbloom.operations.guava import export_guava, import_guava
+    from mmbloom.operations.intersect import intersect
+    from mmbloom.operations.merge import merge
+    from mmbloom.operations.repair import Repair, repair
+    from mmbloom.operations.verify import Verification, verify
+    from mmbloom.sieve import Sieve
+    from mmbloom.sizing import FilterParams
+
+    __version__: str
 
 __all__ = [
     "BloomFilter",
@@ -123,7 +132,39 @@ __all__ = [
     "verify",
 ]
 
-engine: str = _engine.ENGINE  # "compiled" or "numpy"
+# Where the names are that bring numpy with them. Each is looked up when it is first asked for:
+# `import mmbloom` costs a tenth of numpy's own import, a program that opens one file imports
+# nothing of folders, and the command line tells of itself without numpy.
+_PLACES = {
+    "BloomFilter": "mmbloom.filters.bloom:BloomFilter",
+    "Claim": "mmbloom.filters.claim:Claim",
+    "CountingBloomFilter": "mmbloom.filters.counting:CountingBloomFilter",
+    "Exclusions": "mmbloom.filters.exclusion_list:Exclusions",
+    "Filter": "mmbloom.filters.base:Filter",
+    "FilterInfo": "mmbloom.filters.info:FilterInfo",
+    "FilterParams": "mmbloom.sizing:FilterParams",
+    "FolderInfo": "mmbloom.folders.info:FolderInfo",
+    "GrowingFilter": "mmbloom.folders.growing:GrowingFilter",
+    "Key": "mmbloom._typing:Key",
+    "Keys": "mmbloom._typing:Keys",
+    "Repair": "mmbloom.operations.repair:Repair",
+    "RotatingFilter": "mmbloom.folders.rotating:RotatingFilter",
+    "Sieve": "mmbloom.sieve:Sieve",
+    "Similarity": "mmbloom.operations.compare:Similarity",
+    "Verification": "mmbloom.operations.verify:Verification",
+    "compare": "mmbloom.operations.compare:compare",
+    "copy": "mmbloom.operations.copy:copy",
+    "engine": "mmbloom._engine:ENGINE",
+    "export_guava": "mmbloom.operations.guava:export_guava",
+    "grow": "mmbloom.operations.grow:grow",
+    "import_guava": "mmbloom.operations.guava:import_guava",
+    "intersect": "mmbloom.operations.intersect:intersect",
+    "merge": "mmbloom.operations.merge:merge",
+    "open": "mmbloom._open:open",
+    "repair": "mmbloom.operations.repair:repair",
+    "sizing": "mmbloom.sizing",
+    "verify": "mmbloom.operations.verify:verify",
+}
 
 
 def __dir__() -> list[str]:
@@ -131,11 +172,15 @@ def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
 
 
-def __getattr__(name: str) -> str:
-    # Looked up when asked for: the version stands in pyproject.toml only, and importing
-    # what reads it takes 16 ms.
-    if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415
+if not TYPE_CHECKING:
 
-        return version("mmbloom")
-    raise AttributeError(f"module 'mmbloom' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name == "__version__":  # it stands in pyproject.toml only; what reads it takes 16 ms
+            from importlib.metadata import version  # noqa: PLC0415
+
+            return version("mmbloom")
+        if name not in _PLACES:
+            raise AttributeError(f"module 'mmbloom' has no attribute {name!r}")
+        module, _, attribute = _PLACES[name].partition(":")
+        found = import_module(module)
+        return globals().setdefault(name, getattr(found, attribute) if attribute else found)

@@ -2,28 +2,28 @@
 
 Each form holds n keys where they lie: cutting one copies no key. The files of ``_keys`` make
 them and prove them right: every span within its buffer, every str encodable. A form is
-cut by a slice, or by a bool array of shape (n,).
+cut by a slice, or by a bool array of shape (n,). None of them is a dataclass: to make one takes
+more than a millisecond, which every program would wait for.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from mmbloom._typing import Octets
+from mmbloom._typing import HashHalves, Octets
 from mmbloom.sizing.params import KeyHash
 
 Part = slice | npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True)
 class ByteKeys:
     """Keys as a part of a list of `bytes`, or of `str` known to encode: items[start:stop]."""
 
-    items: list[bytes | str]
-    start: int
-    stop: int
+    __slots__ = ("items", "start", "stop")
+
+    def __init__(self, items: list[bytes | str], start: int, stop: int) -> None:
+        self.items, self.start, self.stop = items, start, stop
 
     @classmethod
     def of(cls, items: list[bytes | str]) -> "ByteKeys":
@@ -40,11 +40,13 @@ class ByteKeys:
         return ByteKeys.of([self.items[here[i]] for i in np.flatnonzero(part)])
 
 
-@dataclass(frozen=True, slots=True)
 class IntegerKeys:
     """Keys as an array of integers of any width, byte order and stride; each is 8 bytes."""
 
-    items: npt.NDArray[Any]
+    __slots__ = ("items",)
+
+    def __init__(self, items: npt.NDArray[Any]) -> None:
+        self.items = items
 
     def __len__(self) -> int:
         return len(self.items)
@@ -53,12 +55,13 @@ class IntegerKeys:
         return IntegerKeys(self.items[part])
 
 
-@dataclass(frozen=True, slots=True)
 class RowKeys:
     """Keys of one width, as uint8 of shape (n, width); `padded` ones end before trailing NULs."""
 
-    rows: Octets
-    padded: bool
+    __slots__ = ("padded", "rows")
+
+    def __init__(self, rows: Octets, padded: bool) -> None:
+        self.rows, self.padded = rows, padded
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,11 +70,13 @@ class RowKeys:
         return RowKeys(self.rows[part], self.padded)
 
 
-@dataclass(frozen=True, slots=True)
 class TextKeys:
     """Keys as a numpy `U` array of any byte order and stride; each is its UTF-8."""
 
-    items: npt.NDArray[Any]
+    __slots__ = ("items",)
+
+    def __init__(self, items: npt.NDArray[Any]) -> None:
+        self.items = items
 
     def __len__(self) -> int:
         return len(self.items)
@@ -80,13 +85,13 @@ class TextKeys:
         return TextKeys(self.items[part])
 
 
-@dataclass(frozen=True, slots=True)
 class PackedKeys:
     """Keys as spans of one buffer: octets[starts[i]:ends[i]]; starts and ends int32 or int64."""
 
-    octets: Octets
-    starts: npt.NDArray[Any]
-    ends: npt.NDArray[Any]
+    __slots__ = ("ends", "octets", "starts")
+
+    def __init__(self, octets: Octets, starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> None:
+        self.octets, self.starts, self.ends = octets, starts, ends
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -95,12 +100,13 @@ class PackedKeys:
         return PackedKeys(self.octets, self.starts[part], self.ends[part])
 
 
-@dataclass(frozen=True, slots=True)
 class ViewKeys:
     """Keys as Arrow string views, uint8 of shape (n, 16), and the buffers they point into."""
 
-    views: Octets
-    buffers: list[Octets]
+    __slots__ = ("buffers", "views")
+
+    def __init__(self, views: Octets, buffers: list[Octets]) -> None:
+        self.views, self.buffers = views, buffers
 
     def __len__(self) -> int:
         return len(self.views)
@@ -109,18 +115,22 @@ class ViewKeys:
         return ViewKeys(self.views[part], self.buffers)
 
 
-@dataclass(frozen=True, slots=True)
 class DictionaryKeys:
     """Keys as places in another batch: values[indices[i]], intp, all within it.
 
     The hash halves of the values are kept in `hashes`, by hash: chunks of one batch share it.
     """
 
-    values: "KeyBatch"
-    indices: npt.NDArray[np.intp]
-    hashes: dict[KeyHash, tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = field(
-        default_factory=dict
-    )
+    __slots__ = ("hashes", "indices", "values")
+
+    def __init__(
+        self,
+        values: "KeyBatch",
+        indices: npt.NDArray[np.intp],
+        hashes: dict[KeyHash, HashHalves] | None = None,
+    ) -> None:
+        self.values, self.indices = values, indices
+        self.hashes: dict[KeyHash, HashHalves] = {} if hashes is None else hashes
 
     def __len__(self) -> int:
         return len(self.indices)

@@ -10,7 +10,8 @@ import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,8 +76,7 @@ class Appender:
             ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where a new filter file goes, and how: the options that all ways to make one share."""
 
     path: str
@@ -85,7 +85,7 @@ class Target:
 
     def within(self, folder: str, name: str) -> "Target":
         """Name a file of a folder that is made with the same options."""
-        return replace(self, path=os.path.join(folder, name))
+        return self._replace(path=os.path.join(folder, name))
 
 
 class Builder:

@@ -17,11 +17,9 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from filelock import lock_descriptor, unlock_descriptor
-
-from mmbloom._engine import Hold, LockState
+from mmbloom._engine import ENGINE, Hold, LockState
 from mmbloom._tasks import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
     ClosedFilterError,
@@ -41,6 +39,17 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.0001, 0.010, 1.05
 
 # How long an event loop is kept waiting for a thread of its process, each time a task looks.
 _TASKS_PATIENCE = 0.002
+
+
+def _filelock() -> Any:
+    """Import filelock, which takes a third as long as this package; the numpy engine needs it."""
+    import filelock  # noqa: PLC0415
+
+    return filelock
+
+
+if ENGINE == "numpy":
+    _filelock()  # now: a signal handler that adds could come amid its import, and find half of it
 
 
 class DescriptorLock:
@@ -65,10 +74,11 @@ class DescriptorLock:
         return self._fd if type(self) is DescriptorLock else -1
 
     def try_acquire(self) -> bool:
-        return lock_descriptor(self._fd, blocking=False)
+        got: bool = _filelock().lock_descriptor(self._fd, blocking=False)
+        return got
 
     def release(self) -> None:
-        unlock_descriptor(self._fd)
+        _filelock().unlock_descriptor(self._fd)
 
     def close(self) -> None:
         # Closing, not unlocking: in a forked child the lock may be the parent's.

@@ -1,7 +1,7 @@
 """Opening what should be a filter file: a regular file, whose header is proved before its use.
 
 Opening changes nothing: no byte, no size, no time of change. Nothing is mapped here, and nothing
-is read but the header; of a folder, for an error's message, its manifest.
+is read but the header.
 """
 
 import errno
@@ -12,8 +12,6 @@ from mmbloom._storage.kinds import BITS, Kind, require_kind
 from mmbloom._typing import Path
 from mmbloom.errors import FormatError
 from mmbloom.format.header import HEADER_BYTES, Header, decode
-from mmbloom.format.manifest import MANIFEST, MAX_BYTES
-from mmbloom.format.manifest import decode as decode_manifest
 
 _FOLDER = "a folder"
 
@@ -78,7 +76,7 @@ def open_filter_file(path: str, mode: int) -> int:
     Raises
     ------
     FormatError
-        As `open_regular`; of a folder with the name of the class for it.
+        As `open_regular`; of a folder with the name of what opens it.
     OSError
         As the system says.
     """
@@ -87,22 +85,7 @@ def open_filter_file(path: str, mode: int) -> int:
     except FormatError as error:
         if error.found != _FOLDER:
             raise
-    opening = f"open it with {_classes_for(path)}, or mmbloom.open"
-    raise FormatError(path, "file", _FOLDER, f"a regular file; {opening}")
-
-
-def _classes_for(folder: str) -> str:
-    """Name what opens a folder, by its manifest; all that it could be if that cannot be read."""
-    path = os.path.join(folder, MANIFEST)
-    try:
-        fd = open_regular(path, os.O_RDONLY)
-        try:
-            kind = decode_manifest(os.pread(fd, MAX_BYTES + 1, 0), path).plan.kind
-        finally:
-            os.close(fd)
-    except (FormatError, OSError):
-        return "GrowingFilter.open or RotatingFilter.open"
-    return f"{kind.title()}Filter.open"
+    raise FormatError(path, "file", _FOLDER, "a regular file; mmbloom.open opens a folder")
 
 
 def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[Header, int]:

@@ -1,32 +1,16 @@
-"""The parser, and the one place where an error becomes a line on stderr and an exit code."""
+"""The parser, and the one place where an error becomes a line on stderr and an exit code.
+
+A command is imported when it is asked for: what only tells of the command line needs no numpy.
+"""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
 
 import mmbloom
-from mmbloom.cli.commands import (
-    add,
-    check,
-    compare,
-    copy,
-    create,
-    dedup,
-    exclude,
-    export,
-    grow,
-    import_,
-    info,
-    intersect,
-    merge,
-    plan,
-    remove,
-    repair,
-    verify,
-)
-from mmbloom.cli.filters import say_what_is_past_plan
 from mmbloom.cli.process import (
     EXIT_CODES,
     FULL,
@@ -67,71 +51,47 @@ def _plain_names(argv: Sequence[str]) -> list[str]:
 
 
 class Command(NamedTuple):
-    """A command: its help, how it declares its options, and what it does."""
+    """A command: its help, and what has to be known of it before and after it runs."""
 
     summary: str
-    register: Callable[[argparse.ArgumentParser], None]
-    run: Callable[[argparse.Namespace], int]
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
     past: tuple[str, ...] = ("file",)  # arguments of filters of which it says that they are full
 
 
 COMMANDS = {
-    "create": Command("make an empty filter", create.register, create.run, past=()),
+    "create": Command("make an empty filter", past=()),
     "dedup": Command(
-        "print each line the first time it is seen, across inputs, runs and processes",
-        dedup.register,
-        dedup.run,
+        "print each line the first time it is seen, across inputs, runs and processes"
     ),
-    "add": Command("mark lines as seen", add.register, add.run),
-    "check": Command("print the lines that are in a filter", check.register, check.run),
-    "remove": Command("take lines out of a counting filter", remove.register, remove.run),
+    "add": Command("mark lines as seen"),
+    "check": Command("print the lines that are in a filter"),
+    "remove": Command("take lines out of a counting filter"),
     "exclude": Command(
         "list, add or remove exclusions: keys that a filter must answer as not seen",
-        exclude.register,
-        exclude.run,
-        list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
+        words=list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
     ),
     "grow": Command(
-        "make a full filter grow: a folder in its place, with all that it knows",
-        grow.register,
-        grow.run,
-        past=(),
+        "make a full filter grow: a folder in its place, with all that it knows", past=()
     ),
-    "info": Command("show what a filter is and what it holds", info.register, info.run, past=()),
-    "verify": Command(
-        "check everything in a filter that can be checked", verify.register, verify.run, past=()
-    ),
-    "copy": Command("copy a filter, even while others write to it", copy.register, copy.run),
-    "merge": Command(
-        "make one filter from several", merge.register, merge.run, past=("file", "destination")
-    ),
-    "intersect": Command(
-        "make one filter of the keys that several filters share",
-        intersect.register,
-        intersect.run,
-    ),
-    "compare": Command(
-        "estimate how many keys two filters share",
-        compare.register,
-        compare.run,
-        past=("file", "other"),
-    ),
-    "repair": Command(
-        "make a sound filter from a damaged one",
-        repair.register,
-        repair.run,
-        past=("destination",),
-    ),
-    "export": Command("write a filter in another program's format", export.register, export.run),
-    "import": Command(
-        "make a filter from another program's file",
-        import_.register,
-        import_.run,
-        past=("destination",),
-    ),
-    "plan": Command("show what a filter will cost", plan.register, plan.run, past=()),
+    "info": Command("show what a filter is and what it holds", past=()),
+    "verify": Command("check everything in a filter that can be checked", past=()),
+    "copy": Command("copy a filter, even while others write to it"),
+    "merge": Command("make one filter from several", past=("file", "destination")),
+    "intersect": Command("make one filter of the keys that several filters share"),
+    "compare": Command("estimate how many keys two filters share", past=("file", "other")),
+    "repair": Command("make a sound filter from a damaged one", past=("destination",)),
+    "export": Command("write a filter in another program's format"),
+    "import": Command("make a filter from another program's file", past=("destination",)),
+    "plan": Command("show what a filter will cost", past=()),
 }
+
+
+def file_of(command: str) -> Any:
+    """Import the file of a command: its `register` declares the options, its `run` does it."""
+    # numpy starts a thread a core for linear algebra, a quarter of the time of its import.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    name = {"import": "import_"}.get(command, command)
+    return import_module(f"mmbloom.cli.commands.{name}")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -145,7 +105,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
-def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
+def parse(argv: Sequence[str]) -> tuple[str, argparse.Namespace]:
     """Read the command and its options, which may stand before, between and after files."""
     if argv and argv[0] in COMMANDS:
         command = COMMANDS[argv[0]]
@@ -155,8 +115,8 @@ def parse(argv: Sequence[str]) -> tuple[Command, argparse.Namespace]:
             description=f"{command.summary.capitalize()}.",
             epilog=EXIT_CODES,
         )
-        command.register(parser)
-        return command, parser.parse_intermixed_args(command.words(argv[1:]))
+        file_of(argv[0]).register(parser)
+        return argv[0], parser.parse_intermixed_args(command.words(argv[1:]))
     parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",
@@ -177,9 +137,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             prepare()
             command, args = parse(sys.argv[1:] if argv is None else argv)
-            code = command.run(args)
+            code: int = file_of(command).run(args)
             flush_stdout()
-            say_what_is_past_plan(_named(args, command.past))
+            if named := _named(args, COMMANDS[command].past):
+                import_module("mmbloom.cli.filters").say_what_is_past_plan(named)
         except BrokenPipeError:
             # The reader of our output has stopped (| head): no fault of ours, and nothing to say.
             # But not all was done, and a script has to see that. Lines that were not written are

@@ -4,6 +4,8 @@ Data goes to stdout; messages go to stderr, one line each. SIGTERM and SIGHUP en
 as Ctrl-C does: open blocks are left in order.
 """
 
+from __future__ import annotations
+
 import io
 import os
 import signal
@@ -12,9 +14,12 @@ import threading
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
-from mmbloom.dedup import Tally
 from mmbloom.errors import CapacityWarning, MmbloomWarning
+
+if TYPE_CHECKING:  # it needs numpy, and nothing here does
+    from mmbloom.dedup import Tally
 
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR, FULL = range(7)
 NOT_SOUND = NOT_ALIKE = NOTHING_FOUND

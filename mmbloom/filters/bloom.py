@@ -16,9 +16,8 @@ from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import BitWriter
-from mmbloom.operations.combine import FilterAt, require_alike
+from mmbloom.operations.combine import FilterAt, require_alike, united_count
 from mmbloom.operations.compare import compare_sources, disjoint_sources
-from mmbloom.operations.merge import united_count
 
 
 class BloomFilter(FileFilter):

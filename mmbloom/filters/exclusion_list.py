@@ -12,10 +12,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,8 +45,7 @@ _LOOK_SECONDS = 0.001
 _MARKS_A_KEY = 64
 
 
-@dataclass(frozen=True, slots=True)
-class _Table:
+class _Table(NamedTuple):
     """The exclusions, arranged for looking up batches of hits.
 
     Attributes

@@ -4,12 +4,11 @@ No argument is ever ignored: what is given must be what the file has.
 """
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import get_args
 
 from mmbloom._typing import HashName, Layout, Mode, OnFull
 from mmbloom.errors import ParameterMismatchError
-from mmbloom.format.manifest import FolderPlan
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
     SEED_BITS,
@@ -113,20 +112,10 @@ def require_equal(
     fields = [*fields, "num_bits", "num_hashes", "blocks_per_key"] if copied else [*fields]
     for field in fields:
         if field not in (frozenset() if copied else free):
-            _require_field(found, asked, path, field)
+            require_field(found, asked, path, field)
 
 
-def require_same(found: FolderPlan, asked: FolderPlan, path: str, *, free: frozenset[str]) -> None:
-    """Raise `ParameterMismatchError` naming the first setting that differs.
-
-    How the disk is reserved, and what is `free`, may.
-    """
-    if type(found) is not type(asked):
-        raise ParameterMismatchError(path, "kind", found.kind, asked.kind)
-    for name in (field.name for field in fields(asked) if field.name not in free | {"reserve"}):
-        _require_field(found, asked, path, name)
-
-
-def _require_field(found: HasHash, asked: HasHash, path: str, name: str) -> None:
+def require_field(found: HasHash, asked: HasHash, path: str, name: str) -> None:
+    """Raise `ParameterMismatchError` if one parameter of what is there is another."""
     if getattr(found, name) != getattr(asked, name):
         raise ParameterMismatchError(path, name, spelled(found, name), spelled(asked, name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, Self, TypeVar
 
 from mmbloom._engine import Hold
@@ -21,7 +22,7 @@ from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path
 from mmbloom.errors import FilterFullError, FormatError, ParameterMismatchError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claims
-from mmbloom.filters.options import OpenOptions, require_same
+from mmbloom.filters.options import OpenOptions, require_field
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
 from mmbloom.folders.member import Member, contains_one
@@ -170,7 +171,7 @@ class FolderFilter(Filter):
         made = cls._opened(path, *arguments)
         try:
             found = made._chain.plan  # noqa: SLF001  of this very class
-            require_same(found, plan, path, free=free)
+            _require_same(found, plan, path, free=free)
         except ParameterMismatchError:
             made.close()
             raise
@@ -309,3 +310,14 @@ def make_folder(
     except FileExistsError:
         if not exist_ok:
             raise
+
+
+def _require_same(found: FolderPlan, asked: FolderPlan, path: str, *, free: frozenset[str]) -> None:
+    """Raise `ParameterMismatchError` naming the first setting that differs.
+
+    How the disk is reserved, and what is `free`, may.
+    """
+    if type(found) is not type(asked):
+        raise ParameterMismatchError(path, "kind", found.kind, asked.kind)
+    for name in (field.name for field in fields(asked) if field.name not in free | {"reserve"}):
+        require_field(found, asked, path, name)

@@ -8,7 +8,7 @@ import errno
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,15 +17,17 @@ from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words
 from mmbloom.errors import FormatError, IncompatibleFiltersError
-from mmbloom.format.manifest import FolderPlan
 from mmbloom.sizing.params import FilterParams, spelled
+
+if TYPE_CHECKING:  # a program without folders imports nothing of them
+    from mmbloom.format.manifest import FolderPlan
 
 # What the counters of all inputs, and the set bits of the result, say of its keys.
 CountKeys = Callable[[Sequence[int], int, FilterParams], int]
 
 
 # What a filter, or a folder of them, was made with.
-Parameters = FilterParams | FolderPlan
+Parameters: TypeAlias = "FilterParams | FolderPlan"
 
 
 class FilterAt(NamedTuple):
@@ -146,3 +148,10 @@ def in_steps_if_too_many() -> Iterator[None]:
             raise
         reason = f"{error.strerror}; do it in steps, or allow more at once (ulimit -n)"
         raise OSError(error.errno, reason, error.filename) from error
+
+
+def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
+    """Estimate the keys of a union: no fewer than of one part, no more than of all together."""
+    estimate = round(params.estimated_count(positions_set))
+    # Counters are not proved: a damaged one must not exceed what the bits can hold.
+    return min(positions_set, max(*keys_added, min(sum(keys_added), estimate)))

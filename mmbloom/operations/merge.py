@@ -31,9 +31,9 @@ from mmbloom.operations.combine import (
     in_steps_if_too_many,
     require_alike,
     source_paths,
+    united_count,
 )
 from mmbloom.sizing.formulas import rate_of_any
-from mmbloom.sizing.params import FilterParams
 
 
 def merge(
@@ -122,13 +122,6 @@ def _merge_files(target: Target, paths: Sequence[str]) -> None:
     if united.positions_set > full_at(united.params):  # said last: it may raise
         keys = round(united.params.estimated_count(united.positions_set))
         warn_past_capacity(united.path, united.params, keys)
-
-
-def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
-    """Estimate the keys of a union: no fewer than of one part, no more than of all together."""
-    estimate = round(params.estimated_count(positions_set))
-    # Counters are not proved: a damaged one must not exceed what the bits can hold.
-    return min(positions_set, max(*keys_added, min(sum(keys_added), estimate)))
 
 
 _Opened = tuple[ManifestFile, list[UnmappedFilter]]

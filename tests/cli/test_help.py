@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runner import COMMAND, EXACT, inside, started
 
-from mmbloom.cli.main import COMMANDS
+from mmbloom.cli.main import COMMANDS, file_of
 
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
@@ -69,7 +69,7 @@ def test_help_of_each_command(capfdbinary: Capture, name: str) -> None:
 def test_each_option_has_help(name: str) -> None:
     """No option and no argument is left without a word on what it does."""
     parser = argparse.ArgumentParser()
-    COMMANDS[name].register(parser)
+    file_of(name).register(parser)
     assert len(parser._actions) > 2
     for action in parser._actions:
         assert action.help, action

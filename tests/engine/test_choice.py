@@ -92,9 +92,10 @@ def test_what_is_said_is_used(engine: str | None) -> None:
 
 def test_nonsense_in_the_environment() -> None:
     """A word that is no engine stops the import, library or command, whatever is built."""
-    for code in ("import mmbloom", "from mmbloom.cli import main"):
+    command = "import sys; from mmbloom.cli import main; sys.exit(main(['plan', '-n', '9']))"
+    for code, returncode in (("import mmbloom; mmbloom.open", 1), (command, 2)):
         done = python(code, "nonsense")
-        assert done.returncode == 1
+        assert done.returncode == returncode
         assert "MMBLOOM_ENGINE is 'nonsense', expected 'numpy' or 'compiled'" in done.stderr
 
 

@@ -188,23 +188,23 @@ def strings(*keys: bytes) -> Made:
 def keys_of(batch: key_batch.KeyBatch) -> list[bytes]:
     """Bytes of every key of a batch, whatever its form, one after the other."""
     match batch:
-        case key_batch.ByteKeys(items):
+        case key_batch.ByteKeys(items=items):
             return [key.encode() if isinstance(key, str) else key for key in items]
-        case key_batch.IntegerKeys(items):
+        case key_batch.IntegerKeys(items=items):
             return [(key % 2**64).to_bytes(8, "little") for key in items.tolist()]
-        case key_batch.RowKeys(rows, padded):
+        case key_batch.RowKeys(rows=rows, padded=padded):
             assert rows.dtype == np.uint8
             keys = [row.tobytes() for row in rows]
             return [key.rstrip(b"\0") for key in keys] if padded else keys
-        case key_batch.PackedKeys(octets, starts, ends):
+        case key_batch.PackedKeys(octets=octets, starts=starts, ends=ends):
             assert len(starts) == len(ends)
             for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
                 assert 0 <= start <= end <= len(octets)
             return [octets[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
-        case key_batch.ViewKeys(views, buffers):
+        case key_batch.ViewKeys(views=views, buffers=buffers):
             assert views.dtype == np.uint8
             return [_key_of_view(view.tobytes(), buffers) for view in views]
-        case key_batch.DictionaryKeys(values, indices):
+        case key_batch.DictionaryKeys(values=values, indices=indices):
             assert indices.dtype == np.intp
             whole = keys_of(values)
             assert all(0 <= i < len(whole) for i in indices.tolist())

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import filelock
 import numpy as np
 
 from mmbloom._storage import atomic as _atomic
@@ -66,8 +67,8 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
 
     replaced: list[tuple[Any, str, str]] = [
         *((os, name, name) for name in OS_CALLS),
-        (_lock, "lock_descriptor", "flock"),
-        (_lock, "unlock_descriptor", "unlock"),
+        (filelock, "lock_descriptor", "flock"),
+        (filelock, "unlock_descriptor", "unlock"),
         (_atomic, "exchange_names", "exchange"),
     ]
     lock = _lock.DescriptorLock

@@ -24,18 +24,43 @@ def submodules() -> set[str]:
     return {module.name for module in pkgutil.iter_modules(mmbloom.__path__)}
 
 
+LAZY = {"TYPE_CHECKING", "import_module"}  # what looking names up takes
+
+
 def test_all_is_what_is_public() -> None:
     """__all__ names every public name of the package, and no other; sorted, none twice."""
+    for name in mmbloom.__all__:  # from then on it is there
+        assert hasattr(mmbloom, name)
     public = {
         name
         for name, value in vars(mmbloom).items()
         if not name.startswith("_")
+        and name not in LAZY
         and not (isinstance(value, types.ModuleType) and name in submodules())
     }
     assert public | {"errors", "sizing"} == set(mmbloom.__all__)
     assert list(mmbloom.__all__) == sorted(set(mmbloom.__all__))
-    for name in mmbloom.__all__:
-        assert hasattr(mmbloom, name)
+
+
+def test_names_are_looked_up_where_type_checkers_find_them() -> None:
+    """What the package imports for type checkers, and its table of places, are the same."""
+    tree = ast.parse((ROOT / "__init__.py").read_text())
+    (checked,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If)
+        and not node.orelse
+        and any(isinstance(each, ast.ImportFrom) for each in node.body)
+    )
+    found = {}
+    for node in checked.body:
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                module = node.module == "mmbloom"
+                place = f"mmbloom.{alias.name}" if module else f"{node.module}:{alias.name}"
+                found[alias.asname or alias.name] = place
+    assert found == mmbloom._PLACES
+    assert {*found} | {*vars(mmbloom.errors)} >= {*mmbloom.__all__} - {"errors"}
 
 
 def test_every_error_is_exported() -> None:
@@ -57,7 +82,7 @@ def test_version() -> None:
     """The version is that of the installed distribution; other unknown names are errors."""
     assert mmbloom.__version__ == importlib.metadata.version("mmbloom")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
-        _ = mmbloom.nothing
+        _ = mmbloom.nothing  # type: ignore[attr-defined]
 
 
 FRESH = """

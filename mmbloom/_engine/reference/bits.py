@@ -10,8 +10,7 @@ No function here reads and writes one word twice in one assignment: duplicate in
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +33,7 @@ _INDEX_MASK = np.uint64((1 << 20) - 1)
 _ONE, _WORD_SHIFT, _BIT_MASK = np.uint64(1), np.uint64(6), np.uint64(63)
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """What `claim` found: nothing is set yet.
 
     Attributes

@@ -5,6 +5,7 @@ import os
 import time
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 from mmbloom._open import OfBits, open_of_bits
@@ -36,7 +37,6 @@ from mmbloom.cli.outputs import (
     require_folder,
 )
 from mmbloom.cli.process import OK, StoppedError, UsageError
-from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally, dedup
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.bloom import BloomFilter
@@ -265,7 +265,10 @@ def _to_folder(
     jobs = [FileJob(seen, settings, *pair) for pair in zip(names, outputs, strict=True)]
     sizes = [os.path.getsize(name) for name in names]
     with progress_bar(names, args.progress) as bar:
-        return run_jobs(jobs, args.jobs, lambda number: bar.update(sizes[number]))
+        # With multiprocessing, which a run in one process does not wait for.
+        workers: Any = import_module("mmbloom.cli.workers")
+        tally: Tally = workers.run_jobs(jobs, args.jobs, lambda done: bar.update(sizes[done]))
+        return tally
 
 
 def _to_one(

@@ -1,0 +1,77 @@
+"""What is imported when: a program waits for what it uses, and for nothing else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mmbloom
+from mmbloom import BloomFilter
+
+# Modules that take long to import, and what only a part of all programs needs.
+HEAVY = {"numpy", "json", "multiprocessing", "argparse", "asyncio", "logging", "filelock"}
+OF_FOLDERS = {"mmbloom.folders.growing", "mmbloom.folders.rotating", "mmbloom.format.manifest"}
+WATCHED = HEAVY | OF_FOLDERS | {"mmbloom.cli.workers", "mmbloom.operations.verify"}
+
+LOOK = """
+import sys
+{}
+print(*{{*sys.modules}} & {}, file=sys.stderr)
+"""
+RUN = "from mmbloom.cli import main\ntry: main({})\nexcept SystemExit: pass"
+
+
+def imported(code: str) -> set[str]:
+    """Run a program; which of the modules watched it has imported by its end."""
+    command = [sys.executable, "-P", "-c", LOOK.format(code, WATCHED)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {*done.stderr.splitlines()[-1].split()}
+
+
+def test_import_of_the_package() -> None:
+    """`import mmbloom` alone imports none of them, and the names are there all the same."""
+    assert imported("import mmbloom; assert mmbloom.errors.MmbloomError") == set()
+    assert imported("import mmbloom; mmbloom.BloomFilter") <= {"numpy", "filelock", "logging"}
+    assert imported("import mmbloom; mmbloom.open") >= OF_FOLDERS
+
+
+@pytest.mark.skipif(mmbloom.engine == "numpy", reason="it needs filelock, and that logging")
+def test_locks_of_the_compiled_engine() -> None:
+    """It takes its locks without filelock, whose import is a third of the package's."""
+    add = """
+import mmbloom, os, tempfile
+path = os.path.join(tempfile.mkdtemp(), "seen")
+with mmbloom.BloomFilter.create(path, 1000) as seen: assert seen.add("a")
+os.unlink(path)
+os.rmdir(os.path.dirname(path))
+"""
+    assert imported(add) == {"numpy"}
+
+
+@pytest.mark.parametrize("asked", [["--help"], ["--version"], ["nonsense"], []])
+def test_command_line_tells_of_itself_without_numpy(asked: list[str]) -> None:
+    """Help, the version and what is no command need nothing of the library."""
+    assert imported(RUN.format(asked)) - {"logging", "json"} == {"argparse"}
+
+
+def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
+    """One process needs no multiprocessing, and no command the others' files."""
+    path = str(tmp_path / "seen")
+    BloomFilter.create(path, 1000).close()
+    lines = tmp_path / "lines"
+    lines.write_text("a\nb\n")
+    had = imported(RUN.format(["dedup", path, str(lines)]))
+    assert "numpy" in had
+    assert not had & {"multiprocessing", "asyncio", "mmbloom.operations.verify"}
+    assert "mmbloom.operations.verify" in imported(RUN.format(["verify", path]))
+
+
+def test_no_threads_for_linear_algebra(tmp_path: Path) -> None:
+    """numpy would start one a core, which no command has a use for."""
+    path = str(tmp_path / "seen")
+    BloomFilter.create(path, 1000).close()
+    count = "\nprint('threads', len(__import__('os').listdir('/proc/self/task')))"
+    command = [sys.executable, "-P", "-c", RUN.format(["info", path]) + count]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "threads 1"
