@@ -78,7 +78,7 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
     monkeypatch.setattr(Claim, "__exit__", marked)
-    monkeypatch.setattr("mmbloom.cli.commands.dedup.run_jobs", run_jobs)
+    monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
 
 
 @pytest.mark.laws("T17")

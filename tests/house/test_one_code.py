@@ -44,7 +44,7 @@ def python(
     root: Path, *arguments: str, engine: str = "", stdin: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """Start Python in the root as a user does, who has no variables of this suite."""
-    ours = ("PYTHONSAFEPATH", "MMBLOOM_ENGINE", "PYTHONWARNINGS")
+    ours = ("PYTHONSAFEPATH", "MMBLOOM_ENGINE", "PYTHONWARNINGS", "PYTEST_ADDOPTS")
     env = {name: value for name, value in os.environ.items() if name not in ours}
     env |= {"MMBLOOM_ENGINE": engine} if engine else {}
     command = [sys.executable, *arguments]
