@@ -55,7 +55,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 @hypothesis.given(data=st.data())
-@hypothesis.settings(max_examples=min(40, hypothesis.settings.default.max_examples))
+@hypothesis.settings(max_examples=min(40, hypothesis.settings().max_examples))
 def test_any_slices_of_any_column(kind: Any, data: st.DataObject) -> None:
     """Each type, with and without nulls, sliced anywhere and in any number of chunks."""
     keys = data.draw(st.lists(values_of(kind), max_size=40))
