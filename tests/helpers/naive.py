@@ -46,8 +46,10 @@ class OneByOne:
         return self.positions(key) <= self.held
 
     def words(self) -> list[int]:
-        number = sum(1 << position for position in self.held)
-        return [number >> start & 2**64 - 1 for start in range(0, self.params.num_bits, 64)]
+        words = [0] * (self.params.num_bits // 64)
+        for position in self.held:
+            words[position // 64] += 1 << position % 64
+        return words
 
 
 @dataclass
@@ -76,8 +78,10 @@ class CountedOneByOne(OneByOne):
         return sum(count > 0 for count in self.counts.values())
 
     def words(self) -> list[int]:
-        number = sum(count << 4 * position for position, count in self.counts.items())
-        return [number >> start & 2**64 - 1 for start in range(0, 4 * self.params.num_bits, 64)]
+        words = [0] * (self.params.num_bits // 16)
+        for position, count in self.counts.items():
+            words[position // 16] += count << 4 * (position % 16)
+        return words
 
 
 SEEDED: list[tuple[int, HashName]] = [(2**127 + 3, "siphash"), (3, "murmur3")]
