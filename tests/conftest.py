@@ -132,6 +132,7 @@ def create(path: str) -> Iterator[Callable[..., BloomFilter]]:
 
 
 _TRACKER = resource_tracker._resource_tracker
+_TASKS = "/proc/self/task"
 _FOLDER = next((name for name in ("/proc/self/fd", "/dev/fd") if os.path.isdir(name)), "")
 
 
@@ -149,11 +150,14 @@ def _descriptors() -> dict[str, str]:
 
 def _children() -> set[int]:
     """Pids of the children of this process; multiprocessing's resource tracker is left out."""
-    listings = Path("/proc/self/task").glob("*/children")
     pids: set[int] = set()
-    for listing in listings:
-        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
-            pids.update(map(int, listing.read_text().split()))
+    for task in os.listdir(_TASKS) if os.path.isdir(_TASKS) else ():
+        # A thread that has just ended has none; and where the system does not list them, nothing.
+        with (
+            suppress(FileNotFoundError, ProcessLookupError),
+            open(f"{_TASKS}/{task}/children") as listing,
+        ):
+            pids.update(map(int, listing.read().split()))
     pids |= {child.pid for child in multiprocessing.active_children() if child.pid}
     return pids - {vars(_TRACKER).get("_pid")}
 
