@@ -25,6 +25,7 @@ pytest_plugins = ["excluding", "folders", "locks", "tally", "unions"]
 
 # T1 for 30 minutes: what --stress without a number stands for.
 LONG = 360
+FORKING = ("cli", "folders", "laws", "operations", "storage")
 STACKS_AFTER = 120.0  # seconds until the stacks of a test that hangs are shown, times --stress
 
 # Children test the package that this process tests, wherever they are started, with its engine.
@@ -85,12 +86,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave columns to the end: the first of pyarrow imports pandas.
+    """Begin with the folders that fork most, and leave columns to the end.
 
-    A fork copies the page tables of all that the process holds, and these tests fork some ten
-    thousand times.
+    A fork copies the page tables of all that the process holds, which grows from test to test (the
+    first column of pyarrow imports pandas), and these tests fork some thousand times.
     """
-    items.sort(key=lambda item: isinstance(item, pytest.Function) and "pa" in vars(item.module))
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        columns = isinstance(item, pytest.Function) and "pa" in vars(item.module)
+        return columns, item.path.parent.name not in FORKING
+
+    items.sort(key=place)
 
 
 @pytest.fixture

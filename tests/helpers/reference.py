@@ -4,6 +4,7 @@ Plain Python integers, `struct` and `zlib`; it shares no code with the package, 
 library, so that reader and writer are not tested against each other only. Slow and obvious.
 """
 
+import functools
 import struct
 import zlib
 from dataclasses import dataclass
@@ -208,6 +209,29 @@ def siphash(
     return first | (v[0] ^ v[1] ^ v[2] ^ v[3]) << 64
 
 
+@functools.lru_cache(1024)  # tests ask for a key before it is added, after, and once more
+def _positions(
+    key: bytes, hash_id: int, seed: int, layout: int, m: int, k: int, in_blocks: int
+) -> tuple[int, ...]:
+    if hash_id == 1:
+        h1, h2 = murmur3_x64_128(key, seed)
+    else:
+        h2, h1 = divmod(siphash(key, seed), 2**64)
+    if layout == 1:
+        return tuple(((h1 + i * h2) & (2**63 - 1)) % m for i in range(k))
+    if layout == 2:
+        blocks = [(h1 >> 32) * (m // 512) >> 32]
+    else:
+        page = (h1 >> 32) * (m // 32768) >> 32
+        first, step = h1 & 63, 2 * (h1 >> 6 & 31) + 1
+        blocks = [64 * page + (first + j * step & 63) for j in range(in_blocks)]
+    found = []
+    for i in range(k):
+        h2 = h2 * _GOLDEN & _MASK
+        found.append(512 * blocks[i * len(blocks) // k] + (h2 >> 55))
+    return tuple(found)
+
+
 class NaiveFilter:
     """The bytes of a filter file, read and written one bit at a time.
 
@@ -245,23 +269,8 @@ class NaiveFilter:
     def positions(self, key: Key) -> list[int]:
         """List the k positions of a key, in order, repeats included."""
         f = self.fields
-        if f.hash_id == 1:
-            h1, h2 = murmur3_x64_128(key_bytes(key), f.seed)
-        else:
-            h2, h1 = divmod(siphash(key_bytes(key), f.seed), 2**64)
-        if f.layout == 1:
-            return [((h1 + i * h2) & (2**63 - 1)) % f.num_positions for i in range(f.num_hashes)]
-        if f.layout == 2:
-            blocks = [(h1 >> 32) * (f.num_positions // 512) >> 32]
-        else:
-            page = (h1 >> 32) * (f.num_positions // 32768) >> 32
-            first, step = h1 & 63, 2 * (h1 >> 6 & 31) + 1
-            blocks = [64 * page + (first + j * step & 63) for j in range(f.blocks)]
-        found = []
-        for i in range(f.num_hashes):
-            h2 = h2 * _GOLDEN & _MASK
-            found.append(512 * blocks[i * len(blocks) // f.num_hashes] + (h2 >> 55))
-        return found
+        plan = (f.hash_id, f.seed, f.layout, f.num_positions, f.num_hashes, f.blocks)
+        return [*_positions(key_bytes(key), *plan)]
 
     def __contains__(self, key: Key) -> bool:
         return all(self.data[HEADER_BYTES + (p >> 3)] >> (p & 7) & 1 for p in self.positions(key))
