@@ -139,15 +139,21 @@ def memory(pid: int | str = "self") -> dict[str, float]:
     return {name.rstrip(":"): int(size) / 1024 for name, size, _ in lines}
 
 
+def start_method() -> str:
+    """How processes are started: afresh.
+
+    In a run with --quick, whose figures mean nothing, by a fork: some 20 of them cost what one
+    process costs that imports all anew.
+    """
+    return "spawn" if QUICK not in os.environ else "fork"
+
+
 def apart(work: Callable[..., Any], *args: Any, engine: str | None = None) -> Any:
     """Call a function of a module in a process of its own, started afresh.
 
-    Its memory starts empty, and mmbloom chooses its engine anew: the one asked for. In a run with
-    --quick, whose figures mean nothing, a fork does where any engine does: some 20 of them cost
-    what one process costs that imports all anew.
+    Its memory starts empty, and mmbloom chooses its engine anew: the one asked for.
     """
-    afresh = engine is not None or QUICK not in os.environ
-    context = multiprocessing.get_context("spawn" if afresh else "fork")
+    context = multiprocessing.get_context(start_method() if engine is None else "spawn")
     with forced(engine), ProcessPoolExecutor(1, context) as pool:
         return pool.submit(work, *args).result()
 

@@ -19,7 +19,7 @@ from multiprocessing.synchronize import Barrier
 from typing import NamedTuple
 
 from _keys import byte_strings, numbers
-from _measure import Report, Rows, apart, benchmark, layout, ratio, spread, table
+from _measure import Report, Rows, apart, benchmark, layout, ratio, spread, start_method, table
 
 from mmbloom import BloomFilter
 
@@ -56,7 +56,7 @@ def writer(path: str, first: int, load: Load) -> tuple[float, float]:
 
 def together(path: str, writers: int, first: int, load: Load) -> float:
     """Let some writers add at once; give millions of keys per second, of all."""
-    context = multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context(start_method())
     each = load.batches * load.batch
     with ProcessPoolExecutor(writers, context, meet_at, (context.Barrier(writers),)) as pool:
         tasks = [pool.submit(writer, path, first + i * each, load) for i in range(writers)]
