@@ -77,8 +77,8 @@ def check_files(folder: str | Path, naive: NaiveGrowing) -> None:
 
 
 def test_large_batches(tmp_path: Path, seed: int) -> None:
-    """In batches of many chunks too, some of which fill several files, with threads."""
-    drawn = np.random.default_rng(seed).integers(0, 25_000, 40_000)
+    """In batches of more than a chunk too, some of which fill several files, with threads."""
+    drawn = np.random.default_rng(seed).integers(0, 12_500, 20_000)
     keys = [str(key) for key in drawn.tolist()]
     with GrowingFilter.create(tmp_path / "one", 100, 0.2, seed=5, threads=1) as one, one.locked():
         expected = [one.add(key) for key in keys]

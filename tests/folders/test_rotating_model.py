@@ -165,7 +165,7 @@ def test_period_that_ends_within_a_call(tmp_path: Path, way: Way, ticks: int) ->
 
 
 def test_large_batches(tmp_path: Path, seed: int) -> None:
-    """In batches of many chunks too, with threads, over several periods."""
+    """In batches of more than a chunk too, with threads, over several periods."""
     time = [0.0]
     options: dict[str, Any] = {
         "keep": 30,
@@ -185,8 +185,8 @@ def test_large_batches(tmp_path: Path, seed: int) -> None:
         )
         for turn in range(6):
             time[0] = 9.0 * turn
-            drawn = np.random.default_rng(seed + turn).integers(0, 12_000, 40_000)
-            keys = [str(key) for key in drawn[: 40_000 if turn % 2 else 8_000].tolist()]
+            drawn = np.random.default_rng(seed + turn).integers(0, 12_000, 20_000)
+            keys = [str(key) for key in drawn[: 20_000 if turn % 2 else 8_000].tolist()]
             with one.locked():
                 expected = [one.add(key) for key in keys]
             assert single.add_many(keys).tolist() == expected
