@@ -27,10 +27,10 @@ def bytes_of_file(path: Path) -> bytes:
 def test_same_operations_give_the_same_file(tmp_path: Path, seed: int) -> None:
     """Forty operations at random, in all forms of keys: equal answers, files equal byte by byte.
 
-    Four times, with a filter each.
+    Twice, with a filter each.
     """
     script = HELPERS / "operations.py"
-    seeds = [str((seed + number) % 2**32) for number in range(4)]
+    seeds = [str((seed + number) % 2**32) for number in range(2)]
     said, files = [], []
     for engine in ENGINES:
         done = started(
@@ -42,7 +42,7 @@ def test_same_operations_give_the_same_file(tmp_path: Path, seed: int) -> None:
         assert (done.code, done.err) == (0, "")
         served, answers = json.loads(done.out)
         assert served == engine
-        assert [*map(len, answers)] == [40] * 4
+        assert [*map(len, answers)] == [40] * 2
         said.append(answers)
         files.append([bytes_of_file(tmp_path / f"{engine}.{one}") for one in seeds])
     assert said[0] == said[1]
