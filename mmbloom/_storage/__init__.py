@@ -1,6 +1,5 @@
 """One file on the disk, or one folder of files, and the lock that guards it.
 
-``mounts``          which file system a path is on
 ``kinds``           bits or counters
 ``opening``         a regular file, its header proved before its use
 ``atomic``          new files and folders: whole or not at all, their disk space reserved

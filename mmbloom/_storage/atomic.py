@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
 
-from mmbloom._storage import mounts
+from mmbloom._machine import mounts
 from mmbloom._typing import Reserve
 from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning

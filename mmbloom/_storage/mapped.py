@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._storage import mounts
+from mmbloom._machine import mounts
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import identity_of, open_filter_file, open_regular, read_header
 from mmbloom.errors import (

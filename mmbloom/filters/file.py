@@ -115,7 +115,9 @@ class FileFilter(Filter):
             How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
             and no later key waits for its page; "fallocate" takes milliseconds, and the
             first key on each page of 4 KiB some 7 microseconds: for filters that will hold
-            far fewer keys than planned, or on slow disks.
+            far fewer keys than planned, or on slow disks. Files so large that the kernel
+            cannot keep their changed pages in memory (on most systems a tenth of it) are
+            made the second way, whatever is asked: zeros would make their keys tens of times slower.
         lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As in `open`.
 

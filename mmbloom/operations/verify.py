@@ -15,7 +15,7 @@ import numpy as np
 
 from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import batches
-from mmbloom._storage import mounts
+from mmbloom._machine import mounts
 from mmbloom._storage.exclusion_list import check_listed
 from mmbloom._storage.folder import ManifestFile, read_manifest, require_named, stamp_of
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of

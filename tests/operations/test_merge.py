@@ -27,7 +27,7 @@ from mmbloom import (
     merge,
     verify,
 )
-from mmbloom._storage import mounts
+from mmbloom._machine import mounts
 from mmbloom.sizing import FilterParams, Layout
 
 

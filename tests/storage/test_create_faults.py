@@ -75,7 +75,7 @@ FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO,
 @pytest.fixture(autouse=True)
 def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system in memory, where /tmp may be, fewer calls are made."""
-    monkeypatch.setattr("mmbloom._storage.mounts.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._machine.mounts.IN_MEMORY", frozenset())
 
 
 @pytest.mark.laws("T7")
