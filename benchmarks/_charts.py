@@ -116,6 +116,13 @@ def _contention(figures: Figures, sizes: Sizes) -> Drawing:
     return title, "Medians, from minimum to maximum; longer is better", [panel]
 
 
+def _cliff(figures: Figures, sizes: Sizes) -> Drawing:
+    rows = figures["cliff"]
+    panel = Panel("nanoseconds per key", {name: row["add"] for name, row in rows.items()})
+    title = f"Adding to a filter for {sizes['capacity']:,} keys, batches of {sizes['batch']:,}"
+    return title, "Medians, from the fastest batch to the slowest; shorter is better", [panel]
+
+
 CHARTS: dict[str, dict[str, Chart]] = {
     "insert_query": {
         "insert_query_cache": _insert_query("cache", "filter planned for {keys:,} keys"),
@@ -123,6 +130,7 @@ CHARTS: dict[str, dict[str, Chart]] = {
     },
     "dedup_log": {"dedup": _dedup},
     "contention": {"contention": _contention},
+    "cliff": {"cliff": _cliff},
 }
 """Script to file name to chart."""
 

@@ -28,7 +28,7 @@ def fill(path: str, args: argparse.Namespace) -> Rows:
     adding: list[float] = []
     start = time.perf_counter()
     new = 0
-    with BloomFilter.create(path, args.keys, 0.01) as seen:
+    with BloomFilter.create(path, args.keys, 1 / args.one_in) as seen:
         for first in range(0, args.keys, args.batch):
             keys = numbers(first, min(args.batch, args.keys - first))
             begin = time.perf_counter()
@@ -95,5 +95,6 @@ if __name__ == "__main__":
             "keys": (1_000_000_000, "keys to add"),
             "absent": (100_000_000, "absent keys to ask for"),
             "batch": (4_000_000, "keys a batch"),
+            "one_in": (100, "absent keys of which one is planned to be found"),
         },
     )
