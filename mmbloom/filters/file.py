@@ -117,7 +117,7 @@ class FileFilter(Filter):
             first key on each page of 4 KiB some 7 microseconds: for filters that will hold
             far fewer keys than planned, or on slow disks. Files so large that the kernel
             cannot keep their changed pages in memory (on most systems a tenth of it) are
-            made the second way, whatever is asked: zeros would make their keys tens of times slower.
+            made the second way, whatever is asked: with zeros a key takes tens of times as long.
         lock_timeout, allow_network, threads, preload, verify_after_add, on_full
             As in `open`.
 
