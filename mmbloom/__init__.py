@@ -134,7 +134,7 @@ __all__ = [
 ]
 
 # Where the names are that bring numpy with them. Each is looked up when it is first asked for:
-# `import mmbloom` costs a tenth of numpy's own import, a program that opens one file imports
+# `import mmbloom` costs a seventh of numpy's own import, a program that opens one file imports
 # nothing of folders, and the command line tells of itself without numpy.
 _PLACES = {
     "BloomFilter": "mmbloom.filters.bloom:BloomFilter",

@@ -3,7 +3,7 @@
 Each form holds n keys where they lie: cutting one copies no key. The files of ``_keys`` make
 them and prove them right: every span within its buffer, every str encodable. A form is
 cut by a slice, or by a bool array of shape (n,). None of them is a dataclass: to make one takes
-more than a millisecond, which every program would wait for.
+about a millisecond, which every program would wait for.
 """
 
 from typing import Any

@@ -42,7 +42,7 @@ _TASKS_PATIENCE = 0.002
 
 
 def _filelock() -> Any:
-    """Import filelock, which takes a third as long as this package; the numpy engine needs it."""
+    """Import filelock, for the numpy engine; that takes as long as the rest of this package."""
     import filelock  # noqa: PLC0415
 
     return filelock

@@ -88,7 +88,7 @@ COMMANDS = {
 
 def file_of(command: str) -> Any:
     """Import the file of a command: its `register` declares the options, its `run` does it."""
-    # numpy starts a thread a core for linear algebra, a quarter of the time of its import.
+    # numpy starts a thread a core for linear algebra: a quarter of its import's processor time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     name = {"import": "import_"}.get(command, command)
     return import_module(f"mmbloom.cli.commands.{name}")

@@ -36,9 +36,9 @@ def test_import_of_the_package() -> None:
     assert imported("import mmbloom; mmbloom.open") >= OF_FOLDERS
 
 
-@pytest.mark.skipif(mmbloom.engine == "numpy", reason="it needs filelock, and that logging")
+@pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine locks with filelock")
 def test_locks_of_the_compiled_engine() -> None:
-    """It takes its locks without filelock, whose import is a third of the package's."""
+    """It takes its locks without filelock, whose import takes as long as the package's."""
     add = """
 import mmbloom, os, tempfile
 path = os.path.join(tempfile.mkdtemp(), "seen")
