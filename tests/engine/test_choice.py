@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels import BUILT, ENGINES, PARTS, needs_compiled
+from kernels import BUILT, ENGINES, MODULES, PARTS, needs_compiled
 
 import mmbloom
 from mmbloom import _engine
@@ -114,7 +114,7 @@ print(mmbloom.engine)
 """
 
 
-@pytest.mark.parametrize("absent", PARTS)
+@pytest.mark.parametrize("absent", MODULES)
 def test_one_module_that_was_not_built(absent: str) -> None:
     """If one module of the compiled engine is absent numpy serves; asked for, it is an error."""
     code = HIDE.format(absent, absent)
@@ -129,14 +129,14 @@ def test_one_module_that_was_not_built(absent: str) -> None:
 @needs_compiled
 def test_built_with_the_package() -> None:
     """The compiled modules are in the package's own folder, as this interpreter names them."""
-    for name in PARTS:
+    for name in MODULES:
         found = [FOLDER / (name + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES]
         assert any(file.exists() for file in found)
 
 
 def test_all_modules_are_looked_for() -> None:
     """What must be there for the compiled engine to serve is each of its modules."""
-    assert sorted(_COMPILED) == sorted(PARTS)
+    assert sorted(_COMPILED) == sorted(MODULES)
     assert {file.stem for file in FOLDER.glob("*.pyx")} == set(PARTS)
 
 

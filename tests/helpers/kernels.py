@@ -43,6 +43,7 @@ class Engine(NamedTuple):
 
 
 PARTS = ("bits", "counters", "hash", "holding", "lines")  # modules, of the same names in both
+MODULES = ("_arrays", *PARTS)  # what is built: Cython writes the first
 
 
 def _load(name: str, folder: str) -> Engine:
@@ -58,7 +59,7 @@ NUMPY = _load("numpy", "reference")
 
 
 def _load_compiled() -> Engine | None:
-    if not all(find_spec(f"mmbloom._engine.compiled.{part}") for part in PARTS):
+    if not all(find_spec(f"mmbloom._engine.compiled.{part}") for part in MODULES):
         return None
     return _load("compiled", "compiled")
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kernels import BUILT, PARTS, needs_compiled
+from kernels import BUILT, MODULES, needs_compiled
 
 from mmbloom import _engine
 
@@ -30,7 +30,7 @@ def root(tmp_path: Path) -> Path:
     unwanted = shutil.ignore_patterns("__pycache__", "*.c", "*.so")
     shutil.copytree(ROOT / "mmbloom", copy / "mmbloom", ignore=unwanted)
     shutil.copy2(ROOT / "setup.sh", copy)
-    for part in PARTS if BUILT else ():
+    for part in MODULES if BUILT else ():
         for module in COMPILED.glob(f"{part}.*.so"):
             shutil.copy(module, built(copy))  # as if built now: not with its time
     return copy
@@ -99,7 +99,7 @@ def remove_one(folder: Path) -> str:
 def of_another_python(folder: Path) -> str:
     for module in folder.glob("*.so"):
         module.rename(folder / f"{module.name.split('.')[0]}.cpython-39-x86_64-linux-gnu.so")
-    return f"was built for another Python ({PARTS[0]}.cpython-39-x86_64-linux-gnu.so, not "
+    return f"was built for another Python ({MODULES[0]}.cpython-39-x86_64-linux-gnu.so, not "
 
 
 def touch(folder: Path, name: str) -> str:

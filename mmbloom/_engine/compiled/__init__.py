@@ -9,5 +9,6 @@ Each module has the functions of the reference's module of its name:
 ``lines``     where lines begin and end; which part of one is its key
 
 What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``; ``murmur.pxd``,
-and ``keyed.pxd``, which has SipHash and gives both hashes one name.
+and ``keyed.pxd``, which has SipHash and gives both hashes one name. ``_arrays``, which Cython
+writes when they are built, is what its own code for arrays calls.
 """
