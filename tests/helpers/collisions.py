@@ -51,13 +51,25 @@ def _is_text(word: bytes) -> bool:
         return False
 
 
+def _may_be_text(words: Words) -> npt.NDArray[np.bool_]:
+    """Say of each word whether starts and ends of its characters fit, which few words' do."""
+    octets = words.astype("<u8").view(np.uint8).reshape(-1, 8)
+    following = octets & 0xC0 == 0x80
+    begun = octets >= 0xC0  # such a byte needs another, which a byte of ASCII cannot have
+    fits: npt.NDArray[np.bool_] = ~following[:, 0] & ~begun[:, -1] & (octets >= 0x20).all(1)
+    fits &= ~(begun[:, :-1] & ~following[:, 1:]).any(1)
+    fits &= ~((octets < 0x80)[:, :-1] & following[:, 1:]).any(1)
+    return fits
+
+
 def _paired(
     chance: np.random.Generator, first: int, by: int, second: int, bit: int
 ) -> list[tuple[bytes, bytes]]:
     """Find words of printable text whose partners are such words too."""
     words = _texts(chance)
     partners = _changed(words, first, by, second, bit)
-    both = zip(words.tolist(), partners.tolist(), strict=True)
+    likely = _may_be_text(partners)  # to decode all of them takes a second
+    both = zip(words[likely].tolist(), partners[likely].tolist(), strict=True)
     pairs = [(one.to_bytes(8, "little"), other.to_bytes(8, "little")) for one, other in both]
     return [pair for pair in pairs if _is_text(pair[1]) and _is_text(pair[0])]
 

@@ -11,6 +11,7 @@ from mmbloom._typing import HashName, Words
 from mmbloom.sizing import FilterParams, Layout
 
 G = 0x9E3779B97F4A7C15
+POWERS = [pow(G, i + 1, 2**64) for i in range(64)]
 LAYOUTS = get_args(Layout)
 # Layouts with the numbers of blocks a key that their code differs for.
 SHAPES: list[tuple[Layout, int]] = [
@@ -35,11 +36,12 @@ class OneByOne:
         else:
             page, step = ((h1 >> 32) * (m // 32768)) >> 32, 2 * (h1 // 64 % 32) + 1
             blocks = [64 * page + (h1 + j * step) % 64 for j in range(b)]
-        return {512 * blocks[i // (k // b)] + (h2 * G ** (i + 1) % 2**64 >> 55) for i in range(k)}
+        return {512 * blocks[i // (k // b)] + (h2 * POWERS[i] % 2**64 >> 55) for i in range(k)}
 
     def add(self, key: Hash) -> bool:
-        new = not self.positions(key) <= self.held
-        self.held |= self.positions(key)
+        positions = self.positions(key)
+        new = not positions <= self.held
+        self.held |= positions
         return new
 
     def has(self, key: Hash) -> bool:
@@ -59,8 +61,9 @@ class CountedOneByOne(OneByOne):
     counts: Counter[int] = field(default_factory=Counter)
 
     def add(self, key: Hash) -> bool:
-        new = not self.has(key)
-        for position in self.positions(key):
+        positions = self.positions(key)
+        new = not all(self.counts[position] for position in positions)
+        for position in positions:
             self.counts[position] = min(15, self.counts[position] + 1)
         return new
 

@@ -29,6 +29,15 @@ MODES: tuple[Literal["r"], Literal["r+"]] = ("r", "r+")
 each_original = pytest.mark.parametrize("fields", ORIGINALS[:5], ids=range(5))
 
 
+def reference_refuses(raw: bytes, size: int) -> bool:
+    """Ask the reference reader; `pytest.raises` takes as long as both readers."""
+    try:
+        parse_header(raw, size)
+    except BadFileError:
+        return True
+    return False
+
+
 @pytest.mark.stress
 @pytest.mark.laws("T3")
 def test_header_mutants_are_refused_or_valid(seed: int, stress: int, tally: Count) -> None:
@@ -50,8 +59,7 @@ def test_header_mutants_are_refused_or_valid(seed: int, stress: int, tally: Coun
             decoded = _header.decode(raw, size, "mutant")
         except FormatError as error:
             outcomes[error.field] += 1
-            with pytest.raises(BadFileError):
-                parse_header(raw, size)
+            assert reference_refuses(raw, size)
         else:
             outcomes["valid"] += 1
             fields = parse_header(raw, size)
