@@ -99,6 +99,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def pytest_collection_finish() -> None:
+    """Have the garbage collector pass over what lives to the end, as it does after each module.
+
+    That is a tenth of a second each time, for the tests that were collected and what they import.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture
 def stress(request: pytest.FixtureRequest) -> int:
     """Multiplier of the length of concurrency tests, 1 unless --stress says otherwise."""
