@@ -45,6 +45,7 @@ HashName = Literal["siphash", "murmur3"]
 Mode = Literal["r", "r+"]
 Reserve = Literal["zeros", "fallocate"]
 OnFull = Literal["warn", "raise"]
+Resident = bool | Literal["auto"]
 
 # Time.
 Clock = Callable[[], float]

@@ -6,10 +6,13 @@ import gc
 import multiprocessing
 import os
 import secrets
+import shutil
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,8 @@ import pytest
 import mmbloom
 from mmbloom import BloomFilter
 from mmbloom._engine.choice import FAULT, remedy
+from mmbloom._machine import memory
+from mmbloom._storage import mapped
 
 pytest_plugins = ["excluding", "folders", "locks", "tally", "unions"]
 
@@ -51,9 +56,10 @@ hypothesis.settings.register_profile(  # for .ci/sanitize
 hypothesis.settings.load_profile("mmbloom")
 
 
-def pytest_report_header() -> str:
+def pytest_report_header(config: pytest.Config) -> str:
     """Say what is tested."""
-    return f"mmbloom: {mmbloom.engine} engine, {os.path.dirname(mmbloom.__file__)}"
+    where = "in shared memory" if config.getoption("--resident") else "mapped"
+    return f"mmbloom: {mmbloom.engine} engine, files {where}, {os.path.dirname(mmbloom.__file__)}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,6 +72,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=1,
         metavar="N",
         help=f"multiply the length of stress tests; {LONG} if no number is given",
+    )
+    parser.addoption(
+        "--resident",
+        action="store_true",
+        help="keep every filter that can be kept in shared memory there, however small it is",
     )
     parser.addoption("--seed", type=int, default=None, help="repeat a run with the seed it printed")
 
@@ -83,6 +94,14 @@ def pytest_configure(config: pytest.Config) -> None:
     patience = STACKS_AFTER * config.getoption("--stress")
     config._inicache["faulthandler_timeout"] = patience  # what -o does, which comes too early
     assert config.getini("faulthandler_timeout") == patience
+    if config.getoption("--resident"):  # in this process and those that it forks
+        patch = pytest.MonkeyPatch()
+        config.add_cleanup(patch.undo)
+        patch.setattr(mapped, "is_wanted", lambda resident, *_: resident is not False)
+        patch.setattr(mapped, "_FEW_CHANGES", 0)
+        shared = tempfile.mkdtemp(prefix="mmbloom-tests-", dir=memory.SHARED)
+        config.add_cleanup(partial(shutil.rmtree, shared))
+        patch.setattr(memory, "SHARED", shared)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,11 +1,15 @@
 """How much memory is free, and how much of a file may be changed in it before a writer waits.
 
-From Linux's /proc and /sys. Where the kernel does not say, there is no limit.
+From Linux's /proc and /sys. Where the kernel does not say, the answers are those of a machine on
+which nothing is kept in shared memory: no limit, no room, no boot.
 """
 
 import math
 import os
 from contextlib import suppress
+from functools import cache
+
+SHARED = "/dev/shm"  # noqa: S108  where POSIX shared memory is: each name in it is proved
 
 # So much any machine may have dirty: to ask it, a dozen files, takes as long as to open a filter.
 _SMALL = 64 << 20
@@ -14,10 +18,30 @@ _VM = "/proc/sys/vm"
 _CGROUPS = "/sys/fs/cgroup"
 
 
+@cache
+def boot_id() -> bytes:
+    """Tell this boot of the kernel from every other: 16 bytes; none where it cannot be told."""
+    text = _read("/proc/sys/kernel/random/boot_id").strip().replace("-", "")
+    with suppress(ValueError):
+        boot = bytes.fromhex(text)
+        if len(boot) == 16 and any(boot):
+            return boot
+    return b""
+
+
 def available_bytes() -> int:
     """How much memory can be used without swapping, by this machine and by its container."""
     free = _fields(_read("/proc/meminfo")).get("MemAvailable:", 0) << 10
     return max(0, min([free, *_left_in_cgroups()]))
+
+
+def shared_bytes() -> int:
+    """How much more shared memory there can be: what its file system, and the memory, have left."""
+    try:
+        there = os.statvfs(SHARED)
+    except OSError:
+        return 0
+    return min(there.f_bavail * there.f_frsize, available_bytes())
 
 
 def dirty_bytes() -> float:

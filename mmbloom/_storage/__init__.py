@@ -4,7 +4,9 @@
 ``opening``         a regular file, its header proved before its use
 ``atomic``          new files and folders: whole or not at all, their disk space reserved
 ``build``           a new filter file, written front to back
-``mapped``          a filter file, mapped; the only importer of mmap
+``resident``        the array in shared memory, where the page cache could not keep its changes
+``place``           where the array lies, mapped; the only importer of mmap
+``mapped``          a filter file, open: it follows its array, and guards what is mapped
 ``unmapped``        a filter file, read with pread
 ``lock``            one writer; the only importer of filelock
 ``exclusion_list``  the file of exclusions, read and replaced

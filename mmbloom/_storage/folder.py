@@ -18,6 +18,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
+from mmbloom._storage.resident.working_copy import discard
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom.errors import FileChangedError, FormatError
 from mmbloom.format.header import Header
@@ -168,7 +169,17 @@ def remove_older(folder: str, number: int) -> None:
         for name in os.listdir(folder):
             parts = _OLDER.fullmatch(name)
             if parts and int(parts[1]) < number:
-                os.unlink(os.path.join(folder, name))
+                _remove(os.path.join(folder, name))
+
+
+def _remove(path: str) -> None:
+    """Remove a file, and what of it a process that was killed has left in shared memory."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.unlink(path)
+        discard(fd)
+    finally:
+        os.close(fd)
 
 
 def file_name(number: int, suffix: str = "") -> str:

@@ -1,37 +1,42 @@
-"""One filter file, open: its descriptor, its map and its counters; the only importer of mmap.
+"""One filter file, open: its descriptor, where its array is, and its counters.
 
 - Opening changes nothing: no byte, no size, no time of change.
 - Nothing is mapped before the header and the size of the file are proved right.
 - A failed flush is final: a second one would report success with nothing written.
+- The array may move, between the file and shared memory (``resident``): each call that has looked
+  at the file follows it.
 
 This file takes no lock: a caller that writes through the map holds it.
 """
 
-import mmap
 import os
 import stat
 import weakref
-from contextlib import suppress
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from mmbloom._engine import OneKey
-from mmbloom._keys.coerce import coerce_one
 from mmbloom._machine import mounts
 from mmbloom._storage.kinds import BITS, Kind
-from mmbloom._storage.opening import identity_of, open_filter_file, open_regular, read_header
+from mmbloom._storage.opening import (
+    identity_of,
+    open_filter_file,
+    open_regular,
+    read_header,
+    read_only_reason,
+)
+from mmbloom._storage.place import Views
+from mmbloom._storage.resident.moving import MovingArray
+from mmbloom._storage.resident.working_copy import NO_COPY, is_wanted
+from mmbloom._tasks import AMID
+from mmbloom._typing import Resident
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,
     FileChangedError,
     NetworkFileSystemError,
     ReadOnlyError,
+    ReentryError,
 )
-from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, SEALED, Header
+from mmbloom.format.header import MUTABLE_FIELDS
 
-_MADV_POPULATE_READ = 22  # of Linux 5.14; the mmap module has no name for it
 _READ_AT_A_TIME = 8 << 20
 
 
@@ -41,15 +46,12 @@ _READ_AT_A_TIME = 8 << 20
 _FEW_KEYS = 10_000
 
 
-class Views(NamedTuple):
-    """The mapped file, seen three ways; never handed out of the package."""
-
-    words: npt.NDArray[np.uint64]  # the array
-    counters: npt.NDArray[np.uint64]  # MUTABLE_FIELDS, in order
-    one: OneKey  # the array, for a key at a time
+# A file that is there already is changed itself until so many keys were: to read gigabytes into
+# shared memory takes seconds, which a few keys are not worth.
+_FEW_CHANGES = 50_000
 
 
-class MappedFilter:
+class MappedFilter(MovingArray):
     """A validated, mapped filter file.
 
     Parameters
@@ -62,6 +64,9 @@ class MappedFilter:
         Whether to write on a network file system, where two hosts see different pages.
     kind : Kind
         What it must be.
+    resident : bool or "auto"
+        Whether to keep the array in shared memory once keys are added: "auto" where the file is
+        too large for its pages to be dirty. A copy that others have made is used in any case.
 
     Attributes
     ----------
@@ -87,30 +92,28 @@ class MappedFilter:
         writable: bool,
         allow_network: bool,
         kind: Kind = BITS,
+        resident: Resident = False,
     ) -> None:
-        self.path = path
-        self._failure = ""
+        super().__init__(path, kind)
         self._fd = open_filter_file(path, os.O_RDONLY)
         try:
             self.header, self._size = read_header(self._fd, path, (kind,))
             self.identity = identity_of(os.fstat(self._fd))
-            self.read_only_reason = _read_only_reason(self.header, writable)
+            self.read_only_reason = read_only_reason(self.header, writable=writable)
             if not self.read_only_reason:
                 self._reopen_for_writing(allow_network)
-            access = mmap.ACCESS_READ if self.read_only_reason else mmap.ACCESS_WRITE
-            # Never np.memmap: in r+ mode it extends a short file, and pickles by copying.
-            self._map = _map(self._fd, self._size, access, path)
+            self._few_left = _FEW_KEYS
+            self._find_array()
         except BaseException:
             os.close(self._fd)
             raise
         # A filter that is dropped unclosed must not keep its descriptor for ever.
         self._close_fd = weakref.finalize(self, os.close, self._fd)
-        words = np.frombuffer(self._map, "<u8", self.header.array_bytes // 8, HEADER_BYTES)
-        counters = np.frombuffer(self._map, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
-        one = kind.one_key(words, counters, self.header.params, coerce_one)
-        self._few_left = _FEW_KEYS
-        self._advise(mmap.MADV_RANDOM)
-        self._views: Views | None = Views(words, counters, one)
+        possible = kind is BITS and not self.read_only_reason
+        if possible and is_wanted(resident, self.header.array_bytes, path):
+            few = self.counter("keys_added") + _FEW_CHANGES
+            self._move_at = few if resident == "auto" else 0
+            self._wanted = True
 
     def _reopen_for_writing(self, allow_network: bool) -> None:
         file_system = mounts.file_system_type(self.path)
@@ -124,15 +127,10 @@ class MappedFilter:
     @property
     def views(self) -> Views:
         """The map, as arrays, with no look at the file: for a caller that has just looked."""
-        views = self._views
-        if views is None:
+        place = self._place
+        if place is None:
             raise ClosedFilterError(self.path)
-        return views
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._views is None
+        return place.views
 
     def counter(self, name: str) -> int:
         """Read one of `MUTABLE_FIELDS`."""
@@ -172,7 +170,7 @@ class MappedFilter:
 
     def check_open(self) -> None:
         """Raise `ClosedFilterError` after `close`."""
-        if self._views is None:
+        if self.closed:
             raise ClosedFilterError(self.path)
 
     def check_writable(self) -> None:
@@ -199,8 +197,7 @@ class MappedFilter:
         FileChangedError
             If the file at the path is not the mapped one, or its size is not right.
         """
-        if self._views is None:
-            raise ClosedFilterError(self.path)
+        self.check_open()
         try:
             there = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -220,76 +217,48 @@ class MappedFilter:
 
     def expect(self, keys: int) -> Views:
         """Give the map, for so many keys, to a caller that has just looked at the file."""
+        place = self._place
+        if place is None:
+            raise ClosedFilterError(self.path)
+        if place.word_now[0] != place.word or place.named is not NO_COPY:
+            before, place = place, self._follow()  # which is slower
+            if place is not before and self._few_left <= 0:
+                place.read_around()
         if self._few_left > 0:
             self._few_left -= keys
             if self._few_left <= 0:  # many keys are worth reading around
-                self._advise(mmap.MADV_NORMAL)
-        return self.views
+                place.read_around()
+        return place.views
 
     def ready_to_write(self, keys: int) -> Views:
         """Give the map, for so many keys to be changed, to the holder of the write lock.
 
-        Raises as `check_writable` and `check_unchanged`.
+        First the array is moved to shared memory, or a part of it is written to the file, if it
+        is time to.
+
+        Raises as `check_writable`, `check_unchanged` and `flush`.
         """
         self.check_writable()
-        return self.ready(keys)
-
-    def _advise(self, advice: int) -> None:
-        with suppress(OSError, ValueError, AttributeError):  # advice only; or closed meanwhile
-            self._map.madvise(advice)
+        if self._attending and self._attending == os.getpid():
+            raise ReentryError(self.path, AMID)  # what is being moved would lose the key
+        views, place = self.ready(keys), self._place
+        if place is not None and (self._wanted or place.named is not NO_COPY):
+            return self._attended(place)
+        return views
 
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""
         self.ready(_FEW_KEYS)
-        try:
-            # Only for reading: to populate for writing would make every page one to write back.
-            self._map.madvise(_MADV_POPULATE_READ)
-        except (AttributeError, OSError):  # Linux before 5.14, and other systems
+        if not self.resident and not self._there.populate(writable=False):
             for start in range(0, self._size, _READ_AT_A_TIME):
                 os.pread(self._fd, _READ_AT_A_TIME, start)
 
-    def flush(self) -> None:
-        """Force every change to the disk.
-
-        Raises
-        ------
-        DurabilityError
-            If the system reports an error; from then on `check_writable` raises it, for
-            a second flush would report success with nothing written.
-        """
-        try:
-            self._map.flush()
-            os.fsync(self._fd)
-        except OSError as error:
-            self._failure = error.strerror or str(error)
-            raise DurabilityError(self.path, self._failure) from error
-
     def close(self) -> None:
         """Unmap and close; further use raises `ClosedFilterError`. Closing twice is fine."""
-        if self._views is None:
-            return
-        self._views = None
-        mapped = self._map
-        del self._map
-        with suppress(BufferError):  # a thread still reads: the map goes with its last view
-            mapped.close()
+        self.closed = True
+        place, self._place = self._place, None
+        closers = [] if place is None else place.closers()
+        del place
+        for close in closers:
+            close()
         self._close_fd()
-
-
-def _map(fd: int, size: int, access: int, path: str) -> mmap.mmap:
-    try:
-        return mmap.mmap(fd, size, access=access)
-    except ValueError:  # shorter than a moment ago
-        raise FileChangedError(path, "truncated") from None
-    except OSError as error:
-        raise OSError(error.errno, f"cannot map {size} bytes: {error.strerror}", path) from error
-
-
-def _read_only_reason(header: Header, writable: bool) -> str:
-    if not writable:
-        return "it was opened with mode='r'"
-    if header.sealed:
-        return "it is sealed: make a copy to add to"
-    if header.read_only_compatible & ~SEALED:
-        return "it was made by a newer mmbloom: use that one to add"
-    return ""

@@ -11,7 +11,7 @@ import stat
 from mmbloom._storage.kinds import BITS, Kind, require_kind
 from mmbloom._typing import Path
 from mmbloom.errors import FormatError
-from mmbloom.format.header import HEADER_BYTES, Header, decode
+from mmbloom.format.header import HEADER_BYTES, SEALED, Header, decode
 
 _FOLDER = "a folder"
 
@@ -105,3 +105,14 @@ def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[
 def identity_of(status: os.stat_result) -> tuple[int, int]:
     """Tell which file it is, whatever its name: device and inode."""
     return status.st_dev, status.st_ino
+
+
+def read_only_reason(header: Header, *, writable: bool) -> str:
+    """Say why a filter cannot be written to, "" if it can."""
+    if not writable:
+        return "it was opened with mode='r'"
+    if header.sealed:
+        return "it is sealed: make a copy to add to"
+    if header.read_only_compatible & ~SEALED:
+        return "it was made by a newer mmbloom: use that one to add"
+    return ""

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from mmbloom._storage.kinds import ALL_KINDS, BITS, Kind, kind_of
 from mmbloom._storage.opening import open_filter_file, open_regular, read_header
+from mmbloom._storage.resident.working_copy import WorkingCopy
 from mmbloom._typing import HashHalves, Words
 from mmbloom._warn import warn
 from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
@@ -46,6 +47,7 @@ class UnmappedFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._copy: WorkingCopy | None = None
         self._fd = self._open(path, os.O_RDONLY)
         try:
             self.size = os.fstat(self._fd).st_size
@@ -58,13 +60,26 @@ class UnmappedFile:
 
     def __exit__(self, *error: object) -> None:
         os.close(self._fd)
+        if self._copy is not None:
+            self._copy.close()
+
+    def find_array(self, header: Header) -> None:
+        """Read the array where it lies: in shared memory, the file is as old as its last flush.
+
+        Raises OSError if it is there, and cannot be read.
+        """
+        before, self._copy = self._copy, None
+        if before is not None:
+            before.close()
+        self._copy = WorkingCopy.find(self._fd, header, self.path, writable=False)[1]
 
     def read(self, start: int, size: int) -> bytes:
         """Read a part of the file; raises `FileChangedError` if it is no longer there."""
+        fd = self._fd if self._copy is None or start < HEADER_BYTES else self._copy.fd
         parts = []
         while size:
             try:
-                part = os.pread(self._fd, size, start)
+                part = os.pread(fd, size, start)
             except OSError as error:  # the system knows a descriptor only
                 reason = f"cannot be read: {error.strerror}"
                 raise OSError(error.errno, reason, self.path) from error
@@ -122,6 +137,7 @@ class UnmappedFilter(UnmappedFile):
             self.header, self.size = read_header(self._fd, path, kinds)
             if uuid not in (None, self.header.uuid):
                 raise FileChangedError(path, "replaced by another filter")
+            self.find_array(self.header)
         except BaseException:
             os.close(self._fd)
             raise
@@ -129,6 +145,12 @@ class UnmappedFilter(UnmappedFile):
     def counters(self) -> dict[str, int]:
         """Read the counters: any values, for nothing proves them."""
         return read_counters(self.read(0, HEADER_BYTES))
+
+    def header_first(self) -> bytes:
+        """Read the header, and look then where the array is: it has all that was counted."""
+        raw = self.read(0, HEADER_BYTES)
+        self.find_array(self.header)
+        return raw
 
     def check_same(self) -> None:
         """Raise `FileChangedError` if the file was overwritten or resized since it was opened."""
@@ -179,7 +201,7 @@ class UnmappedFilter(UnmappedFile):
         """
         checksums = self.checksums().tolist()
         # Before the array: bits are set first and counted then, and never cleared.
-        counted = self.counters()["positions_set"]
+        counted = read_counters(self.header_first())["positions_set"]
         array = Segments(self, self.header, checksums, self._refuse)
         yield from array
         # Counters, which go down, may have been lowered meanwhile.

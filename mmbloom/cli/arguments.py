@@ -229,6 +229,13 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     add_family_options(parser)
     add_writing_options(parser)
     parser.add_argument(
+        "--resident",
+        action=argparse.BooleanOptionalAction,
+        default="auto",
+        help="keep the filter in shared memory, and write it to its file at the end (default: "
+        "where the file is so large that keys would wait for the disk)",
+    )
+    parser.add_argument(
         "--stats", action="store_true", help="print one JSON object of figures to stderr"
     )
 

@@ -29,7 +29,8 @@ def open_or_create(
     """Open FILE; with -n, create it if it does not exist."""
     sizing = {name: getattr(args, name) for name in ("layout", "hash", "seed")}
     given = {name: value for name, value in sizing.items() if value is not None}
-    options, times = {**writing_options(args), **options}, rotation(args)
+    options = {**writing_options(args), "resident": args.resident, **options}
+    times = rotation(args)
     if args.capacity is None:
         if given or args.error_rate is not None:
             raise UsageError(

@@ -151,7 +151,19 @@ class Filter(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Unmap the files and release everything; closing twice is fine. It does not flush."""
+        """Unmap the files and release everything; closing twice is fine.
+
+        It does not flush, with one exception: the last writer of a file whose array is in shared
+        memory writes it to the file, and forces that to the disk.
+
+        Raises
+        ------
+        DurabilityError, FileChangedError
+            If that fails, or the file was resized; the array then stays in shared memory, and
+            the next to open the file has all keys.
+        ReentryError
+            Amid another call of this thread, as from a signal handler: nothing is closed.
+        """
 
     @abstractmethod
     def __contains__(self, key: Key) -> bool:

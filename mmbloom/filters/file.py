@@ -15,9 +15,20 @@ from mmbloom._storage.kinds import Kind
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
+from mmbloom._storage.resident.leaving import leave_when_dropped
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, Mode, OnFull, Path, Reserve
-from mmbloom.errors import ParameterMismatchError
+from mmbloom._typing import (
+    Bools,
+    HashHalves,
+    HashName,
+    Key,
+    Layout,
+    Mode,
+    OnFull,
+    Path,
+    Reserve,
+    Resident,
+)
 from mmbloom.filters.base import Filter
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
@@ -50,6 +61,7 @@ class FileFilter(Filter):
             writable=options.mode == "r+",
             allow_network=options.allow_network,
             kind=self._KIND,
+            resident=options.resident,
         )
         key_hash = storage.header.params.key_hash
         exclusions = ExclusionList(exclusions_path(path), key_hash)
@@ -61,6 +73,7 @@ class FileFilter(Filter):
         self.params = storage.header.params
         threads = options.threads or usable_cores()
         self._begin(writer, exclusions, storage.check_writable, key_hash=key_hash, threads=threads)
+        self._left = leave_when_dropped(self, storage)
         if options.preload:
             storage.preload()
 
@@ -84,6 +97,7 @@ class FileFilter(Filter):
         preload: bool = False,
         verify_after_add: bool = False,
         on_full: OnFull = "warn",
+        resident: Resident = "auto",
     ) -> Self:
         """Make a new filter file, with its disk space reserved, and open it.
 
@@ -118,7 +132,7 @@ class FileFilter(Filter):
             far fewer keys than planned, or on slow disks. Files so large that the kernel
             cannot keep their changed pages in memory (on most systems a tenth of it) are
             made the second way, whatever is asked: with zeros a key takes tens of times as long.
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
             As in `open`.
 
         Returns
@@ -139,10 +153,10 @@ class FileFilter(Filter):
         """
         require_reserve(reserve)
         settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
-        where = absolute(path)
+        where, is_new = absolute(path), True
         try:
             create_file(
                 where,
@@ -155,11 +169,14 @@ class FileFilter(Filter):
         except FileExistsError as error:
             if not exist_ok or error.filename != where:
                 raise
+            is_new = False
         made = cls._opened(where, settings)
         try:
             free = not_asked(hash, seed)
             require_equal(made.params, params, where, copied=like is not None, free=free)
-        except ParameterMismatchError:
+            if is_new:
+                made._writer.move_to_memory()  # noqa: SLF001  of this very class
+        except BaseException:
             made.close()
             raise
         return made
@@ -176,6 +193,7 @@ class FileFilter(Filter):
         preload: bool = False,
         verify_after_add: bool = False,
         on_full: OnFull = "warn",
+        resident: Resident = "auto",
     ) -> Self:
         """Open an existing filter file; its header says all about it.
 
@@ -205,6 +223,11 @@ class FileFilter(Filter):
             `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch. A
             `GrowingFilter` is never full; a `RotatingFilter` is while its period has more keys
             than planned.
+        resident : {"auto", True, False}, default "auto"
+            Whether to keep the array in shared memory, where no key waits for the disk, and to
+            write it to the file in `flush`, in `close`, and some minutes after the last time:
+            "auto" does so with files so large that the kernel would let writers wait, after
+            50,000 new keys. Filters that count are never kept so. See docs/large-filters.md.
 
         Returns
         -------
@@ -219,7 +242,7 @@ class FileFilter(Filter):
             If it cannot be opened.
         """
         settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         return cls._opened(absolute(path), settings)
 
@@ -287,8 +310,8 @@ class FileFilter(Filter):
         return self._writer.recount()
 
     def close(self) -> None:  # noqa: D102  as in the base
-        with self._lock.closing():
-            self._storage.close()
+        self._writer.close()
+        self._left.detach()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"mode={self._options.mode!r}"

@@ -44,6 +44,8 @@ class FilterInfo:
     unfinished_batches : int
         Batches begun and not done: writers at work, or killed. The filter is valid all the
         same; counters may lag until `BloomFilter.recount`.
+    resident : bool
+        Whether the array lies in shared memory now; the file is then as of its last flush.
     read_only : str
         Why this object cannot write, "" if it can.
     sealed : bool
@@ -74,6 +76,7 @@ class FilterInfo:
     current_error_rate: float
     past_plan: bool
     unfinished_batches: int
+    resident: bool
     read_only: str
     sealed: bool
     exclusions: int
@@ -115,6 +118,7 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         current_error_rate=storage.current_error_rate,
         past_plan=is_past_plan(params, storage.positions_set),
         unfinished_batches=max(0, unfinished),
+        resident=storage.resident,
         read_only=storage.read_only_reason,
         sealed=header.sealed,
         exclusions=len(exclusions.keys),

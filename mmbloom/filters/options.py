@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import get_args
 
-from mmbloom._typing import HashName, Layout, Mode, OnFull
+from mmbloom._typing import HashName, Layout, Mode, OnFull, Resident
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
@@ -33,6 +33,7 @@ class OpenOptions:
     preload: bool = False
     verify_after_add: bool = False
     on_full: OnFull = "warn"
+    resident: Resident = "auto"
 
     def __post_init__(self) -> None:
         if self.mode not in ("r", "r+"):
@@ -46,6 +47,8 @@ class OpenOptions:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
         if self.on_full not in get_args(OnFull):
             raise ValueError(f"on_full is {self.on_full!r}, expected 'warn' or 'raise'")
+        if self.resident not in (True, False, "auto"):
+            raise ValueError(f"resident is {self.resident!r}, expected True, False or 'auto'")
 
 
 def choose_params(

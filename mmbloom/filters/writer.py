@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -20,10 +21,19 @@ from mmbloom import _engine
 from mmbloom._engine import ENGINE, Hold, OneCounted
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
-from mmbloom._storage.mapped import MappedFilter, Views
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.place import Views
+from mmbloom._storage.resident.leaving import leave
+from mmbloom._storage.resident.moving import CHECK_SECONDS
 from mmbloom._tasks import BLOCK, READ, STEP, WHOLE
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
-from mmbloom.errors import FilterFullError, LockTimeoutError, LostBitsError, ReentryError
+from mmbloom.errors import (
+    FilterFullError,
+    LockTimeoutError,
+    LostBitsError,
+    MmbloomError,
+    ReentryError,
+)
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.claim import Claims
 from mmbloom.filters.exclusion_list import ExclusionList
@@ -31,11 +41,7 @@ from mmbloom.filters.exclusion_list import ExclusionList
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
 
-# Within `locked` the file is checked once in so many seconds, not for every key: a check takes
-# 2 us, adding a key 0.3. A file truncated between two checks is as dangerous as one truncated
-# between a check and an access.
-_CHECK_SECONDS = 0.001
-_KEYS_A_CHECK = 16  # as many as are added in that time where each waits for the disk
+_KEYS_A_CHECK = 16  # as many as are added in `CHECK_SECONDS` where each waits for the disk
 
 # A kernel of the compiled engine is one step, amid which no signal handler comes. What a handler
 # adds before it or after it is as if it had been added by another process.
@@ -103,8 +109,9 @@ class Writer(ABC):
         return self._lock.held(timeout, kind, self._storage.check_writable, self._begin_section)
 
     def _begin_section(self, _hold: Hold, _patient: bool) -> bool:
+        self._check_at = 0.0  # as in `_ready`
         self._storage.ready_to_write(0)
-        self._check_at = monotonic() + _CHECK_SECONDS
+        self._check_at = monotonic() + CHECK_SECONDS
         return True
 
     def amid(self) -> Hold:
@@ -113,11 +120,18 @@ class Writer(ABC):
 
     def _ready(self, keys: int) -> Views:
         """Give the map for so many keys to be added; for the holder of the lock."""
+        self._check_at = 0.0  # what a signal handler adds meanwhile is checked, and refused
         views, now = self._storage.ready_to_write(keys), monotonic()
         if now > self._exclusions.refresh_at:
             self._exclusions.refresh()  # which can fail: before anything is changed
-        self._check_at = now + _CHECK_SECONDS
+        self._check_at = now + CHECK_SECONDS
         return views
+
+    def move_to_memory(self) -> None:
+        """Move the array of a new file to shared memory, if that is wanted."""
+        if self._storage.wants_memory:
+            with self._lock.held(self.timeout, WHOLE):
+                self._storage.move_to_memory()
 
     @abstractmethod
     def claim(self, hashes: HashHalves) -> Found:
@@ -202,10 +216,11 @@ class Writer(ABC):
     def flush(self) -> None:
         """Force everything to the disk; other processes go on writing meanwhile."""
         with self._lock.own_threads():  # none may close the file under our feet
-            self._storage.ready_to_write(0)
+            self._storage.check_writable()
+            self._storage.check_unchanged()
             flushed_ns = time.time_ns()
             self._check_at = 0.0  # should this fail, the next key within `locked` is told so
-            self._storage.flush()
+            self._storage.flush(self._lock.timeout)
             with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, STEP):
                 self._storage.set_counter("flushed_ns", flushed_ns)
 
@@ -217,6 +232,19 @@ class Writer(ABC):
             self._storage.set_counter("positions_set", positions_set)
             self._storage.set_counter("batches_done", self._storage.counter("batches_begun"))
         return positions_set
+
+    def close(self) -> None:
+        """Leave the file, unmap it and release everything; closing twice is fine."""
+        failures = []
+        with self._lock.closing():  # of this object no other thread is amid a call
+            self._storage.check_idle()
+            for step in (partial(leave, self._storage, self._lock), self._storage.close):
+                try:
+                    step()
+                except (OSError, MmbloomError) as error:  # an interrupt leaves it open
+                    failures.append(error)
+        if failures:
+            raise failures.pop(0)  # which must not be kept by what it keeps
 
     def _finish(self, new_keys: int, positions_set: int) -> None:
         if not positions_set:

@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeVar
@@ -321,9 +321,10 @@ class Chain:
             raise ReentryError(self.folder, AMID)
         snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
-            for member in snapshot.members:
-                member.close()
-            snapshot.file.close()
+            with ExitStack() as stack:  # all of them, whichever fails
+                stack.callback(snapshot.file.close)
+                for member in reversed(snapshot.members):
+                    stack.callback(member.close)
 
 
 def _left(section: Hold) -> float | None:

@@ -18,7 +18,7 @@ from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
 from mmbloom._tasks import BLOCK, WHOLE
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path, Resident
 from mmbloom.errors import FilterFullError, FormatError, ParameterMismatchError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claims
@@ -119,6 +119,7 @@ class FolderFilter(Filter):
         preload: bool = False,
         verify_after_add: bool = False,
         on_full: OnFull = "warn",
+        resident: Resident = "auto",
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
@@ -126,7 +127,7 @@ class FolderFilter(Filter):
         ----------
         path : str or path-like
             The folder. Opening changes nothing in it.
-        mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+        mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
             As for `BloomFilter.open`.
 
         Returns
@@ -143,7 +144,7 @@ class FolderFilter(Filter):
             If it cannot be opened.
         """
         options = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         return cls._opened(absolute(path), options)
 

@@ -18,7 +18,17 @@ from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
 from mmbloom._tasks import WHOLE
-from mmbloom._typing import Bools, HashHalves, HashName, Key, Layout, OnFull, Path, Reserve
+from mmbloom._typing import (
+    Bools,
+    HashHalves,
+    HashName,
+    Key,
+    Layout,
+    OnFull,
+    Path,
+    Reserve,
+    Resident,
+)
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
@@ -194,6 +204,7 @@ class GrowingFilter(FolderFilter):
         preload: bool = False,
         verify_after_add: bool = False,
         on_full: OnFull = "warn",
+        resident: Resident = "auto",
     ) -> Self:
         """Make a folder with a first filter file, and open it.
 
@@ -212,7 +223,7 @@ class GrowingFilter(FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
             As for `BloomFilter.open`.
 
         Returns
@@ -232,7 +243,7 @@ class GrowingFilter(FolderFilter):
             If a parameter is out of range.
         """
         settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         name, seed_chosen = choose_hash(hash, seed)
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_chosen, reserve, name)

@@ -11,6 +11,8 @@ from mmbloom import _engine
 from mmbloom._storage.folder import require_named
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.resident.leaving import leave_when_dropped
+from mmbloom._storage.resident.moving import CHECK_SECONDS
 from mmbloom._typing import Bools, HashHalves
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
@@ -19,7 +21,6 @@ from mmbloom.filters.writer import BitWriter
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.manifest import Entry, FolderPlan
 
-_CHECK_SECONDS = 0.001
 _KEYS_A_CHECK = 16  # as many as are asked in that time where each waits for the disk
 
 
@@ -58,7 +59,9 @@ class Member:
         path = os.path.join(folder, entry.name)
         writable, network = settings.mode == "r+", settings.allow_network
         self.entry = entry
-        self.storage = MappedFilter(path, writable=writable, allow_network=network)
+        self.storage = MappedFilter(
+            path, writable=writable, allow_network=network, resident=settings.resident
+        )
         try:
             require_named(self.storage.header, path, entry, plan)
         except BaseException:
@@ -76,13 +79,14 @@ class Member:
             verify=settings.verify_after_add,
             brim=Brim(self.storage, folder, on_full),
         )
+        self._left = leave_when_dropped(self, self.storage)
         if settings.preload:
             self.storage.preload()
 
     def recheck(self, now: float) -> None:
         """Make sure that touching the file is safe, and will be for some keys."""
         self.storage.ready(_KEYS_A_CHECK)
-        self.check_at = now + _CHECK_SECONDS
+        self.check_at = now + CHECK_SECONDS
 
     @property
     def room(self) -> int:
@@ -101,8 +105,8 @@ class Member:
 
     def close(self) -> None:
         """Unmap it and release everything."""
-        with self.lock.closing():
-            self.storage.close()
+        self.writer.close()
+        self._left.detach()
 
 
 def contains_one(members: Sequence[Member], key: bytes) -> bool:

@@ -36,6 +36,7 @@ from mmbloom._typing import (
     OnFull,
     Path,
     Reserve,
+    Resident,
 )
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
@@ -278,6 +279,7 @@ class RotatingFilter(FolderFilter):
         preload: bool = False,
         verify_after_add: bool = False,
         on_full: OnFull = "warn",
+        resident: Resident = "auto",
         clock: Clock = time.time,
     ) -> Self:
         """Make a folder with the file of the present period, and open it.
@@ -304,7 +306,7 @@ class RotatingFilter(FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
             As for `BloomFilter.open`.
         clock : callable, default time.time
             Gives the Unix time in seconds: for tests, and for replaying old logs. It is
@@ -327,7 +329,7 @@ class RotatingFilter(FolderFilter):
             If a parameter is out of range.
         """
         settings = OpenOptions(
-            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         name, seed_chosen = choose_hash(hash, seed)
         plan = PeriodPlan(
@@ -362,6 +364,7 @@ class RotatingFilter(FolderFilter):
         preload: bool = False,
         verify_after_add: bool = False,
         on_full: OnFull = "warn",
+        resident: Resident = "auto",
         clock: Clock = time.time,
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
@@ -369,6 +372,8 @@ class RotatingFilter(FolderFilter):
         Parameters
         ----------
         path, mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            As for `GrowingFilter.open`.
+        resident : {"auto", True, False}
             As for `GrowingFilter.open`.
         clock : callable, default time.time
             As for `create`.
@@ -384,6 +389,6 @@ class RotatingFilter(FolderFilter):
             As `GrowingFilter.open`.
         """
         settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
         )
         return cls._opened(absolute(path), settings, clock)

@@ -38,6 +38,11 @@ offset  bytes  field                      rule
 Mutable block, bytes 2048..2087: five unsigned 64-bit counters, written under the write
 lock, covered by no checksum and never trusted for correctness: keys added (new when
 added), positions set, batches begun, batches done, time of last flush (Unix nanoseconds).
+After them, bytes 2088..2119, while the array lies in shared memory: the boot id of the running
+kernel, and 16 random bytes. It is then in the file ``/dev/shm/mmbloom-DEVICE-INODE-NAME``, at the
+same offset: the device of this file in hex, its inode, the random bytes in hex. Bytes of another
+boot, or 0, mean that the array is here. A writer compares them in each section of the write lock,
+and a reader in each query.
 All other bytes of the header are 0; a reader refuses others within the immutable block.
 
 Array: bit p is bit p & 7 of byte p >> 3 (m/8 bytes); counter p is in byte p >> 1, the low
@@ -80,6 +85,10 @@ MUTABLE_FIELDS = ("keys_added", "positions_set", "batches_begun", "batches_done"
 KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = map(
     MUTABLE_FIELDS.index, ("keys_added", "positions_set", "batches_begun", "batches_done")
 )
+
+# Which copy in shared memory has the array, if one has.
+COPY_OFFSET = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
+COPY_BYTES = 32
 
 KIND_BITS, KIND_COUNTERS = 1, 2
 SEALED = 1  # bit 0 of read_only_compatible

@@ -17,6 +17,7 @@ from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.resident.leaving import leave
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._tasks import WHOLE
 from mmbloom._typing import Path, Reserve
@@ -97,6 +98,7 @@ def grow(
     with ExitStack() as stack:
         storage = MappedFilter(where, writable=True, allow_network=allow_network)
         stack.callback(storage.close)
+        stack.callback(leave, storage)
         storage.check_writable()
         lock = WriteLock(where, storage.identity, lock_timeout)
         stack.callback(_close, lock)

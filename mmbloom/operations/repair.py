@@ -158,6 +158,7 @@ def _repair_file(path: str, target: Target, params: FilterParams | None = None) 
             found, whole = f"{damaged.size} bytes", header.file_bytes
             expected = f"{whole}, or a hundredth of that: there is too little to save"
             raise FormatError(damaged.path, "file size", found, expected)
+        damaged.find_array(header)
         salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
         with new_filter(target, header.params) as mended:
             for segment in salvage.segments():

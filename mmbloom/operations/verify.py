@@ -25,7 +25,12 @@ from mmbloom._typing import HashHalves, Keys, Path
 from mmbloom._warn import is_past_plan, share_of
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions_path_in
-from mmbloom.format.header import HEADER_BYTES, MUTABLE_FIELDS, MUTABLE_OFFSET, read_counters
+from mmbloom.format.header import (
+    COPY_BYTES,
+    COPY_OFFSET,
+    MUTABLE_OFFSET,
+    read_counters,
+)
 from mmbloom.format.manifest import MANIFEST, Entry
 from mmbloom.sizing.formulas import rate_of_any
 
@@ -192,7 +197,7 @@ class _Check:
         self._seal_damaged = False
 
     def run(self, keys: Iterable[Batch]) -> Verification:
-        header_bytes = self._file.read(0, HEADER_BYTES)
+        header_bytes = self._file.header_first()
         sealed_segments, positions_set = self._array()
         before, after = read_counters(header_bytes), self._file.counters()
         self._header(header_bytes)
@@ -254,8 +259,8 @@ class _Check:
         return len(checksums), array.positions_set
 
     def _header(self, raw: bytes) -> None:
-        counters_end = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
-        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[counters_end:]):
+        mutable_end = COPY_OFFSET + COPY_BYTES
+        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[mutable_end:]):
             self._problems.append(
                 "bytes of the header that must be zero are not: something else wrote to the file"
             )

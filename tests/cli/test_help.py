@@ -20,9 +20,10 @@ CODES = (
 EXPECTED = {
     "create": "-n -p --layout --seed --like --counting --growing --rotate --keep --every",
     "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j "
-    "--durable --stats --progress --lock-timeout --when-full --growing --rotate --keep --every",
+    "--durable --stats --progress --lock-timeout --when-full --resident --growing --rotate --keep "
+    "--every",
     "add": "-n -p --growing --rotate --keep --every -i -f -s -w -z -t -k --json-key --stats "
-    "--progress --lock-timeout",
+    "--progress --lock-timeout --resident",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "exclude": "--add --remove --list",

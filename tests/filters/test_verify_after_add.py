@@ -106,7 +106,8 @@ def watch(seen: BloomFilter, *, drops: bool) -> OneKeyWatched:
     """Put watched kernels of one key in the place of a filter's own."""
     views = seen._storage.views
     one = OneKeyWatched(views.one, views.words, drops=drops)
-    seen._storage._views = views._replace(one=one)  # type: ignore[arg-type]
+    watched = views._replace(one=one)  # type: ignore[arg-type]
+    seen._storage._place = seen._storage._there._replace(views=watched)
     return one
 
 

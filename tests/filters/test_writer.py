@@ -25,6 +25,7 @@ from checks import (
     run_threads,
     set_counters,
 )
+from maps import map_of, replace_map
 
 from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeoutError
 from mmbloom.sizing import Layout
@@ -286,9 +287,11 @@ def test_failed_flush_is_final(
     seen.add("x")
     with monkeypatch.context() as broken:
         if call == "msync":
-            broken.setattr(seen._storage, "_map", FailingMap(seen._storage._map))
+            replace_map(seen._storage, FailingMap(map_of(seen._storage)))
         else:
-            broken.setattr("mmbloom._storage.mapped.os.fsync", lambda _: FailingMap(None).flush())
+            broken.setattr(
+                "mmbloom._storage.resident.moving.os.fsync", lambda _: FailingMap(None).flush()
+            )
         with pytest.raises(DurabilityError, match="a flush failed") as caught:
             seen.flush()
     assert (caught.value.path, caught.value.reason) == (path, "Input/output error")

@@ -55,13 +55,13 @@ def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch,
     synced: list[MappedFilter] = []
     closing = threading.Thread(target=seen.close)
 
-    def flush(self: MappedFilter) -> None:
+    def flush(self: MappedFilter, timeout: float | None = None) -> None:
         synced.append(self)
         if len(synced) == at + 1:
             closing.start()
             closing.join(0.1)
         assert not self.closed
-        original(self)
+        original(self, timeout)
 
     monkeypatch.setattr(MappedFilter, "flush", flush)
     with suppress(ClosedFilterError):  # or it was ahead of the closing to the end

@@ -17,6 +17,7 @@ import pytest
 from chains import files_of, manifest_of
 from checks import check_folder, flock_is_free, in_thread
 from folders import Grow as Create
+from maps import map_of, replace_map
 from workers import in_child
 
 from mmbloom import GrowingFilter, Sieve, dedup, lines, verify
@@ -282,7 +283,7 @@ def test_flush_forces_each_file_to_the_disk(
         calls.append(("fsync", path))
 
     for member, path in zip(seen._chain.current.members, files, strict=True):
-        monkeypatch.setattr(member.storage, "_map", WatchedMap(member.storage._map, path))
+        replace_map(member.storage, WatchedMap(map_of(member.storage), path))
     monkeypatch.setattr(os, "fsync", fsync)
     seen.flush()
     assert sorted(calls) == sorted((name, path) for name in ("msync", "fsync") for path in files)

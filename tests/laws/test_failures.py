@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from faults import at_call, fail_with
+from maps import map_of, replace_map
 from tally import Count
 
 from mmbloom import BloomFilter, DurabilityError, FormatError
@@ -51,7 +52,7 @@ def fail_fsync(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_msync(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seen._storage, "_map", BrokenMap(seen._storage._map, 1))
+    replace_map(seen._storage, BrokenMap(map_of(seen._storage), 1))
 
 
 @pytest.mark.laws("T7")
@@ -79,8 +80,8 @@ def test_flush_forces_map_and_file_to_the_disk(path: str, monkeypatch: pytest.Mo
     """Laws 11, 12: a flush that reports success has called msync and then fsync of this file."""
     order: list[str] = []
     with BloomFilter.create(path, 1000) as seen:
-        watched = BrokenMap(seen._storage._map, 0)
-        monkeypatch.setattr(seen._storage, "_map", watched)
+        watched = BrokenMap(map_of(seen._storage), 0)
+        replace_map(seen._storage, watched)
 
         def fsync(fd: int) -> None:
             assert os.path.samestat(os.fstat(fd), os.stat(path))

@@ -34,10 +34,22 @@ def write(folder: Path, **files: object) -> None:
 
 
 def test_nothing_is_known(machine: Path) -> None:
-    """Where there is no /proc, there is no limit."""
+    """Where there is no /proc, there is no room, no limit and no boot."""
     (machine / "proc/meminfo").unlink()
     assert memory.available_bytes() == 0
     assert memory.dirty_bytes() == math.inf
+    assert memory.boot_id.__wrapped__() == b""
+
+
+def test_boot_id(machine: Path) -> None:
+    """The kernel's text, as 16 bytes; what is no such text is none."""
+    boot = "proc/sys/kernel/random/boot_id"
+    write(machine, **{boot: "5d9068f2-5845-0c98-d866-c004ba3726ff"})
+    assert memory.boot_id.__wrapped__() == bytes.fromhex("5d9068f258450c98d866c004ba3726ff")
+    for text in ("", "5d9068f2", "x" * 32, "0" * 32):
+        write(machine, **{boot: text})
+        assert memory.boot_id.__wrapped__() == b""
+    assert len(memory.boot_id()) in (0, 16)
 
 
 def test_dirty_bytes(machine: Path) -> None:
@@ -84,3 +96,15 @@ def test_too_large_to_be_dirty(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.too_large_to_be_dirty((200 << 20) + 1)
     monkeypatch.setattr(memory, "dirty_bytes", None)
     assert not memory.too_large_to_be_dirty(64 << 20)
+
+
+def test_shared_bytes(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its file system has left, and the memory; none where there is no shared memory."""
+    there = os.statvfs(machine)
+    monkeypatch.setattr(memory, "SHARED", str(machine))
+    free = there.f_bavail * there.f_frsize
+    assert memory.shared_bytes() == pytest.approx(min(free, AVAILABLE), rel=0.05)
+    write(machine, **{"proc/meminfo": "MemAvailable: 1 kB"})
+    assert memory.shared_bytes() == 1024
+    monkeypatch.setattr(memory, "SHARED", str(machine / "nowhere"))
+    assert memory.shared_bytes() == 0

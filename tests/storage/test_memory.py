@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from maps import map_of, replace_map
 
 from mmbloom import BloomFilter
 from mmbloom._machine.mounts import IN_MEMORY, file_system_type
@@ -116,14 +117,14 @@ def test_preload_where_the_kernel_cannot_populate(
         def close(self) -> None:
             the_map.close()
 
-    the_map, read = seen._storage._map, []
+    the_map, read = map_of(seen._storage), []
     pread = os.pread
 
     def counted(fd: int, size: int, start: int) -> bytes:
         read.append(len(data := pread(fd, size, start)))
         return data
 
-    monkeypatch.setattr(seen._storage, "_map", OldMap())
+    replace_map(seen._storage, OldMap())
     monkeypatch.setattr(os, "pread", counted)
     seen._storage.preload()
     assert sum(read) == os.path.getsize(seen.path)

@@ -41,7 +41,8 @@ def run(args: argparse.Namespace) -> int:
     """Run the command."""
     sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "hash", "seed")}
     given = {name: value for name, value in sizing.items() if value is not None}
-    options = {"allow_network": args.allow_network, "reserve": args.reserve}
+    # It is closed at once: shared memory would be filled for nothing.
+    options = {"allow_network": args.allow_network, "reserve": args.reserve, "resident": False}
     times = rotation(args)
     if args.like is None:
         if args.capacity is None:

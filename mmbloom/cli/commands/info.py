@@ -140,6 +140,7 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("layout", f"{info.layout}, {info.num_hashes} hashes{_blocks(info)}"),
         ("size", f"{info.file_bytes:,} bytes, {info.num_bits:,} {info.kind}"),
         ("sealed", "read-only for ever" if info.sealed else ""),
+        ("resident", "in shared memory; the file is as last flushed" if info.resident else ""),
         ("planned for", f"{info.capacity:,} keys at an error rate of {info.error_rate:g}"),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),

@@ -1,0 +1,425 @@
+"""Closing a filter in shared memory amid other things: its keys are in the file when it returns."""
+
+import errno
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from copies import NEW, OLD, copies, left_behind, missing
+from workers import Child, ChildDiedError, in_child
+
+import mmbloom
+from mmbloom import BloomFilter, ReentryError, verify
+from mmbloom._machine import memory
+from mmbloom._storage import unmapped
+from mmbloom._storage.place import Place
+from mmbloom._storage.resident import working_copy
+from mmbloom._tasks import WHOLE
+from mmbloom.errors import DurabilityError, FileChangedError
+from mmbloom.filters import writer
+
+MORE = np.arange(7000, 7100)
+
+
+def before_call(
+    patch: pytest.MonkeyPatch, owner: object, name: str, act: Callable[[], object]
+) -> None:
+    """Do something once, before the first call of a function."""
+    real = getattr(owner, name)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        patch.setattr(owner, name, real)
+        act()
+        return real(*arguments, **options)
+
+    patch.setattr(owner, name, call)
+
+
+def after_call(
+    patch: pytest.MonkeyPatch, owner: type, name: str, act: Callable[[], object]
+) -> None:
+    """Do something once, after the first call of a class method."""
+    real = getattr(owner, name).__func__
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        patch.setattr(owner, name, classmethod(real))
+        found = real(*arguments, **options)
+        act()
+        return found
+
+    patch.setattr(owner, name, classmethod(call))
+
+
+def add_elsewhere(file: str, keys: Any) -> None:
+    """Add keys in another process, which closes the filter."""
+
+    def add() -> None:
+        with BloomFilter.open(file) as other:
+            other.add_many(keys)
+
+    in_child(add)
+
+
+def all_in_file(file: str, *keys: Any) -> None:
+    """Make sure that the file alone has these keys, and nothing is left in shared memory."""
+    assert copies() == []
+    with BloomFilter.open(file, "r", resident=False) as seen:
+        assert missing(seen, np.concatenate(keys)) == 0
+
+
+def test_amid_the_first_add_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread moves the array, which takes long: close waits, and saves its keys."""
+    moving, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        moving.set()
+        assert go_on.wait(20)
+
+    before_call(monkeypatch, working_copy, "_sweep", wait)
+    seen = BloomFilter.open(file, resident=True)
+    added = threading.Thread(target=seen.add_many, args=(NEW,))
+    added.start()
+    assert moving.wait(20)
+    closed = threading.Thread(target=seen.close)
+    closed.start()
+    closed.join(0.1)
+    assert closed.is_alive()
+    go_on.set()
+    added.join()
+    closed.join()
+    all_in_file(file, OLD, NEW)
+
+
+def test_amid_the_flush_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread flushes, and another process adds: close waits, and saves those keys too."""
+    writing, go_on = threading.Event(), threading.Event()
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    real = working_copy.WorkingCopy.write_to
+
+    def slow(*arguments: Any) -> None:
+        real(*arguments)
+        writing.set()
+        assert go_on.wait(20)
+
+    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", slow)
+    flushed = threading.Thread(target=seen.flush)
+    flushed.start()
+    assert writing.wait(20)
+    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", real)
+    add_elsewhere(file, MORE)
+    closed = threading.Thread(target=seen.close)
+    closed.start()
+    closed.join(0.1)
+    assert closed.is_alive()
+    go_on.set()
+    flushed.join()
+    closed.join()
+    all_in_file(file, OLD, NEW, MORE)
+
+
+def test_in_a_handler_amid_a_flush(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused: the flush would go on writing to whatever gets the descriptor next."""
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    refused = list[ReentryError]()
+
+    def close() -> None:
+        with pytest.raises(ReentryError) as caught:
+            seen.close()
+        refused.append(caught.value)
+
+    before_call(monkeypatch, working_copy, "write_at", close)
+    seen.flush()
+    assert len(refused) == 1
+    seen.add_many(MORE)
+    seen.close()
+    all_in_file(file, OLD, NEW, MORE)
+
+
+def test_in_a_handler_amid_an_add(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close that is refused has given nothing up: others who close leave the copy to it."""
+    seen, refused = BloomFilter.open(file, resident=True), list[ReentryError]()
+    seen.add_many(NEW)
+    other = BloomFilter.open(file)
+    assert other.info().resident
+
+    def close() -> None:
+        with pytest.raises(ReentryError) as caught:
+            seen.close()
+        refused.append(caught.value)
+
+    before_call(monkeypatch, writer.BitWriter, "_finish", close)
+    with monkeypatch.context() as patch:
+        patch.setattr(writer, "_KERNEL", WHOLE)
+        seen.add_many(MORE)
+    assert len(refused) == 1
+    other.close()
+    assert len(copies()) == 1
+    seen.close()
+    all_in_file(file, OLD, NEW, MORE)
+
+
+def test_again_after_an_interrupt(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close that was interrupted can be repeated, and until then the filter is open."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    before_call(monkeypatch, working_copy.WorkingCopy, "write_to", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        seen.close()
+    seen.add_many(MORE)
+    seen.close()
+    all_in_file(file, OLD, NEW, MORE)
+
+
+def test_after_a_writer_was_killed_amid_a_batch(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batch is never done: the file is written all the same, once, and the copy goes."""
+
+    def die() -> None:
+        seen = BloomFilter.open(file, resident=True)
+        seen.add_many(NEW)
+        before_call(
+            pytest.MonkeyPatch(), writer.BitWriter, "_finish", lambda: os.kill(os.getpid(), 9)
+        )
+        seen.add_many(MORE)
+
+    with pytest.raises(ChildDiedError):
+        in_child(die)
+    assert len(copies()) == 1
+    written, real = list[int](), working_copy.WorkingCopy.write_to
+
+    def count(*arguments: Any) -> None:
+        written.append(1)
+        real(*arguments)
+
+    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", count)
+    with BloomFilter.open(file) as seen:
+        assert seen.info().unfinished_batches == 1
+    assert written == [1]
+    all_in_file(file, OLD, NEW, MORE)
+
+
+def test_while_visitors_come_and_go(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others add while the last one writes is saved as well, however often they come."""
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    real, visits = working_copy.WorkingCopy.write_to, list[Any]()
+
+    def write_to(*arguments: Any) -> None:
+        real(*arguments)
+        if len(visits) < 2:
+            visits.append(MORE + 100 * len(visits))
+            add_elsewhere(file, visits[-1])
+
+    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", write_to)
+    seen.close()
+    assert len(visits) == 2
+    all_in_file(file, OLD, NEW, *visits)
+
+
+def test_worker_of_multiprocessing(file: str) -> None:
+    """A worker that ends in order has its keys in the file, closed or not, opened or inherited."""
+    context = multiprocessing.get_context("fork")
+    inherited = BloomFilter.open(file, resident=True)
+
+    def work() -> None:
+        global kept  # noqa: PLW0603  as long as the process lives
+        kept = BloomFilter.open(file, resident=True)
+        kept.add_many(NEW)
+
+    def work_on_inherited() -> None:
+        inherited.add_many(MORE)
+
+    for target, keys in ((work, NEW), (work_on_inherited, MORE)):
+        process = context.Process(target=target)
+        process.start()
+        process.join()
+        assert process.exitcode == 0
+        all_in_file(file, OLD, keys)
+    inherited.close()
+
+
+kept: BloomFilter
+
+
+def test_parent_that_goes_first(file: str) -> None:
+    """The child of a process that went without closing, as daemons do, is the last one."""
+    told, tell = os.pipe()
+
+    def go() -> None:
+        seen = BloomFilter.open(file, resident=True)
+        seen.add_many(NEW)
+        parent = os.getpid()
+        if os.fork():
+            os._exit(0)
+        while os.getppid() == parent:
+            pass
+        seen.close()
+        os.write(tell, b"x")
+        os._exit(0)
+
+    Child(go).wait()
+    os.close(tell)
+    assert os.read(told, 1) == b"x"
+    os.close(told)
+    all_in_file(file, OLD, NEW)
+
+
+@pytest.mark.parametrize("change", [1, -1])
+def test_file_that_was_resized(file: str, change: int) -> None:
+    """Close says so, and keeps the copy: when the file has its size again, it has the keys."""
+    size = os.path.getsize(file)
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    os.truncate(file, size + change)
+    with pytest.raises(FileChangedError, match="its array kept in shared memory"):
+        seen.close()
+    assert seen.closed
+    assert len(copies()) == 1
+    os.truncate(file, size)
+    BloomFilter.open(file).close()
+    all_in_file(file, OLD, NEW)
+
+
+def test_fsync_that_fails_once(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system says once that something did not get to the disk: the next flush writes all."""
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    seen.flush()
+
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(DurabilityError):
+            seen.flush()
+    copy = seen._storage._there.copy
+    assert copy is not None
+    assert not copy.is_written(seen._storage.counter("batches_begun"))
+    seen.close()
+    BloomFilter.open(file).close()
+    all_in_file(file, OLD, NEW)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("name", ["populate", "name"])
+def test_move_that_is_interrupted_late(
+    file: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A copy that was made and is not used leaves no name, in the header or in shared memory."""
+    with BloomFilter.open(file, resident=True) as seen:
+        before_call(monkeypatch, Place, name, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            seen.add("x")
+        assert copies() == []
+        assert seen.add("x")
+    all_in_file(file, OLD)
+
+
+def lost(file: str) -> None:
+    """Let the header name a copy that is not there any more, of another boot."""
+    copy = left_behind(file)
+    copy.unlink()
+    boot = memory.boot_id()
+    with Path(file).open("r+b") as raw:
+        raw.seek(2088)
+        assert raw.read(16) == boot
+        raw.seek(2088)
+        raw.write(b"of another start")
+
+
+def test_stale_look_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that found the file, before another moved the array, does not go back to it."""
+    lost(file)
+    found, go_on = threading.Event(), threading.Event()
+    seen = BloomFilter.open(file, resident=True)
+
+    def wait() -> None:
+        found.set()
+        go_on.wait(0.3)  # the mover waits for this thread, or this thread for the mover
+
+    def look() -> None:
+        after_call(monkeypatch, working_copy.WorkingCopy, "find", wait)
+        assert 5 in seen
+
+    with BloomFilter.open(file, resident=False) as other:
+        other.add("forgets what was lost")
+    reader, real = threading.Thread(target=look), time.sleep
+
+    def sleep(seconds: float) -> None:  # as whoever has moved the array does
+        if threading.current_thread() is threading.main_thread():
+            go_on.set()
+            reader.join(5)
+        real(seconds)
+
+    reader.start()
+    assert found.wait(20)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "sleep", sleep)
+        seen.add_many(NEW)
+    reader.join()
+    assert missing(seen, NEW) == 0
+    with BloomFilter.open(file, "r") as other:
+        assert missing(other, NEW) == 0
+    seen.close()
+    all_in_file(file, OLD, NEW)
+
+
+def test_handler_that_adds_while_the_array_is_looked_for(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has moved is not moved again, and its key is there."""
+    lost(file)
+    seen = BloomFilter.open(file, resident=True)
+    with BloomFilter.open(file, resident=False) as other:
+        other.add("forgets what was lost")
+    done = list[bool]()
+    before = signal.signal(signal.SIGUSR1, lambda *_: done.append(seen.add("handler")))
+    try:
+        after_call(
+            monkeypatch,
+            working_copy.WorkingCopy,
+            "find",
+            lambda: signal.raise_signal(signal.SIGUSR1),
+        )
+        seen.add_many(NEW)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert done == [True]
+    assert "handler" in seen
+    seen.close()
+    all_in_file(file, OLD, NEW)
+    with BloomFilter.open(file, "r") as again:
+        assert "handler" in again
+
+
+def test_verify_amid_moves(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted meanwhile is not taken for lost, whichever way the array goes."""
+
+    def close_and_add() -> None:
+        BloomFilter.open(file).close()
+        with BloomFilter.open(file, resident=False) as seen:
+            seen.add_many(MORE)
+
+    for act in (lambda: left_behind(file), lambda: in_child(close_and_add)):
+        with monkeypatch.context() as patch:
+            before_call(patch, unmapped.UnmappedFilter, "header_first", act)
+            assert verify(file).problems == ()
+    mmbloom.copy(file, tmp_path / "copy")
+    with BloomFilter.open(tmp_path / "copy", "r") as made:
+        assert missing(made, MORE) == 0
