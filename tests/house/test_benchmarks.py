@@ -28,7 +28,7 @@ SCRIPTS = {
     "huge": "| create(...) | create + add 1,000 |",
     "counting": "| remove, int64 array |",
     "blocks": "| claim |",
-    "cliff": "| 1e-6 |",
+    "cliff": "| 1e-6, in shared memory |",
     "features": "| union, intersection | yes, yes |",
     "billion": "| false positives when full |",
 }
