@@ -230,6 +230,7 @@ class WorkingCopy:
         now = time.monotonic()  # of the machine, not of the process
         begun, start = _ROUND.unpack(os.pread(self.fd, _ROUND.size, _ROUND_OFFSET))
         due = min(int((now - begun) / ROUND_SECONDS * self.size), start + _DUE_AT_ONCE)
+        due -= due % 8  # pieces are of whole words
         if due > start:
             self.set_written(None)  # what of it is not forced to the disk may be lost
         for there, piece in _pieces(self.fd, min(due, self.size), path, max(start, HEADER_BYTES)):
