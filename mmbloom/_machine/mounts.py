@@ -28,7 +28,9 @@ def file_system_type(path: str) -> str:
             table = mounts.read()
     except OSError:
         return ""
-    return find_type(table, os.path.realpath(path), os.stat(path).st_dev)
+    device = os.stat(path).st_dev
+    # To resolve the path takes longer than all else of opening a filter, and is seldom needed.
+    return _type_of(table, device) or find_type(table, os.path.realpath(path), device)
 
 
 def find_type(mountinfo: str, real_path: str, device: int) -> str:
@@ -40,19 +42,29 @@ def find_type(mountinfo: str, real_path: str, device: int) -> str:
     >>> find_type(line, "/mnt/share/seen.bloom", 0)
     'nfs4'
     """
+    if kind := _type_of(mountinfo, device):
+        return kind
     best_length, best_type = -1, ""
-    number = f"{os.major(device)}:{os.minor(device)}"
     for line in mountinfo.splitlines():
         left, _, right = line.partition(" - ")
         fields = left.split(" ")
         if len(fields) < 5 or not right:
             continue
-        kind = right.split(" ")[0]
-        if fields[2] == number:
-            return kind
         # mountinfo writes blanks and backslashes in octal.
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
         inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best_length:
-            best_length, best_type = len(point), kind
+            best_length, best_type = len(point), right.split(" ")[0]
     return best_type
+
+
+def _type_of(mountinfo: str, device: int) -> str:
+    """Find the first mount of a device, "" if there is none."""
+    number = f" {os.major(device)}:{os.minor(device)} "
+    for line in mountinfo.splitlines():
+        if number in line:
+            left, _, right = line.partition(" - ")
+            fields = left.split(" ")
+            if len(fields) >= 5 and right and f" {fields[2]} " == number:
+                return right.split(" ")[0]
+    return ""
