@@ -16,6 +16,7 @@ _SMALL = 64 << 20
 
 _VM = "/proc/sys/vm"
 _CGROUPS = "/sys/fs/cgroup"
+_HUGE = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size"
 
 
 @cache
@@ -42,6 +43,14 @@ def shared_bytes() -> int:
     except OSError:
         return 0
     return min(there.f_bavail * there.f_frsize, available_bytes())
+
+
+@cache
+def huge_page_bytes() -> int:
+    """Give the size of the kernel's huge pages; 0 if it has none."""
+    with suppress(ValueError):
+        return int(_read(_HUGE))
+    return 0
 
 
 def dirty_bytes() -> float:

@@ -14,6 +14,7 @@ import stat
 import weakref
 
 from mmbloom._machine import mounts
+from mmbloom._storage import pages
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
     identity_of,
@@ -223,11 +224,11 @@ class MappedFilter(MovingArray):
         if place.word_now[0] != place.word or place.named is not NO_COPY:
             before, place = place, self._follow()  # which is slower
             if place is not before and self._few_left <= 0:
-                place.read_around()
+                pages.expect_neighbours(place.array)
         if self._few_left > 0:
             self._few_left -= keys
             if self._few_left <= 0:  # many keys are worth reading around
-                place.read_around()
+                pages.expect_neighbours(place.array)
         return place.views
 
     def ready_to_write(self, keys: int) -> Views:
@@ -249,7 +250,7 @@ class MappedFilter(MovingArray):
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""
         self.ready(_FEW_KEYS)
-        if not self.resident and not self._there.populate(writable=False):
+        if not self.resident and not pages.populate(self._there.array, self._size, writable=False):
             for start in range(0, self._size, _READ_AT_A_TIME):
                 os.pread(self._fd, _READ_AT_A_TIME, start)
 

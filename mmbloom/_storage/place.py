@@ -1,9 +1,8 @@
-"""Where the array of a filter lies, mapped: in its file or in shared memory; the importer of mmap.
+"""Where the array of a filter lies, mapped: in its file or in shared memory.
 
 The header of the file, with the counters, is mapped from the file in both cases.
 """
 
-import mmap
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -13,10 +12,10 @@ import numpy.typing as npt
 
 from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
+from mmbloom._storage import pages
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.resident.share import Share
 from mmbloom._storage.resident.working_copy import NO_COPY, WorkingCopy
-from mmbloom.errors import FileChangedError
 from mmbloom.format.header import (
     COPY_BYTES,
     COPY_OFFSET,
@@ -25,9 +24,6 @@ from mmbloom.format.header import (
     MUTABLE_OFFSET,
     Header,
 )
-
-_MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23  # of Linux 5.14; mmap has no names for them
-
 
 _WORD = COPY_OFFSET + 16  # the first random one
 
@@ -63,8 +59,8 @@ class Place(NamedTuple):
     named: bytes
     word: int
     word_now: memoryview
-    head: mmap.mmap
-    array: mmap.mmap
+    head: pages.Map
+    array: pages.Map
     views: Views
 
     def is_named(self) -> bool:
@@ -86,23 +82,6 @@ class Place(NamedTuple):
         fields[2:] = np.frombuffer(named, "<u8", 2, 16)
         fields[:2] = np.frombuffer(named, "<u8", 2)
 
-    def read_around(self) -> None:
-        """Let the kernel read around the pages that are asked for."""
-        _advise(self.array, mmap.MADV_NORMAL)
-
-    def populate(self, *, writable: bool) -> bool:
-        """Read and map all pages; False where the kernel cannot.
-
-        For reading only, unless they are in memory anyway: to populate for writing makes every
-        page of a file one to write back.
-        """
-        advice = _MADV_POPULATE_WRITE if writable else _MADV_POPULATE_READ
-        try:
-            self.array.madvise(advice)
-        except (AttributeError, OSError):  # Linux before 5.14, and other systems
-            return False
-        return True
-
     def closers(self) -> list[Callable[[], object]]:
         """Give what unmaps and closes it: to be called when this, which has the views, is gone.
 
@@ -112,7 +91,7 @@ class Place(NamedTuple):
         return [self.word_now.release, *map(_closer, {self.array, self.head}), *others]
 
 
-def _closer(mapped: mmap.mmap) -> Callable[[], None]:
+def _closer(mapped: pages.Map) -> Callable[[], None]:
     def close() -> None:
         with suppress(BufferError):
             mapped.close()
@@ -132,14 +111,14 @@ def map_array(
     writable: bool,
 ) -> Place:
     """Map the array of an open file where it lies: in a copy, or in the file if there is none."""
-    access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
-    # Never np.memmap: in r+ mode it extends a short file, and pickles by copying.
-    head = _map(fd, header.file_bytes if copy is None else HEADER_BYTES, access, path)
-    array = head if copy is None else _map(copy.fd, copy.size, access, path)
+    size = header.file_bytes if copy is None else HEADER_BYTES
+    array = head = pages.map_file(fd, size, path, writable=writable)
+    if copy is not None:
+        array = pages.map_aligned(copy.fd, copy.size, path, writable=writable)
     words = np.frombuffer(array, "<u8", header.array_bytes // 8, HEADER_BYTES)
     counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
     one = kind.one_key(words, counters, header.params, coerce_one)
-    _advise(array, mmap.MADV_RANDOM)
+    pages.expect_random(array)
     word_now = memoryview(head)[_WORD : _WORD + 8].cast("Q")
     views = Views(words, counters, one)
     return Place(copy, share, named, word_of(named), word_now, head, array, views)
@@ -148,17 +127,3 @@ def map_array(
 def word_of(named: bytes) -> int:
     """Give the part of a name by which it is told from others."""
     return int.from_bytes(named[16:24], "little")
-
-
-def _advise(mapped: mmap.mmap, advice: int) -> None:
-    with suppress(OSError, ValueError, AttributeError):  # advice only; or closed meanwhile
-        mapped.madvise(advice)
-
-
-def _map(fd: int, size: int, access: int, path: str) -> mmap.mmap:
-    try:
-        return mmap.mmap(fd, size, access=access)
-    except ValueError:  # shorter than a moment ago
-        raise FileChangedError(path, "truncated") from None
-    except OSError as error:
-        raise OSError(error.errno, f"cannot map {size} bytes: {error.strerror}", path) from error

@@ -18,7 +18,7 @@ from workers import Child, ChildDiedError, in_child
 import mmbloom
 from mmbloom import BloomFilter, ReentryError, verify
 from mmbloom._machine import memory
-from mmbloom._storage import unmapped
+from mmbloom._storage import pages, unmapped
 from mmbloom._storage.place import Place
 from mmbloom._storage.resident import working_copy
 from mmbloom._tasks import WHOLE
@@ -317,13 +317,13 @@ def interrupt() -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("name", ["populate", "name"])
+@pytest.mark.parametrize(("where", "name"), [(pages, "populate"), (Place, "name")])
 def test_move_that_is_interrupted_late(
-    file: str, monkeypatch: pytest.MonkeyPatch, name: str
+    file: str, monkeypatch: pytest.MonkeyPatch, where: object, name: str
 ) -> None:
     """A copy that was made and is not used leaves no name, in the header or in shared memory."""
     with BloomFilter.open(file, resident=True) as seen:
-        before_call(monkeypatch, Place, name, interrupt)
+        before_call(monkeypatch, where, name, interrupt)
         with pytest.raises(KeyboardInterrupt):
             seen.add("x")
         assert copies() == []

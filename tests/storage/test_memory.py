@@ -111,7 +111,7 @@ def test_preload_where_the_kernel_cannot_populate(
     seen = create(20_000_000)  # three pieces
 
     class OldMap:
-        def madvise(self, _option: int) -> None:
+        def madvise(self, *_: int) -> None:
             raise OSError(errno.EINVAL, "Invalid argument")
 
         def close(self) -> None:

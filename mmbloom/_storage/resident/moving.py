@@ -17,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
+from mmbloom._storage import pages
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.place import Place, Views, map_array
 from mmbloom._storage.resident.share import Share, in_use
@@ -246,7 +247,8 @@ class MovingArray(ABC):
             begun = self.counter("batches_begun")
             self.set_counter("batches_done", begun)
             copy.set_written(begun)
-            place.populate(writable=True)  # else each page is mapped at its first key: 1 us each
+            # Else each page is mapped at its first key, which takes 1 us.
+            pages.populate(place.array, copy.size, writable=True)
             with self._one_at_a_time():
                 if self._place is not before:
                     raise FileChangedError(self.path, "moved meanwhile")

@@ -14,7 +14,7 @@ a torn checkpoint of them could forget a key, so filters that count stay mapped.
   it has mapped, and follows. It is removed when no writer has a share in it any more
   (``share.py``): so whoever changes the array follows once, from the file to the copy.
 
-This file maps nothing.
+It is changed through maps, which are none of this file's business.
 """
 
 import errno
@@ -30,6 +30,7 @@ import numpy as np
 
 from mmbloom._engine import count_set
 from mmbloom._machine import memory, mounts
+from mmbloom._storage import pages
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.resident.share import in_use
 from mmbloom._typing import Resident
@@ -140,7 +141,7 @@ class WorkingCopy:
         try:
             made = cls(named, os.open(there, flags, 0o600), size, there)
             write_at(made.fd, _page(header, status), 0)
-            os.posix_fallocate(made.fd, 0, size)  # or a full tmpfs would be a signal that kills
+            pages.reserve(made.fd, size, path)
             positions_set = 0 if empty else made._load(fd, path)
             made._give(fd, path)
         except BaseException:  # an interrupt may come before the name is noted
@@ -352,7 +353,7 @@ def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
     there = os.fstat(fd)
     if not stat.S_ISREG(there.st_mode):
         return "its name is of no regular file"
-    if there.st_size != header.file_bytes:
+    if there.st_size < header.file_bytes:  # it may be longer: see `pages.extent`
         return f"it has {there.st_size} bytes"
     if os.pread(fd, _PAGE.size, 0) != _page(header, file)[: _PAGE.size]:
         return "it is the copy of another file"
