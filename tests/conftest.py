@@ -26,7 +26,7 @@ from mmbloom._engine.choice import FAULT, remedy
 from mmbloom._machine import memory
 from mmbloom._storage import mapped
 
-pytest_plugins = ["excluding", "folders", "locks", "tally", "unions"]
+pytest_plugins = ["excluding", "folders", "locks", "power", "tally", "unions"]
 
 # T1 for 30 minutes: what --stress without a number stands for.
 LONG = 360

@@ -18,7 +18,7 @@ import numpy as np
 from mmbloom._machine import mounts
 from mmbloom._machine.memory import too_large_to_be_dirty
 from mmbloom._storage.atomic import WRITE_BYTES, new_file, write_at, write_zeros
-from mmbloom._storage.kinds import BITS, Kind, kind_of
+from mmbloom._storage.kinds import BITS, Kind, kind_of, possible_count
 from mmbloom._typing import Reserve, Words
 from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
 from mmbloom.sizing.params import FilterParams
@@ -112,7 +112,7 @@ class Builder:
         Gives the number of keys added that the file says: the one given, if the bits can be
         those of so many keys, else an estimate; for the counters of a source are not proved.
         """
-        keys_added = self._possible(keys_added)
+        keys_added = possible_count(self._header, keys_added, self.positions_set)
         if self._header.sealed:
             table = np.array(self._checksums, "<u4").tobytes()
             self._file.append(table + zlib.crc32(table).to_bytes(4, "little"))
@@ -126,13 +126,6 @@ class Builder:
         }
         self._file.finish(with_counters(encode(self._header), counters))
         return keys_added
-
-    def _possible(self, keys_added: int) -> int:
-        params, most = self._header.params, self.positions_set  # a new key sets 1 to k bits
-        fewest = -(-most // params.num_hashes)
-        if fewest <= keys_added <= most:
-            return keys_added
-        return min(max(fewest, round(params.estimated_count(most))), most)
 
 
 @contextmanager

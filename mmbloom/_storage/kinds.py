@@ -65,6 +65,17 @@ def kind_of(header: Header) -> Kind:
     return next(kind for kind in ALL_KINDS if kind.number == header.kind)
 
 
+def possible_count(header: Header, keys_added: int, positions_set: int) -> int:
+    """Correct a number of keys added that the positions set do not allow, by their estimate.
+
+    Each new key sets 1 to k positions that were clear.
+    """
+    fewest, most = -(-positions_set // header.params.num_hashes), positions_set
+    if fewest <= keys_added <= most:
+        return keys_added
+    return min(max(fewest, round(header.params.estimated_count(positions_set))), most)
+
+
 def require_kind(header: Header, path: str, expected: tuple[Kind, ...]) -> None:
     """Raise `FormatError`, naming the class that opens the file, if its kind is another one."""
     if (found := kind_of(header)) not in expected:

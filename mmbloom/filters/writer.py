@@ -229,8 +229,7 @@ class Writer(ABC):
         with self.section(self.timeout, WHOLE):
             count_set = kind_of(self._storage.header).count_set
             positions_set = count_set(self._storage.views.words)
-            self._storage.set_counter("positions_set", positions_set)
-            self._storage.set_counter("batches_done", self._storage.counter("batches_begun"))
+            self._storage.settle(positions_set)
         return positions_set
 
     def close(self) -> None:

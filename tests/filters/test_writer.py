@@ -27,7 +27,7 @@ from checks import (
 )
 from maps import map_of, replace_map
 
-from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeoutError
+from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeoutError, verify
 from mmbloom.sizing import Layout
 
 LAYOUTS = get_args(Layout)
@@ -88,8 +88,10 @@ def test_recount_mends(create: Create, path: str) -> None:
     seen = create(1000)
     seen.update(range(500))
     array, true = array_of(path), counters_of(path)
-    set_counters(path, positions_set=1, batches_begun=9, batches_done=4)
+    set_counters(path, positions_set=1, batches_begun=9, batches_done=4, keys_added=10**6)
     assert seen.recount() == true["positions_set"]
+    assert 450 < counters_of(path)["keys_added"] < 550  # by an estimate
+    assert verify(path).ok
     assert array_of(path) == array
     check_settled(path)
     assert counters_of(path)["batches_done"] == 9

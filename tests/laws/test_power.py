@@ -1,95 +1,28 @@
-"""Laws 6, 12: what a power cut leaves of a run of dedup, on a disk that can be cut off.
-
-The disk is an image mounted as a loop device: what is in the image's file has reached the disk,
-all else is in memory. So a copy of that file is what a power cut would leave, and mounting the
-copy is the start after it.
-"""
+"""Laws 6, 12: what a power cut leaves of a run of dedup, on a disk that can be cut off."""
 
 import os
 import random
 import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from cli_runner import PATIENCE, forked, mmbloom, wait_until
+from cli_runner import forked, mmbloom, wait_until
+from power import Mount, after_reboot, cut, make_image, mounts
 from tally import Count
 
 from mmbloom import BloomFilter
 from mmbloom import open as open_filter
-from mmbloom._machine import memory
 
-MEBIBYTES = 24
 LINES = [b"line %d\n" % number for number in range(20_000)]
 MORE = ("-n", "1M", "-p", "1e-9", "--seed", "11")
 INPUTS = 40  # a mark or two for each
 LONGEST = 0.05  # seconds from the first write to a cut; a run takes longer
 CUTS = 2
 ATTEMPTS = 20  # rounds, until a cut hits a running process
-Mount = Callable[[Path], Path]
-
-
-@contextmanager
-def mounts() -> Iterator[Mount]:
-    """Mount images, each in a folder of its own, until the block ends."""
-    with ExitStack() as stack:
-
-        def mounted(image: Path) -> Path:
-            folder = Path(f"{image}.mounted")
-            folder.mkdir()
-            run_tool("mount", "-o", "loop", image, folder)
-            stack.callback(run_tool, "umount", folder)
-            return folder
-
-        yield mounted
-
-
-@pytest.fixture
-def mount() -> Iterator[Mount]:
-    """Mount images until the test ends."""
-    with mounts() as mounted:
-        yield mounted
-
-
-def run_tool(*argv: str | Path) -> None:
-    """Run a program that may not be there, or may not be allowed: then there is no such test."""
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        pytest.skip(f"there is no {argv[0]}")
-    if done.returncode:
-        pytest.skip(f"no disk that can be cut off: {done.stderr.strip()}")
-
-
-@pytest.fixture
-def image(tmp_path: Path) -> Path:
-    """Make a disk of some MiB, without a file."""
-    return make_image(tmp_path / "disk")
-
-
-def make_image(image: Path) -> Path:
-    with image.open("wb") as file:
-        file.truncate(MEBIBYTES << 20)
-    run_tool("mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,lazy_journal_init=0", image)
-    return image
-
-
-def cut(image: Path, number: int = 0) -> Path:
-    """Copy what is on the disk, as of one moment: twice the same."""
-    copies = [image.with_name(f"cut{number}.{which}") for which in "ab"]
-    deadline = time.monotonic() + PATIENCE
-    shutil.copyfile(image, copies[0])
-    while True:
-        shutil.copyfile(image, copies[1])
-        if copies[0].read_bytes() == copies[1].read_bytes():
-            copies[1].unlink()
-            return copies[0]
-        assert time.monotonic() < deadline
-        copies.reverse()
 
 
 def write_marks_back(seen: Path) -> None:
@@ -108,14 +41,6 @@ def lost_on(disk: Path, outputs: Sequence[str], lines: Sequence[bytes]) -> tuple
         known = seen.contains_many([line[:-1] for line in lines])
     marked = [line for line, is_known in zip(lines, known, strict=True) if is_known]
     return len(marked), len({*marked} - printed)
-
-
-@contextmanager
-def after_reboot() -> Iterator[None]:
-    """Do what a start after a power cut does: nothing that was in memory is of this boot."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "boot_id", lambda: bytes(range(16)))
-        yield
 
 
 def all_marked(seen: Path, lines: Sequence[bytes]) -> bool:

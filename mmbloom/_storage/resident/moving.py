@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from mmbloom._storage import pages
-from mmbloom._storage.kinds import Kind
+from mmbloom._storage.kinds import BITS, Kind, possible_count
 from mmbloom._storage.place import Place, Views, map_array
 from mmbloom._storage.resident.share import Share, in_use
 from mmbloom._storage.resident.working_copy import (
@@ -242,11 +242,8 @@ class MovingArray(ABC):
             share = Share(self._fd, self.path)
             copy, found = WorkingCopy.make(self._fd, self.header, self.path, empty=empty)
             place = self._map(copy.named, copy, share)
-            # What was killed, or lost with the power, may have been counted and never set.
-            self.set_counter("positions_set", found)
-            begun = self.counter("batches_begun")
-            self.set_counter("batches_done", begun)
-            copy.set_written(begun)
+            self.settle(found)
+            copy.set_written(self.counter("batches_begun"))
             # Else each page is mapped at its first key, which takes 1 us.
             pages.populate(place.array, copy.size, writable=True)
             with self._one_at_a_time():
@@ -272,6 +269,17 @@ class MovingArray(ABC):
         self.on_share(self)
         time.sleep(2 * CHECK_SECONDS)  # until everybody has looked, nothing is added
         return place
+
+    def settle(self, positions_set: int) -> None:
+        """Let the counters say what was counted anew, for the holder of the write lock.
+
+        What was killed, or lost with the power, may have been counted and never set.
+        """
+        self.set_counter("positions_set", positions_set)
+        if self._kind is BITS:  # of counters those of keys that were removed are not set any more
+            keys_added = possible_count(self.header, self.counter("keys_added"), positions_set)
+            self.set_counter("keys_added", keys_added)
+        self.set_counter("batches_done", self.counter("batches_begun"))
 
     @property
     def open_path(self) -> str:
