@@ -1,4 +1,4 @@
-"""Charts of the figures: horizontal bars, values at their ends, mmbloom's in colour."""
+"""Charts of the figures: bars with values at their ends, or curves; mmbloom's in colour."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -20,11 +20,19 @@ class Panel(NamedTuple):
     digits: int = 0
 
 
+class Lines(NamedTuple):
+    """Curves over a common axis, both axes logarithmic."""
+
+    across: str
+    up: str
+    values: dict[str, dict[float, float]]
+
+
 Sizes = dict[str, int]
 """A script's arguments."""
 
-Drawing = tuple[str, str, list[Panel]]
-"""Title, subtitle, panels."""
+Drawing = tuple[str, str, list[Panel] | Lines]
+"""Title, subtitle, panels or curves."""
 
 Chart = Callable[[Figures, Sizes], Drawing]
 
@@ -47,6 +55,37 @@ def draw(path: Path, title: str, subtitle: str, panels: Sequence[Panel]) -> None
     figure.text(left, 1 - 0.16 * inch, title, va="top", fontsize=13, color=_INK, weight="bold")
     figure.text(left, 1 - 0.46 * inch, subtitle, va="top", fontsize=9.5, color=_FAINT)
     figure.tight_layout(rect=(0, 0, 1, 1 - 0.7 * inch), w_pad=2.5)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def draw_lines(path: Path, title: str, subtitle: str, lines: Lines) -> None:
+    """Draw curves, each named at its right end."""
+    import matplotlib as mpl  # noqa: PLC0415  need not be installed
+
+    mpl.use("agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axis = plt.subplots(figsize=(10, 4.5), facecolor="white")
+    for name, points in lines.values.items():
+        colour = _OURS if name.startswith("mmbloom") else _FAINT
+        across, up = list(points), list(points.values())
+        axis.plot(across, up, marker="o", color=colour, linewidth=2 if colour == _OURS else 1.2)
+        axis.text(across[-1] * 1.08, up[-1], name, va="center", fontsize=9, color=colour)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    ticks = list(next(iter(lines.values.values())))
+    axis.set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
+    axis.set_xticks([], minor=True)
+    axis.set_xlabel(lines.across, color=_INK)
+    axis.set_ylabel(lines.up, color=_INK)
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.grid(axis="y", color="#e5e8ec", linewidth=0.8)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.set_xlim(min(ticks) * 0.85, max(ticks) * 2.6)
+    figure.text(0.012, 0.975, title, va="top", fontsize=13, color=_INK, weight="bold")
+    figure.text(0.012, 0.915, subtitle, va="top", fontsize=9.5, color=_FAINT)
+    figure.tight_layout(rect=(0, 0, 1, 0.88))
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -123,6 +162,24 @@ def _cliff(figures: Figures, sizes: Sizes) -> Drawing:
     return title, "Medians, from the fastest batch to the slowest; shorter is better", [panel]
 
 
+_BY_SIZE = {
+    "zeros written": "changed in the file,\nzeros written first",
+    "mapped": "changed in the file",
+    "as it comes": "mmbloom, as it comes",
+}
+
+
+def _sizes(figures: Figures, sizes: Sizes) -> Drawing:
+    rows = figures["sizes"]
+    values = {
+        said: {float(size): found[0] for size, found in rows[name].items()}
+        for name, said in _BY_SIZE.items()
+    }
+    note = f"Batches of {sizes['batch']:,} int64 keys, error rate 1e-6, medians of a steady state"
+    lines = Lines("size of the filter, GB", "nanoseconds per key", values)
+    return "Adding keys to ever larger filters", note, lines
+
+
 CHARTS: dict[str, dict[str, Chart]] = {
     "insert_query": {
         "insert_query_cache": _insert_query("cache", "filter planned for {keys:,} keys"),
@@ -130,7 +187,7 @@ CHARTS: dict[str, dict[str, Chart]] = {
     },
     "dedup_log": {"dedup": _dedup},
     "contention": {"contention": _contention},
-    "cliff": {"cliff": _cliff},
+    "cliff": {"cliff": _cliff, "cliff_sizes": _sizes},
 }
 """Script to file name to chart."""
 
@@ -141,6 +198,10 @@ def draw_all(script: str, figures: Figures, sizes: Sizes, folder: Path) -> list[
     for name, chart in CHARTS.get(script, {}).items():
         path = folder / f"{name}.png"
         folder.mkdir(exist_ok=True)
-        draw(path, *chart(figures, sizes))
+        title, subtitle, drawn_from = chart(figures, sizes)
+        if isinstance(drawn_from, Lines):
+            draw_lines(path, title, subtitle, drawn_from)
+        else:
+            draw(path, title, subtitle, drawn_from)
         drawn.append(path)
     return drawn

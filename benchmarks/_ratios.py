@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+import cliff
 import contention
 import counting
 import dedup_log
@@ -96,6 +97,11 @@ def _keyed(figures: Figures) -> float | None:
         _median(figures, "hashes", name, f"{one} add") for one in (engines.DEFAULT, engines.MURMUR3)
     ]
     return times[0] / times[1] if times[0] and times[1] else None
+
+
+def _slowest(figures: Figures) -> float | None:
+    batches = figures.get("cliff", {}).get(cliff.RESIDENT, {}).get("add", [])
+    return max(batches) / statistics.median(batches) if batches else None
 
 
 GOALS = [
@@ -209,6 +215,15 @@ GOALS = [
         _members(members.ROTATING, per_file=1),
         at_most=True,
     ),
+    Goal(
+        "add, int64 array, 10^9 keys at 1e-6: time",
+        "at 1 %",
+        "cliff",
+        4,
+        _over("cliff", "add", [cliff.RESIDENT], cliff.SMALL),
+        at_most=True,
+    ),
+    Goal("the slowest batch of these: time", "the median", "cliff", 10, _slowest, at_most=True),
 ]
 
 

@@ -3,15 +3,19 @@
 Question: nanoseconds per key to add, from the first batch on, in filters for as many keys at two
 error rates: at 1 %, whose file is small enough to be dirty as a whole, and at 1e-6, in shared
 memory and mapped. Also how long `create`, `flush`, `close` and the first answer after it take, and
-how much of the machine's memory is dirty meanwhile.
+how much of the machine's memory is dirty meanwhile. Then the same at 1e-6 by size, from a fortieth
+of these keys to twice as many.
 
 Method: each filter is made anew, one after the other. Keys are random int64, in batches; only
-the call of `add_many` is timed. A filter that is slow is left after `seconds`. `flush` is compared
-with `dd` of as many bytes in the same folder, forced to the disk. Before the file is opened again
-its pages are dropped from the page cache; the first answer is that of a new reader, for one key.
+the call of `add_many` is timed. A filter that is slow is left after `seconds`, and by size after
+a sixth of that. `flush` is compared with `dd` of as many bytes in the same folder, forced to the
+disk. Before the file is opened again its pages are dropped from the page cache; the first answer
+is that of a new reader, for one key. By size a steady state is the median of the second half of
+the batches.
 
 The mapped file is made as it is made where there is no shared memory: without zeros written in
-advance. The last one has them, as small files do.
+advance. "Zeros written" has them, as small files do and as all did once. "As it comes" is what
+`create` makes unless it is told.
 
 Limits: a disk and its writeback are shared with all other work on the machine.
 """
@@ -19,6 +23,7 @@ Limits: a disk and its writeback are shared with all other work on the machine.
 import argparse
 import os
 import subprocess
+import tempfile
 import time
 from functools import partial
 from pathlib import Path
@@ -32,12 +37,23 @@ from mmbloom import BloomFilter
 SMALL, RESIDENT, MAPPED = "1 %, mapped", "1e-6, in shared memory", "1e-6, mapped"
 ZEROS = "1e-6, mapped, zeros written"
 _HEADER, _PIECE = 4096, 2 << 20  # the kernel keeps such runs together
+_TMPFS = "/dev/shm"
+COMES, TMPFS = "as it comes", "file on tmpfs"
 FILTERS: dict[str, dict[str, Any]] = {
     SMALL: {"error_rate": 1e-2, "resident": False},
     RESIDENT: {"error_rate": 1e-6, "resident": True},
     MAPPED: {"error_rate": 1e-6, "resident": False},
     ZEROS: {"error_rate": 1e-6, "resident": False},
 }
+BY_SIZE: dict[str, dict[str, Any]] = {
+    "zeros written": {"resident": False},
+    "mapped": {"resident": False},
+    "shared memory": {"resident": True},
+    COMES: {},
+    TMPFS: {},
+}
+SIZES = (1 / 40, 1 / 8, 1 / 4, 1 / 2, 1.0, 2.0)
+"""Of the keys that the first filters are planned for."""
 
 
 class Run(NamedTuple):
@@ -48,9 +64,13 @@ class Run(NamedTuple):
     dirty: float  # most bytes
     create: float
     flush: float
-    dd: float
     close: float
     again: float
+
+    @property
+    def steady(self) -> float:
+        """The median of the later half of the batches."""
+        return float(np.median(self.ns[len(self.ns) // 2 :]))
 
 
 def dirty_bytes() -> int:
@@ -69,12 +89,12 @@ def write_zeros(path: str) -> None:
             file.write(bytes(min(start + _PIECE, size) - file.tell()))
 
 
-def measure(path: str, args: argparse.Namespace, name: str) -> Run:
+def measure(path: str, plan: dict[str, Any], args: argparse.Namespace, *, zeros: bool) -> Run:
     """Fill one filter with some batches, and bring it to the disk."""
     chance, ns, dirty = np.random.default_rng(7), list[float](), 0
     begun = time.perf_counter()
-    seen = BloomFilter.create(path, args.capacity, **FILTERS[name])
-    if name == ZEROS:
+    seen = BloomFilter.create(path, **plan)
+    if zeros:
         write_zeros(path)
     create = time.perf_counter() - begun
     with seen:
@@ -97,7 +117,7 @@ def measure(path: str, args: argparse.Namespace, name: str) -> Run:
         assert reader.contains_many(keys[:1]).all()
     again = time.perf_counter() - begun
     os.unlink(path)
-    return Run(size, ns, dirty, create, flush, dd(path, size), close, again)
+    return Run(size, ns, dirty, create, flush, close, again)
 
 
 def dd(path: str, size: int) -> float:
@@ -110,34 +130,63 @@ def dd(path: str, size: int) -> float:
         os.unlink(path)
 
 
-def run(args: argparse.Namespace, folder: str) -> Report:
-    """Measure all of them."""
-    runs = {name: measure(os.path.join(folder, "seen.bloom"), args, name) for name in FILTERS}
-    rows: Rows = {name: {"add": run.ns, "flush": [run.flush]} for name, run in runs.items()}
+def one_size(args: argparse.Namespace, folder: str) -> tuple[str, Rows]:
+    """Measure filters for as many keys; a table, and its figures."""
+    path = os.path.join(folder, "seen.bloom")
     header = ["", "GB", "ns a key", "first batch", "slowest", "GB dirty"]
     header += ["create, s", "flush, s", "dd, s", "close, s", "first answer, ms"]
-    cells = [
-        [
-            name,
-            f"{run.bytes / 1e9:.2f}",
-            spread(run.ns),
-            f"{run.ns[0]:.0f}",
-            f"{max(run.ns):.0f}",
-            f"{run.dirty / 1e9:.1f}",
-            *(f"{value:.1f}" for value in (run.create, run.flush, run.dd, run.close)),
-            f"{1000 * run.again:.0f}",
-        ]
-        for name, run in runs.items()
-    ]
-    small, large = runs[SMALL], runs[RESIDENT]
-    middle = float(np.median(large.ns))
+    cells, rows, written = list[list[str]](), Rows(), dict[str, float]()
+    for name, plan in FILTERS.items():
+        run = measure(path, {"capacity": args.capacity, **plan}, args, zeros=name == ZEROS)
+        written[name] = dd(path, run.bytes)
+        rows[name] = {"add": run.ns, "flush": [run.flush]}
+        times = (run.create, run.flush, written[name], run.close)
+        cells.append(
+            [
+                name,
+                f"{run.bytes / 1e9:.2f}",
+                spread(run.ns),
+                f"{run.ns[0]:.0f}",
+                f"{max(run.ns):.0f}",
+                f"{run.dirty / 1e9:.1f}",
+                *(f"{value:.1f}" for value in times),
+                f"{1000 * run.again:.0f}",
+            ]
+        )
+    small, large = np.median(rows[SMALL]["add"]), np.median(rows[RESIDENT]["add"])
     said = (
-        f"In shared memory a key takes {middle / float(np.median(small.ns)):.1f} times as long as "
-        f"at 1 %; the slowest batch {max(large.ns) / middle:.1f} times as long as the median; "
-        f"`flush` {large.flush / large.dd:.2f} times as long as `dd`."
+        f"In shared memory a key takes {large / small:.1f} times as long as at 1 %; the slowest "
+        f"batch {max(rows[RESIDENT]['add']) / large:.1f} times as long as the median; `flush` "
+        f"{rows[RESIDENT]['flush'][0] / written[RESIDENT]:.2f} times as long as `dd`."
     )
     title = f"{args.batch:,} keys a batch, filters for {args.capacity:,}"
-    return Report(f"### {title}\n\n{table(header, cells)}\n\n{said}", Figures(cliff=rows))
+    return f"### {title}\n\n{table(header, cells)}\n\n{said}", rows
+
+
+def by_size(args: argparse.Namespace, folder: str) -> tuple[str, Rows]:
+    """Measure filters of several sizes at 1e-6; a table, and its figures."""
+    few = argparse.Namespace(**{**vars(args), "seconds": args.seconds / 6})
+    cells, rows = list[list[str]](), Rows()
+    with tempfile.TemporaryDirectory(dir=_TMPFS) as memory:
+        for share in SIZES:
+            for name, how in BY_SIZE.items():
+                plan = {"capacity": int(share * args.capacity), "error_rate": 1e-6, **how}
+                where = memory if name == TMPFS else folder
+                path = os.path.join(where, "seen.bloom")
+                run = measure(path, plan, few, zeros=name == "zeros written")
+                size = f"{run.bytes / 1e9:.3g}"
+                rows.setdefault(name, {})[size] = [run.steady]
+                times = f"{run.create:.1f}", f"{run.flush:.1f}", f"{1000 * run.again:.0f}"
+                cells.append([size, name, f"{run.ns[0]:,.0f}", f"{run.steady:,.0f}", *times])
+    header = ["GB", "", "first batch, ns a key", "steady, ns a key"]
+    header += ["create, s", "flush, s", "first answer, ms"]
+    return f"### By size, at 1e-6\n\n{table(header, cells)}", rows
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:
+    """Measure all of them."""
+    (said, rows), (more, sizes) = one_size(args, folder), by_size(args, folder)
+    return Report(f"{said}\n\n{more}", Figures(cliff=rows, sizes=sizes))
 
 
 if __name__ == "__main__":

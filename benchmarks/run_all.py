@@ -32,7 +32,7 @@ SCRIPTS = {
     "huge": "--capacity 100000 --keys 1000 --rounds 1",
     "counting": "--capacity 10000 --keys 1000 --rounds 1",
     "blocks": "--capacity 20000 --keys 1000 --rounds 1",
-    "cliff": "--capacity 20000 --batch 1000 --batches 2 --seconds 5",
+    "cliff": "--capacity 20000 --batch 200 --batches 2 --seconds 6",
     "features": "--capacity 5000000 --keys 500 --files 2",
     "billion": "--keys 100000 --absent 10000 --batch 30000",
 }
