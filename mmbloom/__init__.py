@@ -9,7 +9,7 @@ errors        the exception tree
 _typing       type aliases
 _tasks        what a thread that has the lock may do; the task that runs in it
 _threads      work on several cores, results in order; reading ahead
-_machine      what the machine says of itself: mounts, memory
+_machine      what the machine is, and gives: mounts, memory, maps of files
 sizing        how large: keys and error rate to bits and hashes, and back
 _warn         warnings that point at the caller; past capacity
 format        the promise: all that a second implementation must match

@@ -1,5 +1,6 @@
-"""What the machine says of itself: facts that the package goes by, and nothing of filters.
+"""What the machine is, and gives: facts that the package goes by, maps, and nothing of filters.
 
 ``mounts``  which file system a path is on
 ``memory``  how much of it is free, and how much of a file it lets be dirty
+``pages``   maps of files, and the pages that they consist of; the only importer of mmap
 """

@@ -6,7 +6,6 @@
 ``build``           a new filter file, written front to back
 ``resident``        the array in shared memory, where the page cache could not keep its changes
 ``place``           where the array lies, mapped
-``pages``           maps, and the pages they consist of; the only importer of mmap
 ``mapped``          a filter file, open: it follows its array, and guards what is mapped
 ``unmapped``        a filter file, read with pread
 ``lock``            one writer; the only importer of filelock

@@ -13,8 +13,7 @@ import os
 import stat
 import weakref
 
-from mmbloom._machine import mounts
-from mmbloom._storage import pages
+from mmbloom._machine import mounts, pages
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
     identity_of,

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._storage import pages
+from mmbloom._machine import pages
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.resident.share import Share
 from mmbloom._storage.resident.working_copy import NO_COPY, WorkingCopy

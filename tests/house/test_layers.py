@@ -228,7 +228,7 @@ def test_one_importer(library: str) -> None:
     home = {
         "mmh3": {"_engine.reference.hash"},
         "filelock": {"_storage.lock"},
-        "mmap": {"_storage.place"},
+        "mmap": {"_machine.pages"},
         "ctypes": {"_keys.arrow_c", "_storage.atomic"},  # Arrow's structs; one call of the system
     }
     assert importers == home[library]

@@ -17,8 +17,8 @@ from workers import Child, ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, ReentryError, verify
-from mmbloom._machine import memory
-from mmbloom._storage import pages, unmapped
+from mmbloom._machine import memory, pages
+from mmbloom._storage import unmapped
 from mmbloom._storage.place import Place
 from mmbloom._storage.resident import working_copy
 from mmbloom._tasks import WHOLE

@@ -17,8 +17,7 @@ from faults import mount_tmpfs
 from workers import in_child
 
 from mmbloom import BloomFilter
-from mmbloom._machine import memory
-from mmbloom._storage import pages
+from mmbloom._machine import memory, pages
 from mmbloom._typing import Mode
 from mmbloom.errors import ReservationWarning
 

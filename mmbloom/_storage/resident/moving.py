@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from mmbloom._storage import pages
+from mmbloom._machine import pages
 from mmbloom._storage.kinds import BITS, Kind, possible_count
 from mmbloom._storage.place import Place, Views, map_array
 from mmbloom._storage.resident.share import Share, in_use

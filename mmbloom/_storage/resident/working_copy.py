@@ -29,8 +29,7 @@ from contextlib import suppress
 import numpy as np
 
 from mmbloom._engine import count_set
-from mmbloom._machine import memory, mounts
-from mmbloom._storage import pages
+from mmbloom._machine import memory, mounts, pages
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.resident.share import in_use
 from mmbloom._typing import Resident
