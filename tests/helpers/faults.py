@@ -27,7 +27,7 @@ from mmbloom._typing import Words
 OS_CALLS = [
     *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
     *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
-    *("stat", "lstat", "fstat", "remove", "pread", "mkdir", "rmdir"),
+    *("stat", "lstat", "fstat", "remove", "pread", "preadv", "mkdir", "rmdir", "fchown"),
 ]
 
 
