@@ -28,6 +28,7 @@ OS_CALLS = [
     *("open", "close", "read", "write", "pwrite", "lseek", "fsync", "fdatasync", "link", "unlink"),
     *("chmod", "fchmod", "posix_fallocate", "ftruncate", "truncate", "rename", "replace"),
     *("stat", "lstat", "fstat", "remove", "pread", "preadv", "mkdir", "rmdir", "fchown"),
+    "posix_fadvise",
 ]
 
 

@@ -221,8 +221,10 @@ class WorkingCopy:
         """
         for start, piece in _pieces(self.fd, self.size, path, HEADER_BYTES):
             write_at(fd, piece, start)
-            # Lets the disk begin with it at once, and the page cache forget it afterwards.
-            os.posix_fadvise(fd, start, len(piece), os.POSIX_FADV_DONTNEED)
+            # Lets the disk begin with it at once, and the page cache forget it afterwards. Advice
+            # only: a kernel built without it is no disk that failed.
+            with suppress(OSError):
+                os.posix_fadvise(fd, start, len(piece), os.POSIX_FADV_DONTNEED)
 
     def write_due(self, fd: int, path: str) -> float:
         """Write pieces whose time has come, for the holder of the write lock; when to go on.
