@@ -135,6 +135,22 @@ def _insert_query(place: str, where: str) -> Chart:
     return chart
 
 
+def _single(figures: Figures, _: Sizes) -> Drawing:
+    rows = figures["single"]
+    columns = {
+        "in, bytes, present": "in, bytes",
+        "in, str, present": "in, str",
+        "add": "add, bytes",
+    }
+    names = sorted(rows, key=lambda name: statistics.median(rows[name]["add"]))
+    panels = [
+        Panel(title, {name: rows[name][column] for name in names})
+        for column, title in columns.items()
+    ]
+    note = "Medians, from minimum to maximum; shorter is better; \u25b8 longer than drawn"
+    return "Nanoseconds per key, one key a call, keys that are there", note, panels
+
+
 def _dedup(figures: Figures, sizes: Sizes) -> Drawing:
     rows = figures["dedup"]
     panels = [
@@ -185,6 +201,7 @@ CHARTS: dict[str, dict[str, Chart]] = {
         "insert_query_cache": _insert_query("cache", "filter planned for {keys:,} keys"),
         "insert_query_large": _insert_query("large", "filter planned for {large:,} keys"),
     },
+    "single": {"single": _single},
     "dedup_log": {"dedup": _dedup},
     "contention": {"contention": _contention},
     "cliff": {"cliff": _cliff, "cliff_sizes": _sizes},

@@ -13,6 +13,7 @@ import insert_query
 import members
 import memory
 import open_filter
+import single
 from _measure import Figures, table
 from _peers import IN_MEMORY, MAPPED
 
@@ -56,6 +57,9 @@ def _over(
 _QUERY, _DEDUP, _OPEN = "insert_query", "dedup_log", "open_filter"
 _OURS = insert_query.OURS
 _ADD, _ASK = "add_many, list of bytes, 10^9-key file", "contains_many, list of bytes, 10^9-key file"
+_BESIDE_THE_LOCK = 400  # nanoseconds of a lone add
+_SINGLE, _RBLOOM, _PYBLOOM = "single", single.RBLOOM, "pybloomfiltermmap3"
+_BYTES, _STR = zip(single.PRESENT, single.ABSENT, strict=True)
 _RBLOOM_LOAD = "rbloom, saveable hash: load, query one key"
 
 
@@ -89,6 +93,39 @@ def _members(name: str, *, per_file: int) -> Callable[[Figures], float | None]:
         return None if found is None else found / per_file
 
     return measured
+
+
+def _worst(*found: Callable[[Figures], float | None]) -> Callable[[Figures], float | None]:
+    """Give the highest of several figures, if all are there."""
+
+    def measured(figures: Figures) -> float | None:
+        values = [one(figures) for one in found]
+        there = [value for value in values if value is not None]
+        return max(there) if len(there) == len(values) else None
+
+    return measured
+
+
+def _ask(columns: Iterable[str], against: str) -> Callable[[Figures], float | None]:
+    """Divide our time of `in` by theirs, where that is highest."""
+    return _worst(*(_over("single", column, [single.OURS], against) for column in columns))
+
+
+def _few(size: int) -> Callable[[Figures], float | None]:
+    """Divide our time of a call with few keys by that of a loop, where that is highest."""
+    ours, loop = f"{single.OURS}, contains_many", f"{single.RBLOOM}, loop of in"
+    return _worst(
+        *(
+            _over("few", str(size), [f"{ours}, {asked}"], f"{loop}, {asked}")
+            for asked in ("present", "absent")
+        )
+    )
+
+
+def _lone_add(figures: Figures) -> float | None:
+    pair = _median(figures, "floor", single.FLOOR, single.NS)
+    ours = _median(figures, "single", single.OURS, single.ADD)
+    return ours / (pair + _BESIDE_THE_LOCK) if pair and ours else None
 
 
 def _keyed(figures: Figures) -> float | None:
@@ -149,6 +186,33 @@ GOALS = [
         _DEDUP,
         1.5,
         _over("dedup", "wall", [dedup_log.OURS], dedup_log.LIMIT),
+        at_most=True,
+    ),
+    Goal("in, bytes: time", "rbloom", _SINGLE, 1.5, _ask(_BYTES, _RBLOOM), at_most=True),
+    Goal("in, str: time", "rbloom", _SINGLE, 1.5, _ask(_STR, _RBLOOM), at_most=True),
+    Goal("in: time", _PYBLOOM, _SINGLE, 0.75, _ask([*_BYTES, *_STR], _PYBLOOM), at_most=True),
+    Goal(
+        "add, within locked(): time",
+        "rbloom",
+        _SINGLE,
+        1,
+        _over("single", single.ADD, [single.LOCKED], _RBLOOM),
+        at_most=True,
+    ),
+    Goal(
+        "a lone add: time",
+        f"a pair of flock calls and {_BESIDE_THE_LOCK} ns",
+        _SINGLE,
+        1,
+        _lone_add,
+        at_most=True,
+    ),
+    Goal(
+        "contains_many, 10 keys a call: time",
+        "loop over rbloom",
+        _SINGLE,
+        1.5,
+        _few(10),
         at_most=True,
     ),
     Goal(

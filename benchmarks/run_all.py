@@ -22,6 +22,7 @@ from _ratios import ratios
 HERE = Path(__file__).parent
 SCRIPTS = {
     "insert_query": "--keys 2000 --large 100000 --rounds 1",
+    "single": "--keys 500 --rounds 1",
     "engines": "--keys 2000 --large 1000000 --rounds 1",
     "dedup_log": "--lines 2000 --rounds 1",
     "durable": "--lines 2000 --rounds 1",

@@ -18,6 +18,7 @@ from mmbloom.sizing import plan
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = {
     "insert_query": "| mmbloom, int64 array |",
+    "single": "| mmbloom, within locked() |",
     "engines": "| list of bytes |",
     "dedup_log": "| mmbloom dedup |",
     "durable": "| -o --durable |",
