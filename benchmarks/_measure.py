@@ -77,7 +77,7 @@ def benchmark(
         report = run(args, folder)
     print(report.markdown)
     if args.json:
-        given = {name: getattr(args, name) for name in arguments}
+        given = {name: getattr(args, name.replace("-", "_")) for name in arguments}
         kept = {"environment": where, "date": time.strftime("%Y-%m-%d"), "arguments": given}
         Path(args.json).write_text(json.dumps({**kept, **report._asdict()}), encoding="utf-8")
 
@@ -130,6 +130,25 @@ def seconds(work: Callable[[], object]) -> float:
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
+
+
+def whole(command: Sequence[str], stdin: str, stdout: str) -> dict[str, float]:
+    """Run a command from file to file: seconds on the wall and of all its CPUs, peak MiB.
+
+    Python may keep the bytecode that it compiles, as it does for users: where the environment
+    forbids that, a package that pip did not compile would be compiled anew each time.
+    """
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    with open(stdin, "rb") as source, open(stdout, "wb") as target:
+        start = time.perf_counter()
+        process = subprocess.Popen(command, stdin=source, stdout=target, env=env)
+        _, status, usage = os.wait4(process.pid, 0)
+        elapsed = time.perf_counter() - start
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"{command} failed with {process.returncode}")
+    cpu = usage.ru_utime + usage.ru_stime
+    return {"wall": elapsed, "cpu": cpu, "peak": usage.ru_maxrss / 1024}
 
 
 def memory(pid: int | str = "self") -> dict[str, float]:

@@ -223,7 +223,12 @@ def installed(name: str) -> bool:
 
 def missing(names: Iterable[str]) -> str:
     """Name those of these peers that cannot be measured here, as a sentence; or nothing."""
-    absent = sorted({PEERS[name].package for name in names if not installed(name)})
+    return not_installed(PEERS[name].package for name in names if not installed(name))
+
+
+def not_installed(packages: Iterable[str]) -> str:
+    """Say that these packages are not there, and how they come; nothing if there are none."""
+    absent = sorted({*packages})
     if not absent:
         return ""
     return f"\n\nNot installed: {', '.join(absent)} (`pip install 'mmbloom[bench]'`)"

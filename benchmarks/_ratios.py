@@ -80,8 +80,8 @@ def _counting(what: str, against: str) -> Callable[[Figures], float | None]:
     return measured
 
 
-def _dedup(theirs: str) -> Callable[[Figures], float | None]:
-    return _over("dedup", "wall", [theirs], dedup_log.OURS)
+def _dedup(theirs: str, place: str = "dedup") -> Callable[[Figures], float | None]:
+    return _over(place, "wall", [theirs], dedup_log.OURS)
 
 
 def _members(name: str, *, per_file: int) -> Callable[[Figures], float | None]:
@@ -126,6 +126,10 @@ def _lone_add(figures: Figures) -> float | None:
     pair = _median(figures, "floor", single.FLOOR, single.NS)
     ours = _median(figures, "single", single.OURS, single.ADD)
     return ours / (pair + _BESIDE_THE_LOCK) if pair and ours else None
+
+
+def _peak(figures: Figures) -> float | None:
+    return _median(figures, "large", dedup_log.OURS, "peak")
 
 
 def _keyed(figures: Figures) -> float | None:
@@ -179,6 +183,8 @@ GOALS = [
     ),
     Goal("dedup", "awk", _DEDUP, 10, _dedup(dedup_log.AWK)),
     Goal("dedup", "sort -u", _DEDUP, 6, _dedup(dedup_log.SORT)),
+    Goal("dedup", "DuckDB", _DEDUP, 3, _dedup(dedup_log.DUCKDB)),
+    Goal("dedup", "polars", _DEDUP, 5, _dedup(dedup_log.POLARS)),
     Goal("dedup", "loop over rbloom", _DEDUP, 7, _dedup(dedup_log.RBLOOM)),
     Goal(
         "dedup: time",
@@ -188,6 +194,8 @@ GOALS = [
         _over("dedup", "wall", [dedup_log.OURS], dedup_log.LIMIT),
         at_most=True,
     ),
+    Goal("dedup, large log", "DuckDB", _DEDUP, 6, _dedup(dedup_log.DUCKDB, "large")),
+    Goal("dedup, large log: peak memory", "", _DEDUP, 200, _peak, at_most=True, unit=" MiB"),
     Goal("in, bytes: time", "rbloom", _SINGLE, 1.5, _ask(_BYTES, _RBLOOM), at_most=True),
     Goal("in, str: time", "rbloom", _SINGLE, 1.5, _ask(_STR, _RBLOOM), at_most=True),
     Goal("in: time", _PYBLOOM, _SINGLE, 0.75, _ask([*_BYTES, *_STR], _PYBLOOM), at_most=True),

@@ -1,12 +1,16 @@
-"""How long does a log take? mmbloom dedup against awk, sort, Python loops, and a limit in C.
+"""How long does a log take? mmbloom dedup against awk, sort, DuckDB, polars, loops, a limit in C.
 
-Question: wall and CPU seconds and peak memory to deduplicate an access log, output to a file.
+Question: wall and CPU seconds and peak memory to deduplicate an access log, output to a file;
+and the same of a log that is several times as large.
 
 Method: whole commands, started afresh each round, taking turns; the log is in the page
 cache. All Bloom filters are made anew each time, planned at 0.01 % for the number of lines.
-Lines of output are counted: a Bloom filter may drop a line that it takes for a repeat. The
-C limit is `dedup_limit.c`: the same work with MurmurHash3 and a filter in plain memory, in one
-thread.
+Lines of output are counted: a Bloom filter may drop a line that it takes for a repeat, and all
+that is exact must give the same number. DuckDB and polars read a line as one column, by the
+fastest way found, with threads and memory as they come; polars keeps the order of the lines,
+DuckDB and sort do not. The C limit is `dedup_limit.c`: the same work with MurmurHash3 and a
+filter in plain memory, in one thread. The large log is left to those that neither take minutes
+for it nor most of the memory.
 
 Limits: peak memory is the maximum resident set, at least that of this script; for mmbloom
 the mapped filter is in it, so its size is given beside.
@@ -14,12 +18,12 @@ the mapped filter is in it, so its size is given beside.
 
 import argparse
 import os
-import subprocess
 import sys
-import time
+from collections.abc import Sequence
+from importlib.util import find_spec
 
-from _measure import Report, Rows, apart, benchmark, compile_c, ratio, spread, table
-from _peers import installed, missing
+from _measure import Report, Rows, apart, benchmark, compile_c, ratio, spread, table, whole
+from _peers import not_installed
 from make_log import write_log
 
 from mmbloom.sizing import plan
@@ -27,6 +31,12 @@ from mmbloom.sizing import plan
 OURS = "mmbloom dedup"
 AWK, SORT = "awk '!s[$0]++'", "LC_ALL=C sort -u"
 SET, RBLOOM, LIMIT = "Python loop over a set", "Python loop over rbloom", "the C limit"
+DUCKDB, POLARS = "DuckDB, select distinct", "polars, unique"
+NEEDS = {RBLOOM: "rbloom", DUCKDB: "duckdb", POLARS: "polars"}
+LARGE = (OURS, DUCKDB, SORT)
+"""What the large log is left to."""
+
+EXACT = (AWK, SORT, DUCKDB, POLARS, SET)
 RATE = 0.0001
 _LOOP = """
 import sys
@@ -37,20 +47,43 @@ for line in sys.stdin.buffer:
         add(line)
         write(line)
 """
+_DUCKDB = """
+import sys, duckdb
+duckdb.execute(f'''
+copy (
+    select distinct line from read_csv(
+        '{sys.argv[1]}', columns={{'line': 'varchar'}},
+        auto_detect=false, header=false, delim='', quote='', escape=''
+    )
+) to '{sys.argv[2]}' (header false, delimiter '\\x01', quote '', escape '')
+''')
+"""
+_POLARS = """
+import sys, polars
+lines = polars.scan_lines(sys.argv[1]).unique(maintain_order=True)
+lines.sink_csv(sys.argv[2], include_header=False, separator='\\x01', quote_style="never")
+"""
 
 
-def commands(folder: str, log: str, filter_path: str, lines: int) -> dict[str, list[str]]:
-    """Name the commands; each reads the log and writes to stdout."""
+def commands(folder: str, log: str, output: str, lines: int) -> dict[str, list[str]]:
+    """Name the commands; each reads the log and writes to stdout, or to the same file itself."""
+    filter_path = os.path.join(folder, "seen.bloom")
     dedup = [sys.executable, "-P", "-m", "mmbloom", "dedup", filter_path, log]
+    python = [sys.executable, "-c"]
     named = {
         OURS: [*dedup, "-n", str(lines), "-p", str(RATE), "--no-progress"],
         AWK: ["awk", "!s[$0]++", log],
         SORT: ["env", "LC_ALL=C", "sort", "-u", log],
-        SET: [sys.executable, "-c", _LOOP.format(make="seen = set()")],
+        DUCKDB: [*python, _DUCKDB, log, output],
+        POLARS: [*python, _POLARS, log, output],
+        SET: [*python, _LOOP.format(make="seen = set()")],
+        RBLOOM: [
+            *python,
+            _LOOP.format(make=f"from rbloom import Bloom; seen = Bloom({lines}, {RATE})"),
+        ],
     }
-    if installed("rbloom"):
-        make = f"from rbloom import Bloom; seen = Bloom({lines}, {RATE})"
-        named[RBLOOM] = [sys.executable, "-c", _LOOP.format(make=make)]
+    for name in (name for name, package in NEEDS.items() if find_spec(package) is None):
+        del named[name]
     program = compile_c("dedup_limit.c", folder)
     if program:
         params = plan(lines, RATE)
@@ -59,57 +92,68 @@ def commands(folder: str, log: str, filter_path: str, lines: int) -> dict[str, l
 
 
 def once(command: list[str], log: str, output: str) -> dict[str, float]:
-    """Run one command to its end."""
-    with open(log, "rb") as stdin, open(output, "wb") as stdout:
-        start = time.perf_counter()
-        process = subprocess.Popen(command, stdin=stdin, stdout=stdout)
-        _, status, usage = os.wait4(process.pid, 0)
-        elapsed = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise RuntimeError(f"{command} failed with {process.returncode}")
+    """Run one command to its end, and count its lines."""
+    found = whole(command, log, output)
     with open(output, "rb") as file:
         lines = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    cpu = usage.ru_utime + usage.ru_stime
-    return {"wall": elapsed, "cpu": cpu, "peak": usage.ru_maxrss / 1024, "lines": float(lines)}
+    return {**found, "lines": float(lines)}
 
 
-def run(args: argparse.Namespace, folder: str) -> Report:
-    """Run all commands by turns."""
-    log, bloom = os.path.join(folder, "access.log"), os.path.join(folder, "seen.bloom")
+def by_turns(folder: str, lines: int, rounds: int, names: Sequence[str] = ()) -> tuple[str, Rows]:
+    """Run all commands, or some, on a log of so many lines; give a table and its figures."""
+    log, output = os.path.join(folder, "access.log"), os.path.join(folder, "output")
+    bloom = os.path.join(folder, "seen.bloom")
     # In a process of its own: a child's peak memory starts from that of its parent.
-    apart(write_log, log, args.lines)
-    named = commands(folder, log, bloom, args.lines)
-    rows: Rows = {name: {"wall": [], "cpu": [], "peak": [], "lines": []} for name in named}
+    apart(write_log, log, lines)
+    named = commands(folder, log, output, lines)
+    rows: Rows = {name: {} for name in named if not names or name in names}
     mebibytes = 0.0
-    for _ in range(args.rounds):
-        for name, command in named.items():
-            for column, value in once(command, log, os.path.join(folder, "output")).items():
-                rows[name][column].append(value)
+    for _ in range(rounds):
+        for name, row in rows.items():
+            for column, value in once(named[name], log, output).items():
+                row.setdefault(column, []).append(value)
             if name == OURS:
                 mebibytes = os.path.getsize(bloom) / 2**20
                 os.unlink(bloom)
+    exact = {name: rows[name]["lines"][0] for name in EXACT if name in rows}
+    if len({*exact.values()}) > 1:
+        raise RuntimeError(f"lines went lost, or were cut: {exact}")
     cells = [
         [
             name,
             spread(row["wall"], 2),
             ratio(row["wall"], rows[OURS]["wall"]),
             spread(row["cpu"], 2),
-            spread(row["peak"][:1]),
+            spread(row["peak"]),
             spread(row["lines"][:1]),
         ]
         for name, row in rows.items()
     ]
     size = os.path.getsize(log) / 1e6
-    title = f"### {args.lines:,} lines, {size:,.0f} MB; the filter is {mebibytes:.0f} MiB\n\n"
+    os.unlink(log)
+    os.unlink(output)
+    title = f"### {lines:,} lines, {size:,.0f} MB; the filter is {mebibytes:.0f} MiB\n\n"
     header = ["", "wall seconds", "mmbloom is", "CPU seconds", "peak MiB", "lines out"]
-    return Report(title + table(header, cells) + missing(["rbloom"]), {"dedup": rows})
+    return title + table(header, cells), rows
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:
+    """Run all commands on a log, and some on a large one."""
+    small, rows = by_turns(folder, args.lines, args.rounds)
+    large, more = by_turns(folder, args.large_lines, args.large_rounds, LARGE)
+    missing = not_installed(name for name in NEEDS.values() if find_spec(name) is None)
+    return Report(f"{small}\n\n{large}{missing}", {"dedup": rows, "large": more})
 
 
 if __name__ == "__main__":
     benchmark(
         __doc__,
         run,
-        {"lines": (5_000_000, "lines of the log"), "rounds": (5, "runs of each command")},
-        ("numpy", "mmh3", "rbloom"),
+        {
+            "lines": (5_000_000, "lines of the log"),
+            "rounds": (5, "runs of each command"),
+            "large-lines": (25_000_000, "lines of the large log"),
+            "large-rounds": (3, "runs of each command on it"),
+        },
+        ("numpy", "mmh3", *NEEDS.values()),
     )
