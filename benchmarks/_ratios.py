@@ -14,6 +14,7 @@ import members
 import memory
 import open_filter
 import single
+import start_up
 from _measure import Figures, table
 from _peers import IN_MEMORY, MAPPED
 
@@ -132,6 +133,18 @@ def _peak(figures: Figures) -> float | None:
     return _median(figures, "large", dedup_log.OURS, "peak")
 
 
+def _start(ours: str) -> Callable[[Figures], float | None]:
+    return _over("start_up", start_up.WALL, [ours], start_up.NUMPY)
+
+
+def _import(figures: Figures) -> float | None:
+    ours, numpy = (
+        _median(figures, "start_up", name, start_up.WALL)
+        for name in (start_up.IMPORT_FILTER, start_up.NUMPY)
+    )
+    return ours - numpy if ours and numpy else None
+
+
 def _keyed(figures: Figures) -> float | None:
     name = "list of bytes"
     times = [
@@ -222,6 +235,19 @@ GOALS = [
         1.5,
         _few(10),
         at_most=True,
+    ),
+    Goal(
+        "import of BloomFilter: time above numpy's import",
+        "",
+        "start_up",
+        25,
+        _import,
+        at_most=True,
+        unit=" ms",
+    ),
+    *(
+        Goal(f"{name}: time", "numpy's import", "start_up", 1.5, _start(name), at_most=True)
+        for name in (start_up.NEW, start_up.EXISTING)
     ),
     Goal(
         "open, query one key, close",

@@ -21,6 +21,7 @@ SCRIPTS = {
     "single": "| mmbloom, within locked() |",
     "engines": "| list of bytes |",
     "dedup_log": "| mmbloom dedup |",
+    "start_up": "| mmbloom dedup, 3 lines, existing filter |",
     "durable": "| -o --durable |",
     "open_filter": "| mmbloom: open, query one key, close |",
     "memory": "### 2 workers",

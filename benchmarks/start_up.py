@@ -1,0 +1,88 @@
+"""What does it take to begin? Whole commands that have next to nothing to do.
+
+Question: milliseconds of `mmbloom` commands and of imports, from the start of the process to its
+end, against Python alone and numpy's import, which every command with a filter has in it.
+
+Method: whole commands, started afresh, taking turns, after a first round that is not counted: it
+brings files into the page cache and compiles bytecode. The three lines to deduplicate are all
+new to a filter made by the command, and known to one that is there already.
+
+Limits: a process takes the time of the machine's other work as well: the CPU time has less of
+that in it. A Python that finds many packages installed looks longer for each.
+"""
+
+import argparse
+import os
+import sys
+import sysconfig
+
+from _measure import Report, Rows, benchmark, layout, whole
+
+from mmbloom import BloomFilter
+
+PYTHON, NUMPY = "python -c pass", 'python -c "import numpy"'
+IMPORT = 'python -c "import mmbloom"'
+IMPORT_FILTER = 'python -c "from mmbloom import BloomFilter"'
+VERSION, HELP = "mmbloom --version", "mmbloom --help"
+NEW, EXISTING = "mmbloom dedup, 3 lines, new filter", "mmbloom dedup, 3 lines, existing filter"
+AWK = "awk '!s[$0]++', 3 lines"
+WALL, CPU = "wall ms", "CPU ms"
+_LINES = b"a line\nanother line\na third line\n"
+
+
+def program() -> list[str]:
+    """Give the command that users have; `python -m mmbloom` where it is not installed."""
+    path = os.path.join(sysconfig.get_path("scripts"), "mmbloom")
+    return [path] if os.path.exists(path) else [sys.executable, "-P", "-m", "mmbloom"]
+
+
+def commands(folder: str, lines: str, capacity: int) -> dict[str, list[str]]:
+    """Name the commands; all that read lines read the same file."""
+    python, mmbloom = [sys.executable, "-P", "-c"], program()
+    dedup = [*mmbloom, "dedup"]
+    return {
+        PYTHON: [*python, "pass"],
+        NUMPY: [*python, "import numpy"],
+        IMPORT: [*python, "import mmbloom"],
+        IMPORT_FILTER: [*python, "from mmbloom import BloomFilter"],
+        VERSION: [*mmbloom, "--version"],
+        HELP: [*mmbloom, "--help"],
+        NEW: [*dedup, os.path.join(folder, "new.bloom"), lines, "-n", str(capacity)],
+        EXISTING: [*dedup, os.path.join(folder, "existing.bloom"), lines],
+        AWK: ["awk", "!s[$0]++", lines],
+    }
+
+
+def run(args: argparse.Namespace, folder: str) -> Report:
+    """Run all commands by turns."""
+    lines, output = os.path.join(folder, "lines"), os.path.join(folder, "output")
+    with open(lines, "wb") as file:
+        file.write(_LINES)
+    named = commands(folder, lines, args.capacity)
+    BloomFilter.create(os.path.join(folder, "existing.bloom"), args.capacity).close()
+    expected = {NEW: _LINES, EXISTING: b"", AWK: _LINES}
+    rows: Rows = {name: {WALL: [], CPU: []} for name in named}
+    for number in range(args.rounds + 1):
+        for name, command in named.items():
+            found = whole(command, lines, output)
+            if name == NEW:
+                os.unlink(os.path.join(folder, "new.bloom"))
+            if not number:
+                continue
+            rows[name][WALL].append(1000 * found["wall"])
+            rows[name][CPU].append(1000 * found["cpu"])
+            with open(output, "rb") as file:
+                assert name not in expected or file.read() == expected[name], name
+    title = f"### {args.rounds} runs of each, a filter for {args.capacity:,} keys\n\n"
+    return Report(title + layout("", rows, 1), {"start_up": rows})
+
+
+if __name__ == "__main__":
+    benchmark(
+        __doc__,
+        run,
+        {
+            "rounds": (21, "runs of each command that are counted"),
+            "capacity": (1000, "what the filters are planned for"),
+        },
+    )
