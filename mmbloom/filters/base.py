@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from mmbloom.filters.claim import Claim, Marker
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
 from mmbloom.filters.options import OpenOptions
 from mmbloom.sizing.params import KeyHash
+
+R = TypeVar("R")
 
 
 class FilterWriter(Marker, Protocol):
@@ -243,8 +245,7 @@ class Filter(ABC):
         writer = self._writer
         if writer.room < 1:
             octets = coerce_one(key)
-            with self._foreseen(coerce([octets])):
-                new = writer.add_one(octets)
+            new = self._foreseen(coerce([octets]), lambda: writer.add_one(octets))
         else:
             new = writer.add_one(key)
         return new or self._exclusions.holds(key)
@@ -323,24 +324,20 @@ class Filter(ABC):
 
     def _add_batch(self, batch: Batch) -> Bools:
         if batch.num_keys > self._writer.room:
-            with self._foreseen(batch):
-                return self._add_chunks(batch)
+            return self._foreseen(batch, lambda: self._add_chunks(batch))
         return self._add_chunks(batch)
 
-    @contextmanager
-    def _foreseen(self, batch: Batch) -> Iterator[None]:
-        """Tell, before the block adds a batch, if it goes past the plan."""
+    def _foreseen(self, batch: Batch, add: Callable[[], R]) -> R:
+        """Tell, before a batch is added, if it goes past the plan; then add it."""
         writer = self._writer
-        with ExitStack() as stack:
-            stack.enter_context(writer.section(writer.timeout))  # none may fill it in between
-            try:
+        try:
+            with writer.section(writer.timeout):
                 self._require_room(batch)
-            except FilterFullError as full:
-                stack.close()
-                writer.tell(full)
-            if not writer.strict:
-                stack.close()
-            yield
+                if writer.strict:  # none may fill it in between
+                    return add()
+        except FilterFullError as full:
+            writer.tell(full)
+        return add()
 
     def _require_room(self, batch: Batch) -> None:
         if not self._writer.may_pass(batch.num_keys):
