@@ -2,9 +2,10 @@
 
     python benchmarks/walk.py [--rooms]
 
-Traces the Python frames of the calls that matter, on three keys, with one thread. A file is a
-room; a stay is a stretch of time in one room, so the fewer stays, the straighter the path. Kernels
-that are compiled have no frames: set MMBLOOM_ENGINE=numpy to see the reference's rooms as well.
+Traces the Python frames of the calls that matter, on 300 keys, with one thread. A file is a room;
+a stay is a stretch of time in one room, so the fewer stays, the straighter the path. What is
+compiled has no frames: the kernels, and all of a call with one key or a few. Set
+MMBLOOM_ENGINE=numpy to see the reference's rooms as well.
 `--rooms` names the rooms of each call, in the order in which it enters them.
 """
 
@@ -96,7 +97,7 @@ def walks(folder: str) -> dict[str, Walk]:
     found = {}
     for name, call in calls.items():
         call([b"first"])
-        rounds = [[b"%d of %d" % (i, number) for i in range(3)] for number in range(ROUNDS)]
+        rounds = [[b"%d of %d" % (i, number) for i in range(300)] for number in range(ROUNDS)]
         found[name] = min((Walk().follow(call, keys) for keys in rounds), key=Walk.length)
     seen.close()
     growing.close()

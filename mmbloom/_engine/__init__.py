@@ -20,6 +20,7 @@ from mmbloom._engine.reference.counters import (
 )
 from mmbloom._engine.reference.hash import bytes_of
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
+from mmbloom._engine.reference.single import Grounds, described
 
 if ENGINE == "compiled":
     from mmbloom._engine.compiled.bits import (
@@ -37,6 +38,7 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.compiled.holding import Held, Hold, LockState
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
+    from mmbloom._engine.compiled.single import SingleKeys
 else:
     from mmbloom._engine.reference.bits import (
         Claimed,
@@ -53,17 +55,20 @@ else:
     from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.reference.holding import Held, Hold, LockState
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
+    from mmbloom._engine.reference.single import SingleKeys
 
 __all__ = [
     "CHUNK_KEYS",
     "ENGINE",
     "WHOLE_LINE",
     "Claimed",
+    "Grounds",
     "Held",
     "Hold",
     "LockState",
     "OneCounted",
     "OneKey",
+    "SingleKeys",
     "add",
     "bytes_of",
     "claim",
@@ -76,6 +81,7 @@ __all__ = [
     "counted_claim",
     "counted_contains",
     "decrement",
+    "described",
     "find_lines",
     "first_unencodable",
     "gather",

@@ -22,7 +22,7 @@ from mmbloom._storage.opening import (
     read_header,
     read_only_reason,
 )
-from mmbloom._storage.place import Views
+from mmbloom._storage.place import Place, Views
 from mmbloom._storage.resident.moving import MovingArray
 from mmbloom._storage.resident.working_copy import NO_COPY, is_wanted
 from mmbloom._tasks import AMID
@@ -74,6 +74,8 @@ class MappedFilter(MovingArray):
         The immutable block.
     identity : (int, int)
         Device and inode of the mapped file.
+    file : (bytes, int, int, int)
+        The path, and what is there as long as nothing has changed: these two, and the size.
     read_only_reason : str
         Why the map cannot be written, "" if it can.
 
@@ -99,6 +101,7 @@ class MappedFilter(MovingArray):
         try:
             self.header, self._size = read_header(self._fd, path, (kind,))
             self.identity = identity_of(os.fstat(self._fd))
+            self.file = (os.fsencode(path), *self.identity, self._size)
             self.read_only_reason = read_only_reason(self.header, writable=writable)
             if not self.read_only_reason:
                 self._reopen_for_writing(allow_network)
@@ -173,6 +176,11 @@ class MappedFilter(MovingArray):
         if self.closed:
             raise ClosedFilterError(self.path)
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether `check_writable` would raise nothing."""
+        return not (self.closed or self.read_only_reason or self._failure)
+
     def check_writable(self) -> None:
         """Make sure that this object may write.
 
@@ -201,14 +209,17 @@ class MappedFilter(MovingArray):
         try:
             there = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
-            raise FileChangedError(self.path, "removed or renamed") from None
+            raise self._changed("removed or renamed") from None
         if (there.st_dev, there.st_ino) != self.identity:
             # As `grow` does: the keys are in the folder.
             what = "a folder" if stat.S_ISDIR(there.st_mode) else "another file"
-            raise FileChangedError(self.path, f"replaced by {what}")
+            raise self._changed(f"replaced by {what}")
         if there.st_size != self._size:
-            found = f"resized from {self._size} to {there.st_size} bytes"
-            raise FileChangedError(self.path, found)
+            raise self._changed(f"resized from {self._size} to {there.st_size} bytes")
+
+    def _changed(self, what: str) -> FileChangedError:
+        self.news[0] += 1  # who goes by an earlier look is told as well
+        return FileChangedError(self.path, what)
 
     def ready(self, keys: int) -> Views:
         """Give the map, for so many keys to be tested; raises as `check_unchanged`."""
@@ -224,11 +235,42 @@ class MappedFilter(MovingArray):
             before, place = place, self._follow()  # which is slower
             if place is not before and self._few_left <= 0:
                 pages.expect_neighbours(place.array)
+        self._touched(place, keys)
+        return place.views
+
+    def _touched(self, place: Place, keys: int) -> None:
         if self._few_left > 0:
             self._few_left -= keys
             if self._few_left <= 0:  # many keys are worth reading around
                 pages.expect_neighbours(place.array)
-        return place.views
+
+    def trusted(self, keys: int) -> Place | None:
+        """Give the map, if nothing has changed, for keys that are not to look for a moment.
+
+        None if each key is to look for itself: the file has changed, or the array may have to be
+        found anew. Nothing is raised but what a signal handler raises.
+
+        Parameters
+        ----------
+        keys : int
+            How many were asked for and added so since the last time.
+        """
+        place = self._place
+        if place is None or self._attending:
+            return None
+        try:
+            there = os.stat(self.path)
+        except OSError:
+            return None
+        if (*identity_of(there), there.st_size) != self.file[1:] or not place.is_named():
+            return None
+        if not place.is_plain:
+            if place.copy is None:
+                return None  # the header is to name no copy that is lost before a key is added
+            if self._is_astray(place):
+                return None
+        self._touched(place, keys)
+        return place
 
     def ready_to_write(self, keys: int) -> Views:
         """Give the map, for so many keys to be changed, to the holder of the write lock.

@@ -88,15 +88,16 @@ class Place(NamedTuple):
         A thread that still reads has the map until it is done.
         """
         others = [other.close for other in (self.copy, self.share) if other is not None]
-        return [self.word_now.release, *map(_closer, {self.array, self.head}), *others]
+        mapped = {self.array, self.head}
+        return [*map(_closer, (each.close for each in mapped)), *others]
 
 
-def _closer(mapped: pages.Map) -> Callable[[], None]:
-    def close() -> None:
+def _closer(close: Callable[[], object]) -> Callable[[], None]:
+    def unless_used() -> None:
         with suppress(BufferError):
-            mapped.close()
+            close()
 
-    return close
+    return unless_used
 
 
 def map_array(

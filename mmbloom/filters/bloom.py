@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
 
+from mmbloom._engine import Grounds, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.kinds import BITS
 from mmbloom._storage.opening import absolute
@@ -20,7 +21,8 @@ from mmbloom.operations.combine import FilterAt, require_alike, united_count
 from mmbloom.operations.compare import compare_sources, disjoint_sources
 
 
-class BloomFilter(FileFilter):
+@described
+class BloomFilter(SingleKeys, FileFilter):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
 
     Made by `create` or `open`; a context manager, which closes it.
@@ -54,6 +56,29 @@ class BloomFilter(FileFilter):
     _KIND = BITS
     _WRITER = BitWriter
     _writer: BitWriter
+
+    def _grounds(self, gone: int, more: int) -> Grounds | None:
+        """Look at the file, and say what the next keys may take for granted."""
+        storage, exclusions = self._storage, self._exclusions
+        known, edition = storage.news[0], exclusions.edition[0]
+        place = storage.trusted(gone)
+        if place is None:
+            return None
+        self._writer.leave_room(more)
+        return Grounds(
+            place.views.one,
+            self._lock.state,
+            storage.file,
+            place.word_now,
+            place.word,
+            exclusions.edition,
+            edition,
+            exclusions.refresh_at,
+            storage.news,
+            known,
+            exclusions.empty,
+            self._writer.unquestioned,
+        )
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
         """Make an empty filter with the parameters, hash and seed of this one, and open it.

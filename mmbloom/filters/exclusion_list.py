@@ -97,6 +97,8 @@ class ExclusionList:
     ----------
     empty : bool
         Whether none is known.
+    edition : memoryview of one uint64
+        How often something was learnt.
     refresh_at : float
         When the file is to be looked at again, by the monotonic clock: before, `refresh` does
         nothing, and a caller that counts its nanoseconds need not call it.
@@ -109,6 +111,7 @@ class ExclusionList:
     def __init__(self, path: str, key_hash: KeyHash) -> None:
         self.path = path
         self._key_hash = key_hash
+        self.edition = memoryview(bytearray(8)).cast("Q")
         self._learn(_NONE)
         self.refresh_at = 0.0
 
@@ -158,6 +161,7 @@ class ExclusionList:
 
     def _learn(self, table: _Table) -> None:
         self._table, self.empty = table, not table.listed.keys
+        self.edition[0] += 1  # last: who has seen it has seen these
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is one of the exclusions known."""
@@ -217,8 +221,9 @@ class Exclusions(AbstractSet[Any]):
     -----
     Threads and processes: any number may read and change the set, and no change is lost. A
     change is on the disk when its call returns; this object goes by it at once, others that
-    have the filter open, in any process, within a millisecond. A process killed in a change
-    leaves the file as it was, or as it was to be.
+    have the filter open, in any process, within a millisecond (single keys: a step of the
+    kernel's coarse clock, 4 ms on most systems). A process killed in a change leaves the file as
+    it was, or as it was to be.
 
     Reads raise `FormatError` if the file is damaged, naming the line, or is no regular file,
     `OSError` if it cannot be read, and what other questions to the filter raise.

@@ -310,8 +310,15 @@ class FileFilter(Filter):
         return self._writer.recount()
 
     def close(self) -> None:  # noqa: D102  as in the base
-        self._writer.close()
+        self._look_again()
+        try:
+            self._writer.close()
+        finally:
+            self._look_again()  # another thread may have looked meanwhile
         self._left.detach()
+
+    def _look_again(self) -> None:
+        """Look at the file before the next key, if a look was good for a moment."""
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"mode={self._options.mode!r}"

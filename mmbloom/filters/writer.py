@@ -7,6 +7,7 @@ addition had counted harms nothing, and a key half removed is not found, unless 
 when all is done (see ``_engine/reference/counters.py``).
 """
 
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
@@ -173,6 +174,13 @@ class Writer(ABC):
         self._finish(int(np.count_nonzero(new)), positions_set)
         return new
 
+    @property
+    def unquestioned(self) -> float:
+        """Up to how many set positions one key after the other needs no more than the lock."""
+        if self._verify or not self._storage.is_writable:
+            return -math.inf
+        return self._brim.full_at
+
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         if self._ONE == STEP and self._lock.state.around():
@@ -257,6 +265,11 @@ class Writer(ABC):
 
     def _look(self, positions_set: int) -> None:
         self.room = (self._brim.full_at - positions_set) / self._params.num_hashes
+
+    def leave_room(self, keys: int) -> None:
+        """Count on so many keys that are added without a word."""
+        self._look(self._storage.positions_set)
+        self.room -= keys
 
     def may_pass(self, keys: int) -> bool:
         """Tell whether so many keys go past the plan if all of them are new."""

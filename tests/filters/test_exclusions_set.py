@@ -8,7 +8,8 @@ from contextlib import suppress
 import forms
 import numpy as np
 import pytest
-from excluding import Kind, Make, soon
+from checks import soon
+from excluding import Kind, Make
 
 from mmbloom import (
     ClosedFilterError,

@@ -108,6 +108,8 @@ def watch(seen: BloomFilter, *, drops: bool) -> OneKeyWatched:
     one = OneKeyWatched(views.one, views.words, drops=drops)
     watched = views._replace(one=one)  # type: ignore[arg-type]
     seen._storage._place = seen._storage._there._replace(views=watched)
+    # Each key goes by these.
+    seen._grounds = lambda gone, more: None  # type: ignore[method-assign]  # noqa: ARG005
     return one
 
 

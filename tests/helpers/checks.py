@@ -7,7 +7,9 @@ import fcntl
 import os
 import pickle
 import struct
+import sys
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -129,6 +131,16 @@ def check_holds(seen: BloomFilter, keys: Iterable[bytes | str | int]) -> None:
     keys = list(keys)
     assert seen.contains_many(keys).all()
     assert all(key in seen for key in keys[:100])
+
+
+def soon() -> None:
+    """Let the moment pass after which every object goes by a change of its files."""
+    # A millisecond, and of the kernel's coarse clock, which goes on in steps, a step.
+    coarse = 6 if sys.platform == "linux" else time.CLOCK_MONOTONIC
+    until = time.clock_gettime(coarse) + 0.001
+    time.sleep(0.001)
+    while time.clock_gettime(coarse) <= until:
+        time.sleep(0.0005)
 
 
 def check_raises(

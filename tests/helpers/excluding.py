@@ -5,7 +5,6 @@ with every look at it. What is added is in the newest file, or in an older one, 
 """
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,13 +19,6 @@ from mmbloom._typing import Mode
 Filter = BloomFilter | GrowingFilter | RotatingFilter
 Make = Callable[..., Filter]
 EXACT: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9, "seed": 7}
-
-
-def soon() -> None:
-    """Let the time pass after which every object goes by a change."""
-    until = time.monotonic() + 0.001
-    while time.monotonic() <= until:
-        pass
 
 
 class OneFile:

@@ -42,7 +42,14 @@ class Engine(NamedTuple):
         return self.name
 
 
-PARTS = ("bits", "counters", "hash", "holding", "lines")  # modules, of the same names in both
+PARTS = (
+    "bits",
+    "counters",
+    "hash",
+    "holding",
+    "lines",
+    "single",
+)  # modules, of the same names in both
 MODULES = ("_arrays", *PARTS)  # what is built: Cython writes the first
 
 

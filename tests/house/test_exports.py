@@ -214,7 +214,7 @@ def test_typed() -> None:
     assert (ROOT / "py.typed").is_file()
     stubs = {file.stem for file in (ROOT / "_engine" / "compiled").glob("*.pyi")}
     assert stubs == {file.stem for file in (ROOT / "_engine" / "compiled").glob("*.pyx")}
-    assert len(stubs) == 5
+    assert len(stubs) == 6
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import lasting
+from checks import lasting, soon
 from copies import NEW, OLD, array_of, bits_in, bits_of, copies, left_behind, missing, name_in
 from workers import Child, end, in_child
 
@@ -317,14 +317,17 @@ def test_pieces_are_written_by_themselves(file: str, monkeypatch: pytest.MonkeyP
             now = 1000.0 + part * working_copy.ROUND_SECONDS
             expected, due = bytearray(Path(file).read_bytes()), int(part * size) // 8 * 8
             expected[done:due], done = copies()[0].read_bytes()[done:due], due
+            soon()
             writer.add(str(part))
             # Exactly what is due, whoever writes it: the rest is as it was.
             assert array_of(file) == expected[4096:]
         now += 10 * working_copy.ROUND_SECONDS  # nobody has added for long
+        soon()
         seen.add("late")
         before_it = copies()[0].read_bytes()[4096:]
         other.add("later")
         now += 1.01 * working_copy.ROUND_SECONDS
+        soon()
         seen.add("x")
         assert bits_in(file) >= bits_of(before_it)
         assert Path(file).read_bytes()[:512] == header

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import READS, WRITES, check_raises
+from checks import READS, WRITES, check_raises, soon
 from workers import in_child
 
 from mmbloom import BloomFilter, FileChangedError
@@ -77,6 +77,7 @@ def test_changed_file_is_noticed_by_writes(
             if written:
                 seen.add("x")
             changed(path)
+            soon()
             check_raises(WRITES | {"flush": lambda seen: seen.flush()}, seen, FileChangedError)
 
     in_child(work)  # touching the map of a cut file would kill

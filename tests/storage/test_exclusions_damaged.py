@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from chains import files_of
-from checks import lasting
-from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, soon, tree
+from checks import lasting, soon
+from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, tree
 
 from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checks import check_folder
-from excluding import EXACT, Filter, Kind, Make, listed, soon, tree
+from checks import check_folder, soon
+from excluding import EXACT, Filter, Kind, Make, listed, tree
 
 from mmbloom import BloomFilter, FormatError
 from mmbloom._storage.exclusion_list import MOST_BYTES

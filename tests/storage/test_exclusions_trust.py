@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from excluding import EXACT, Filter, Kind, Make, OneFile, listed, soon
+from checks import soon
+from excluding import EXACT, Filter, Kind, Make, OneFile, listed
 from workers import in_child
 
 from mmbloom import BloomFilter, MmbloomWarning, verify

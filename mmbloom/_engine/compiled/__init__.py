@@ -7,8 +7,9 @@ Each module has the functions of the reference's module of its name:
 ``hash``      every form of keys to hash halves; which lists and arrays can be hashed as they are
 ``holding``   who holds a write lock, with no bytecode within
 ``lines``     where lines begin and end; which part of one is its key
+``single``    a key at a time, from the interpreter's slot to the bits
 
-What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``; ``murmur.pxd``,
-and ``keyed.pxd``, which has SipHash and gives both hashes one name. ``_arrays``, which Cython
+What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``, and
+``keyed.pxd``, which has both hashes and gives them one name. ``_arrays``, which Cython
 writes when they are built, is what its own code for arrays calls.
 """

@@ -59,7 +59,7 @@ def contains(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[:
     return found
 
 
-cdef inline void find(
+cdef void find(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
@@ -328,15 +328,6 @@ def commit(uint64_t[::1] words, Claimed claimed not None):
 cdef class OneKey:
     """One key at a time on one bit array; see `reference.bits.OneKey`."""
 
-    cdef const uint64_t[::1] words
-    cdef uint64_t[::1] counters
-    cdef bint writable
-    cdef Shape shape
-    cdef bint keyed  # which of the next two it is
-    cdef SipHash siphash
-    cdef Murmur3 murmur3
-    cdef object to_bytes
-
     def __cinit__(self, words, counters, params, to_bytes):
         self.words = words
         self.shape = shape_of(params, self.words.shape[0])
@@ -375,7 +366,7 @@ cdef class OneKey:
         self.hash_octets(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), h1, h2)
         return 0
 
-    cdef inline void hash_octets(
+    cdef void hash_octets(
         self, const uint8_t *octets, size_t length, uint64_t *h1, uint64_t *h2
     ) noexcept:
         if self.keyed:
@@ -383,32 +374,51 @@ cdef class OneKey:
         else:
             hash_octets[Murmur3](octets, length, &self.murmur3, h1, h2)
 
+    cdef bint has(self, uint64_t h1, uint64_t h2) noexcept:
+        """Test a key that is hashed."""
+        cdef uint8_t found
+        find(&self.words[0], &h1, &h2, 1, &self.shape, &found)
+        return found != 0
+
+    cdef bint put(self, uint64_t h1, uint64_t h2) noexcept:
+        """Set a key's bits and count them; True if one was clear. The array is writable."""
+        cdef uint8_t new
+        # Tested first: a key that is there leaves every byte, and the batch counters, alone.
+        if self.has(h1, h2):
+            return False
+        self.put_all(&h1, &h2, 1, &new)
+        return True
+
+    cdef void put_all(
+        self, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n, uint8_t *answers
+    ) noexcept nogil:
+        """Set the bits of keys, and count what was clear; 1 for each key of which a bit was."""
+        cdef uint64_t newly_set, new = 0
+        cdef Py_ssize_t i
+        self.counters[BATCHES_BEGUN] += 1
+        newly_set = set_keys(<uint64_t *>&self.words[0], h1, h2, n, &self.shape, answers)
+        if not newly_set:
+            self.counters[BATCHES_BEGUN] -= 1  # as one by one: what is there is no batch
+            return
+        for i in range(n):
+            new += answers[i]
+        self.counters[KEYS_ADDED] += new
+        self.counters[POSITIONS_SET] += newly_set
+        self.counters[BATCHES_DONE] += 1
+
     def contains(self, key):
         """Test a key."""
         cdef uint64_t h1, h2
-        cdef uint8_t found
         self.hash(key, &h1, &h2)
-        find(&self.words[0], &h1, &h2, 1, &self.shape, &found)
-        return found != 0
+        return self.has(h1, h2)
 
     def add(self, key):
         """Set a key's bits and count them; True if one was clear. The write lock is held."""
         cdef uint64_t h1, h2
-        cdef uint8_t found
-        cdef uint64_t *words
         if not self.writable:
             raise ValueError("the array is read-only")
-        words = <uint64_t *>&self.words[0]
         self.hash(key, &h1, &h2)
-        # Tested first: a key that is there leaves every byte, and the batch counters, alone.
-        find(words, &h1, &h2, 1, &self.shape, &found)
-        if found:
-            return False
-        self.counters[BATCHES_BEGUN] += 1
-        self.counters[POSITIONS_SET] += set_keys(words, &h1, &h2, 1, &self.shape, &found)
-        self.counters[KEYS_ADDED] += 1
-        self.counters[BATCHES_DONE] += 1
-        return True
+        return self.put(h1, h2)
 
     def positions_set(self):
         """Read the counter of bits set."""

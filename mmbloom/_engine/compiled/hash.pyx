@@ -23,7 +23,7 @@ from mmbloom._engine.compiled.keyed cimport (
     Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of,
     siphash_of_octets, take_octets,
 )
-from mmbloom._engine.compiled.murmur cimport load_4, load_8
+from mmbloom._engine.compiled.keyed cimport load_4, load_8
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     has_layout, item_of,

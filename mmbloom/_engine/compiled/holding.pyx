@@ -6,15 +6,29 @@ of it, and a `with` statement of `Hold` or `Held` gives back what it has taken w
 handler raises. Handlers do run in the callables that are passed, while nothing is half done.
 """
 
+from cpython.dict cimport PyDict_GetItem
 from cpython.exc cimport PyErr_SetFromErrno
+from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EACCES, EAGAIN, EINTR, errno
 
 from mmbloom._tasks import AMID, OF_A_TASK, RLock, modules
 from mmbloom.errors import ReentryError
 
-cdef extern from "<unistd.h>" nogil:
-    int getpid()
+cdef extern from *:
+    """
+    #include <pthread.h>
+    #include <unistd.h>
+    /* Noted, as asking is a system call; a fork that runs no Python runs this. */
+    static int mmbloom_pid;
+    static void mmbloom_note_pid(void) { mmbloom_pid = (int)getpid(); }
+    static int mmbloom_note_pids(void) {
+        mmbloom_note_pid();
+        return pthread_atfork(NULL, NULL, mmbloom_note_pid);
+    }
+    """
+    int this_process "mmbloom_pid"
+    int note_pids "mmbloom_note_pids"()
 
 cdef extern from "<sys/file.h>" nogil:
     int flock(int, int)
@@ -29,27 +43,33 @@ cdef enum:
     C_READ = 4
 
 
+if note_pids():
+    raise MemoryError
+
+
+# To look these up took most of the time that a key within a block did.
+cdef dict loaded = modules
+cdef object known_asyncio = None, running_loop = None
+
+
 cdef object running_task():
     """Give the task that runs in this thread, as `_tasks.running_task` does."""
-    cdef object asyncio = modules.get("asyncio")
-    if asyncio is None:
+    global known_asyncio, running_loop
+    cdef PyObject *found = PyDict_GetItem(loaded, "asyncio")
+    if found == NULL or <object>found is None:  # as where somebody forbids its import
         return None
-    cdef object look = getattr(asyncio, "_get_running_loop", None)
-    cdef object loop = None if look is None else look()
+    cdef object asyncio = <object>found
+    if asyncio is not known_asyncio:
+        look = getattr(asyncio, "_get_running_loop", None)
+        if look is None:  # amid its import
+            return None
+        known_asyncio, running_loop = asyncio, look
+    cdef object loop = running_loop()
     return None if loop is None else asyncio.current_task(loop)
 
 
 cdef class LockState:
     """One write lock as this process has it; see `reference.holding.LockState`."""
-
-    cdef readonly object path, opened, wait, threads, task, turns
-    cdef readonly int depth
-    cdef public Hold inner
-    cdef object _descriptor
-    cdef int fd  # the descriptor's, for flock; -1 to call its methods
-    cdef int pid
-    cdef int kind
-    cdef unsigned long owner
 
     def __init__(self, path, opened, wait):
         self.path, self.opened, self.wait = path, opened, wait
@@ -57,7 +77,7 @@ cdef class LockState:
 
     cpdef forget(self):
         """Start afresh, as in a forked child: not held, nothing open."""
-        self.pid, self.depth, self.kind, self.owner, self.fd = getpid(), 0, 0, 0, -1
+        self.pid, self.depth, self.kind, self.owner, self.fd = this_process, 0, 0, 0, -1
         self.threads = RLock()
         self.task = self.inner = self._descriptor = None
         self.turns = {}
@@ -75,7 +95,7 @@ cdef class LockState:
     cpdef bint mine(self):
         """Tell whether the calling thread of this very process holds the lock."""
         return (
-            self.depth > 0 and self.owner == PyThread_get_thread_ident() and self.pid == getpid()
+            self.depth > 0 and self.owner == PyThread_get_thread_ident() and self.pid == this_process
         )
 
     cpdef bint amid(self):
@@ -110,6 +130,27 @@ cdef class LockState:
                 PyErr_SetFromErrno(OSError)
         return True
 
+    cdef bint seize(self) except -1:
+        """Take a lock that is free for a step amid which no bytecode runs; False if it is not.
+
+        Nothing is noted: nobody can look before `let_go`.
+        """
+        cdef object threads = self.threads  # a finalizer that forks leaves the child another one
+        if self.fd < 0 or self.pid != this_process or not threads.acquire(False):
+            return False
+        if self.depth == 0 and self.fd >= 0 and not flock(self.fd, LOCK_EX | LOCK_NB):
+            return True
+        threads.release()
+        return False
+
+    cdef int let_go(self) except -1:
+        """Give back what `seize` took."""
+        try:
+            self.release()
+        finally:
+            self.threads.release()
+        return 0
+
     cdef int release(self) except -1:
         """Give it back."""
         if self._descriptor is None:
@@ -125,16 +166,6 @@ cdef class LockState:
 
 cdef class Hold:
     """One taking of a lock, given back once; see `reference.holding.Hold`."""
-
-    cdef readonly LockState state
-    cdef public object timeout, deadline
-    cdef public double patience  # seconds for other threads of this object
-    cdef readonly int phase  # 1: the other threads are out; 2: the lock is taken
-    cdef readonly bint first
-    cdef int kind
-    cdef int outer
-    cdef int pid
-    cdef object before, ready, threads
 
     def __init__(self, LockState state not None, timeout, int kind, before=None, ready=None):
         self.state, self.timeout, self.kind = state, timeout, kind
@@ -196,7 +227,7 @@ cdef class Hold:
         cdef LockState state = self.state
         cdef object task = None
         if self.phase == 0:
-            if state.pid != getpid():  # a fork that ran no Python handlers
+            if state.pid != this_process:  # a fork that ran no Python handlers
                 state.forget()
             threads = state.threads
             if not threads.acquire(True, self.patience):
@@ -247,7 +278,7 @@ cdef class Hold:
         if phase == 0:
             return
         self.phase = 0
-        if getpid() != self.pid:  # it is the parent's
+        if this_process != self.pid:  # it is the parent's
             return
         try:
             if phase == 2:

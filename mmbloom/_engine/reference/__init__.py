@@ -6,4 +6,5 @@
 ``counters``  the same, and decrement, on an array of counters
 ``holding``   who holds a write lock, whatever a signal handler does
 ``lines``     where lines begin and end; which part of one is its key
+``single``    a key at a time: each call looks at the file
 """

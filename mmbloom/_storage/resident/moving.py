@@ -68,6 +68,8 @@ class MovingArray(ABC):
         Why the map cannot be written, "" if it can.
     closed : bool
         Whether `close` was called.
+    news : memoryview of one uint64
+        Changed where a look at the file is good no longer.
     on_share : callable
         Called with this as soon as it has a share in a copy.
     """
@@ -80,6 +82,7 @@ class MovingArray(ABC):
     def __init__(self, path: str, kind: Kind) -> None:
         self.path, self._kind = path, kind
         self._failure = ""
+        self.news = memoryview(bytearray(8)).cast("Q")
         self.closed = False
         self.on_share: Callable[[Any], object] = _nothing
         self._attend_at, self._attending = 0.0, 0  # when it is time to; which process does
@@ -189,6 +192,7 @@ class MovingArray(ABC):
     def _attended(self, place: Place) -> Views:
         """Do what is to be done with an array that may lie in shared memory; give the map."""
         self._attending = os.getpid()
+        self.news[0] += 1  # what a handler adds amid this looks, and is refused
         try:
             if place.copy is None and place.named != NO_COPY:
                 place = self._forget_lost()
@@ -360,6 +364,7 @@ class MovingArray(ABC):
             return write()
         except OSError as error:
             self._failure = error.strerror or str(error)
+            self.news[0] += 1
             raise DurabilityError(self.path, self._failure) from error
 
     def flush(self, timeout: float | None = None, begun: int | None = None) -> None:

@@ -1,0 +1,2 @@
+# The interface is the reference's.
+from mmbloom._engine.reference.single import SingleKeys as SingleKeys

@@ -1,0 +1,276 @@
+"""A few keys a call, many calls in a moment: answered as one by one, and by the file as it is.
+
+With the compiled engine a list of a few plain keys goes from the call to the bits with no Python
+in between; whatever else it is, and with numpy's engine, all keys go the way of a large batch.
+"""
+
+import gc
+import inspect
+import os
+import random
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checks import counters_of
+from naive import LAYOUTS
+
+from mmbloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    FileChangedError,
+    KeyEncodingError,
+    KeyTypeError,
+    ReadOnlyError,
+    ReentryError,
+)
+from mmbloom._typing import HashName
+from mmbloom.sizing import Layout
+
+FEW = 256  # more go the way of a large batch
+LETTERS = "ab\N{LATIN SMALL LETTER E WITH ACUTE}\N{SNOWMAN}\N{GRINNING FACE}"
+
+
+@pytest.fixture
+def seen(path: str) -> Iterator[BloomFilter]:
+    """Make a filter that has just been looked at."""
+    with BloomFilter.create(path, 100_000, seed=1) as seen:
+        look(seen)
+        yield seen
+
+
+def look(seen: BloomFilter) -> None:
+    seen.add("looked")
+    assert "looked" in seen
+
+
+def some_keys(rng: random.Random) -> list[Any]:
+    """Plain keys of all lengths and kinds, some of them twice."""
+    size = rng.choice([1, 2, 3, 16, 17, 50, FEW - 1, FEW, FEW + 1, 300])
+    keys: list[Any] = []
+    for _ in range(size):
+        text = "".join(rng.choices(LETTERS, k=rng.choice([0, 1, 2, 3, 7, 8, 9, 40])))
+        keys.append(text if rng.random() < 0.5 else text.encode())
+    return keys
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rate", [0.1, 1e-4, 1e-9])
+@pytest.mark.parametrize("name", ["siphash", "murmur3"])
+def test_as_one_by_one(
+    tmp_path: Path, layout: Layout, rate: float, name: HashName, seed: int
+) -> None:
+    """Answers, bits and counters are those of a filter to which each key is added alone."""
+    rng = random.Random(seed)
+    with (
+        BloomFilter.create(tmp_path / "few", 5000, rate, layout=layout, hash=name) as few,
+        few.copy_empty(tmp_path / "one") as one,
+    ):
+        for _ in range(40):
+            keys = some_keys(rng)
+            absent = some_keys(rng)
+            assert few.add_many(keys).tolist() == [one.add(key) for key in keys]
+            for asked in (keys, absent):
+                assert few.contains_many(asked).tolist() == [key in one for key in asked]
+        paths = few.path, one.path
+    octets = [Path(path).read_bytes()[4096:] for path in paths]
+    assert octets[0] == octets[1]
+    mine, theirs = map(counters_of, paths)
+    for counter in ("keys_added", "positions_set"):
+        assert mine[counter] == theirs[counter]
+    assert mine["batches_begun"] == mine["batches_done"]
+
+
+def test_a_batch_that_is_there_changes_nothing(seen: BloomFilter) -> None:
+    """Keys that are all there leave every byte as it is."""
+    seen.add_many(["a", "b"])
+    before = Path(seen.path).read_bytes()
+    for _ in range(3):
+        assert not seen.add_many(["a", "b", "a"]).any()
+    assert Path(seen.path).read_bytes() == before
+
+
+@pytest.mark.parametrize("call", ["contains_many", "add_many"])
+def test_what_is_not_plain(seen: BloomFilter, call: str) -> None:
+    """Rare keys, and what is none, are what they are in a large batch."""
+
+    class Text(str):
+        __slots__ = ()
+
+    ask: Callable[..., Any] = getattr(seen, call)
+    seen.add_many([7, "x", b"y", "z" * 1000, "\N{SNOWMAN}" * 1000])
+    new = call == "add_many"
+    several: list[Any] = [
+        [7],
+        ["x", 7, bytearray(b"y")],
+        [Text("x")],
+        ("x", "y"),
+        iter(["x", "y"]),
+        ["z" * 1000, "\N{SNOWMAN}" * 1000],
+        {"x": 1},
+    ]
+    for keys in several:
+        answers = ask(keys)
+        assert answers.dtype == bool
+        assert (answers != new).all()
+    assert ask([]).tolist() == []
+    assert ask(["x", None], nulls="skip").tolist() == [not new, False]
+    wrong: list[tuple[list[Any], type[KeyTypeError | KeyEncodingError], int]] = [
+        (["x", None], KeyTypeError, 1),
+        (["x", "y", 1.5], KeyTypeError, 2),
+        (["new", "\ud800"], KeyEncodingError, 1),
+        (["new", "\ud800" * 1000], KeyEncodingError, 1),
+    ]
+    for keys, error, position in wrong:
+        with pytest.raises((KeyTypeError, KeyEncodingError)) as caught:
+            ask(keys)
+        assert type(caught.value) is error
+        assert caught.value.position == position
+    with pytest.raises(ValueError, match="nulls is 'some'"):
+        ask(["x"], nulls="some")
+    with pytest.raises(KeyTypeError, match="single str"):
+        ask("x")
+    assert "new" not in seen
+    assert ask(nulls="error", keys=["x"]).tolist() == [not new]
+
+
+@pytest.mark.parametrize("change", ["replaced", "removed", "cut"])
+@pytest.mark.parametrize("call", ["contains_many", "add_many"])
+def test_a_changed_file_is_noticed_at_once(seen: BloomFilter, change: str, call: str) -> None:
+    """A batch looks whether the file is there, however short ago the last look was."""
+    ask: Callable[..., Any] = getattr(seen, call)
+    ask(["a"])
+    if change == "replaced":
+        with BloomFilter.create(seen.path + "2", 1000):
+            os.replace(seen.path + "2", seen.path)
+    elif change == "removed":
+        os.unlink(seen.path)
+    else:
+        os.truncate(seen.path, 0)
+    with pytest.raises(FileChangedError):
+        ask(["a"])
+
+
+def test_read_only(seen: BloomFilter, path: str) -> None:
+    """A reader sees at once what a writer has added, and is never added to."""
+    with BloomFilter.open(path, "r") as reader:
+        for number in range(20):
+            keys = [f"{number} {i}" for i in range(10)]
+            assert not reader.contains_many(keys).any()
+            assert seen.add_many(keys).all()
+            assert reader.contains_many(keys).all()
+            with pytest.raises(ReadOnlyError):
+                reader.add_many(keys)
+
+
+def test_within_locked(seen: BloomFilter) -> None:
+    """In a block of one's own the lock is kept, and every key is counted."""
+    with seen.locked():
+        for number in range(50):
+            assert seen.add_many([f"{number}", f"{number} more"]).all()
+        assert seen.contains_many(["0", "49 more", "50"]).tolist() == [True, True, False]
+    assert seen.info().keys_added == 101
+
+
+@pytest.mark.parametrize("does", ["flush", "close", "add"])
+def test_what_a_finalizer_does(path: str, does: str) -> None:
+    """Garbage that is collected amid a call may close the filter, flush it, or add to it."""
+
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+        def __del__(self) -> None:
+            with suppress(ReentryError):  # amid a call that has the lock
+                done.append(seen.add(number) if does == "add" else getattr(seen, does)())
+
+    done, known = list[Any](), [f"key {i}" for i in range(5)]
+    with BloomFilter.create(path, 10_000, seed=1) as made:
+        made.add_many(known)
+    thresholds = gc.get_threshold()
+    try:
+        for number in range(60):
+            seen = BloomFilter.open(path)
+            look(seen)
+            gc.collect()
+            gc.disable()
+            Cycle()
+            gc.set_threshold(gc.get_count()[0] + number, *thresholds[1:])
+            gc.enable()
+            try:
+                for _ in range(4):
+                    assert seen.contains_many(known).all()
+                    assert not seen.add_many(known).any()
+                    assert known[0] in seen
+                    seen._look_again()
+            except (ValueError, RuntimeError):
+                assert seen.closed
+            finally:
+                gc.set_threshold(*thresholds)
+                gc.enable()
+                gc.collect()
+                seen.close()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.enable()
+    assert 20 < len(done) <= 60
+    with BloomFilter.open(path) as seen:
+        assert seen.contains_many(known).all()
+        assert sum(number in seen for number in range(60)) == (len(done) if does == "add" else 0)
+
+
+def test_a_moved_array_is_let_go(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A copy in shared memory that is gone is mapped no longer than until the next batch."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("mmbloom._machine.memory.SHARED", str(shared))
+    writer = BloomFilter.create(path, 1_000_000, resident=True)
+    with BloomFilter.open(path, "r") as reader:
+        writer.add("x")
+        for _ in range(2):
+            assert "x" in reader
+        assert str(shared) in Path("/proc/self/maps").read_text()
+        writer.close()
+        assert reader.contains_many(["x"]).all()
+        assert str(shared) not in Path("/proc/self/maps").read_text()
+
+
+@pytest.mark.parametrize("name", ["add", "add_many", "contains_many"])
+def test_methods_are_described(name: str) -> None:
+    """Help and signatures are those of any filter, and what is no filter is refused."""
+    method = getattr(BloomFilter, name)
+    plain = getattr(CountingBloomFilter, name)
+    assert inspect.signature(method) == inspect.signature(plain)
+    assert inspect.getdoc(method) == inspect.getdoc(plain)
+    assert method.__name__ == name
+    for wrong in ("text", None, 1):
+        with pytest.raises((TypeError, AttributeError)):
+            method(wrong, ["x"])
+
+
+def test_words_of_keys_and_calls(seen: BloomFilter) -> None:
+    """Keys and options are given by name as well."""
+    assert seen.add(key="named")
+    assert seen.contains_many(keys=["named"]).all()
+    assert not seen.add_many(keys=["named"]).any()
+    with pytest.raises(TypeError):
+        seen.add()  # type: ignore[call-arg]
+    with pytest.raises(TypeError):
+        seen.add("a", "b")  # type: ignore[call-arg]
+
+
+def test_a_run_of_many_calls(seen: BloomFilter) -> None:
+    """More keys than one look is good for: every call answers right, and all is counted."""
+    numbers = range(0, 6000, 30)
+    for start, stop in pairwise(numbers):
+        keys = [f"run {number}" for number in range(start, stop)]
+        assert not seen.contains_many(keys).any()
+        assert seen.add_many(keys).all()
+        assert seen.contains_many(keys).all()
+    assert seen.info().keys_added == numbers[-1] + 1
+    assert seen.info().unfinished_batches == 0
