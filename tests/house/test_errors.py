@@ -126,9 +126,10 @@ def test_message_names_what_the_error_knows(error: MmbloomError) -> None:
 def documented_attributes(cls: type) -> list[str]:
     """Read the Attributes section of a class, or of the base that has one."""
     for one in cls.__mro__:
-        found = re.search(r"Attributes\n\s+-+\n((?:.*\n)*)", one.__dict__.get("__doc__") or "")
-        if found:
-            lines = re.findall(r"^    ([\w, ]+) : ", found[1], re.MULTILINE)
+        # Without the indentation of the source, which Python keeps up to 3.12.
+        doc = inspect.cleandoc(one.__dict__.get("__doc__") or "")
+        if found := re.search(r"Attributes\n-+\n((?:.*\n?)*)", doc):
+            lines = re.findall(r"^([\w, ]+) : ", found[1], re.MULTILINE)
             return [name for line in lines for name in line.split(", ")]
     return []
 
