@@ -89,9 +89,7 @@ def test_every_field_is_documented() -> None:
     """The docstring of FilterInfo names each field (those of FilterParams by reference)."""
     text = inspect.getdoc(FilterInfo) or ""  # without the source's indentation, on each Python
     for field in dataclasses.fields(FilterInfo):
-        assert (
-            f"\n{field.name} :" in text or f"{field.name}," in text or f", {field.name}" in text
-        )
+        assert f"\n{field.name} :" in text or f"{field.name}," in text or f", {field.name}" in text
 
 
 def test_info_does_not_write(create: Callable[..., BloomFilter], path: str) -> None:
