@@ -1,6 +1,7 @@
 """Build the compiled engine, on all cores; the rest of the setup is in pyproject.toml.
 
-Where a module cannot be compiled the installation goes on without it, and numpy serves.
+Where a module cannot be compiled the installation goes on without it, and numpy serves; with
+MMBLOOM_REQUIRE_COMPILED=1 that is an error, for those who make wheels.
 """
 
 import os
@@ -19,6 +20,10 @@ SHARED = f"{FOLDER}/_arrays".replace("/", ".")
 # The last -O and -g that gcc reads count, and these come last: none where CFLAGS has its own, as
 # .ci/sanitize has. No symbols for a debugger: writing them is a quarter of the time.
 FLAGS = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
+# What a header does not have is an error here, where some compilers warn and make a module that
+# fails when it is imported.
+FLAGS.append("-Werror=implicit-function-declaration")
+OPTIONAL = os.environ.get("MMBLOOM_REQUIRE_COMPILED", "0") in ("", "0")
 
 
 class BuildEngine(build_ext):
@@ -48,6 +53,8 @@ class BuildEngine(build_ext):
             try:
                 self.compiler.compile([probe], folder, include_dirs=self.include_dirs)
             except CCompilerError as error:
+                if not OPTIONAL:
+                    raise
                 self.warn(f"the engine is not compiled, numpy's serves: {error}")
                 return False
         return True
@@ -56,14 +63,14 @@ class BuildEngine(build_ext):
 setup(
     cmdclass={"build_ext": BuildEngine},
     ext_modules=[
-        Extension(SHARED, [f"{FOLDER}/_arrays.c"], extra_compile_args=FLAGS, optional=True),
+        Extension(SHARED, [f"{FOLDER}/_arrays.c"], extra_compile_args=FLAGS, optional=OPTIONAL),
         *(
             Extension(
                 f"{FOLDER}/{PurePath(source).stem}".replace("/", "."),
                 [source],
-                depends=sorted(glob(f"{FOLDER}/*.pxd")),  # by which they come into the sdist
+                depends=sorted(glob(f"{FOLDER}/*.pxd")),
                 extra_compile_args=FLAGS,
-                optional=True,
+                optional=OPTIONAL,
             )
             for source in sorted(glob(f"{FOLDER}/*.pyx"))
         ),
