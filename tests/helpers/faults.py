@@ -8,6 +8,7 @@ import os
 import random
 import resource
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,11 +45,14 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     """In a child: run something before and after every call of the system.
 
     Those of the os module, of a map ("mmap", "madvise", "msync"), of the lock ("flock",
-    "unlock"), and the one that lets two names change places ("exchange").
+    "unlock"), and the one that lets two names change places ("exchange"). "stat of trust" is what
+    looks whether the next keys may go without a look.
     """
 
-    def wrap(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(told: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
+            of_trust = sys._getframe(1).f_code is MappedFilter.trusted.__code__
+            name = f"{told} of trust" if of_trust else told
             try:
                 before(name)
             except OSError:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import flock_is_free
+from checks import flock_is_free, soon
 from tally import Count
 from workers import ChildDiedError, in_child
 
@@ -293,6 +293,7 @@ def test_lock_is_free_after_a_change(tmp_path: Path) -> None:
         with BloomFilter.create(path, CAPACITY) as seen, BloomFilter.open(path) as other:
             seen.add("first")
             path.rename(tmp_path / "away")
+            soon()
             with pytest.raises(FileChangedError):
                 seen.add("a")
             (tmp_path / "away").rename(path)
