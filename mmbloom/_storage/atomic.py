@@ -16,7 +16,6 @@ import ctypes
 import errno
 import os
 import stat
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
@@ -82,7 +81,7 @@ def new_file(
         raise FileExistsError(errno.EEXIST, _OTHERS_EXCLUSIONS, exclusions)
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
         raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
-    temporary = os.path.join(folder, f".mmbloom-{uuid.uuid4().hex}.tmp")
+    temporary = os.path.join(folder, f".mmbloom-{os.urandom(16).hex()}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
         fd = os.open(temporary, flags, 0o600)
@@ -306,7 +305,7 @@ def new_folder(
         raise FileExistsError(errno.EEXIST, _SOMETHING_THERE, path)
     parent = os.path.dirname(path)
     os.stat(parent)  # what is missing is to be named, not what was asked for
-    temporary = os.path.join(parent, f".mmbloom-{uuid.uuid4().hex}.tmp")
+    temporary = os.path.join(parent, f".mmbloom-{os.urandom(16).hex()}.tmp")
     fd = -1
     try:
         try:

@@ -6,7 +6,6 @@ last. The file appears at its path complete and forced to the disk, or not at al
 
 import os
 import time
-import uuid
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -133,7 +132,7 @@ def new_filter(
     target: Target, params: FilterParams, *, sealed: bool = False, kind: Kind = BITS
 ) -> Iterator[Builder]:
     """Make a filter file of the segments that the block writes; it is there when that succeeds."""
-    header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind.number)
+    header = Header(params, time.time_ns(), os.urandom(16), kind.number)
     if sealed:
         header = replace(header, read_only_compatible=SEALED)
     with new_file(
@@ -185,7 +184,7 @@ def create_file(
     NetworkFileSystemError
         If the folder is on a network file system.
     """
-    header = Header(params, time.time_ns(), uuid.uuid4().bytes, kind)
+    header = Header(params, time.time_ns(), os.urandom(16), kind)
     with new_file(
         path, header.file_bytes, permissions=permissions, allow_network=allow_network
     ) as made:

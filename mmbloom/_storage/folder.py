@@ -10,7 +10,6 @@ This file takes no lock.
 
 import os
 import re
-import uuid
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -116,7 +115,7 @@ def draft_manifest(
     folder: str, manifest: Manifest, permissions: int, *, like: os.stat_result | None = None
 ) -> ManifestFile:
     """Write a manifest under a temporary name, whole and on the disk, for `install`."""
-    temporary = os.path.join(folder, f".manifest-{uuid.uuid4().hex}.tmp")
+    temporary = os.path.join(folder, f".manifest-{os.urandom(16).hex()}.tmp")
     place = os.path.join(folder, MANIFEST)
     try:
         with gone_on_error(temporary):
@@ -135,7 +134,7 @@ def first_manifest(
     like: os.stat_result | None = None,
 ) -> None:
     """Write the manifest of a new folder, which is a filter of its own: with its own uuid."""
-    manifest = Manifest(uuid.uuid4().bytes, plan, tuple(members))
+    manifest = Manifest(os.urandom(16), plan, tuple(members))
     with closing(draft_manifest(folder, manifest, permissions, like=like)) as draft:
         draft.install()
 

@@ -15,7 +15,6 @@
 import os
 import threading
 import time
-import uuid
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
@@ -236,7 +235,7 @@ class Chain:
             return self._make(number, file_name(number))
         except FileExistsError:
             left = self._adopt(number)
-            return left or self._make(number, file_name(number, uuid.uuid4().hex[:8]))
+            return left or self._make(number, file_name(number, os.urandom(4).hex()))
 
     def _make(self, number: int, name: str) -> Member:
         entry = make_member(
