@@ -88,16 +88,15 @@ class Place(NamedTuple):
         A thread that still reads has the map until it is done.
         """
         others = [other.close for other in (self.copy, self.share) if other is not None]
-        mapped = {self.array, self.head}
-        return [*map(_closer, (each.close for each in mapped)), *others]
+        return [*map(_closer, {self.array, self.head}), *others]
 
 
-def _closer(close: Callable[[], object]) -> Callable[[], None]:
-    def unless_used() -> None:
+def _closer(mapped: pages.Map) -> Callable[[], None]:
+    def close() -> None:
         with suppress(BufferError):
-            close()
+            mapped.close()
 
-    return unless_used
+    return close
 
 
 def map_array(

@@ -131,9 +131,9 @@ cdef class LockState:
         return True
 
     cdef bint seize(self) except -1:
-        """Take a lock that is free for a step amid which no bytecode runs; False if it is not.
+        """Take a lock that is free for a step of this thread with no bytecode; False if it is not.
 
-        Nothing is noted: nobody can look before `let_go`.
+        No depth is noted: this thread cannot look before `let_go`, and others are kept out.
         """
         cdef object threads = self.threads  # a finalizer that forks leaves the child another one
         if self.fd < 0 or self.pid != this_process or not threads.acquire(False):
