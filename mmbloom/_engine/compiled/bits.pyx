@@ -19,7 +19,7 @@ from mmbloom._engine.compiled.keyed cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, claim_blocked, claim_paged, claim_standard, commit_all, find_paged, find_with, grow,
+    Overlay, begin, claim_blocked, claim_paged, claim_standard, commit_all, find_paged, find_with,
     release, set_paged,
 )
 from mmbloom._engine.compiled.positions cimport (
@@ -252,6 +252,8 @@ cdef class Claimed:
 
     cdef readonly object new
     cdef Overlay overlay
+    cdef Shape shape
+    cdef const uint64_t[::1] h2
     cdef Py_ssize_t num_words
 
     def __dealloc__(self):
@@ -268,18 +270,20 @@ cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
 
 def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
     """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
-    cdef Shape shape = shape_of(params, words.shape[0])
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     cdef bint done = True
+    claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
     claimed.num_words = words.shape[0]
-    claimed.overlay.width = 8 if shape.blocked or shape.paged else 1
+    claimed.h2 = h2  # which `overlay` looks into until the claim is committed
+    claimed.overlay.shape = &claimed.shape
     cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
     if n:
+        claimed.overlay.h2 = &h2[0]
         with nogil:
-            done = grow(&claimed.overlay) and claim_keys(
-                &words[0], &h1[0], &h2[0], n, &shape, &claimed.overlay, &answers[0]
+            done = begin(&claimed.overlay, n) and claim_keys(
+                &words[0], &h1[0], &h2[0], n, &claimed.overlay, &answers[0]
             )
     if not done:
         raise MemoryError
@@ -288,14 +292,14 @@ def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1]
 
 cdef bint claim_keys(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, Overlay *overlay, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
-    if shape.blocked:
-        return claim_blocked(words, h1, h2, n, shape, overlay, answers)
-    if shape.paged:
-        return claim_paged(words, h1, h2, n, shape, overlay, answers)
-    find_standard(words, h1, h2, n, shape, answers)
-    return claim_standard(words, h1, h2, n, shape, overlay, answers)
+    if overlay.shape.blocked:
+        return claim_blocked(words, h1, h2, n, overlay, answers)
+    if overlay.shape.paged:
+        return claim_paged(words, h1, h2, n, overlay, answers)
+    find_standard(words, h1, h2, n, overlay.shape, answers)
+    return claim_standard(words, h1, h2, n, overlay, answers)
 
 
 def contains_with(

@@ -1,11 +1,14 @@
 """What a claim will set, and the loops that make it, ask it and set it; inline code.
 
-The overlay is a hash table from cells of the array to masks. A key is new if it has a bit that
-is clear in both the array and the overlay. So duplicates within a batch are told as one by one,
-whatever the number of keys.
+The overlay is a hash table of cells, the parts of the array that will change. A key is new if it
+has a bit that is clear in both the array and the overlay. So duplicates within a batch are told as
+one by one, whatever the number of keys.
 
 A cell is a block of 8 words in the blocked layout, where all bits of a key lie in one or a few; a
-single word in the standard layout.
+single word in the standard layout. Most blocks get the bits of one key: they hold a note of it, and
+its bits are worked out again when they are set. That takes a third less time than to keep 64 bytes
+for each, which are more than the processor's cache can hold. Where keys meet, and where there are
+so many that most do, a block gets masks.
 
 Testing and setting keys of several blocks is here, too: the lines of all blocks of a key are
 asked for at once, some keys ahead, as in `claim_paged`.
@@ -13,7 +16,6 @@ asked for at once, some keys ahead, as in `claim_paged`.
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
 
 from mmbloom._engine.compiled.positions cimport (
     AHEAD, Shape, ask_for_blocks, bit_in_block, block_in_page, block_of, page_of, popcount,
@@ -22,17 +24,55 @@ from mmbloom._engine.compiled.positions cimport (
 
 
 cdef enum:
-    FIRST_ROOM = 1024  # cells that an overlay can hold before it grows: more than a key has
+    FEWEST_CELLS = 128  # that an overlay can hold: more than a key has
+    MOST_AT_FIRST = 1 << 16  # those of a chunk of keys in two blocks each, and then some
+    FIRST_MEETINGS = 64  # as many of masks
+
+
+cdef extern from *:
+    """
+    #define MMBLOOM_MET ((uint64_t)1 << 63)
+    """
+    const uint64_t MET "MMBLOOM_MET"
+
+
+cdef struct Cell:
+    uint64_t at  # which block, or which word in the standard layout
+    # Standard layout: the bits to set. Else a note of the only key that has bits to set here,
+    # 8 * j + b for the b-th block of key j, or where several meet: MET, and their masks.
+    uint64_t held
 
 
 cdef struct Overlay:
-    int width  # words in a cell: 8 in the blocked layout, 1 in the standard one
+    const Shape *shape
+    bint crowded  # so many keys that most meet others: each is given masks at once
+    const uint64_t *h2  # of all keys, which a note leads to
     size_t used  # cells held
     size_t room  # cells that fit
     size_t places  # of the index: a power of two, at least twice `room`
     uint32_t *index  # place to slot + 1; 0 is free
-    uint64_t *cells  # slot to cell
-    uint64_t *masks  # slot to `width` words
+    Cell *cells
+    size_t met  # cells with masks
+    size_t meeting_room  # masks that fit
+    uint64_t *masks  # 8 words for each
+
+
+cdef inline bint begin(Overlay *overlay, size_t keys) noexcept nogil:
+    """Make room for all cells of a chunk; False if there is no memory.
+
+    To grow to them, cell by cell, takes as long again as to hold them.
+    """
+    cdef size_t cells = keys * (overlay.shape.blocks if whole_blocks(overlay) else 1)
+    overlay.crowded = whole_blocks(overlay) and cells > 2 * overlay.shape.num_blocks
+    overlay.room = FEWEST_CELLS // 2
+    while overlay.room < min(cells, <size_t>MOST_AT_FIRST) // 2:
+        overlay.room *= 2
+    return grow(overlay)
+
+
+cdef inline bint whole_blocks(const Overlay *overlay) noexcept nogil:
+    """Tell whether a cell is a block, and not a word."""
+    return overlay.shape.blocked or overlay.shape.paged
 
 
 cdef inline bint has_room(Overlay *overlay, size_t cells) noexcept nogil:
@@ -42,19 +82,15 @@ cdef inline bint has_room(Overlay *overlay, size_t cells) noexcept nogil:
 
 cdef inline bint grow(Overlay *overlay) noexcept nogil:
     """Make room for twice as many cells; False if there is no memory."""
-    cdef size_t room = 2 * overlay.room if overlay.room else FIRST_ROOM
-    cdef size_t slot, place
+    cdef size_t room = 2 * overlay.room
+    cdef size_t slot
     if room >= <size_t>1 << 31:
         return False
     # One at a time, so that what was moved is never freed twice.
-    cdef void *moved = realloc(overlay.cells, room * sizeof(uint64_t))
+    cdef void *moved = realloc(overlay.cells, room * sizeof(Cell))
     if moved == NULL:
         return False
-    overlay.cells = <uint64_t *>moved
-    moved = realloc(overlay.masks, room * overlay.width * sizeof(uint64_t))
-    if moved == NULL:
-        return False
-    overlay.masks = <uint64_t *>moved
+    overlay.cells = <Cell *>moved
     moved = calloc(2 * room, sizeof(uint32_t))
     if moved == NULL:
         return False
@@ -63,8 +99,7 @@ cdef inline bint grow(Overlay *overlay) noexcept nogil:
     overlay.places = 2 * room
     overlay.room = room
     for slot in range(overlay.used):
-        place = place_of(overlay, overlay.cells[slot])
-        overlay.index[place] = <uint32_t>(slot + 1)
+        overlay.index[place_of(overlay, overlay.cells[slot].at)] = <uint32_t>(slot + 1)
     return True
 
 
@@ -74,55 +109,114 @@ cdef inline void release(Overlay *overlay) noexcept nogil:
     free(overlay.masks)
 
 
-cdef inline size_t home_of(const Overlay *overlay, uint64_t cell) noexcept nogil:
+cdef inline size_t home_of(const Overlay *overlay, uint64_t at) noexcept nogil:
     """Give the place where the search for a cell begins."""
-    return (cell * 0x9E3779B97F4A7C15ULL >> 32) & (overlay.places - 1)
+    return (at * 0x9E3779B97F4A7C15ULL >> 32) & (overlay.places - 1)
 
 
-cdef inline size_t place_of(const Overlay *overlay, uint64_t cell) noexcept nogil:
+cdef inline size_t place_of(const Overlay *overlay, uint64_t at) noexcept nogil:
     """Find where a cell is in the index, or the free place where it would be."""
-    cdef size_t place = home_of(overlay, cell)
-    while overlay.index[place] and overlay.cells[overlay.index[place] - 1] != cell:
+    cdef size_t place = home_of(overlay, at)
+    while overlay.index[place] and overlay.cells[overlay.index[place] - 1].at != at:
         place = (place + 1) & (overlay.places - 1)
     return place
 
 
-cdef inline uint64_t *masks_of(Overlay *overlay, uint64_t cell) noexcept nogil:
-    """Give the masks of a cell, made zero when it is new; call after `has_room`."""
-    cdef size_t place = place_of(overlay, cell)
-    cdef uint64_t *masks
-    if overlay.index[place]:
-        return overlay.masks + (overlay.index[place] - 1) * <size_t>overlay.width
-    masks = overlay.masks + overlay.used * <size_t>overlay.width
-    memset(masks, 0, overlay.width * sizeof(uint64_t))
-    overlay.cells[overlay.used] = cell
+cdef inline void hold(Overlay *overlay, size_t place, uint64_t at, uint64_t held) noexcept nogil:
+    """Put a new cell at its free place; call after `has_room`."""
+    overlay.cells[overlay.used].at = at
+    overlay.cells[overlay.used].held = held
     overlay.used += 1
     overlay.index[place] = <uint32_t>overlay.used
-    return masks
 
 
-cdef inline uint64_t mask_of_word(const Overlay *overlay, uint64_t word) noexcept nogil:
-    """Give the mask of one word of the array, 0 if its cell is not held."""
-    cdef uint32_t slot
-    if not overlay.used:
+cdef inline void bits_of(const Overlay *overlay, uint64_t note, uint64_t *bits) noexcept nogil:
+    """Work out the bits in a block, as 8 words, of the key that a note leads to."""
+    cdef int in_each = overlay.shape.in_each, first = <int>(note & 7) * in_each
+    cdef int w, i
+    cdef uint64_t bit, h2 = overlay.h2[note >> 3]
+    for w in range(8):
+        bits[w] = 0
+    for i in range(first, first + in_each):
+        bit = bit_in_block(overlay.shape, h2, i)
+        bits[bit >> 6] |= <uint64_t>1 << (bit & 63)
+
+
+cdef inline const uint64_t *bits_held(
+    const Overlay *overlay, uint64_t held, uint64_t *room
+) noexcept nogil:
+    """Give what a block's cell will set, as 8 words, which may be worked out into `room`."""
+    if held & MET:
+        return overlay.masks + 8 * (held & ~MET)
+    bits_of(overlay, held, room)
+    return room
+
+
+cdef inline uint64_t *masks_for(Overlay *overlay, Cell *cell) noexcept nogil:
+    """Give a cell masks of its own in place of its note; NULL if there is no memory."""
+    cdef uint64_t note = cell.held
+    cdef void *moved
+    if overlay.met == overlay.meeting_room:
+        overlay.meeting_room = max(2 * overlay.met, <size_t>FIRST_MEETINGS)
+        moved = realloc(overlay.masks, 64 * overlay.meeting_room)
+        if moved == NULL:
+            return NULL
+        overlay.masks = <uint64_t *>moved
+    cell.held = MET | overlay.met
+    overlay.met += 1
+    bits_of(overlay, note, overlay.masks + 8 * (cell.held & ~MET))
+    return overlay.masks + 8 * (cell.held & ~MET)
+
+
+cdef inline int claim_again(
+    Overlay *overlay, Cell *cell, const uint64_t *here, uint64_t note
+) noexcept nogil:
+    """Claim a key's part in a block that is held: 1 if a bit is new, -1 if there is no memory."""
+    cdef uint64_t[8] wanted
+    cdef uint64_t[8] alone
+    cdef const uint64_t *others = bits_held(overlay, cell.held, alone)
+    cdef uint64_t *masks = overlay.masks + 8 * (cell.held & ~MET)  # if it has masks
+    cdef uint64_t missing = 0
+    cdef int w
+    bits_of(overlay, note, wanted)
+    for w in range(8):
+        missing |= wanted[w] & ~(here[w] | others[w])
+    if not missing:
         return 0
-    slot = overlay.index[place_of(overlay, word // <uint64_t>overlay.width)]
-    if not slot:
-        return 0
-    return overlay.masks[(slot - 1) * <size_t>overlay.width + word % <uint64_t>overlay.width]
+    if not cell.held & MET:
+        masks = masks_for(overlay, cell)
+        if masks == NULL:
+            return -1
+    for w in range(8):
+        masks[w] |= wanted[w]
+    return 1
+
+
+cdef inline int claim_block(
+    Overlay *overlay, const uint64_t *words, uint64_t block, uint64_t note
+) noexcept nogil:
+    """Claim the part of a key in a block that lacks a bit of it; as `claim_again`."""
+    cdef size_t place = place_of(overlay, block)
+    if overlay.index[place]:
+        return claim_again(
+            overlay, overlay.cells + overlay.index[place] - 1, words + 8 * block, note
+        )
+    hold(overlay, place, block, note)
+    if overlay.crowded and masks_for(overlay, overlay.cells + overlay.used - 1) == NULL:
+        return -1
+    return 1
 
 
 cdef inline bint claim_blocked(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, Overlay *overlay, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     """Claim n keys; False if there is no memory."""
+    cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
-    cdef int i, w
-    cdef uint64_t bit, block, missing
-    cdef uint64_t[8] wanted
+    cdef int i, new
+    cdef uint64_t bit, block, found
     cdef const uint64_t *here
-    cdef uint64_t *masks
     for j in range(min(n, AHEAD)):
         prefetch(words + 8 * block_of(shape, h1[j]))
     for j in range(n):
@@ -131,81 +225,72 @@ cdef inline bint claim_blocked(
             prefetch(overlay.index + home_of(overlay, block_of(shape, h1[j + AHEAD])))
         block = block_of(shape, h1[j])
         here = words + 8 * block
-        for w in range(8):
-            wanted[w] = 0
+        found = 1
         for i in range(shape.num_hashes):
             bit = bit_in_block(shape, h2[j], i)
-            wanted[bit >> 6] |= <uint64_t>1 << (bit & 63)
-        missing = 0
-        for w in range(8):
-            missing |= wanted[w] & ~here[w]
-        if missing:
+            found &= here[bit >> 6] >> (bit & 63)
+        new = 0
+        if not found & 1:
             if not has_room(overlay, 1):
                 return False
-            masks = masks_of(overlay, block)
-            missing = 0
-            for w in range(8):
-                missing |= wanted[w] & ~(here[w] | masks[w])
-                masks[w] |= wanted[w]
-        answers[j] = missing != 0
+            new = claim_block(overlay, words, block, 8 * <uint64_t>j)
+            if new < 0:
+                return False
+        answers[j] = new
     return True
 
 
 cdef inline bint claim_paged(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, Overlay *overlay, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     """Claim n keys of several blocks each; False if there is no memory."""
+    cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
-    cdef int i, w, b, first
-    cdef uint64_t bit, page, block, lacking, missing
-    cdef uint64_t[8] wanted
+    cdef int i, b, first, new, blocks = shape.blocks
+    cdef uint64_t bit, page, block, found
     cdef const uint64_t *here
-    cdef uint64_t *masks
     for j in range(min(n, AHEAD)):
         ask_for_blocks(shape, words, h1[j], False)
     for j in range(n):
         if j + AHEAD < n:
             page = page_of(shape, h1[j + AHEAD])
-            for b in range(shape.blocks):
+            for b in range(blocks):
                 block = block_in_page(page, h1[j + AHEAD], b)
                 prefetch(words + 8 * block)
                 prefetch(overlay.index + home_of(overlay, block))
-        if not has_room(overlay, shape.blocks):
+        if not has_room(overlay, blocks):
             return False
         page = page_of(shape, h1[j])
-        missing = 0
+        answers[j] = 0
         first = 0
-        for b in range(shape.blocks):
+        for b in range(blocks):
             block = block_in_page(page, h1[j], b)
             here = words + 8 * block
-            for w in range(8):
-                wanted[w] = 0
+            found = 1
             for i in range(first, first + shape.in_each):
                 bit = bit_in_block(shape, h2[j], i)
-                wanted[bit >> 6] |= <uint64_t>1 << (bit & 63)
+                found &= here[bit >> 6] >> (bit & 63)
             first += shape.in_each
-            lacking = 0
-            for w in range(8):
-                lacking |= wanted[w] & ~here[w]
-            if lacking:  # a line that is not changed is not written
-                masks = masks_of(overlay, block)
-                for w in range(8):
-                    missing |= wanted[w] & ~(here[w] | masks[w])
-                    masks[w] |= wanted[w]
-        answers[j] = missing != 0
+            if not found & 1:  # a line that is not changed is not written
+                new = claim_block(overlay, words, block, 8 * <uint64_t>j + b)
+                if new < 0:
+                    return False
+                answers[j] |= new
     return True
 
 
 cdef inline bint claim_standard(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, Overlay *overlay, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     """Claim what is not in the array, which `answers` tells; False if there is no memory."""
+    cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
     cdef int i
+    cdef size_t place
     cdef uint64_t p, bit, clear
-    cdef uint64_t *masks
+    cdef Cell *cell
     for j in range(n):
         if answers[j]:
             answers[j] = 0
@@ -217,11 +302,29 @@ cdef inline bint claim_standard(
             p = standard_position(shape, h1[j], h2[j], i)
             bit = <uint64_t>1 << (p & 63)
             if not words[p >> 6] & bit:
-                masks = masks_of(overlay, p >> 6)
-                clear |= ~masks[0] & bit
-                masks[0] |= bit
+                place = place_of(overlay, p >> 6)
+                if not overlay.index[place]:
+                    hold(overlay, place, p >> 6, 0)
+                cell = overlay.cells + overlay.index[place] - 1
+                clear |= ~cell.held & bit
+                cell.held |= bit
         answers[j] = clear != 0
     return True
+
+
+cdef inline uint64_t mask_of_word(const Overlay *overlay, uint64_t word) noexcept nogil:
+    """Give the mask of one word of the array, 0 if its cell is not held."""
+    cdef bint whole = whole_blocks(overlay)
+    cdef uint64_t[8] room
+    cdef uint32_t slot
+    if not overlay.used:
+        return 0
+    slot = overlay.index[place_of(overlay, word >> 3 if whole else word)]
+    if not slot:
+        return 0
+    if not whole:
+        return overlay.cells[slot - 1].held
+    return bits_held(overlay, overlay.cells[slot - 1].held, room)[word & 7]
 
 
 cdef inline void find_with(
@@ -246,18 +349,25 @@ cdef inline void find_with(
 
 cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcept nogil:
     """Set what the overlay holds, and count the bits that were clear."""
-    cdef uint64_t newly_set = 0, mask
-    cdef size_t slot, width = overlay.width
-    cdef size_t i
-    cdef uint64_t *cell
+    cdef bint whole = whole_blocks(overlay)
+    cdef size_t slot, width = 8 if whole else 1
+    cdef uint64_t newly_set = 0
+    cdef uint64_t *here
+    cdef uint64_t[8] room
+    cdef const uint64_t *masks
+    cdef int w
     for slot in range(overlay.used):
         if slot + AHEAD < overlay.used:
-            prefetch_to_write(words + width * overlay.cells[slot + AHEAD], 1)
-        cell = words + width * overlay.cells[slot]
-        for i in range(width):
-            mask = overlay.masks[slot * width + i]
-            newly_set += popcount(mask & ~cell[i])
-            cell[i] |= mask
+            prefetch_to_write(words + width * overlay.cells[slot + AHEAD].at, 1)
+        here = words + width * overlay.cells[slot].at
+        if whole:
+            masks = bits_held(overlay, overlay.cells[slot].held, room)
+            for w in range(8):
+                newly_set += popcount(masks[w] & ~here[w])
+                here[w] |= masks[w]
+        else:
+            newly_set += popcount(overlay.cells[slot].held & ~here[0])
+            here[0] |= overlay.cells[slot].held
     return newly_set
 
 

@@ -38,9 +38,9 @@ cdef enum:
 
 cdef struct Shape:  # of an array: what its filter's parameters say
     bint blocked  # all of a key in one block
-    bint paged  # or in `blocks` blocks of one page, `in_each` bits in each
-    int blocks
-    int in_each
+    bint paged  # or in several blocks of one page
+    int blocks  # of a key
+    int in_each  # bits of a key in each of them
     int num_hashes
     uint64_t num_bits
     uint64_t num_blocks
@@ -180,9 +180,9 @@ cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
                 f"blocks_per_key is {shape.blocks}, expected 1 to 8 and a divisor of the "
                 f"{shape.num_hashes} hashes"
             )
-        shape.in_each = shape.num_hashes // shape.blocks
     elif shape.blocks != 1:
         raise ValueError(f"blocks_per_key is {shape.blocks}, expected 1")
+    shape.in_each = shape.num_hashes // shape.blocks
     shape.num_blocks = shape.num_bits // 512
     shape.num_pages = shape.num_bits // 32768
     shape.reciprocal = <uint64_t>0xFFFFFFFFFFFFFFFFULL // shape.num_bits
