@@ -99,18 +99,21 @@ class Chunk:
         return Chunk(self.octets, self.starts[:number], self.ends[:number], self.terminated)
 
     def where(self, wanted: Bools) -> Octets:
-        """Copy some of the lines, with their terminators.
+        """Give some of the lines, with their terminators.
 
         Parameters
         ----------
         wanted : ndarray of bool, shape (n,)
-            True for each line to copy.
+            True for each line to give.
 
         Returns
         -------
         ndarray of uint8
-            The lines, one after the other.
+            The lines, one after the other: a copy, or that part of the block if all are wanted.
         """
+        if wanted.all():
+            # As a rule where most lines are new: to copy 1 MB takes 70 us.
+            return self.octets[self.starts[0] : self.ends[-1] + self.terminated]
         return _engine.gather(self.octets, self.starts, self.ends, wanted, int(self.terminated))
 
 
