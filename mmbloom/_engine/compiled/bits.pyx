@@ -254,17 +254,15 @@ cdef class Claimed:
     cdef Overlay overlay
     cdef Shape shape
     cdef const uint64_t[::1] h2
-    cdef Py_ssize_t num_words
 
     def __dealloc__(self):
         release(&self.overlay)
 
 
 cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
-    if num_words != claimed.num_words:
-        raise ValueError(
-            f"the claim is of an array of {claimed.num_words} words, this one has {num_words}"
-        )
+    if <uint64_t>num_words != claimed.shape.num_bits // 64:
+        known = claimed.shape.num_bits // 64
+        raise ValueError(f"the claim is of an array of {known} words, this one has {num_words}")
     return 0
 
 
@@ -275,7 +273,6 @@ def claim(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1]
     cdef bint done = True
     claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
-    claimed.num_words = words.shape[0]
     claimed.h2 = h2  # which `overlay` looks into until the claim is committed
     claimed.overlay.shape = &claimed.shape
     cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
