@@ -9,7 +9,7 @@ from bisect import bisect_left
 from functools import lru_cache
 
 from mmbloom._typing import HashName, Layout
-from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY, false_positive_rate
+from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY, false_positive_rate, textbook_rate
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
     MAX_BITS,
@@ -130,11 +130,15 @@ def _fewest(
             )
             return rate <= error_rate
 
-        # Most numbers of hashes need more than the best one so far: one look tells.
-        if end >= least and good(end):
+        # Most numbers of hashes need more than the best one so far. Where they do by far, the
+        # textbook's rate tells, which is never halved by blocks; for the others one look tells.
+        hopeless = textbook_rate(capacity, end * step, num_hashes) > 2 * error_rate
+        if not hopeless and good(end):
             end = bisect_left(range(end), True, lo=least, key=good)
             best = (end * step, num_hashes)
             end -= 1
+            if end < least:
+                break
     return best
 
 
