@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 from mmbloom._typing import HashName
 from mmbloom.cli.process import UsageError
-from mmbloom.format.periods import seconds_of
 from mmbloom.lines import LineKeys
 
 # Of filters that commands make: a false positive is a line that dedup drops. In Python it is
@@ -82,6 +81,9 @@ def seconds(text: str) -> float:
 
 def duration(text: str) -> int:
     """Read a duration such as 90s, 30m, 12h, 7d or 2w; return seconds."""
+    # Here, not above: only commands with a duration need what says of periods what they are.
+    from mmbloom.format.periods import seconds_of  # noqa: PLC0415
+
     try:
         return seconds_of(text)
     except ValueError as error:

@@ -1,4 +1,8 @@
-"""Open or create the filter that a command names, and report a long wait for its lock."""
+"""Open or create the filter that a command names, and report a long wait for its lock.
+
+Classes are taken from the package, which imports each when it is asked for: a command on a file
+imports nothing of folders.
+"""
 
 import argparse
 import os
@@ -8,17 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from typing import Any, TypeVar
 
+import mmbloom
 from mmbloom._open import OfBits, open_of_bits
-from mmbloom._open import open as open_filter
 from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
 from mmbloom.cli.process import UsageError, say
 from mmbloom.errors import LockTimeoutError, MmbloomError, MmbloomWarning
-from mmbloom.filters.bloom import BloomFilter
-from mmbloom.filters.info import FilterInfo
-from mmbloom.folders.growing import GrowingFilter
-from mmbloom.folders.info import FolderInfo
-from mmbloom.folders.rotating import RotatingFilter
 
 Opened = TypeVar("Opened")
 
@@ -45,7 +44,7 @@ def open_or_create(
     if args.growing or args.rotate:
         _refuse_file(args.file)
     if args.rotate:
-        return RotatingFilter.create(
+        return mmbloom.RotatingFilter.create(
             args.file,
             capacity_per_period=args.capacity,
             error_rate=rate,
@@ -56,8 +55,8 @@ def open_or_create(
         )
     if os.path.isdir(args.file):
         _require_as_asked(args.file, {**given, "capacity": args.capacity, "error_rate": rate})
-        return GrowingFilter.open(args.file, **options)
-    made: type[BloomFilter | GrowingFilter] = GrowingFilter if args.growing else BloomFilter
+        return mmbloom.GrowingFilter.open(args.file, **options)
+    made = mmbloom.GrowingFilter if args.growing else mmbloom.BloomFilter
     return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options)
 
 
@@ -72,7 +71,7 @@ def _refuse_file(path: str) -> None:
 def _require_as_asked(path: str, asked: dict[str, Any]) -> None:
     """Refuse a growing folder that is not the one asked for: as a whole, or by its first file."""
     with open_of_bits(path, "r") as there:
-        if not isinstance(there, GrowingFilter):
+        if not isinstance(there, mmbloom.GrowingFilter):
             raise UsageError(f"{path}: is a folder, which records its own plan: leave out -n")
         info = there.info()
     settings = {**info.settings, "capacity": info.settings["initial_capacity"]}
@@ -98,15 +97,15 @@ def say_what_is_past_plan(paths: Iterable[str]) -> None:
         # The command has done its work: what cannot be looked at any more is no matter of it.
         with suppress(OSError, MmbloomError), warnings.catch_warnings():
             warnings.simplefilter("ignore", MmbloomWarning)
-            with open_filter(path, "r") as seen:
-                info: FilterInfo | FolderInfo = seen.info()
+            with mmbloom.open(path, "r") as seen:
+                info: mmbloom.FilterInfo | mmbloom.FolderInfo = seen.info()
             if info.past_plan:
                 say(f"{path}: {_past_plan(path, info)}")
 
 
-def _past_plan(path: str, info: FilterInfo | FolderInfo) -> str:
+def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> str:
     advice = "only a larger filter made anew ends that"
-    if isinstance(info, FolderInfo):
+    if not isinstance(info, mmbloom.FilterInfo):
         past = "has a file past its plan"
     else:
         past = f"is past its plan of {info.capacity} keys, with about {info.approx_count}"

@@ -6,7 +6,7 @@ changes no bit and takes no lock itself: the writer does.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from mmbloom import _engine
 from mmbloom._storage.atomic import OWNER_ONLY, require_reserve
@@ -32,11 +32,13 @@ from mmbloom._typing import (
 from mmbloom.filters.base import Filter
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.filters.info import FilterInfo, read_info
 from mmbloom.filters.options import OpenOptions, choose_params, not_asked, require_equal
 from mmbloom.filters.writer import Writer
 from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.sizing.params import FilterParams
+
+if TYPE_CHECKING:
+    from mmbloom.filters.info import FilterInfo
 
 
 class FileFilter(Filter):
@@ -298,6 +300,9 @@ class FileFilter(Filter):
 
     def info(self) -> FilterInfo:
         """Read everything that the file says of itself."""
+        # Here, not above: most programs never ask, and to make the record's class takes 1 ms.
+        from mmbloom.filters.info import read_info  # noqa: PLC0415
+
         self._storage.check_unchanged()
         return read_info(self._storage, self._exclusions)
 

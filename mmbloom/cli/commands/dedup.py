@@ -42,7 +42,6 @@ from mmbloom.errors import FilterFullError
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
-from mmbloom.operations.grow import why_not
 
 
 def register(parser: argparse.ArgumentParser) -> None:
@@ -168,6 +167,8 @@ def _to_go_on(seen: OfBits) -> str:
     """Say what to do about a full filter, and which share of new lines it drops past its plan."""
     if not isinstance(seen, BloomFilter):
         return "wait for the next period, or make a folder with more keys a period"
+    from mmbloom.operations.grow import why_not  # noqa: PLC0415  to be needed by few runs
+
     info = seen.info()
     reason = why_not(seen.params, info.current_error_rate)
     to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
