@@ -20,7 +20,7 @@ from mmbloom._engine.reference.counters import (
 )
 from mmbloom._engine.reference.hash import bytes_of
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
-from mmbloom._engine.reference.single import Grounds, described
+from mmbloom._engine.reference.single import Grounds, Part, described
 
 if ENGINE == "compiled":
     from mmbloom._engine.compiled.bits import (
@@ -68,6 +68,7 @@ __all__ = [
     "LockState",
     "OneCounted",
     "OneKey",
+    "Part",
     "SingleKeys",
     "add",
     "bytes_of",

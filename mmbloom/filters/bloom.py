@@ -5,11 +5,12 @@ This file says what each call means; it never touches a bit, a byte or a lock it
 
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
 
-from mmbloom._engine import Grounds, SingleKeys, described
+from mmbloom._engine import Grounds, Part, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.kinds import BITS
 from mmbloom._storage.opening import absolute
@@ -66,18 +67,21 @@ class BloomFilter(SingleKeys, FileFilter):
             return None
         self._writer.leave_room(more)
         return Grounds(
-            place.views.one,
-            self._lock.state,
-            storage.file,
-            place.word_now,
-            place.word,
-            exclusions.edition,
-            edition,
-            exclusions.refresh_at,
-            storage.news,
-            known,
-            exclusions.empty,
-            self._writer.unquestioned,
+            parts=[Part(place.views.one, place.word_now, place.word, storage.news, known)],
+            lock=self._lock.state,
+            section=self._lock.state,
+            file=(*storage.file, 0),
+            kept=None,
+            each=False,
+            since=0.0,
+            ends=math.inf,
+            renews=False,
+            listed=exclusions.edition,
+            edition=edition,
+            listed_until=exclusions.refresh_at,
+            plain=exclusions.empty,
+            full_at=self._writer.unquestioned,
+            capacity=math.inf,
         )
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:

@@ -6,12 +6,14 @@ writer, one for each class. This file never touches a bit, a byte or a lock itse
 
 from __future__ import annotations
 
+import math
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
-from mmbloom._engine import Hold
+from mmbloom._engine import Grounds, Hold, Part
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
@@ -19,7 +21,12 @@ from mmbloom._storage.opening import absolute
 from mmbloom._tasks import BLOCK, WHOLE
 from mmbloom._threads import usable_cores
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path, Resident
-from mmbloom.errors import FilterFullError, FormatError, ParameterMismatchError
+from mmbloom.errors import (
+    ClosedFilterError,
+    FilterFullError,
+    FormatError,
+    ParameterMismatchError,
+)
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claims
 from mmbloom.filters.options import OpenOptions, require_field
@@ -27,8 +34,17 @@ from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.growth import GrowthPlan
-from mmbloom.format.manifest import FolderPlan
+from mmbloom.format.manifest import MANIFEST, FolderPlan
 from mmbloom.format.periods import PeriodPlan
+
+
+class Lasting(NamedTuple):
+    """Which files are asked, newest first, from when to when by the Unix clock."""
+
+    asked: Sequence[Member]
+    since: float
+    ends: float
+    capacity: float  # of keys, in the newest; none goes to it above
 
 
 class FolderWriter(ABC):
@@ -42,6 +58,13 @@ class FolderWriter(ABC):
     @abstractmethod
     def asked(self, now: ChainState) -> Sequence[Member]:
         """Name the files that a query asks, oldest first."""
+
+    renews: ClassVar[bool]
+    """Whether a key that an older file has is added to the newest all the same."""
+
+    @abstractmethod
+    def lasting(self, now: ChainState) -> Lasting | None:
+        """Say for how long which files are asked, and the newest added to; None if unknown."""
 
     def older(self, now: ChainState) -> list[Member]:
         """Name those of them that do not change any more."""
@@ -180,6 +203,7 @@ class FolderFilter(Filter):
 
     def _begin_chain(self, chain: Chain, writer: FolderWriter) -> None:
         self._chain, self._prepare = chain, writer.prepare
+        self._manifest = os.fsencode(os.path.join(chain.folder, MANIFEST))
         threads = chain.settings.threads or usable_cores()
         self._begin(
             writer,
@@ -200,6 +224,48 @@ class FolderFilter(Filter):
             return False
         self._exclusions.refresh()
         return not self._exclusions.holds(octets)
+
+    def _grounds(self, gone: int, more: int) -> Grounds | None:
+        """Look at the files, and say what the next keys may take for granted."""
+        exclusions = self._exclusions
+        edition = exclusions.edition[0]
+        try:
+            now = self._chain.current
+        except ClosedFilterError:
+            return None
+        lasting = self._writer.lasting(now)
+        if lasting is None:
+            return None
+        parts = []
+        for member in lasting.asked:
+            storage = member.storage
+            known = storage.news[0]
+            place = storage.trusted(gone)
+            if place is None:
+                return None
+            one = place.views.one
+            parts.append(Part(one, place.word_now, place.word, storage.news, known))
+        newest = now.newest.writer
+        newest.leave_room(more)
+        writable = all(member.storage.is_writable for member in now.members)
+        device, inode, mtime, size = now.file.stamp
+        return Grounds(
+            parts=parts,
+            lock=now.newest.lock.state,
+            section=self._chain.state,
+            file=(self._manifest, device, inode, size, mtime),
+            kept=now.file,
+            each=True,
+            since=lasting.since,
+            ends=lasting.ends,
+            renews=self._writer.renews,
+            listed=exclusions.edition,
+            edition=edition,
+            listed_until=exclusions.refresh_at,
+            plain=exclusions.empty,
+            full_at=newest.unquestioned if writable else -math.inf,
+            capacity=lasting.capacity,
+        )
 
     def _find(self, hashes: HashHalves) -> Bools:
         return self._chain.ask(lambda now: found_in(self._writer.asked(now), hashes))
@@ -262,7 +328,14 @@ class FolderFilter(Filter):
         return self._chain.ask(lambda now: sum(one.writer.recount() for one in now.members))
 
     def close(self) -> None:  # noqa: D102  as in the base
-        self._chain.close()
+        self._look_again()
+        try:
+            self._chain.close()
+        finally:
+            self._look_again()  # another thread may have looked meanwhile
+
+    def _look_again(self) -> None:
+        """Look at the files before the next key, if a look was good for a moment."""
 
     def __repr__(self) -> str:
         name, mode = type(self).__name__, self._chain.settings.mode

@@ -14,6 +14,7 @@ from typing import Self
 import numpy as np
 
 from mmbloom import _engine
+from mmbloom._engine import SingleKeys, described
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
@@ -31,7 +32,7 @@ from mmbloom._typing import (
 )
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import ChainState, Hashed, take
-from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
+from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.growth import GrowthPlan
 
@@ -68,6 +69,11 @@ class GrowingWriter(FolderWriter):
     """Writes to one chain whose newest file gives way to a larger one when it is full."""
 
     room = math.inf  # what would be past the plan goes to the next file
+    renews = False
+
+    def lasting(self, now: ChainState) -> Lasting | None:
+        """Say for how long a query asks which files: for ever, until there is another one."""
+        return Lasting(now.members[::-1], 0.0, math.inf, now.newest.params.capacity)
 
     def asked(self, now: ChainState) -> Sequence[Member]:
         """Name the files that a query asks: all."""
@@ -149,7 +155,8 @@ class GrowingWriter(FolderWriter):
             self._chain.change_over(member)
 
 
-class GrowingFilter(FolderFilter):
+@described
+class GrowingFilter(SingleKeys, FolderFilter):
     """A Bloom filter that grows with its keys, shared by any number of processes.
 
     Made by `create` or `open`; a context manager, which closes it.

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from mmbloom import _engine
+from mmbloom._engine import SingleKeys, described
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
@@ -41,7 +42,7 @@ from mmbloom._typing import (
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import Chain, ChainState, Hashed
-from mmbloom.folders.folder import FolderFilter, FolderWriter, open_chain
+from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.periods import PeriodPlan, seconds_of
 
@@ -85,6 +86,20 @@ class RotatingWriter(FolderWriter):
     def __init__(self, chain: Chain, plan: PeriodPlan, clock: Clock) -> None:
         super().__init__(chain)
         self._plan, self._clock = plan, clock
+
+    renews = True  # its time starts anew
+
+    def lasting(self, now: ChainState) -> Lasting | None:
+        """Say for how long a query asks which files; None by another clock than the system's."""
+        if self._clock is not time.time:
+            return None
+        since = time.time()
+        asked = [one for one in now.members if not self._plan.expired(one.entry.number, since)]
+        number = now.newest.entry.number
+        if not asked or self._plan.period(since) > number:
+            return None  # the next key that comes makes a file
+        ends = min(self._plan.end(number), self._plan.expires(asked[0].entry.number))
+        return Lasting(asked[::-1], since, ends, math.inf)
 
     def asked(self, now: ChainState) -> Sequence[Member]:
         """Name the files that a query asks: those whose time is not over."""
@@ -208,7 +223,8 @@ class RotatingWriter(FolderWriter):
         remove_older(self._chain.folder, self._chain.current.members[0].entry.number)
 
 
-class RotatingFilter(FolderFilter):
+@described
+class RotatingFilter(SingleKeys, FolderFilter):
     """A Bloom filter of the keys of the last days (or hours), shared by any number of processes.
 
     Made by `create` or `open`; a context manager, which closes it.

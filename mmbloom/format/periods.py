@@ -130,6 +130,14 @@ class PeriodPlan:
         """Give the time at which a period begins."""
         return number * self.every_seconds
 
+    def end(self, number: int) -> int:
+        """Give the time at which a period ends."""
+        return self.start(number + 1)
+
+    def expires(self, number: int) -> int:
+        """Give the time from which on a period is asked no more."""
+        return self.end(number) + self.keep_seconds
+
     def expired(self, number: int, now: float) -> bool:
         """Tell whether a period is asked no more."""
-        return self.start(number + 1) <= now - self.keep_seconds
+        return self.expires(number) <= now

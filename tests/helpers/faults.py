@@ -24,6 +24,7 @@ from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
+from mmbloom.folders.folder import FolderFilter
 
 # Every call of the os module that making or using a file could make.
 OS_CALLS = [
@@ -81,13 +82,13 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     originals: list[tuple[Any, str, Any]] = [
         (mmap, "mmap", mmap.mmap),
         (lock, "native", lock.native),
-        (BloomFilter, "_grounds", BloomFilter._grounds),
+        *((kind, "_grounds", kind._grounds) for kind in (BloomFilter, FolderFilter)),
     ]
     originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
     mmap.mmap = wrap("mmap", Map)  # type: ignore[assignment, misc]
     # How many keys go by one look depends on the clock, and the calls must not.
-    grounds = BloomFilter._grounds
-    BloomFilter._grounds = lambda *given: grounds(*given) and None  # type: ignore[method-assign]
+    for kind in (BloomFilter, FolderFilter):
+        kind._grounds = _look_and_no_grounds(kind._grounds)  # type: ignore[method-assign]
     lock.native = property(lambda _: -1)  # type: ignore[assignment, method-assign]  # not in C
     for module, place, name in replaced:
         setattr(module, place, wrap(name, getattr(module, place)))
@@ -96,6 +97,13 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     finally:
         for module, place, original in originals:
             setattr(module, place, original)
+
+
+def _look_and_no_grounds(look: Callable[..., object]) -> Callable[..., None]:
+    def grounds(*given: object) -> None:
+        look(*given)
+
+    return grounds
 
 
 def at_call(number: int, action: Hook) -> Hook:

@@ -30,7 +30,6 @@ FEWEST_LINES = 30  # of code, in a private file that is no command
 # Shorter than that, each for its reason.
 SHORT = {
     "_typing": "aliases, and protocols, have no body",
-    "_engine.reference.single": "the definition of what is compiled: nothing goes without a look",
     "format.checker": "what the codecs of files, folders and Guava's files have in common",
     "cli.extras": "the optional libraries, imported in one place",
 }

@@ -7,6 +7,9 @@ a look for a moment: until the coarse clock of the kernel, which is read in 5 ns
 a microsecond, has gone on; or the file names another array; or somebody has to be told something.
 What such a call takes for granted was true within that moment, as if it had come then.
 
+A filter of several files, the parts, does the same, newest first. Which files there are is asked
+for each call, by a `stat` of their list: a key may have been added to one that is newer.
+
 The lock is taken for each call all the same, or held around them. What is not the plain case, as
 a key of a rare type is not, goes the other way, which also says what is wrong.
 """
@@ -34,20 +37,22 @@ from mmbloom._engine.compiled.text cimport (
 
 from mmbloom.format import header
 
-cdef extern from "<sys/stat.h>" nogil:
-    ctypedef unsigned long dev_t
-    ctypedef unsigned long ino_t
-    ctypedef long off_t
-    struct struct_stat "stat":
-        dev_t st_dev
-        ino_t st_ino
-        off_t st_size
-    int stat(const char *, struct_stat *)
-
 cdef extern from *:
     """
     #include <stdint.h>
+    #include <sys/stat.h>
     #include <time.h>
+    typedef struct { uint64_t device, inode, size, mtime; } mmbloom_Stamp;
+    /* What is there; False if nothing is. */
+    static inline int mmbloom_look(const char *path, mmbloom_Stamp *found) {
+        struct stat status;
+        if (stat(path, &status)) return 0;
+        found->device = status.st_dev;
+        found->inode = status.st_ino;
+        found->size = status.st_size;
+        found->mtime = (uint64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+        return 1;
+    }
     #ifdef CLOCK_MONOTONIC_COARSE
     #define MMBLOOM_CLOCK CLOCK_MONOTONIC_COARSE
     #else
@@ -59,9 +64,13 @@ cdef extern from *:
         return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     }
     """
+    ctypedef struct Stamp "mmbloom_Stamp":
+        uint64_t device, inode, size, mtime
+    bint look "mmbloom_look"(const char *, Stamp *) noexcept nogil
     enum:
         COARSE "MMBLOOM_CLOCK"
         CLOCK_MONOTONIC
+        CLOCK_REALTIME
     int64_t now_by "mmbloom_now"(int) noexcept nogil
 
 cdef enum:
@@ -75,7 +84,9 @@ cdef enum Taken:
     WITHIN  # a block that has it
     SEIZED
 
+cdef Py_ssize_t KEYS_ADDED = header.KEYS_ADDED
 cdef Py_ssize_t POSITIONS_SET = header.POSITIONS_SET
+cdef int64_t EVER = 0x7FFFFFFFFFFFFFFF
 cdef object empty = np.empty, bool_ = np.bool_
 
 
@@ -123,45 +134,73 @@ cdef bint hash_plain(
     return True
 
 
-@cython.no_gc_clear
-cdef class SingleKeys:
-    """The base of a filter that looks at its file; see `reference.single.SingleKeys`."""
+cdef class Part:
+    """The array of one file, and what tells that it is still the one to ask."""
 
     cdef OneKey one
-    cdef LockState lock
-    cdef bytes path
-    cdef dev_t device
-    cdef ino_t inode
-    cdef off_t size
     cdef const uint64_t[::1] named
     cdef uint64_t expected
+    cdef const uint64_t[::1] news
+    cdef uint64_t known
+
+    def __cinit__(self, one, named, expected, news, known):
+        self.one, self.named, self.expected = one, named, expected
+        self.news, self.known = news, known
+
+
+cdef inline bint is_in_any(tuple parts, Py_ssize_t first, uint64_t h1, uint64_t h2):
+    """Test a key that is hashed in all files but so many of the newest."""
+    cdef Py_ssize_t i
+    for i in range(first, len(parts)):
+        if (<Part>parts[i]).one.has(h1, h2):
+            return True
+    return False
+
+
+@cython.no_gc_clear
+cdef class SingleKeys:
+    """The base of a filter that looks at its files; see `reference.single.SingleKeys`."""
+
+    cdef tuple parts  # newest first
+    cdef LockState lock
+    cdef LockState section
+    cdef bytes path
+    cdef Stamp stamp
+    cdef object kept
+    cdef bint each
+    cdef bint renews
+    cdef int64_t since
+    cdef int64_t ends
     cdef const uint64_t[::1] listed
     cdef uint64_t edition
     cdef int64_t listed_until
-    cdef const uint64_t[::1] news
-    cdef uint64_t known
     cdef int64_t until
     cdef int left  # keys; none without grounds
     cdef unsigned int looks  # how often trust has ended
     cdef bint plain  # no key is excluded
     cdef bint fresh  # as somebody has just looked
     cdef double full_at
+    cdef double capacity
 
     def _look_again(self):
         """Look at the file before the next key."""
         require(self)
         self.left = 0
         self.looks += 1
-        self.one, self.lock, self.path = None, None, None
-        self.named = self.listed = self.news = None
+        self.parts, self.lock, self.section, self.path = None, None, None, None
+        self.kept = self.listed = None
 
     cdef inline bint is_unchanged(self):
-        return (
-            now_by(COARSE) < self.until  # first: to read a file that was cut is a fatal signal
-            and self.named[0] == self.expected
-            and self.listed[0] == self.edition
-            and self.news[0] == self.known
-        )
+        cdef Part part
+        cdef Py_ssize_t i
+        # The clock first: to read a file that was cut is a fatal signal.
+        if now_by(COARSE) >= self.until or self.listed[0] != self.edition:
+            return False
+        for i in range(len(self.parts)):
+            part = <Part>self.parts[i]
+            if part.named[0] != part.expected or part.news[0] != part.known:
+                return False
+        return self.ends == EVER or self.since <= now_by(CLOCK_REALTIME) < self.ends
 
     cdef inline bint is_trusted(self, Py_ssize_t keys):
         if self.left < keys or not self.is_unchanged():
@@ -169,49 +208,64 @@ cdef class SingleKeys:
         self.left -= keys
         return True
 
+    cdef inline bint is_stamped(self, const Stamp *found):
+        return (
+            found.inode == self.stamp.inode
+            and found.device == self.stamp.device
+            and found.size == self.stamp.size
+            and (found.mtime == self.stamp.mtime or not self.each)
+        )
+
+    cdef inline bint is_listed(self):
+        """Look whether these are all the files; for others to run meanwhile it is too short."""
+        cdef Stamp found
+        return not self.each or (look(self.path, &found) and self.is_stamped(&found))
+
     cdef bint is_there(self):
-        """Look whether the file is; many wait for that together, so that it is worth it."""
-        cdef struct_stat found
+        """Look whether the file, or the list, is; many wait for that, so that it is worth it."""
+        cdef Stamp found
         cdef bytes path = self.path
         cdef const char *at
-        cdef int failed
+        cdef bint any
         if path is None:
             return False
         at = path
         with nogil:
-            failed = stat(at, &found)
-        return (
-            not failed
-            and found.st_ino == self.inode
-            and found.st_dev == self.device
-            and found.st_size == self.size
-        )
+            any = look(at, &found)
+        return any and self.is_stamped(&found)
 
     cdef bint is_listed_anew(self):
         """Tell whether somebody is to look which keys are excluded."""
         return now_by(CLOCK_MONOTONIC) > self.listed_until
 
-    cdef inline bint is_right_for(self, OneKey one, Py_ssize_t keys):
-        """Tell, with the lock, whether keys may be added to this array, and fit into the plan."""
+    cdef inline bint is_right_for(self, tuple parts, Py_ssize_t keys):
+        """Tell, with the lock, whether keys may be added to the newest, and fit into the plan."""
+        cdef OneKey one = (<Part>parts[0]).one
         return (
-            self.one is one
+            self.parts is parts
             and self.is_unchanged()
             and <double>one.counters[POSITIONS_SET] + keys * one.shape.num_hashes <= self.full_at
+            and <double>one.counters[KEYS_ADDED] + keys <= self.capacity
+            and self.is_listed()
         )
 
-    cdef Taken take_lock(self, OneKey one, Py_ssize_t keys) except *:
+    cdef Taken take_lock(self, tuple parts, Py_ssize_t keys) except *:
         """Take the lock for keys that are hashed, if it is free and all is as it was."""
         cdef LockState lock = self.lock
         if lock is None:
             return NOT_TAKEN
-        if lock.depth:
-            if lock.around() and self.is_right_for(one, keys):
+        if self.section.depth:
+            if self.section.around() and self.is_right_for(parts, keys):
                 return WITHIN
         elif lock.seize():
-            if self.is_right_for(one, keys):
+            if self.is_right_for(parts, keys):
                 return SEIZED
             lock.let_go()
         return NOT_TAKEN
+
+    cdef inline bint is_over(self):
+        """Tell whether what was added is to be added again, as its time has come to an end."""
+        return self.ends != EVER and now_by(CLOCK_REALTIME) >= self.ends
 
     cdef unsigned int begin_look(self, Py_ssize_t keys):
         """Note what a call that looks at the file begins with; many keys need no grounds."""
@@ -222,20 +276,19 @@ cdef class SingleKeys:
     cdef int renew(self, unsigned int looks, Py_ssize_t keys) except -1:
         """Ask for grounds, after a call the long way, whose answer is known.
 
-        The file is looked at once more: that call may have taken long since it did. What ends the trust meanwhile, as another thread or a finalizer that closes the filter
-        does, has ended it. What a signal handler raises amid this is raised.
+        The file is looked at once more: that call may have taken long since it did. What ends the
+        trust meanwhile, as another thread or a finalizer that closes the filter does, has ended
+        it. What a signal handler raises amid this is raised.
         """
-        cdef OneKey one
-        cdef LockState lock
-        cdef const uint64_t[::1] named, listed, news
+        cdef tuple parts
+        cdef LockState lock, section
+        cdef const uint64_t[::1] listed
         cdef bytes path
-        cdef dev_t device
-        cdef ino_t inode
-        cdef off_t size
-        cdef uint64_t expected, edition, known
-        cdef double full_at, listed_until
-        cdef bint plain
-        cdef int gone = KEYS - self.left if self.one is not None else 0
+        cdef Stamp stamp
+        cdef uint64_t edition
+        cdef double full_at, capacity, listed_until, since, ends
+        cdef bint plain, each, renews
+        cdef int gone = KEYS - self.left if self.parts is not None else 0
         cdef int64_t began = now_by(COARSE)
         if not 0 < keys <= FEW:
             return 0
@@ -246,21 +299,25 @@ cdef class SingleKeys:
                 self._look_again()
                 return 0
             (
-                one, lock, (path, device, inode, size), named, expected, listed, edition,
-                listed_until, news, known, plain, full_at,
+                found, lock, section,
+                (path, stamp.device, stamp.inode, stamp.size, stamp.mtime), kept, each, since,
+                ends, renews, listed, edition, listed_until, plain, full_at, capacity,
             ) = grounds
+            parts = tuple([Part(*one) for one in found])
         except BaseException:
             self._look_again()
             raise
         # Let go of only when all is noted: what goes may run anything.
-        before = self.one, self.lock
+        before = self.parts, self.lock, self.section, self.kept
         if looks == self.looks:
-            self.one, self.lock = one, lock
-            self.path, self.device, self.inode, self.size = path, device, inode, size
-            self.named, self.listed, self.news = named, listed, news
-            self.expected, self.edition, self.known = expected, edition, known
+            self.parts, self.lock, self.section = parts, lock, section
+            self.path, self.stamp, self.kept = path, stamp, kept
+            self.each, self.renews = each, renews
+            self.since = <int64_t>(since * 1e9) if ends < 1e9 * 9 else 0
+            self.ends = <int64_t>(ends * 1e9) if ends < 1e9 * 9 else EVER
+            self.listed, self.edition = listed, edition
             self.listed_until = <int64_t>(listed_until * 1e9)
-            self.plain, self.full_at = plain, full_at
+            self.plain, self.full_at, self.capacity = plain, full_at, capacity
             self.fresh = plain and not self.is_listed_anew()
             self.until = began + MOMENT
             self.left = KEYS
@@ -269,15 +326,16 @@ cdef class SingleKeys:
     def __contains__(self, key):
         """Tell whether one key was added (or is a false positive), and is not excluded."""
         cdef uint64_t h1, h2
-        cdef OneKey one
+        cdef tuple parts
         cdef unsigned int looks
         cdef bint found
         if self.is_trusted(1):
-            one = self.one
-            one.hash(key, &h1, &h2)
-            found = one.has(h1, h2)
-            if self.fresh or not found:  # only a hit may be excluded
-                return found
+            parts = self.parts
+            (<Part>parts[0]).one.hash(key, &h1, &h2)  # which may call anything
+            if not self.each or (self.parts is parts and self.is_listed()):
+                found = is_in_any(parts, 0, h1, h2)
+                if self.fresh or not found:  # only a hit may be excluded
+                    return found
         looks = self.looks
         found = super(SingleKeys, self).__contains__(key)
         self.renew(looks, 1)
@@ -286,9 +344,12 @@ cdef class SingleKeys:
     def contains_many(self, keys, *, nulls="error"):
         """See `Filter.contains_many`."""
         cdef uint64_t[FEW] h1, h2
+        cdef uint8_t[FEW] more
         cdef uint8_t *answers
+        cdef uint8_t *here
         cdef OneKey one
-        cdef Py_ssize_t n = PyList_GET_SIZE(keys) if type(keys) is list else 0
+        cdef tuple parts
+        cdef Py_ssize_t i, j, n = PyList_GET_SIZE(keys) if type(keys) is list else 0
         cdef unsigned int looks
         require(self)
         if 0 < n <= FEW and self.plain and (nulls == "error" or nulls == "skip"):
@@ -296,10 +357,16 @@ cdef class SingleKeys:
             answers = octets_of(found)
             # `plain` once more: while the file is looked at, other threads run.
             if self.is_there() and self.is_trusted(n) and self.plain:
-                one = self.one
-                if hash_few(one, keys, n, h1, h2):
-                    with nogil:  # a page may have to come from the disk
-                        find(&one.words[0], h1, h2, n, &one.shape, answers)
+                parts = self.parts
+                if hash_few((<Part>parts[0]).one, keys, n, h1, h2):
+                    for i in range(len(parts)):
+                        one, here = (<Part>parts[i]).one, answers
+                        if i:
+                            here = &more[0]
+                        with nogil:  # a page may have to come from the disk
+                            find(&one.words[0], h1, h2, n, &one.shape, here)
+                            for j in range(n):
+                                answers[j] |= here[j]
                     # Only a hit may be excluded.
                     if not memchr(answers, 1, n) or not self.is_listed_anew():
                         return found
@@ -311,19 +378,23 @@ cdef class SingleKeys:
     def add(self, key):
         """See `Filter.add`."""
         cdef uint64_t h1, h2
-        cdef OneKey one
+        cdef tuple parts
         cdef unsigned int looks
         cdef Taken taken
         cdef bint new
         require(self)
         if self.fresh and self.full_at > 0 and self.is_trusted(1):
-            one = self.one
-            one.hash(key, &h1, &h2)  # which may call anything
-            taken = self.take_lock(one, 1)
+            parts = self.parts
+            (<Part>parts[0]).one.hash(key, &h1, &h2)  # which may call anything
+            taken = self.take_lock(parts, 1)
             if taken:
-                new = one.put(h1, h2)
+                new = not is_in_any(parts, 1, h1, h2)
+                if new or self.renews:
+                    new = (<Part>parts[0]).one.put(h1, h2) and new
                 if taken == SEIZED:
                     self.lock.let_go()
+                if self.is_over():
+                    super(SingleKeys, self).add(key)
                 return new
         looks = self.looks
         new = super(SingleKeys, self).add(key)
@@ -336,6 +407,7 @@ cdef class SingleKeys:
         cdef uint8_t *answers
         cdef OneKey one
         cdef LockState lock
+        cdef tuple parts
         cdef Py_ssize_t n = PyList_GET_SIZE(keys) if type(keys) is list else 0
         cdef unsigned int looks
         cdef Taken taken
@@ -344,14 +416,21 @@ cdef class SingleKeys:
             new = empty(n, bool_)
             answers = octets_of(new)
             if self.full_at > 0 and self.is_there() and self.is_trusted(n) and self.plain:
-                one, lock = self.one, self.lock
-                if not self.is_listed_anew() and hash_few(one, keys, n, h1, h2):
-                    taken = self.take_lock(one, n)
+                parts, lock = self.parts, self.lock
+                one = (<Part>parts[0]).one
+                if (
+                    len(parts) == 1
+                    and not self.is_listed_anew()
+                    and hash_few(one, keys, n, h1, h2)
+                ):
+                    taken = self.take_lock(parts, n)
                     if taken:
                         with nogil:
                             one.put_all(h1, h2, n, answers)
                         if taken == SEIZED:
                             lock.let_go()
+                        if self.is_over():
+                            super(SingleKeys, self).add_many(keys)
                         return new
         looks = self.begin_look(n)
         new = super(SingleKeys, self).add_many(keys, nulls=nulls)
