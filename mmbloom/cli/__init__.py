@@ -1,6 +1,7 @@
 """The command line: a thin layer over the library.
 
-``main``       the parser; turns errors into exit codes
+``main``       runs a command; turns errors into exit codes
+``parser``     the commands, and the parser of each
 ``arguments``  options that several commands share
 ``filters``    open or create the filter that a command names; wait for its lock
 ``inputs``     read files, stdin and compressed files, with progress

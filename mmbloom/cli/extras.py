@@ -6,7 +6,13 @@ from typing import Any
 
 from mmbloom.cli.process import UsageError
 
-_EXTRAS = {"tqdm": "cli", "xopen": "cli", "matplotlib": "plot"}
+_EXTRAS = {
+    "argparse_manpage": "cli",
+    "matplotlib": "plot",
+    "shtab": "cli",
+    "tqdm": "cli",
+    "xopen": "cli",
+}
 
 
 def load(name: str, purpose: str) -> Any:

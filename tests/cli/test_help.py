@@ -1,6 +1,5 @@
 """Help: every command and option is explained, and options may stand anywhere."""
 
-import argparse
 import itertools
 import re
 from importlib.metadata import version
@@ -9,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_runner import COMMAND, EXACT, inside, started
 
-from mmbloom.cli.main import COMMANDS, file_of
+from mmbloom.cli.parser import COMMANDS, outline, parser_of
 
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
@@ -38,6 +37,9 @@ EXPECTED = {
     "export": "--guava --permissions --allow-network",
     "import": "--guava -n -p --permissions --allow-network",
     "plan": "-n -p --json --plot",
+    "help": "-h",
+    "completion": "-h",
+    "manual": "-h",
 }
 
 
@@ -69,10 +71,7 @@ def test_help_of_each_command(capfdbinary: Capture, name: str) -> None:
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_option_has_help(name: str) -> None:
     """No option and no argument is left without a word on what it does."""
-    parser = argparse.ArgumentParser()
-    file_of(name).register(parser)
-    assert len(parser._actions) > 2
-    for action in parser._actions:
+    for action in parser_of(name)._actions:
         assert action.help, action
 
 
@@ -85,7 +84,28 @@ def test_as_a_process() -> None:
         assert CODES in words(started("--help", command=command).out)
         assert started("dedup", "--help", command=command).code == 0
         expected = f"mmbloom {version('mmbloom')}\n".encode()
-        assert started("--version", command=command) == (0, expected, "")
+        for option in ("--version", "-V"):
+            assert started(option, command=command) == (0, expected, "")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_as_a_command(capfdbinary: Capture, name: str) -> None:
+    """`mmbloom help COMMAND` prints what `mmbloom COMMAND --help` does."""
+    assert inside(capfdbinary, "help", name) == inside(capfdbinary, name, "--help")
+
+
+def test_help_without_a_command(capfdbinary: Capture) -> None:
+    """`mmbloom help` is `mmbloom --help`; what is no command is named, and those there are."""
+    assert inside(capfdbinary, "help") == inside(capfdbinary, "--help")
+    done = inside(capfdbinary, "help", "nosuch")
+    assert (done.code, done.out) == (2, b"")
+    for word in ("nosuch", *COMMANDS):
+        assert f"'{word}'" in done.err
+
+
+def test_the_outline_has_every_command() -> None:
+    """What `--help` lists are the commands, in the order of the table."""
+    assert list(outline()[1]) == list(COMMANDS)
 
 
 def test_options_stand_anywhere(tmp_path: Path, capfdbinary: Capture) -> None:

@@ -51,7 +51,7 @@ os.rmdir(os.path.dirname(path))
     assert imported(add) == {"numpy"}
 
 
-@pytest.mark.parametrize("asked", [["--help"], ["--version"], ["nonsense"], []])
+@pytest.mark.parametrize("asked", [["--help"], ["-V"], ["help"], ["nonsense"], []])
 def test_command_line_tells_of_itself_without_numpy(asked: list[str]) -> None:
     """Help, the version and what is no command need nothing of the library."""
     assert imported(RUN.format(asked)) - {"logging", "json"} == {"argparse"}

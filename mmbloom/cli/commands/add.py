@@ -21,6 +21,11 @@ from mmbloom.dedup import Discard, Tally, dedup
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import read_chunks
 
+EXAMPLES = (
+    "mmbloom add seen.bloom -n 1e6 access.log",
+    "zcat events.jsonl.gz | mmbloom add events.bloom -n 1e6",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

@@ -16,6 +16,12 @@ from mmbloom.cli.outputs import open_output, refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.lines import Chunk, read_chunks
 
+EXAMPLES = (
+    "mmbloom check seen.bloom access.log",
+    "mmbloom check -v -k 1 addresses.bloom access.log    # lines of new addresses",
+    "mmbloom check -c seen.bloom access.log",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

@@ -12,6 +12,9 @@ from mmbloom.operations.compare import Similarity, compare
 Differences = Mapping[str, tuple[str, str]]
 
 
+EXAMPLES = ("mmbloom compare seen.bloom like.bloom",)
+
+
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="A", help="a filter")

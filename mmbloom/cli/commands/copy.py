@@ -6,6 +6,11 @@ from mmbloom.cli.arguments import add_making_options, making_options
 from mmbloom.cli.process import OK
 from mmbloom.operations.copy import copy
 
+EXAMPLES = (
+    "mmbloom copy seen.bloom backup.bloom",
+    "mmbloom copy --seal seen.bloom archive.bloom",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

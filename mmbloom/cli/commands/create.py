@@ -13,6 +13,13 @@ from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.rotating import RotatingFilter
 
+EXAMPLES = (
+    "mmbloom create seen.bloom -n 10M",
+    "mmbloom create counts.bloom -n 1e6 --counting",
+    "mmbloom create week -n 1e6 --rotate --keep 7d --every 1d",
+    "mmbloom create other.bloom --like seen.bloom",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

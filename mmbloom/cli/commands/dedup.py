@@ -43,6 +43,13 @@ from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
 
+EXAMPLES = (
+    "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
+    "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
+    "mmbloom dedup events.bloom -n 1e6 --json-key user.id events.jsonl.gz",
+    "mmbloom dedup days.bloom -n 1e6 --output-dir unique -j 2 monday.log tuesday.log",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

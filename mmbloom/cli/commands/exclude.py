@@ -14,6 +14,12 @@ from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
 from mmbloom.format.exclusion_list import write_keys
 from mmbloom.lines import read_chunks
 
+EXAMPLES = (
+    "mmbloom exclude seen.bloom --add aunt@mail.example",
+    "mmbloom exclude seen.bloom --list",
+    "mmbloom exclude seen.bloom --remove < taken-back.txt",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

@@ -6,6 +6,11 @@ from mmbloom.cli.arguments import add_making_options, making_options
 from mmbloom.cli.process import OK
 from mmbloom.operations.guava import export_guava
 
+EXAMPLES = (
+    "mmbloom create jvm.bloom -n 1e6 --layout standard --hash murmur3 --seed 0",
+    "mmbloom export --guava jvm.bloom guava.bin",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

@@ -7,6 +7,8 @@ from mmbloom.cli.arguments import add_writing_options, writing_options
 from mmbloom.cli.process import OK, say
 from mmbloom.operations.grow import grow
 
+EXAMPLES = ("mmbloom grow seen.bloom",)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

@@ -11,6 +11,11 @@ from mmbloom.cli.arguments import (
 from mmbloom.cli.process import OK
 from mmbloom.operations.guava import import_guava
 
+EXAMPLES = (
+    "mmbloom import --guava guava.bin ours.bloom",
+    "mmbloom import --guava guava.bin planned.bloom -n 1e6 -p 1e-6",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

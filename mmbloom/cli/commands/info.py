@@ -75,6 +75,13 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
     return f"passed about {date}, at the pace since it was made"
 
 
+EXAMPLES = (
+    "mmbloom info seen.bloom",
+    "mmbloom info --json seen.bloom",
+    "mmbloom info --recount seen.bloom    # after a writer was killed",
+)
+
+
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the filter")

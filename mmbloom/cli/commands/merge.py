@@ -6,6 +6,8 @@ from mmbloom.cli.arguments import add_combining_arguments, making_options
 from mmbloom.cli.process import OK
 from mmbloom.operations.merge import merge
 
+EXAMPLES = ("mmbloom merge both.bloom seen.bloom like.bloom",)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

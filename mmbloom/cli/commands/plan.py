@@ -77,6 +77,12 @@ _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
 _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
 
 
+EXAMPLES = (
+    "mmbloom plan -n 1e9 -p 1e-6",
+    "mmbloom plan -n 1e9 --plot rate.svg",
+)
+
+
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument

@@ -23,6 +23,9 @@ from mmbloom.operations.combine import require_files
 _WHY_FILES = "bits, which many keys share, cannot be taken back; make one with create --counting"
 
 
+EXAMPLES = ("mmbloom remove counts.bloom monday.log",)
+
+
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", metavar="FILE", help="the filter, made with create --counting")

@@ -17,6 +17,14 @@ from mmbloom.sizing.formulas import PAGE_BITS
 from mmbloom.sizing.params import FilterParams, Shape
 from mmbloom.sizing.planning import capacity_of, plan
 
+EXAMPLES = (
+    "mmbloom repair seen.bloom sound.bloom",
+    (
+        "mmbloom repair headless.bloom mended.bloom -n 1e6 --layout blocked --hash siphash \\\n"
+        "    --seed 0x00112233445566778899aabbccddeeff"
+    ),
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
@@ -35,7 +43,7 @@ def register(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--blocks-per-key",
         type=positive,
-        metavar="B",
+        metavar="BLOCKS",
         help="with --num-bits: number of blocks of each key (blocked layout)",
     )
     add_planning_options(group, required=False)

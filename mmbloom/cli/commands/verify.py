@@ -15,6 +15,11 @@ from mmbloom.format.manifest import FOLDER_KINDS
 from mmbloom.lines import LineKeys, read_chunks
 from mmbloom.operations.verify import Verification, verify_batches
 
+EXAMPLES = (
+    "mmbloom verify seen.bloom",
+    "mmbloom verify seen.bloom --keys access.log    # is every line of it found?",
+)
+
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""

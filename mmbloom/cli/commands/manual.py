@@ -1,0 +1,51 @@
+"""``mmbloom manual``: print the manual page, made from the parser."""
+
+import argparse
+import sys
+
+import mmbloom
+from mmbloom.cli import extras
+from mmbloom.cli.parser import COMMANDS, file_of, whole
+from mmbloom.cli.process import EXIT_CODES, OK
+
+EXAMPLES = (
+    "mmbloom manual | man -l -",
+    "mmbloom manual > ~/.local/share/man/man1/mmbloom.1    # then: man mmbloom",
+)
+
+
+def register(parser: argparse.ArgumentParser) -> None:
+    """Take no arguments."""
+
+
+def run(_args: argparse.Namespace) -> int:
+    """Run the command."""
+    library = extras.load("argparse_manpage.manpage", "the manual page")
+    parser, commands = whole()
+    parser.epilog = None  # the sections below say it
+    for command in commands.values():
+        command.description = None  # its summary stands above already
+        command.formatter_class = _Unwrapped
+    about = {
+        "description": "a memory-mapped, persistent Bloom filter that many processes share",
+        "manual_title": "mmbloom",
+        "project_name": "mmbloom",
+        "version": mmbloom.__version__,
+    }
+    page = library.Manpage(parser, about, format="single-commands-section")
+    examples = (_roff(example) for name in COMMANDS for example in file_of(name).EXAMPLES)
+    page.add_section("examples", "=", "\n".join((".nf", *examples, ".fi")))
+    page.add_section("exit status", "=", _roff(EXIT_CODES.removeprefix("exit codes: ")))
+    print(page, end="")
+    return OK
+
+
+class _Unwrapped(argparse.HelpFormatter):
+    """Help in lines of any length, which man wraps."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=sys.maxsize)
+
+
+def _roff(text: str) -> str:
+    return text.replace("\\", r"\e").replace("-", r"\-")
