@@ -1,8 +1,22 @@
-"""``python -m mmbloom``: the command line without the installed script."""
+"""The command line as a process: ``python -m mmbloom``, and the installed script.
 
+While its modules are imported, which takes longer than many a command, Ctrl-C ends the process as
+it ends one that is not Python. There is nothing to leave in order yet; and the exception that
+Python makes of it would be a traceback, or be lost amid an import that catches all exceptions.
+"""
+
+import signal
 import sys
+from importlib import import_module
 
-from mmbloom.cli import main
+
+def main() -> int:
+    """Run the command line with the arguments of the process; returns its exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not ignored, as by nohup
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until `process.unwinding`
+    code: int = import_module("mmbloom.cli").main()
+    return code
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -37,21 +37,23 @@ from mmbloom.errors import (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
-    args = argparse.Namespace()
-    with said_warnings(), unwinding():
+    command, args = "", argparse.Namespace()
+    with said_warnings():
         try:
             prepare()
             command, args = parse(sys.argv[1:] if argv is None else argv)
-            code: int = file_of(command).run(args)
-            flush_stdout()
-            if named := _named(args, COMMANDS[command].past):
-                import_module("mmbloom.cli.filters").say_what_is_past_plan(named)
+            with unwinding():
+                code: int = file_of(command).run(args)
+                flush_stdout()
+                if named := _named(args, COMMANDS[command].past):
+                    import_module("mmbloom.cli.filters").say_what_is_past_plan(named)
         except BrokenPipeError:
             # The reader of our output has stopped (| head): no fault of ours, and nothing to say.
             # But not all was done, and a script has to see that. Lines that were not written are
             # not marked.
             return UNREAD
         except KeyboardInterrupt:
+            say(COMMANDS[command].interrupted if command else "interrupted")
             return INTERRUPTED
         except MemoryError:
             say("not enough memory: a line or the filter is larger than the memory that is left")

@@ -29,16 +29,25 @@ class Command(NamedTuple):
     summary: str
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
     past: tuple[str, ...] = ("file",)  # arguments of filters of which it says that they are full
+    interrupted: str = "interrupted"  # what is said of Ctrl-C: what it has left, and what to do
 
+
+_NONE_HALF_MADE = "interrupted; no half-made file is left"
 
 COMMANDS = {
-    "create": Command("make an empty filter", past=()),
+    "create": Command("make an empty filter", past=(), interrupted=_NONE_HALF_MADE),
     "dedup": Command(
-        "print each line the first time it is seen, across inputs, runs and processes"
+        "print each line the first time it is seen, across inputs, runs and processes",
+        interrupted="interrupted; run it again to go on (with >> in place of >)",
     ),
-    "add": Command("mark lines as seen"),
+    "add": Command(
+        "mark lines as seen",
+        interrupted="interrupted; run it again to go on (a counting filter counts twice then)",
+    ),
     "check": Command("print the lines that are in a filter"),
-    "remove": Command("take lines out of a counting filter"),
+    "remove": Command(
+        "take lines out of a counting filter", interrupted="interrupted; run it again to go on"
+    ),
     "exclude": Command(
         "list, add or remove exclusions: keys that a filter must answer as not seen",
         words=list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
@@ -48,13 +57,23 @@ COMMANDS = {
     ),
     "info": Command("show what a filter is and what it holds", past=()),
     "verify": Command("check everything in a filter that can be checked", past=()),
-    "copy": Command("copy a filter, even while others write to it"),
-    "merge": Command("make one filter from several", past=("file", "destination")),
-    "intersect": Command("make one filter of the keys that several filters share"),
+    "copy": Command("copy a filter, even while others write to it", interrupted=_NONE_HALF_MADE),
+    "merge": Command(
+        "make one filter from several", past=("file", "destination"), interrupted=_NONE_HALF_MADE
+    ),
+    "intersect": Command(
+        "make one filter of the keys that several filters share", interrupted=_NONE_HALF_MADE
+    ),
     "compare": Command("estimate how many keys two filters share", past=("file", "other")),
-    "repair": Command("make a sound filter from a damaged one", past=("destination",)),
-    "export": Command("write a filter in another program's format"),
-    "import": Command("make a filter from another program's file", past=("destination",)),
+    "repair": Command(
+        "make a sound filter from a damaged one", past=("destination",), interrupted=_NONE_HALF_MADE
+    ),
+    "export": Command("write a filter in another program's format", interrupted=_NONE_HALF_MADE),
+    "import": Command(
+        "make a filter from another program's file",
+        past=("destination",),
+        interrupted=_NONE_HALF_MADE,
+    ),
     "plan": Command("show what a filter will cost", past=()),
     "help": Command("describe a command", past=()),
     "completion": Command("print what completes commands and options in a shell", past=()),

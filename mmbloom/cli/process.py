@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -146,13 +146,20 @@ _SIGNAL_CODES = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 @contextmanager
 def unwinding() -> Iterator[None]:
-    """Turn the signals into `SystemExit` for a block; ignored signals stay ignored (nohup)."""
+    """Turn the signals into exceptions for a block: Ctrl-C into KeyboardInterrupt, as Python does.
+
+    The others are `SystemExit`. Ignored signals stay ignored (nohup).
+    """
     before = {}
-    for number, code in _SIGNAL_CODES.items():
+    answers: dict[signal.Signals, Callable[..., object]] = {
+        number: lambda *_, code=code: sys.exit(code) for number, code in _SIGNAL_CODES.items()
+    }
+    answers[signal.SIGINT] = signal.default_int_handler
+    for number, answer in answers.items():
         if threading.current_thread() is not threading.main_thread():
             continue
         if signal.getsignal(number) is signal.SIG_DFL:
-            before[number] = signal.signal(number, lambda *_, code=code: sys.exit(code))
+            before[number] = signal.signal(number, answer)
     try:
         yield
     finally:

@@ -197,7 +197,7 @@ def test_waiting_for_the_lock_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["reading", "waiting for the lock"])
 def test_interrupted(tmp_path: Path, where: str) -> None:
-    """Ctrl-C: exit 130, no traceback; what was printed is marked, and nothing else."""
+    """Ctrl-C: exit 130, and one line on how to go on; just what was printed is marked."""
     path = exact_filter(tmp_path / "seen")
     with BloomFilter.open(path) as seen, running("dedup", path) as process:
         assert process.stdin
@@ -216,7 +216,8 @@ def test_interrupted(tmp_path: Path, where: str) -> None:
                 time.sleep(0.3)
                 process.send_signal(signal.SIGINT)
                 out, err = process.communicate(timeout=PATIENCE)
-        assert (process.returncode, out, err) == (130, b"", b"")
+        assert (process.returncode, out) == (130, b"")
+        assert is_one_line(err.decode(), "run it again to go on (with >> in place of >)")
         assert seen.contains_many([b"a", b"b"]).tolist() == [True, False]
 
 

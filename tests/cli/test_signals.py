@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 from checks import check_folder, in_thread
-from cli_runner import code_of, wait_until
+from cli_runner import PATIENCE, code_of, is_one_line, mmbloom, running, wait_until
 from workers import Child, end
 
 from mmbloom import BloomFilter
@@ -105,13 +105,72 @@ def test_no_half_made_file(
 
 @SENT
 def test_no_half_made_file_of_a_process(folder: Path, sent: signal.Signals, code: int) -> None:
-    """So does a process, which ends with the usual exit code and says nothing."""
+    """So does a process, which ends with the usual exit code; to Ctrl-C it says a word."""
     with start(folder, *COMMANDS["create"]) as child:
         assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
         child.send_signal(sent)
         _, err = child.communicate(timeout=60)
-        assert (child.returncode, err) == (code, b"")
+        said = b"mmbloom: interrupted; no half-made file is left\n" if code == 130 else b""
+        assert (child.returncode, err) == (code, said)
     check_folder(folder, "seen")
+
+
+@pytest.mark.parametrize("command", ["dedup", "add", "remove"])
+def test_interrupted_amid_lines(folder: Path, command: str) -> None:
+    """Who interrupts what can go on is told so."""
+    kind = ["--counting"] if command == "remove" else []
+    assert mmbloom("create", folder / "lines", "-n", "1000", *kind).code == 0
+    with running(command, folder / "lines") as process:
+        assert process.stdin
+        assert process.stderr
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        wait_until(lambda: hears(process.pid), "the command to run")
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read().decode()
+        assert process.wait(PATIENCE) == 130
+        assert is_one_line(said, "interrupted; run it again to go on")
+
+
+def hears(pid: int) -> bool:
+    """Whether a process has an answer of its own to Ctrl-C: what is imported before has none."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = int(status.partition("SigCgt:")[2].split()[0], 16)
+    return bool(caught >> (signal.SIGTERM - 1) & 1)
+
+
+@pytest.mark.parametrize("where", ["argparse", "numpy.linalg", "mmbloom.dedup"])
+def test_interrupted_amid_imports(folder: Path, where: str) -> None:
+    """Nothing is done yet: the process ends at once, without a traceback, as by the signal."""
+    verbose = [sys.executable, "-P", "-X", "importtime", "-m", "mmbloom"]
+    for _ in range(5):
+        with running("dedup", folder / "seen", command=verbose) as process:
+            assert process.stderr
+            for line in process.stderr:  # each import when it is done
+                if line.split()[-1].decode() == where:
+                    process.send_signal(signal.SIGINT)
+                    break
+            left = process.stderr.read().decode()
+            code = process.wait(PATIENCE)
+        assert "Traceback" not in left
+        assert code in (-signal.SIGINT, 130)
+        if where != "mmbloom.dedup":  # where the command may have begun
+            assert code == -signal.SIGINT
+            assert "mmbloom.dedup\n" not in left
+
+
+def test_ignored_interrupt_stays_ignored(folder: Path) -> None:
+    """What a shell without job control starts in the background goes on after Ctrl-C."""
+    quiet = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-P", "-m", "mmbloom"]
+    with running("dedup", folder / "seen", command=quiet) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"a\n"
+        process.send_signal(signal.SIGINT)
+        process.stdin.close()
+        assert process.wait(PATIENCE) == 0
 
 
 def test_ignored_hangup_stays_ignored(folder: Path) -> None:
