@@ -2,5 +2,6 @@
 
 ``mounts``  which file system a path is on
 ``memory``  how much of it is free, and how much of a file it lets be dirty
+``locks``   which process has the lock of a file
 ``pages``   maps of files, and the pages that they consist of; the only importer of mmap
 """

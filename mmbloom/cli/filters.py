@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any, TypeVar
 
 import mmbloom
+from mmbloom._machine.locks import holder
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
@@ -142,10 +143,11 @@ def patiently(
         except LockTimeoutError:
             if timeout is not None and timeout <= SILENT_SECONDS:
                 raise
+            who = holder(path) or "another process, which the system does not name,"
             say(
-                f"{path}: another process is writing to this filter; waiting. If these two "
-                "commands are piped into each other, they will wait for ever: stop them and put "
-                "a file in between."
+                f"{path}: {who} is writing to this filter; waiting. If these two commands are "
+                "piped into each other, they will wait for ever: stop them and put a file in "
+                "between."
             )
             rest = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
             try:

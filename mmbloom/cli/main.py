@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from mmbloom._machine.locks import holder
 from mmbloom.cli.parser import COMMANDS, file_of, parse
 from mmbloom.cli.process import (
     FULL,
@@ -94,6 +95,8 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 def _explain(error: Exception, filters: Sequence[str]) -> tuple[int, str]:
     code = next(code for kind, code in _CODES if isinstance(error, kind))
+    if isinstance(error, LockTimeoutError) and (who := holder(error.path)):
+        return code, f"{error}; {who} has it now"
     if not isinstance(error, OSError) or isinstance(error, MmbloomError):
         return code, str(error)
     if error.filename is None:

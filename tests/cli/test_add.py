@@ -1,6 +1,9 @@
 """mmbloom add: lines are marked, and nothing is printed."""
 
+import io
 import json
+import os
+import sys
 import time
 from pathlib import Path
 from threading import Event, Thread
@@ -9,8 +12,10 @@ import pytest
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 
 from mmbloom import BloomFilter
+from mmbloom import open as open_filter
 
 Capture = pytest.CaptureFixture[bytes]
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for locks in /proc")
 
 
 def test_marks_lines(tmp_path: Path) -> None:
@@ -82,7 +87,7 @@ def test_lock_timeout_is_the_whole_wait(
         waited = time.monotonic() - begun
     assert (done.code, done.out) == (4, b"")
     first, second = done.err.splitlines(keepends=True)
-    assert is_one_line(first, str(path), "another process is writing to this filter; waiting")
+    assert is_one_line(first, str(path), " is writing to this filter; waiting")
     assert is_one_line(second, str(path), "held by others for 1.1 s")
     assert 1.1 <= waited < 2  # a second wait of 1.1 s would be longer
 
@@ -112,7 +117,49 @@ def test_waiting_is_said_and_goes_on(
     ended.set()
     holder.join(20)
     assert (done.code, done.out) == (0, b"a\n")
-    assert is_one_line(done.err, str(path), "another process is writing to this filter; waiting")
+    assert is_one_line(done.err, str(path), " is writing to this filter; waiting")
+
+
+KINDS = pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]], ids=str)
+
+
+@LINUX
+@KINDS
+def test_the_holder_is_named(tmp_path: Path, kind: list[str]) -> None:
+    """Who is blocked learns which process has the lock, in the wait and when it gives up."""
+    path = tmp_path / "seen"
+    assert mmbloom("create", path, "-n", "1000", *kind).code == 0
+    with open_filter(path) as seen, seen.claim([b"a"]):
+        named = f"process {os.getpid()} ({Path('/proc/self/cmdline').read_text()[:20]}"
+        named = named.replace("\0", " ")
+        said = mmbloom("add", path, "--lock-timeout", "0.1", stdin=b"b\n")
+        assert said.code == 4
+        assert is_one_line(said.err, named, " has it now")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 0.05)
+            waited = mmbloom("add", path, "--lock-timeout", "0.2", stdin=b"b\n").err
+        assert is_one_line(waited.splitlines(keepends=True)[0], named, " is writing to this filter")
+
+
+@pytest.mark.parametrize("table", [None, "", "1: POSIX  ADVISORY  WRITE 1 fe:00:1 0 EOF\n"])
+def test_a_holder_that_cannot_be_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str | None
+) -> None:
+    """Where the system does not say who it is, the message says that."""
+    path = exact_filter(tmp_path / "seen")
+
+    def read(name: str, *_: str, **__: str) -> io.StringIO:
+        if table is None:
+            raise FileNotFoundError(name)
+        return io.StringIO(table)
+
+    monkeypatch.setattr("mmbloom._machine.locks.open", read, raising=False)
+    monkeypatch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 0.05)
+    with BloomFilter.open(path) as seen, seen.locked():
+        said = mmbloom("add", path, "--lock-timeout", "0.1", stdin=b"a\n").err
+    first, second = said.splitlines(keepends=True)
+    assert is_one_line(first, "another process, which the system does not name, is writing")
+    assert is_one_line(second, "allow a longer lock timeout\n")
 
 
 def test_lock_timeout_that_is_none(tmp_path: Path, capfdbinary: Capture) -> None:
