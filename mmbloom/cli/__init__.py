@@ -4,7 +4,8 @@
 ``parser``     the commands, and the parser of each
 ``arguments``  options that several commands share
 ``filters``    open or create the filter that a command names; wait for its lock
-``inputs``     read files, stdin and compressed files, with progress
+``report``     a progress bar, and the figures in the end
+``inputs``     read files, stdin and compressed files
 ``outputs``    write lines to stdout or append them to files
 ``process``    exit codes, standard streams, signals
 ``workers``    several inputs in several processes

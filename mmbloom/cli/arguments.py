@@ -212,6 +212,16 @@ def making_options(args: argparse.Namespace) -> dict[str, Any]:
     return {"permissions": args.permissions, "allow_network": args.allow_network}
 
 
+def add_quiet_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of commands that say on a terminal what they did."""
+    parser.add_argument(
+        "-q",
+        "--quiet",
+        action="store_true",
+        help="on a terminal too, no progress bar and no line of figures in the end",
+    )
+
+
 def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> None:
     """Add the arguments of a command that makes one filter from several `inputs`."""
     parser.add_argument("destination", metavar="OUT", help="the new filter; must not exist")
@@ -222,6 +232,7 @@ def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> Non
         help=f"{inputs} with equal parameters, hash and seed (create --like); read only",
     )
     add_making_options(parser)
+    add_quiet_option(parser)
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
@@ -240,6 +251,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--stats", action="store_true", help="print one JSON object of figures to stderr"
     )
+    add_quiet_option(parser)
 
 
 def add_writing_options(parser: argparse.ArgumentParser) -> None:
@@ -279,7 +291,7 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,
-        help="show a progress bar (default: when stderr is a terminal)",
+        help="show a progress bar (default: on a terminal, unless lines are printed to it)",
     )
     group = parser.add_argument_group("what is compared (as in uniq; the whole line by default)")
     add = group.add_argument

@@ -1,10 +1,9 @@
-"""Read files, stdin and compressed files, with a progress bar on a terminal."""
+"""Read files, stdin and compressed files."""
 
 import errno
 import os
 import select
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO, RawIOBase
@@ -13,6 +12,7 @@ from typing import Any
 from mmbloom._typing import Keys
 from mmbloom.cli import extras
 from mmbloom.cli.process import STDIN_FD, InputError, UsageError, say
+from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.lines import Chunk, LineKeys, RawInput
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
@@ -26,7 +26,6 @@ _BEGINNINGS = {
     b"\x28\xb5\x2f\xfd": "zst",
 }
 _LONGEST = max(map(len, _BEGINNINGS))
-STDIN = "-"
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
@@ -55,7 +54,7 @@ def check_inputs(names: list[str]) -> None:
             _load_xopen(name)
     if STDIN in names and _is_pipe(STDIN_FD) and not extras.installed("xopen"):
         # What a pipe brings is not waited for unless it may have to be refused.
-        with _Raw(STDIN_FD, _NoBar()) as raw:
+        with _Raw(STDIN_FD, NO_BAR) as raw:
             looked = _Looked(raw)
         _taken.extend(looked.head)
         if looked.kind:
@@ -217,44 +216,3 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
         except Exception as error:
             raise InputError(f"{shown}: not a readable .{kind} file: {error}") from error
         yield _Decompressed(shown, stream)
-
-
-class _NoBar:
-    """A replacement for the progress bar where none is wanted."""
-
-    def update(self, amount: int) -> None:
-        """Do nothing."""
-
-
-class _Screen:
-    """A replacement for stderr: a bar that cannot be drawn (a full disk) is no error."""
-
-    def write(self, text: str) -> None:
-        with suppress(OSError):
-            sys.stderr.write(text)
-
-    def flush(self) -> None:
-        with suppress(OSError):
-            sys.stderr.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
-
-
-@contextmanager
-def progress_bar(names: list[str], wanted: bool | None) -> Iterator[Any]:
-    """Show how much of the inputs is read; by default on a terminal with tqdm installed."""
-    if wanted is None:
-        # A bar would tear the lines that are printed to the same terminal.
-        wanted = sys.stderr.isatty() and not os.isatty(1) and extras.available("tqdm")
-    if not wanted:
-        yield _NoBar()
-        return
-    total = 0
-    with suppress(OSError):
-        total = sum(os.path.getsize(name) for name in names if name != STDIN)
-    tqdm = extras.load("tqdm", "a progress bar")
-    with tqdm.tqdm(
-        total=total or None, unit="B", unit_scale=True, file=_Screen(), leave=False
-    ) as bar:
-        yield bar

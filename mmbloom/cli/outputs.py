@@ -1,4 +1,4 @@
-"""Write lines to stdout or append them to a file, and the figures of a run to stderr.
+"""Write lines to stdout or append them to a file.
 
 Files are appended to, never emptied. The filter still knows the lines that an earlier run
 wrote and will not print them again, so emptying its output would lose them for good.
@@ -7,23 +7,17 @@ For the same reason an output is on the disk before the marks of its lines are: 
 power cut leaves without its line would lose that line.
 """
 
-import json
 import os
 import stat
-import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
 from functools import partial
 from io import FileIO
 
 from mmbloom._storage.atomic import sync_folder
-from mmbloom.cli.inputs import STDIN
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError
-from mmbloom.dedup import Tally
+from mmbloom.cli.report import STDIN
 from mmbloom.errors import FormatError
-from mmbloom.filters.base import Filter
 from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.lines import LineWriter
 
@@ -169,15 +163,6 @@ def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | N
         yield ends_mid_line
     finally:
         os.close(again)
-
-
-def print_stats(tally: Tally, seen: Filter, started: float) -> None:
-    """Print one JSON object to stderr; `started` is a reading of time.perf_counter."""
-    seconds, info = round(time.perf_counter() - started, 3), seen.info()
-    names = ("capacity", "approx_count", "current_error_rate", "past_plan")
-    figures = {**asdict(tally), **{name: getattr(info, name) for name in names}}
-    with suppress(OSError):  # the work is done, even if the figures cannot be printed
-        print(json.dumps({**figures, "seconds": seconds}), file=sys.stderr, flush=True)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:

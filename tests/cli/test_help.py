@@ -17,25 +17,25 @@ CODES = (
     "130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
 )
 EXPECTED = {
-    "create": "-n -p --layout --seed --like --counting --growing --rotate --keep --every",
+    "create": "-q -n -p --layout --seed --like --counting --growing --rotate --keep --every",
     "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j "
-    "--durable --stats --progress --lock-timeout --when-full --resident --growing --rotate --keep "
-    "--every",
+    "--durable --stats -q --progress --lock-timeout --when-full --resident --growing --rotate "
+    "--keep --every",
     "add": "-n -p --growing --rotate --keep --every -i -f -s -w -z -t -k --json-key --stats "
-    "--progress --lock-timeout --resident",
+    "--progress --lock-timeout --resident -q",
     "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "exclude": "--add --remove --list",
     "grow": "--reserve --lock-timeout --allow-network",
     "info": "--json --recount",
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
-    "copy": "--seal --permissions --allow-network",
-    "merge": "--permissions --allow-network",
-    "intersect": "--permissions --allow-network",
+    "copy": "-q --seal --permissions --allow-network",
+    "merge": "-q --permissions --allow-network",
+    "intersect": "-q --permissions --allow-network",
     "compare": "--json",
     "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
     "export": "--guava --permissions --allow-network",
-    "import": "--guava -n -p --permissions --allow-network",
+    "import": "-q --guava -n -p --permissions --allow-network",
     "plan": "-n -p --json --plot",
     "help": "-h",
     "completion": "-h",

@@ -1,4 +1,4 @@
-"""Inputs of the command line: compressed, damaged, slow; progress; optional libraries missing."""
+"""Inputs of the command line: compressed, damaged, slow; optional libraries missing."""
 
 import bz2
 import gzip
@@ -6,13 +6,10 @@ import importlib
 import json
 import lzma
 import os
-import pty
 import sys
-import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from cli_runner import (
@@ -25,6 +22,7 @@ from cli_runner import (
     read_soon,
     running,
     started,
+    without,
 )
 
 Capture = pytest.CaptureFixture[bytes]
@@ -155,16 +153,6 @@ def test_compressed_and_cut_off_from_a_pipe(tmp_path: Path) -> None:
     assert is_one_line(done.err, "stdin: damaged or cut off")
 
 
-def without(library: str) -> list[str]:
-    """Run the command in an interpreter that does not have a library."""
-    return [
-        sys.executable,
-        "-P",
-        "-c",
-        f"import sys; sys.modules[{library!r}] = None; import mmbloom.cli as m; sys.exit(m.main())",
-    ]
-
-
 def test_without_xopen(tmp_path: Path) -> None:
     """Compressed inputs say what to install, before anything is made; plain ones work."""
     (tmp_path / "in").write_bytes(b"a\na\n")
@@ -202,58 +190,6 @@ def test_a_pipe_without_xopen(
     for line in (b"", b"BZh91AY&", b"BZh91AY&SX\n", b"a\n"):
         assert mmbloom(*fresh, stdin=line) == (0, line, "")
     assert mmbloom(*fresh, tmp_path / "in", "-", stdin=b"BZh\n").out == b"of a file\nBZh\n"
-
-
-def test_without_tqdm(tmp_path: Path) -> None:
-    """--progress says what to install; without it all works."""
-    seen = exact_filter(tmp_path / "seen")
-    done = started("dedup", seen, "--progress", stdin=b"a\n", command=without("tqdm"))
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, "pip install 'mmbloom[cli]'")
-    assert started("dedup", seen, stdin=b"a\n", command=without("tqdm")) == (0, b"a\n", "")
-
-
-@pytest.mark.parametrize("jobs", [[], ["--output-dir", "out", "-j2"]], ids=["stdout", "folder"])
-def test_progress_goes_to_stderr(tmp_path: Path, jobs: list[str]) -> None:
-    """--progress draws on stderr, and stdout has the lines only."""
-    (tmp_path / "in").write_bytes(b"a\nb\na\n")
-    argv = [*jobs[:1], *(str(tmp_path / name) for name in jobs[1:2]), *jobs[2:]]
-    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "--progress", *argv, *EXACT)
-    assert (done.code, done.out) == (0, b"" if jobs else b"a\nb\n")
-    assert "B/s" in done.err
-
-
-def on_a_terminal(*argv: str | Path, stdout_too: bool = False, **options: Any) -> tuple[bytes, str]:
-    """Run a command with stderr on a terminal; return stdout and what the terminal showed."""
-    master, slave = pty.openpty()
-    try:
-        termios.tcsetwinsize(slave, (24, 80))
-        if stdout_too:
-            options["stdout"] = slave
-        with running(*argv, stderr=slave, **options) as process:
-            out, _ = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0
-        os.write(slave, b"|END|")
-        shown = b""
-        while not shown.endswith(b"|END|"):
-            shown += os.read(master, 65536)
-    finally:
-        os.close(master)
-        os.close(slave)
-    return out or b"", shown.decode()
-
-
-def test_progress_on_a_terminal(tmp_path: Path) -> None:
-    """A terminal gets a bar unasked; not if refused, between lines on it, or without tqdm."""
-    (tmp_path / "in").write_bytes(b"a\nb\na\n")
-    seen = exact_filter(tmp_path / "seen")
-    out, shown = on_a_terminal("dedup", seen, tmp_path / "in")
-    assert out == b"a\nb\n"
-    assert "B/s" in shown
-    assert on_a_terminal("add", seen, tmp_path / "in", "--no-progress")[1] == "|END|"
-    assert on_a_terminal("add", seen, tmp_path / "in", command=without("tqdm"))[1] == "|END|"
-    shown = on_a_terminal("check", seen, tmp_path / "in", stdout_too=True)[1]
-    assert shown == "a\r\nb\r\na\r\n|END|"
 
 
 def test_a_pipe_that_does_not_block(tmp_path: Path) -> None:

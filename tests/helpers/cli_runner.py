@@ -1,10 +1,12 @@
 """Run the command line: as a process of its own, or within this one where that is the same."""
 
 import os
+import pty
 import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -206,6 +208,36 @@ def forked(
         yield process
     finally:
         end(process)
+
+
+def without(library: str) -> list[str]:
+    """Run the command in an interpreter that does not have a library."""
+    return [
+        sys.executable,
+        "-P",
+        "-c",
+        f"import sys; sys.modules[{library!r}] = None; import mmbloom.cli as m; sys.exit(m.main())",
+    ]
+
+
+def on_a_terminal(*argv: str | Path, stdout_too: bool = False, **options: Any) -> tuple[bytes, str]:
+    """Run a command with stderr on a terminal; return stdout and what the terminal showed."""
+    master, slave = pty.openpty()
+    try:
+        termios.tcsetwinsize(slave, (24, 80))
+        if stdout_too:
+            options["stdout"] = slave
+        with running(*argv, stderr=slave, **options) as process:
+            out, _ = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0
+        os.write(slave, b"|END|")
+        shown = b""
+        while not shown.endswith(b"|END|"):
+            shown += os.read(master, 65536)
+    finally:
+        os.close(master)
+        os.close(slave)
+    return out or b"", shown.decode()
 
 
 def wait_until(true: Callable[[], object], what: str) -> None:

@@ -12,11 +12,10 @@ from mmbloom.cli.inputs import (
     check_inputs,
     input_names,
     open_input,
-    progress_bar,
     warn_of_lacking,
 )
-from mmbloom.cli.outputs import print_stats
 from mmbloom.cli.process import OK
+from mmbloom.cli.report import print_stats, progress_bar, say_tally
 from mmbloom.dedup import Discard, Tally, dedup
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import read_chunks
@@ -40,18 +39,21 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     marked = open_or_create(args, open_filter)
-    with marked as seen, progress_bar(names, args.progress) as bar:
+    with marked as seen:
 
         def enter(claim: Claim) -> AbstractContextManager[Bools]:
             return patiently(seen.path, claim.within, args.lock_timeout)
 
-        for name in names:
-            with open_input(name, bar) as source:
-                chunks = read_chunks(source, terminator(args))
-                one = dedup(seen, chunks, Discard(), keys=keys, enter=enter)
-            warn_of_lacking(keys, name, one.lines, one.lacking)
-            tally.add(one)
+        with progress_bar(args, names, printing=False) as bar:
+            for name in names:
+                with open_input(name, bar) as source:
+                    chunks = read_chunks(source, terminator(args))
+                    one = dedup(seen, chunks, Discard(), keys=keys, enter=enter)
+                warn_of_lacking(keys, name, one.lines, one.lacking)
+                tally.add(one)
         seen.flush()
         if args.stats:
             print_stats(tally, seen, started)
+        else:
+            say_tally(args, tally, seen, started)
     return OK

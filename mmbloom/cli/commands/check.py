@@ -11,9 +11,10 @@ from mmbloom._open import open as open_filter
 from mmbloom._threads import read_ahead
 from mmbloom._typing import Bools, Keys
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
-from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import open_output, refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
+from mmbloom.cli.report import progress_bar
 from mmbloom.lines import Chunk, read_chunks
 
 EXAMPLES = (
@@ -42,29 +43,26 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)
     refuse_overlap(None, names, args.file)
     found = 0
-    with (
-        open_filter(args.file, "r") as seen,
-        progress_bar(names, args.progress) as bar,
-        open_output(None, end) as writer,
-    ):
+    with open_filter(args.file, "r") as seen, open_output(None, end) as writer:
 
         def look(take: Callable[[Chunk], Keys], chunk: Chunk) -> tuple[Chunk, Bools]:
             return chunk, seen.contains_many(take(chunk)) != args.invert_match
 
-        for name in names:
-            with (
-                input_keys(keys, name) as take,
-                open_input(name, bar) as source,
-                closing(
-                    read_ahead(map(partial(look, take), read_chunks(source, end)))
-                ) as looked_at,
-            ):
-                for chunk, wanted in looked_at:
-                    found += int(np.count_nonzero(wanted))
-                    if args.quiet and found:
-                        return OK
-                    if not (args.quiet or args.count):
-                        writer.write(chunk.where(wanted), terminated=chunk.terminated)
+        with progress_bar(args, names, printing=not args.count) as bar:
+            for name in names:
+                with (
+                    input_keys(keys, name) as take,
+                    open_input(name, bar) as source,
+                    closing(
+                        read_ahead(map(partial(look, take), read_chunks(source, end)))
+                    ) as looked_at,
+                ):
+                    for chunk, wanted in looked_at:
+                        found += int(np.count_nonzero(wanted))
+                        if args.quiet and found:
+                            return OK
+                        if not (args.quiet or args.count):
+                            writer.write(chunk.where(wanted), terminated=chunk.terminated)
         if args.count:
             writer.write(np.frombuffer(b"%d%b" % (found, end), np.uint8), terminated=True)
     return OK if found else NOTHING_FOUND

@@ -1,9 +1,11 @@
 """``mmbloom copy``: make a consistent copy of a filter in use; with ``--seal``, an archive."""
 
 import argparse
+from functools import partial
 
-from mmbloom.cli.arguments import add_making_options, making_options
+from mmbloom.cli.arguments import add_making_options, add_quiet_option, making_options
 from mmbloom.cli.process import OK
+from mmbloom.cli.report import bytes_of, told
 from mmbloom.operations.copy import copy
 
 EXAMPLES = (
@@ -22,9 +24,11 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="freeze the copy: read-only for ever, with checksums that verify compares",
     )
     add_making_options(parser)
+    add_quiet_option(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the copy is on the disk when this returns."""
-    copy(args.file, args.destination, seal=args.seal, **making_options(args))
+    with told(args, args.destination, partial(bytes_of, args.file)):
+        copy(args.file, args.destination, seal=args.seal, **making_options(args))
     return OK

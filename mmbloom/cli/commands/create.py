@@ -2,16 +2,26 @@
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_family_options, add_sizing_options, error_rate, rotation
+from mmbloom.cli.arguments import (
+    add_family_options,
+    add_quiet_option,
+    add_sizing_options,
+    error_rate,
+    rotation,
+)
 from mmbloom.cli.process import OK, UsageError
+from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.rotating import RotatingFilter
+from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
+from mmbloom.sizing.planning import plan
 
 EXAMPLES = (
     "mmbloom create seen.bloom -n 10M",
@@ -36,6 +46,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="keep a counter of four bits for each bit, so that lines can be removed",
     )
     parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
+    add_quiet_option(parser)
     parser.add_argument(
         "--reserve",
         choices=("zeros", "fallocate"),
@@ -56,15 +67,25 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
-        _make(args, {**given, "error_rate": error_rate(args), **options}, times).close()
+        given["error_rate"] = error_rate(args)
+        with told(args, args.file, partial(_planned_bytes, args, given)):
+            _make(args, {**given, **options}, times).close()
         return OK
     if given or args.capacity is not None:
         raise UsageError(
             "--like takes all sizes from OTHER: leave out -n, -p, --layout, --hash and --seed"
         )
-    with open_filter(args.like, "r") as other:
+    with open_filter(args.like, "r") as other, told(args, args.file, partial(bytes_of, args.like)):
         _make_like(args, other, options).close()
     return OK
+
+
+def _planned_bytes(args: argparse.Namespace, given: Mapping[str, Any]) -> int | None:
+    """Tell how large a single file will be; None of the first file of a folder."""
+    if args.growing or args.rotate:
+        return None
+    params, kind = plan(args.capacity, **given), KIND_COUNTERS if args.counting else KIND_BITS
+    return Header(params, 0, bytes(16), kind).file_bytes
 
 
 def _make(args: argparse.Namespace, options: Mapping[str, Any], times: Mapping[str, Any]) -> Filter:

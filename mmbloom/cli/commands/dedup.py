@@ -21,22 +21,20 @@ from mmbloom.cli.arguments import (
 from mmbloom.cli.filters import consequence, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
-    STDIN,
     check_inputs,
     input_names,
     open_input,
-    progress_bar,
     warn_of_lacking,
 )
 from mmbloom.cli.outputs import (
     make_folder,
     open_output,
-    print_stats,
     refuse_overlap,
     require_durable,
     require_folder,
 )
 from mmbloom.cli.process import OK, StoppedError, UsageError
+from mmbloom.cli.report import NO_BAR, STDIN, print_stats, progress_bar, say_tally
 from mmbloom.dedup import Tally, dedup
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.bloom import BloomFilter
@@ -140,10 +138,9 @@ class FileJob:
         """
         with (
             self.seen as seen,
-            progress_bar([], wanted=False) as bar,
             self.settings.open(self.output) as writer,
         ):
-            tally, stopped = self.settings.run(seen, self.name, bar, writer)
+            tally, stopped = self.settings.run(seen, self.name, NO_BAR, writer)
         if stopped:
             raise StoppedError(stopped, tally)
         return tally
@@ -216,6 +213,8 @@ def run(args: argparse.Namespace) -> int:
             seen.flush()
         if args.stats:
             print_stats(tally, seen, started)
+        else:
+            say_tally(args, tally, seen, started)
         if stopped is not None:
             raise StoppedError(
                 f"{stopped.message}; {_to_go_on(seen)}; or go on with --when-full warn, which "
@@ -272,7 +271,7 @@ def _to_folder(
 ) -> Tally:
     jobs = [FileJob(seen, settings, *pair) for pair in zip(names, outputs, strict=True)]
     sizes = [os.path.getsize(name) for name in names]
-    with progress_bar(names, args.progress) as bar:
+    with progress_bar(args, names, printing=False) as bar:
         # With multiprocessing, which a run in one process does not wait for.
         workers: Any = import_module("mmbloom.cli.workers")
         tally: Tally = workers.run_jobs(jobs, args.jobs, lambda done: bar.update(sizes[done]))
@@ -284,7 +283,8 @@ def _to_one(
 ) -> Tally:
     tally, stopped = Tally(), ""
     with ExitStack() as stack:
-        bar = stack.enter_context(progress_bar(names, args.progress))
+        printing = args.output is None
+        bar = stack.enter_context(progress_bar(args, names, printing=printing))
         writer = stack.enter_context(settings.open(args.output))
         for name in names:
             one, stopped = settings.run(seen, name, bar, writer)

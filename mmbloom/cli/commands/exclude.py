@@ -8,9 +8,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from mmbloom._open import open as open_filter
-from mmbloom.cli.inputs import STDIN, open_input, progress_bar
+from mmbloom.cli.inputs import open_input
 from mmbloom.cli.outputs import open_output
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
+from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.format.exclusion_list import write_keys
 from mmbloom.lines import read_chunks
 
@@ -72,5 +73,5 @@ def _keys(words: list[str]) -> Iterator[Iterable[bytes]]:
     if words:
         yield map(os.fsencode, words)  # the bytes as typed
         return
-    with progress_bar([], wanted=False) as bar, open_input(STDIN, bar) as source:
+    with open_input(STDIN, NO_BAR) as source:
         yield (line for chunk in read_chunks(source) for line in chunk.lines)

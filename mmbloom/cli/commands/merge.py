@@ -1,9 +1,11 @@
 """``mmbloom merge``: make one filter that holds the keys of several."""
 
 import argparse
+from functools import partial
 
 from mmbloom.cli.arguments import add_combining_arguments, making_options
 from mmbloom.cli.process import OK
+from mmbloom.cli.report import bytes_of, told
 from mmbloom.operations.merge import merge
 
 EXAMPLES = ("mmbloom merge both.bloom seen.bloom like.bloom",)
@@ -16,5 +18,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the new filter is on the disk when this returns."""
-    merge(args.destination, args.file, **making_options(args))
+    with told(
+        args, args.destination, partial(bytes_of, args.file[0])
+    ):  # of the same size, or larger
+        merge(args.destination, args.file, **making_options(args))
     return OK

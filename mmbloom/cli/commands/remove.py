@@ -13,9 +13,10 @@ from mmbloom.cli.arguments import (
     writing_options,
 )
 from mmbloom.cli.filters import patiently
-from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
+from mmbloom.cli.report import progress_bar
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.lines import read_chunks
 from mmbloom.operations.combine import require_files
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     require_files([absolute(args.file)], _WHY_FILES)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
-        progress_bar(names, args.progress) as bar,
+        progress_bar(args, names, printing=False) as bar,
     ):
         for name in names:
             with input_keys(keys, name) as take, open_input(name, bar) as source:

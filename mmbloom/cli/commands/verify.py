@@ -3,14 +3,16 @@
 import argparse
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
 from mmbloom.cli.arguments import add_key_options, line_keys, terminator
-from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input, progress_bar
+from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, OK, in_rows
+from mmbloom.cli.report import bytes_of, progress_bar, watched
 from mmbloom.format.manifest import FOLDER_KINDS
 from mmbloom.lines import LineKeys, read_chunks
 from mmbloom.operations.verify import Verification, verify_batches
@@ -41,16 +43,22 @@ def run(args: argparse.Namespace) -> int:
     names = input_names(args.keys) if args.keys else []
     check_inputs(names)  # before a large filter is read
     refuse_overlap(None, names, args.file)
-    keys = _batches(args, line_keys(args), names)
-    found = verify_batches(args.file, keys)
+    key_of = line_keys(args)
+    with watched(
+        args, "rchar", partial(bytes_of, args.file)
+    ) as end:  # of the array, which comes first
+        found = verify_batches(args.file, _batches(args, key_of, names, end))
     print(json.dumps(found.as_dict()) if args.json else _for_people(found))
     return OK if found.ok else NOT_SOUND
 
 
-def _batches(args: argparse.Namespace, keys: LineKeys, names: list[str]) -> Iterator[Batch]:
+def _batches(
+    args: argparse.Namespace, keys: LineKeys, names: list[str], before: Callable[[], None]
+) -> Iterator[Batch]:
     if not names:
         return
-    with progress_bar(names, args.progress) as bar:
+    before()
+    with progress_bar(args, names, printing=False) as bar:
         for name in names:
             with input_keys(keys, name) as take, open_input(name, bar) as source:
                 for chunk in read_chunks(source, terminator(args)):
