@@ -34,12 +34,15 @@ def count(text: str) -> int:
     try:
         value = Decimal(digits) * factor
         # Compare before converting to an int: 1e999999 has a million digits.
-        whole = int(value) if 0 <= value < 2**64 else None
+        wrong = "is less than 0" if value < 0 else ""
+        wrong = "is too large: at most 2^64 - 1, which is 1.8e19" if value >= 2**64 else wrong
+        if not wrong and value != int(value):
+            wrong = "is not a whole number"
     except (ArithmeticError, ValueError):
-        whole, value = None, Decimal(0)
-    if whole is None or whole != value:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a count such as 1000000, 1e6 or 1M")
-    return whole
+        wrong = "is not a count such as 1000000, 1e6 or 1M"
+    if wrong:
+        raise argparse.ArgumentTypeError(f"{text!r} {wrong}")
+    return int(value)
 
 
 def hash_seed(text: str) -> int:

@@ -45,6 +45,8 @@ def input_names(inputs: list[str]) -> list[str]:
 def check_inputs(names: list[str]) -> None:
     """Fail if an input or its library is missing, before anything is created or marked."""
     _taken.clear()
+    if STDIN in names and os.isatty(STDIN_FD):
+        say("reading lines from the terminal, up to Ctrl-D: inputs come after the filter")
     for name in names:
         if name != STDIN:
             if os.path.isdir(name):
@@ -160,9 +162,11 @@ class _Looked(RawIOBase):
 
     def __init__(self, raw: _Raw, head: bytes = b"") -> None:
         self._raw, self.head, room = raw, head, bytearray(_LONGEST)
+        self._ended = False  # at a terminal the end is typed, and not to be asked for twice
         while len(self.head) < _LONGEST and _undecided(self.head):
             count = raw.readinto(memoryview(room)[: _LONGEST - len(self.head)])
             if not count:
+                self._ended = True
                 break
             self.head += room[:count]
         self.kind = _kind_of(self.head)
@@ -172,7 +176,7 @@ class _Looked(RawIOBase):
 
     def readinto(self, buffer: Any, /) -> int:
         if not self.head:
-            return self._raw.readinto(buffer)
+            return 0 if self._ended else self._raw.readinto(buffer)
         count = min(len(self.head), len(buffer))
         buffer[:count], self.head = self.head[:count], self.head[count:]
         return count

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from mmbloom._machine.locks import holder
@@ -14,6 +14,7 @@ from mmbloom.cli.process import (
     IO_ERROR,
     LOCK_TIMEOUT,
     NOT_A_FILTER,
+    OK,
     UNREAD,
     USAGE,
     InputError,
@@ -29,6 +30,7 @@ from mmbloom.cli.process import (
 from mmbloom.errors import (
     DurabilityError,
     FilterFullError,
+    FormatError,
     LockTimeoutError,
     LostBitsError,
     MmbloomError,
@@ -44,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             prepare()
             command, args = parse(sys.argv[1:] if argv is None else argv)
             with unwinding():
-                code: int = file_of(command).run(args)
+                code = _run(command, args)
                 flush_stdout()
                 if named := _named(args, COMMANDS[command].past):
                     import_module("mmbloom.cli.filters").say_what_is_past_plan(named)
@@ -59,23 +61,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         except MemoryError:
             say("not enough memory: a line or the filter is larger than the memory that is left")
             return IO_ERROR
-        except (UsageError, InputError, StoppedError, MmbloomError, OSError, ValueError) as error:
-            code, message = _explain(error, _filters(args))
+        except _EXPLAINED as error:
+            code, message = _explain(error, command, args)
             say(message)
         finally:
             abandon_streams()
     return code
 
 
-def _filters(args: argparse.Namespace) -> list[str]:
-    """List the filters that a command was asked to read."""
-    return _named(args, ("file", "other", "like"))
+def _run(command: str, args: argparse.Namespace) -> int:
+    """Run a command; if it is for one filter and several are named, for each of them."""
+    run: Callable[[argparse.Namespace], int] = file_of(command).run
+    if not COMMANDS[command].each:
+        return run(args)
+    files: list[str] = args.file
+    if len(files) > 1 and "-" in getattr(args, "keys", ()):
+        raise UsageError("stdin (-) can be read only once: name one filter, or a file of keys")
+    worst = OK
+    for number, file in enumerate(files):
+        if number and not args.json:
+            print()
+        args.file = file
+        try:
+            worst = max(worst, run(args))
+        except BrokenPipeError:
+            raise
+        except _EXPLAINED as error:
+            code, message = _explain(error, command, args)
+            say(message)
+            worst = max(worst, code)
+    return worst
 
 
 def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
     named = [getattr(args, name, None) or [] for name in names]
     return [path for one in named for path in (one if isinstance(one, list) else [one])]
 
+
+_EXPLAINED = (UsageError, InputError, StoppedError, MmbloomError, OSError, ValueError)
 
 # The first line that fits decides.
 _CODES: tuple[tuple[type[Exception], int], ...] = (
@@ -93,24 +116,49 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def _explain(error: Exception, filters: Sequence[str]) -> tuple[int, str]:
+def _explain(error: Exception, command: str, args: argparse.Namespace) -> tuple[int, str]:
     code = next(code for kind, code in _CODES if isinstance(error, kind))
     if isinstance(error, LockTimeoutError) and (who := holder(error.path)):
         return code, f"{error}; {who} has it now"
+    if isinstance(error, FormatError):
+        return code, _not_usable(error, command, args)
     if not isinstance(error, OSError) or isinstance(error, MmbloomError):
         return code, str(error)
     if error.filename is None:
         return code, error.strerror or str(error)
     if isinstance(error, FileNotFoundError):
-        for path in filters:
+        for path in _named(args, ("file", "other", "like")):  # what it was asked to read
             if error.filename == os.path.abspath(path):
-                if os.path.islink(path):
-                    return (
-                        NOT_A_FILTER,
-                        f"{path}: a symbolic link whose target does not exist; remove it",
-                    )
-                return (
-                    NOT_A_FILTER,
-                    f"{path}: no such filter; dedup and add create it if you give -n N",
-                )
+                return NOT_A_FILTER, f"{path}: {_missing(path, args)}"
     return code, f"{error.filename}: {error.strerror}"
+
+
+def _missing(path: str, args: argparse.Namespace) -> str:
+    if os.path.islink(path):
+        return "a symbolic link whose target does not exist; remove it"
+    # What makes a filter of lines was not asked to.
+    makes = "inputs" in args and "capacity" in args
+    return "no such filter; give -n N to create it" if makes else "no such filter"
+
+
+def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> str:
+    """Say in words of the command line why a file is not what a command takes."""
+    if error.field in {"magic", "length"}:
+        said = str(error)
+        if error.field == "magic":
+            said = f"{error.path}: is no filter: it begins with {error.found}"
+        if "inputs" in args and error.path == os.path.abspath(args.file):
+            name = os.path.basename(error.path)
+            said = f"{said}; the filter comes first: mmbloom {command} FILTER {name}"
+        return said
+    if error.field == "kind" and "counters" in error.found:
+        return (
+            f"{error.path}: is a counting filter, which {command} does not take: mmbloom copy "
+            "--plain makes a plain filter of the lines that are in it"
+        )
+    if error.field == "kind" and "bits" in error.found:
+        return (
+            f"{error.path}: is a plain filter, of which no line can be taken out: a filter that "
+            "counts is made so from the first line, with mmbloom create --counting"
+        )
+    return str(error)

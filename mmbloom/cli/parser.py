@@ -29,6 +29,7 @@ class Command(NamedTuple):
     summary: str
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
     past: tuple[str, ...] = ("file",)  # arguments of filters of which it says that they are full
+    each: bool = False  # is run for each of several filters
     interrupted: str = "interrupted"  # what is said of Ctrl-C: what it has left, and what to do
 
 
@@ -55,8 +56,8 @@ COMMANDS = {
     "grow": Command(
         "make a full filter grow: a folder in its place, with all that it knows", past=()
     ),
-    "info": Command("show what a filter is and what it holds", past=()),
-    "verify": Command("check everything in a filter that can be checked", past=()),
+    "info": Command("show what a filter is and what it holds", past=(), each=True),
+    "verify": Command("check everything in a filter that can be checked", past=(), each=True),
     "copy": Command("copy a filter, even while others write to it", interrupted=_NONE_HALF_MADE),
     "merge": Command(
         "make one filter from several", past=("file", "destination"), interrupted=_NONE_HALF_MADE
@@ -155,8 +156,14 @@ def whole() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentPars
 def parse(argv: Sequence[str]) -> tuple[str, argparse.Namespace]:
     """Read the command and its options, which may stand before, between and after files."""
     if argv and argv[0] in COMMANDS:
+        parser = parser_of(argv[0])
         words = COMMANDS[argv[0]].words(argv[1:])
-        return argv[0], parser_of(argv[0]).parse_intermixed_args(words)
+        args, others = parser.parse_known_intermixed_args(words)
+        if others:
+            behind = "; what stands behind -- is no option" if "--" in argv else ""
+            typed = [word if word in argv else word.removeprefix("./") for word in others]
+            parser.error(f"unrecognized arguments: {' '.join(typed)}{behind}")
+        return argv[0], args
     parser, _ = outline()
     parser.parse_args(argv)  # --help, --version, or an error: all of them exit
     raise AssertionError("argparse accepted an unknown command")

@@ -71,8 +71,16 @@ def escaped(text: str) -> str:
     --------
     >>> print(escaped("a\x1b[2J\n\u202eb"))
     a\x1b[2J\n\u202eb
+    >>> print(escaped(os.fsdecode(b"caf\xe9")))  # a name in Latin-1
+    caf\xe9
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    # How Python decodes a byte of a name that is no UTF-8.
+    return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(character)[1:-1]
 
 
 def say(message: str) -> None:

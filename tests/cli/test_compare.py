@@ -65,7 +65,10 @@ def test_other_parameters(tmp_path: Path, two: list[str], capfdbinary: Capture) 
 def test_failures(tmp_path: Path, two: list[str], capfdbinary: Capture, place: int) -> None:
     """A file that is no filter, or not there, is exit 3 and one line; a single name is exit 2."""
     (tmp_path / "text").write_bytes(b"a line\n" * 1000)
-    for name, words in (("text", "magic is"), ("missing", "no such filter")):
+    for name, words in (
+        ("text", "is no filter: it begins with b'a line"),
+        ("missing", "no such filter"),
+    ):
         names = [str(tmp_path / name), two[0]]
         done = inside(capfdbinary, "compare", *(names if place == 0 else names[::-1]))
         assert (done.code, done.out) == (3, b"")

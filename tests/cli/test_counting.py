@@ -73,13 +73,13 @@ OTHERS = {
 def test_others_refuse_counters(
     counting: Path, tmp_path: Path, capfdbinary: Capture, command: str
 ) -> None:
-    """What works on bits only ends with 3 and a line that names the class, and changes nothing."""
+    """What works on bits only ends with 3 and a line that says what to do, and changes nothing."""
     names = {"file": counting, "lines": tmp_path / "lines", "new": tmp_path / "new"}
     before = counting.read_bytes()
     argv = [word.format(**names) for word in OTHERS[command]]
     done = inside(capfdbinary, command.split(maxsplit=1)[0], *argv)
     assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(counting), "counters", "CountingBloomFilter")
+    assert is_one_line(done.err, str(counting), "is a counting filter", "copy --plain")
     assert counting.read_bytes() == before
     assert not (tmp_path / "new").exists()
 
@@ -91,7 +91,21 @@ def test_remove_from_a_plain_filter(tmp_path: Path, capfdbinary: Capture) -> Non
     inside(capfdbinary, "add", plain, lines, *EXACT)
     done = inside(capfdbinary, "remove", plain, lines)
     assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(plain), "bits", "CountingBloomFilter")
+    assert is_one_line(done.err, str(plain), "plain filter", "create --counting")
+
+
+def test_a_plain_copy(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+    """What counting filters are refused for, the plain one that is made of it is taken for."""
+    plain, lines = tmp_path / "plain", tmp_path / "lines"
+    assert inside(capfdbinary, "copy", "--plain", counting, plain) == (0, b"", "")
+    for each in (counting, plain):
+        assert inside(capfdbinary, "check", each, lines).out == lines.read_bytes()
+    assert plain.stat().st_mode & 0o777 == 0o600
+    assert inside(capfdbinary, "dedup", plain, lines) == (0, b"", "")
+    done = inside(capfdbinary, "copy", "--plain", plain, tmp_path / "again")
+    assert done.code == 3
+    assert is_one_line(done.err, str(plain), "plain filter")
+    assert inside(capfdbinary, "copy", "--plain", "--seal", counting, tmp_path / "both").code == 2
 
 
 def test_remove_waits_for_the_lock(counting: Path) -> None:

@@ -35,7 +35,7 @@ def newer(path: Path) -> None:
 NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (str, "no such filter"),
     "empty": (lambda path: path.touch(), "0 bytes"),
-    "text": (lambda path: path.write_text("a line\n" * 1000), "magic"),
+    "text": (lambda path: path.write_text("a line\n" * 1000), "is no filter"),
     "short text": (lambda path: path.write_text("a line\n"), "7 bytes"),
     "folder": (lambda path: path.mkdir(), "folder"),
     "fifo": (os.mkfifo, "regular file"),
@@ -164,7 +164,7 @@ WRONG_USE = [
     ["create", "seen", "--unknown"],
     ["create", "seen", "-n", "many"],
     ["check", "seen", "-c", "-q"],
-    ["info", "seen", "other"],
+    ["info", "seen", "--other"],
 ]
 
 

@@ -236,7 +236,7 @@ def test_every_command_says_so(where: Path) -> None:
 def test_grow_refuses(where: Path) -> None:
     """What cannot grow says why, in one line, and stays."""
     assert mmbloom("create", "counts", *SIZES, "--counting").code == 0
-    for path, said in (("counts", "to_bloom"), ("nothing", "no such filter")):
+    for path, said in (("counts", "copy --plain"), ("nothing", "no such filter")):
         ended = mmbloom("grow", path)
         assert (ended.code, ended.out) == (3, b"")
         assert is_one_line(ended.err, path, said)

@@ -29,7 +29,7 @@ EXPECTED = {
     "grow": "--reserve --lock-timeout --allow-network",
     "info": "--json --recount",
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
-    "copy": "-q --seal --permissions --allow-network",
+    "copy": "-q --plain --seal --permissions --allow-network",
     "merge": "-q --permissions --allow-network",
     "intersect": "-q --permissions --allow-network",
     "compare": "--json",

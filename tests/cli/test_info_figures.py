@@ -47,7 +47,7 @@ def test_date(tmp_path: Path, capfdbinary: Capture, now: int, keys: int, days: f
     path = make(tmp_path / "a", range(keys), capacity=1000, error_rate=1e-6)
     said = aged(path, capfdbinary, now, 10 * DAY)
     assert said
-    found = re.fullmatch(r"passed about (\S+), at the pace since it was made", said)
+    found = re.fullmatch(r"will be passed about (\S+), at the pace since it was made", said)
     assert found
     then = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
     assert abs(then - NOW - timedelta(days=days)) < timedelta(days=1 + 0.03 * days)
@@ -58,7 +58,7 @@ def test_soon(tmp_path: Path, capfdbinary: Capture, now: int) -> None:
     path = make(tmp_path / "a", range(500), capacity=1000, error_rate=1e-9)
     said = aged(path, capfdbinary, now, 3600)
     assert said
-    found = re.fullmatch(r"passed about (.*) UTC, at the pace since it was made", said)
+    found = re.fullmatch(r"will be passed about (.*) UTC, at the pace since it was made", said)
     assert found
     then = datetime.strptime(found[1], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
     assert abs(then - NOW - timedelta(hours=1)) < timedelta(minutes=3)

@@ -52,7 +52,7 @@ def test_create(tmp_path: Path, lines: Path, capfdbinary: Capture) -> None:
     settings = json.loads(inside(run, "info", seen, "--json").out)["settings"]
     assert (settings["keep_seconds"], settings["every_seconds"]) == (36 * 3600, 90 * 60)
     text = inside(run, "info", seen).out.decode()
-    assert "rotating: keeps 129,600 s, in periods of 5,400 s for 1,000 keys" in text
+    assert "rotating: keeps 36h, in periods of 90m for 1,000 keys" in text
     assert inside(run, "create", tmp_path / "two", "--like", seen) == Ended(0, b"", "")
     assert json.loads(inside(run, "info", tmp_path / "two", "--json").out)["settings"] == settings
     assert inside(run, "check", tmp_path / "two", lines).code == 1

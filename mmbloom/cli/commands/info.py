@@ -72,7 +72,7 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
         return "not passed in a thousand years, at the pace since it was made"
     then = datetime.fromtimestamp(now_ns / 1e9 + left, UTC)
     date = then.date().isoformat() if left > 2 * _DAY else f"{then:%Y-%m-%d %H:%M} UTC"
-    return f"passed about {date}, at the pace since it was made"
+    return f"will be passed about {date}, at the pace since it was made"
 
 
 EXAMPLES = (
@@ -84,8 +84,8 @@ EXAMPLES = (
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    parser.add_argument("file", metavar="FILE", help="the filter")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("file", nargs="+", metavar="FILE", help="a filter")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each")
     parser.add_argument(
         "--show-key",
         action="store_true",
@@ -212,7 +212,21 @@ def _plan(info: FolderInfo) -> str:
     if info.kind == "growing":
         return f"the first file is for {of['initial_capacity']:,} keys, each next for twice as many"
     keep, every = of["keep_seconds"], of["every_seconds"]
-    return f"keeps {keep:,} s, in periods of {every:,} s for {of['capacity_per_period']:,} keys"
+    times = f"keeps {_span(keep)}, in periods of {_span(every)}"
+    return f"{times} for {of['capacity_per_period']:,} keys"
+
+
+def _span(seconds: Any) -> str:
+    """Write a duration as --keep and --every take it.
+
+    Examples
+    --------
+    >>> _span(604_800), _span(5400), _span(61)
+    ('7d', '90m', '61s')
+    """
+    units = {"d": 86_400, "h": 3600, "m": 60, "s": 1}
+    unit = next(unit for unit, length in units.items() if seconds % length == 0)
+    return f"{seconds // units[unit]}{unit}"
 
 
 def _exclusions(info: FilterInfo | FolderInfo) -> str:

@@ -111,4 +111,6 @@ def _say(done: Repair, destination: str) -> None:
         say(f"{destination}: BITS MAY BE MISSING: {loss}")
     if done.losses:
         say(f"{destination}: keys that were added may not be found; add them again if you can")
-    say(f"{destination}: {done.positions_set} bits set, {done.keys_added} keys added")
+    wrong = done.header_damage or done.notes or done.losses
+    found = "" if wrong else "nothing was wrong with it; "
+    say(f"{destination}: {found}{done.positions_set} bits set, {done.keys_added} keys added")

@@ -26,7 +26,12 @@ EXAMPLES = (
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
-    add("file", metavar="FILE", help="the filter; read only, and others may write to it meanwhile")
+    add(
+        "file",
+        nargs="+",
+        metavar="FILE",
+        help="a filter; read only, and others may write to it meanwhile",
+    )
     add(
         "--keys",
         action="append",
@@ -34,7 +39,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         metavar="INPUT",
         help="check that the key of each line is found; may be repeated; - is stdin",
     )
-    add("--json", action="store_true", help="print one JSON object")
+    add("--json", action="store_true", help="print one JSON object for each")
     add_key_options(parser)
 
 

@@ -1,0 +1,153 @@
+"""What is wrong with a command line, in words that say what would be right."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from cli_runner import exact_filter, inside, is_one_line, mmbloom
+
+Capture = pytest.CaptureFixture[bytes]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run commands in, with a filter and a file of lines."""
+    monkeypatch.chdir(tmp_path)
+    Path("access.log").write_bytes(b"10.0.0.0 - - GET /\n" * 1000)
+    Path("short.log").write_bytes(b"10.0.0.0 - - GET /\n")
+    exact_filter("seen")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("create f -n 1e30", "'1e30' is too large: at most 2^64 - 1"),
+        ("create f -n 1e999999", "'1e999999' is too large"),
+        ("create f -n inf", "'inf' is too large"),
+        ("create f -n nan", "'nan' is not a count such as 1000000, 1e6 or 1M"),
+        ("create f -n many", "'many' is not a count such as 1000000, 1e6 or 1M"),
+        ("create f -n 1.5", "'1.5' is not a whole number"),
+        ("create f -n 0", "'0' is less than 1"),
+        ("dedup f -j -3", "'-3' is less than 0"),
+        ("dedup f -f -1", "'-1' is less than 0"),
+        ("create f --seed abc", "'abc' is not a count"),
+        ("create -- f -n 10", "unrecognized arguments: -n 10; what stands behind -- is no option"),
+        ("info seen --other", "unrecognized arguments: --other; see"),
+    ],
+)
+def test_wrong_values(here: Path, capfdbinary: Capture, command: str, said: str) -> None:
+    """Of a value: what is wrong with it, not what it is."""
+    done = inside(capfdbinary, *command.split())
+    assert (done.code, done.out) == (2, b"")
+    assert said in done.err
+
+
+MAKE_NONE = [
+    "check nosuch in",
+    "verify nosuch",
+    "compare nosuch seen",
+    "create f --like nosuch",
+    "info nosuch",
+    "copy nosuch f",
+]
+
+
+@pytest.mark.parametrize("command", MAKE_NONE)
+def test_a_filter_that_is_missing(here: Path, capfdbinary: Capture, command: str) -> None:
+    """What makes no filter advises no option that would; dedup and add do."""
+    Path("in").write_bytes(b"a\n")
+    done = inside(capfdbinary, *command.split())
+    assert (done.code, done.err) == (3, "mmbloom: nosuch: no such filter\n")
+    for makes in ("dedup", "add"):
+        done = inside(capfdbinary, makes, "nosuch", "in")
+        assert (done.code, done.err) == (
+            3,
+            "mmbloom: nosuch: no such filter; give -n N to create it\n",
+        )
+
+
+@pytest.mark.parametrize("log", ["access.log", "short.log"])
+@pytest.mark.parametrize("command", ["dedup", "add", "check"])
+def test_the_filter_forgotten(here: Path, capfdbinary: Capture, command: str, log: str) -> None:
+    """Where a log stands for the filter, the line to type is in the message."""
+    done = inside(capfdbinary, command, log)
+    assert (done.code, done.out) == (3, b"")
+    assert is_one_line(done.err, f"the filter comes first: mmbloom {command} FILTER {log}\n")
+    assert "comes first" not in inside(capfdbinary, "info", log).err
+
+
+def test_a_terminal_to_read_from(here: Path) -> None:
+    """Who forgot an input, and waits, is told what for."""
+    hint = "reading lines from the terminal, up to Ctrl-D: inputs come after the filter"
+    assert hint not in mmbloom("dedup", "seen", stdin=b"b\n").err
+    assert hint in reading_from_a_terminal("dedup", "seen")
+
+
+def reading_from_a_terminal(*argv: str) -> str:
+    """Run a command whose stdin is a terminal at which nothing but the end is typed."""
+    master, slave = os.openpty()
+    try:
+        os.write(master, b"\x04")
+        with open(slave, "rb", closefd=False) as stdin:
+            return mmbloom(*argv, stdin=stdin).err
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def test_names_in_other_encodings(here: Path) -> None:
+    """A byte of a name that is no UTF-8 is shown as that byte."""
+    name = os.fsdecode(b"caf\xe9")
+    exact_filter(name)
+    assert rb"caf\xe9" + b"\n" in mmbloom("info", name).out
+    assert is_one_line(mmbloom("info", name + "s").err, r"caf\xe9s: no such filter")
+
+
+def test_nothing_to_repair(here: Path, capfdbinary: Capture) -> None:
+    """Of a sound filter it is said that nothing was wrong."""
+    done = inside(capfdbinary, "repair", "seen", "mended")
+    assert is_one_line(done.err, "mended: nothing was wrong with it; 0 bits set")
+    with Path("seen").open("r+b") as file:
+        file.truncate(4096 + 64)
+    assert "nothing was wrong" not in inside(capfdbinary, "repair", "seen", "again").err
+
+
+@pytest.mark.parametrize("command", ["info", "verify"])
+def test_several_filters(here: Path, capfdbinary: Capture, command: str) -> None:
+    """Each as if it were alone, and the worst exit code; one that is none keeps no other back."""
+    exact_filter("other")
+    alone = [inside(capfdbinary, command, name).out for name in ("seen", "other")]
+    assert inside(capfdbinary, command, "seen", "other") == (0, b"\n".join(alone), "")
+    done = inside(capfdbinary, command, "seen", "access.log", "nosuch", "other")
+    assert (done.code, done.out.split()) == (3, b"".join(alone).split())
+    assert [line.split(": ")[1] for line in done.err.splitlines()] == [
+        str(here / "access.log"),
+        "nosuch",
+    ]
+    assert inside(capfdbinary, command, "seen", "access.log").code == 3
+    lines = inside(capfdbinary, command, "seen", "other", "--json").out.splitlines()
+    paths = [json.loads(line)["path"] for line in lines]
+    assert paths == [str(here / "seen"), str(here / "other")]
+
+
+def test_keys_for_several_filters(here: Path) -> None:
+    """Files of keys are looked up in each; stdin can be read only once."""
+    exact_filter("other")
+    assert mmbloom("add", "seen", "access.log").code == 0
+    assert mmbloom("add", "other", "access.log").code == 0
+    done = mmbloom("verify", "seen", "other", "--keys", "access.log")
+    assert done.code == 0
+    assert done.out.count(b"1,000 looked up, 0 missing") == 2
+    done = mmbloom("verify", "seen", "other", "--keys", "-", stdin=b"a\n")
+    assert (done.code, done.out) == (2, b"")
+    assert is_one_line(done.err, "stdin (-) can be read only once")
+
+
+def test_several_whose_reader_goes_away(here: Path) -> None:
+    """That ends the command as it does with one."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "wb") as nobody:
+        assert mmbloom("info", "seen", "seen", stdout=nobody).code == 141
