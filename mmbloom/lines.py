@@ -259,6 +259,8 @@ class LineWriter:
 # makes the same key; nor does a whole line, which is put after a newline (`WHOLE_LINE`).
 _NOT_TEXT = b"\xff"
 
+_RETURN = 13  # the carriage return, before the newline of a line that Windows has ended
+
 
 @dataclass(frozen=True, slots=True)
 class LineKeys:
@@ -284,6 +286,9 @@ class LineKeys:
         Keep at most so many bytes.
     ignore_case : bool
         Take ASCII capitals for small letters.
+    crlf : bool
+        First leave out a carriage return at the end of the line: so lines that Windows has ended
+        and those that it has not are the same.
 
     Examples
     --------
@@ -304,6 +309,7 @@ class LineKeys:
     skip_chars: int = 0
     compare_at_most: int | None = None
     ignore_case: bool = False
+    crlf: bool = False
 
     def __call__(self, chunk: Chunk) -> Keys:
         """Find the key of each line.
@@ -319,6 +325,10 @@ class LineKeys:
             One key a line, in order, for any call of a filter that takes several keys. They
             are views of the chunk's block, for the engine; they are no sequence.
         """
+        if self.crlf:
+            returns = chunk.octets[chunk.ends - 1] == _RETURN
+            ends = chunk.ends - (returns & (chunk.ends > chunk.starts))
+            chunk = Chunk(chunk.octets, chunk.starts, ends, chunk.terminated)
         if self.json_key is not None:
             keys: KeyBatch = self._members(chunk.lines, _member_taker(self.json_key))
         else:

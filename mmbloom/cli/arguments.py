@@ -198,15 +198,20 @@ def rotation(args: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def add_making_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that make a new filter from others."""
+def add_permissions_option(parser: argparse.ArgumentParser, default: int | None) -> None:
+    """Add the option for who may use a new filter; of no default where it may be there already."""
     parser.add_argument(
         "--permissions",
         type=mode_bits,
-        default=0o600,
+        default=default,
         metavar="MODE",
-        help="mode bits of the new file, in octal (default 600)",
+        help="mode bits of the new filter, in octal (default 600)",
     )
+
+
+def add_making_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that make a new filter from others."""
+    add_permissions_option(parser, 0o600)
     parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
 
 
@@ -243,6 +248,7 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="the filter; created if -n is given")
     add_sizing_options(parser, required=False)
     add_family_options(parser)
+    add_permissions_option(parser, None)
     add_writing_options(parser)
     parser.add_argument(
         "--resident",
@@ -302,6 +308,7 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
     add("-f", "--skip-fields", type=count, default=0, metavar="N", help="skip N fields")
     add("-s", "--skip-chars", type=count, default=0, metavar="N", help="skip N bytes")
     add("-w", "--check-chars", type=count, metavar="N", help="compare at most N bytes")
+    add("--crlf", action="store_true", help="a line's last carriage return is not compared")
     add("-z", "--zero-terminated", action="store_true", help="lines end in NUL, not newline")
     add(
         "-t",
@@ -320,7 +327,10 @@ def line_keys(args: argparse.Namespace) -> LineKeys:
         raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
     if args.field is not None and args.json_key is not None:
         raise UsageError("-k FIELD and --json-key cannot be combined")
+    if args.crlf and args.zero_terminated:
+        raise UsageError("--crlf is for lines that end in newline: leave out -z")
     return LineKeys(
+        crlf=args.crlf,
         field=args.field,
         separator=args.separator,
         json_key=args.json_key,

@@ -32,9 +32,10 @@ def open_or_create(
     options = {**writing_options(args), "resident": args.resident, **options}
     times = rotation(args)
     if args.capacity is None:
-        if given or args.error_rate is not None:
+        if given or args.error_rate is not None or args.permissions is not None:
             raise UsageError(
-                "-p, --layout, --hash and --seed apply only when FILE is created: give -n as well"
+                "-p, --layout, --hash, --seed and --permissions apply only when FILE is created: "
+                "give -n as well"
             )
         if args.growing or args.rotate:
             raise UsageError(
@@ -42,6 +43,7 @@ def open_or_create(
             )
         return open_existing(args.file, **options)
     rate = error_rate(args)
+    new = {} if args.permissions is None else {"permissions": args.permissions}
     if args.growing or args.rotate:
         _refuse_file(args.file)
     if args.rotate:
@@ -53,12 +55,13 @@ def open_or_create(
             **given,
             **times,
             **options,
+            **new,
         )
     if os.path.isdir(args.file):
         _require_as_asked(args.file, {**given, "capacity": args.capacity, "error_rate": rate})
         return mmbloom.GrowingFilter.open(args.file, **options)
     made = mmbloom.GrowingFilter if args.growing else mmbloom.BloomFilter
-    return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options)
+    return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options, **new)
 
 
 def _refuse_file(path: str) -> None:

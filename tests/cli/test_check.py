@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom, running, started
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, running, started
 
 Capture = pytest.CaptureFixture[bytes]
 DATA = b"a\nx\r\nb\ny\na"
@@ -105,3 +105,22 @@ def test_a_filter_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert (done.code, done.out) == (3, b"")
     assert is_one_line(done.err, str(tmp_path / "nowhere"))
     assert os.listdir(tmp_path) == []
+
+
+def test_names_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """-H: before each line the input it is of, as grep does; with -c a number for each input."""
+    monkeypatch.chdir(tmp_path)
+    seen = exact_filter("seen")
+    assert mmbloom("add", seen, stdin=b"a\nb\n\n").code == 0
+    for name, lines in {"one": b"a\nx\n\nb", "two": b"x\n", "three": b"b\n"}.items():
+        Path(name).write_bytes(lines)
+    done = mmbloom("check", "-H", seen, "one", "two", "three", "-", stdin=b"a\n")
+    assert done == (0, b"one:a\none:\none:b\nthree:b\nstdin:a\n", "")
+    done = mmbloom("check", "-Hv", seen, "one", "two")
+    assert done == (0, b"one:x\ntwo:x\n", "")
+    done = mmbloom("check", "-Hc", seen, "one", "two", "three")
+    assert done == (0, b"one:3\ntwo:0\nthree:1\n", "")
+    assert mmbloom("check", "-c", seen, "one", "two", "three").out == b"4\n"
+    assert mmbloom("check", "-Hz", seen, "-", stdin=b"a\0b\0x\0").out == b"stdin:a\0stdin:b\0"
+    many = b"".join(b"a\nx%d\n" % i for i in range(100_000))
+    assert mmbloom("check", "-H", seen, "-", stdin=many).out == b"stdin:a\n" * 100_000

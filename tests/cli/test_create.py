@@ -193,3 +193,21 @@ def test_a_filter_of_another_rate_is_not_taken_silently(tmp_path: Path) -> None:
     assert "error_rate 0.01, asked for 1e-06" in done.err
     assert mmbloom("dedup", tmp_path / "seen", stdin=b"a\n").out == b"a\n"
     assert mmbloom("dedup", tmp_path / "seen", "-n", "1000", "-p", "1%", stdin=b"b\n").code == 0
+
+
+@pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]], ids=str)
+@pytest.mark.parametrize("command", ["create", "dedup", "add"])
+def test_permissions(tmp_path: Path, command: str, kind: list[str]) -> None:
+    """A new filter is its owner's alone, or whoever's --permissions says, whatever the umask."""
+    for name, options, mode in (("one", [], 0o600), ("all", ["--permissions", "666"], 0o666)):
+        made = mmbloom(command, tmp_path / name, "-n", "1000", *options, *kind, stdin=b"a\n")
+        assert made.code == 0
+        for file in (tmp_path / name).glob("*.bloom") if kind else [tmp_path / name]:
+            assert file.stat().st_mode & 0o777 == mode
+    if command != "create":
+        done = mmbloom(command, tmp_path / "one", "--permissions", "666", stdin=b"a\n")
+        assert done.code == 2
+        assert is_one_line(done.err, "--permissions", "only when FILE is created")
+        again = ("-n", "1000", "--permissions", "666", *kind)
+        assert mmbloom(command, tmp_path / "one", *again, stdin=b"b\n").code == 0
+        assert ((tmp_path / "one").stat().st_mode & 0o077) == 0, "it was there already"

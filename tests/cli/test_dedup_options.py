@@ -1,5 +1,6 @@
 """Options of mmbloom dedup: what is compared, what is printed, and where to."""
 
+import gzip
 import json
 import os
 import shutil
@@ -221,3 +222,53 @@ def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path, capfdbinary: Captur
     assert sorted(os.listdir(tmp_path)) == ["in", "seen"]
     shutil.copy(tmp_path / "seen", tmp_path / "copy")
     assert inside(capfdbinary, "dedup", tmp_path / "copy", tmp_path / "in") == (0, b"", "")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_relative_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: str) -> None:
+    """--relative keeps the folders of inputs, as they are typed, below that of the outputs."""
+    monkeypatch.chdir(tmp_path)
+    inputs = ["north/access.log", "south/./deep/access.log.gz", str(tmp_path / "top.log")]
+    for number, name in enumerate(inputs):
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        line = b"%d\n" % number
+        Path(name).write_bytes(gzip.compress(line) if name.endswith("gz") else line)
+    command = ["dedup", "seen", *EXACT, "--output-dir", "out", "-j", jobs, *inputs]
+    assert mmbloom(*command, "--relative") == (0, b"", "")
+    full = str(tmp_path / "top.log").lstrip("/")
+    written = {
+        name: Path("out", name) for name in ("north/access.log", "south/deep/access.log", full)
+    }
+    assert [path.read_bytes() for path in written.values()] == [b"0\n", b"1\n", b"2\n"]
+
+
+def test_relative_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No folder above that of the outputs is written to; and the way out is named where it is."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("../up.log", "a/same.log", "b/same.log"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_bytes(b"a\n")
+    into = ["dedup", "seen", *EXACT, "--output-dir", "out"]
+    for name in ("../up.log", "a/../../up.log"):
+        done = mmbloom(*into, "--relative", name)
+        assert done.code == 2
+        assert is_one_line(done.err, name, "give its full path")
+    done = mmbloom(*into, "a/same.log", "b/same.log")
+    assert done.code == 2
+    assert is_one_line(done.err, "--relative keeps their folders")
+    assert not Path("out").exists()
+    assert mmbloom("dedup", "seen", *EXACT, "--relative", "a/same.log").code == 2
+
+
+@pytest.mark.parametrize("options", [[], ["-k", "2"], ["--json-key", "a"], ["-i"]], ids=str)
+def test_lines_of_windows(tmp_path: Path, options: list[str]) -> None:
+    """--crlf: with its carriage return or without, it is the same line."""
+    lines = b'{"a":1} x\r\n{"a":1} y\r\n\r\n\n{"a":1} x\n{"a":1} x\r'
+    first = b'{"a":1} x\r\n{"a":1} y\r\n\r\n'
+    with_it = mmbloom("dedup", tmp_path / "one", *EXACT, *options, "--crlf", stdin=lines)
+    assert (with_it.code, with_it.out) == (0, first)
+    without_it = mmbloom("dedup", tmp_path / "two", *EXACT, stdin=lines)
+    assert len(without_it.out) > len(first)
+    assert mmbloom("check", tmp_path / "one", *options, "--crlf", "-c", stdin=lines).out == b"6\n"
+    assert mmbloom("dedup", tmp_path / "one", "--crlf", "-z", stdin=b"").code == 2

@@ -17,13 +17,14 @@ CODES = (
     "130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
 )
 EXPECTED = {
-    "create": "-q -n -p --layout --seed --like --counting --growing --rotate --keep --every",
-    "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --json-key -o --output-dir -j "
-    "--durable --stats -q --progress --lock-timeout --when-full --resident --growing --rotate "
-    "--keep --every",
+    "create": "--permissions -q -n -p --layout --seed --like --counting --growing --rotate --keep "
+    "--every",
+    "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --crlf --json-key -o --output-dir -j "
+    "--relative --permissions --durable --stats -q --progress --lock-timeout --when-full "
+    "--resident --growing --rotate --keep --every",
     "add": "-n -p --growing --rotate --keep --every -i -f -s -w -z -t -k --json-key --stats "
-    "--progress --lock-timeout --resident -q",
-    "check": "-v -c -q -i -f -s -w -z -t -k --json-key --progress",
+    "--progress --lock-timeout --resident -q --permissions --crlf",
+    "check": "-H --crlf -v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "exclude": "--add --remove --list",
     "grow": "--reserve --lock-timeout --allow-network",

@@ -26,6 +26,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "access.log").write_bytes(LOG)
     (tmp_path / "monday.log").write_bytes(b"".join(LINES[:half]))
     (tmp_path / "tuesday.log").write_bytes(b"".join(LINES[half:]))
+    for town in ("north", "south"):
+        (tmp_path / town).mkdir()
+        (tmp_path / town / "a.log").write_bytes(LOG)
     (tmp_path / "taken-back.txt").write_bytes(b"aunt@mail.example\n")
     with gzip.open(tmp_path / "events.jsonl.gz", "wb") as events:
         events.writelines(b'{"user": {"id": %d}}\n' % (i % 7) for i in range(100))

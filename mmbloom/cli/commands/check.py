@@ -1,21 +1,24 @@
 """``mmbloom check``: print the lines that are in a filter, or not in it; change nothing."""
 
 import argparse
+import os
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mmbloom._open import open as open_filter
 from mmbloom._threads import read_ahead
-from mmbloom._typing import Bools, Keys
+from mmbloom._typing import Bools, Keys, Octets
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import open_output, refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
-from mmbloom.cli.report import progress_bar
-from mmbloom.lines import Chunk, read_chunks
+from mmbloom.cli.report import STDIN, progress_bar
+from mmbloom.filters.base import Filter
+from mmbloom.lines import Chunk, LineWriter, read_chunks
 
 EXAMPLES = (
     "mmbloom check seen.bloom access.log",
@@ -30,8 +33,11 @@ def register(parser: argparse.ArgumentParser) -> None:
     add_line_options(parser)
     add = parser.add_argument
     add("-v", "--invert-match", action="store_true", help="print the lines that are not in it")
+    add("-H", "--with-name", action="store_true", help="print the input's name before each line")
     output = parser.add_mutually_exclusive_group()
-    output.add_argument("-c", "--count", action="store_true", help="print only the number of lines")
+    output.add_argument(
+        "-c", "--count", action="store_true", help="print only their number; with -H of each input"
+    )
     output.add_argument(
         "-q", "--quiet", action="store_true", help="print nothing; exit with 0 or 1"
     )
@@ -39,30 +45,56 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; return 0 if a line was found, 1 if none was."""
-    keys, names, end = line_keys(args), input_names(args.inputs), terminator(args)
+    names, end = input_names(args.inputs), terminator(args)
     check_inputs(names)
     refuse_overlap(None, names, args.file)
-    found = 0
+    counts: list[int] = []
     with open_filter(args.file, "r") as seen, open_output(None, end) as writer:
-
-        def look(take: Callable[[Chunk], Keys], chunk: Chunk) -> tuple[Chunk, Bools]:
-            return chunk, seen.contains_many(take(chunk)) != args.invert_match
-
         with progress_bar(args, names, printing=not args.count) as bar:
             for name in names:
-                with (
-                    input_keys(keys, name) as take,
-                    open_input(name, bar) as source,
-                    closing(
-                        read_ahead(map(partial(look, take), read_chunks(source, end)))
-                    ) as looked_at,
-                ):
-                    for chunk, wanted in looked_at:
-                        found += int(np.count_nonzero(wanted))
-                        if args.quiet and found:
-                            return OK
-                        if not (args.quiet or args.count):
-                            writer.write(chunk.where(wanted), terminated=chunk.terminated)
+                counts.append(_look_up(args, seen, name, bar, writer))
+                if args.quiet and counts[-1]:
+                    return OK
         if args.count:
-            writer.write(np.frombuffer(b"%d%b" % (found, end), np.uint8), terminated=True)
-    return OK if found else NOTHING_FOUND
+            each = zip(map(_prefix, names), counts, strict=True)
+            for prefix, count in each if args.with_name else [(b"", sum(counts))]:
+                line = b"%b%d%b" % (prefix, count, end)
+                writer.write(np.frombuffer(line, np.uint8), terminated=True)
+    return OK if any(counts) else NOTHING_FOUND
+
+
+def _look_up(
+    args: argparse.Namespace, seen: Filter, name: str, bar: Any, writer: LineWriter
+) -> int:
+    """Print the lines of one input that are asked for; gives their number, of -q at least one."""
+    keys, end, found = line_keys(args), terminator(args), 0
+
+    def look(take: Callable[[Chunk], Keys], chunk: Chunk) -> tuple[Chunk, Bools]:
+        return chunk, seen.contains_many(take(chunk)) != args.invert_match
+
+    with (
+        input_keys(keys, name) as take,
+        open_input(name, bar) as source,
+        closing(read_ahead(map(partial(look, take), read_chunks(source, end)))) as looked_at,
+    ):
+        for chunk, wanted in looked_at:
+            found += int(np.count_nonzero(wanted))
+            if args.quiet and found:
+                break
+            if not (args.quiet or args.count):
+                lines = chunk.where(wanted)
+                named = _prefixed(lines, _prefix(name), end) if args.with_name else lines
+                writer.write(named, terminated=chunk.terminated)
+    return found
+
+
+def _prefix(name: str) -> bytes:
+    return b"stdin:" if name == STDIN else os.fsencode(name) + b":"
+
+
+def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
+    """Put the name of their input before each of some lines, which end as those of a chunk do."""
+    whole = lines.tobytes()
+    parts = whole.removesuffix(end).split(end) if whole else []
+    named = end.join(prefix + part for part in parts)
+    return np.frombuffer(named + end * whole.endswith(end), np.uint8)

@@ -8,9 +8,11 @@ from typing import Any
 from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import (
     add_family_options,
+    add_making_options,
     add_quiet_option,
     add_sizing_options,
     error_rate,
+    making_options,
     rotation,
 )
 from mmbloom.cli.process import OK, UsageError
@@ -45,7 +47,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="keep a counter of four bits for each bit, so that lines can be removed",
     )
-    parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
+    add_making_options(parser)
     add_quiet_option(parser)
     parser.add_argument(
         "--reserve",
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "hash", "seed")}
     given = {name: value for name, value in sizing.items() if value is not None}
     # It is closed at once: shared memory would be filled for nothing.
-    options = {"allow_network": args.allow_network, "reserve": args.reserve, "resident": False}
+    options = {**making_options(args), "reserve": args.reserve, "resident": False}
     times = rotation(args)
     if args.like is None:
         if args.capacity is None:

@@ -46,6 +46,7 @@ EXAMPLES = (
     "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
     "mmbloom dedup events.bloom -n 1e6 --json-key user.id events.jsonl.gz",
     "mmbloom dedup days.bloom -n 1e6 --output-dir unique -j 2 monday.log tuesday.log",
+    "mmbloom dedup all.bloom -n 1e6 --output-dir kept --relative north/a.log south/a.log",
 )
 
 
@@ -57,6 +58,11 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("-d", "--repeated", action="store_true", help="print the repeated lines instead")
     add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
     add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
+    add(
+        "--relative",
+        action="store_true",
+        help="with --output-dir: keep the folders of inputs in it, as they are typed",
+    )
     add(
         "-j",
         "--jobs",
@@ -198,7 +204,8 @@ def run(args: argparse.Namespace) -> int:
             require_durable(output)
     # Fail here, before gigabytes are reserved in vain.
     if outputs:
-        make_folder(args.output_dir)
+        for folder in dict.fromkeys(map(os.path.dirname, outputs)):
+            make_folder(folder)
     elif args.output is not None:
         require_folder(args.output)
     on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
@@ -231,6 +238,8 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
             raise UsageError(
                 "-j N writes one output per input: give the folder with --output-dir DIR"
             )
+        if args.relative:
+            raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
         return []
     if args.output is not None:
         raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
@@ -240,11 +249,23 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
     for name in names:
         stem, suffix = os.path.splitext(os.path.basename(name))
         base = stem if suffix.lower() in COMPRESSED else stem + suffix
-        output = os.path.join(args.output_dir, base)
+        folder = _folder_of(name) if args.relative else ""
+        output = os.path.join(args.output_dir, folder, base)
         if output in by_output:
-            raise UsageError(f"{name} and {by_output[output]} would both be written to {output}")
+            advice = "" if args.relative else ": --relative keeps their folders"
+            raise UsageError(
+                f"{name} and {by_output[output]} would both be written to {output}{advice}"
+            )
         by_output[output] = name
     return list(by_output)
+
+
+def _folder_of(name: str) -> str:
+    """Give the folder of an input as typed, for one below that of the outputs."""
+    folder = os.path.normpath(os.path.dirname(name)).lstrip("/")
+    if folder.split("/")[0] == "..":
+        raise UsageError(f"{name}: --relative keeps no folder above this one: give its full path")
+    return "" if folder == "." else folder
 
 
 def _work(
