@@ -57,6 +57,7 @@ from mmbloom.errors import (
 if TYPE_CHECKING:
     from mmbloom import sizing
     from mmbloom._engine import ENGINE as engine  # noqa: N811  a value, as users see it
+    from mmbloom._keys.coerce import columns
     from mmbloom._open import open  # noqa: A004  as zarr.open
     from mmbloom._typing import Key, Keys
     from mmbloom.filters.base import Filter
@@ -118,6 +119,7 @@ __all__ = [
     "Sieve",
     "Similarity",
     "Verification",
+    "columns",
     "compare",
     "copy",
     "engine",
@@ -153,6 +155,7 @@ _PLACES = {
     "Sieve": "mmbloom.sieve:Sieve",
     "Similarity": "mmbloom.operations.compare:Similarity",
     "Verification": "mmbloom.operations.verify:Verification",
+    "columns": "mmbloom._keys.coerce:columns",
     "compare": "mmbloom.operations.compare:compare",
     "copy": "mmbloom.operations.copy:copy",
     "engine": "mmbloom._engine:ENGINE",

@@ -34,7 +34,8 @@ class ArrowStream(Protocol):
 
 
 # One key; the keys of one call, among which None is a null; and what to do with nulls.
-Key = bytes | bytearray | memoryview | str | int | np.integer[Any]
+Scalar = bytes | bytearray | memoryview | str | int | np.integer[Any]
+Key = Scalar | tuple[Scalar, ...]
 Keys = Iterable[Key | None] | npt.NDArray[Any] | ArrowArray | ArrowStream
 Nulls = Literal["error", "skip"]
 

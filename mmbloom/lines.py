@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import select
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from typing import Any, Protocol, cast
@@ -19,6 +19,7 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
+from mmbloom._keys.coerce import joined
 from mmbloom._typing import Bools, Keys, Octets, Offsets
 
 # A block of log lines of usual length fills a chunk, which is what the engine hashes fastest.
@@ -270,12 +271,13 @@ class LineKeys:
 
     Attributes
     ----------
-    field : int, optional
-        Take this field, counted from 1.
+    field : int or tuple of int, optional
+        Take this field, counted from 1; or several, whose key is that of the tuple of them.
     separator : bytes, optional
         What separates fields; runs of blanks by default.
-    json_key : str, optional
-        Take this member of a line of JSON, as in "user.id"; digits index arrays. The string
+    json_key : str or tuple of str, optional
+        Take this member of a line of JSON, as in "user.id"; digits index arrays. Of several the
+        key is that of the tuple of them. The string
         "5" and the number 5 are two keys. Numbers are compared as they are written: 1.0 and 1
         are two keys.
     skip_fields : int
@@ -302,9 +304,9 @@ class LineKeys:
     array([ True,  True, False])
     """
 
-    field: int | None = None
+    field: int | tuple[int, ...] | None = None
     separator: bytes | None = None
-    json_key: str | None = None
+    json_key: str | tuple[str, ...] | None = None
     skip_fields: int = 0
     skip_chars: int = 0
     compare_at_most: int | None = None
@@ -329,20 +331,15 @@ class LineKeys:
             returns = chunk.octets[chunk.ends - 1] == _RETURN
             ends = chunk.ends - (returns & (chunk.ends > chunk.starts))
             chunk = Chunk(chunk.octets, chunk.starts, ends, chunk.terminated)
-        if self.json_key is not None:
-            keys: KeyBatch = self._members(chunk.lines, _member_taker(self.json_key))
+        keys: KeyBatch
+        if isinstance(self.json_key, tuple):
+            keys = _side_by_side(chunk, [self._members(chunk, name) for name in self.json_key])
+        elif self.json_key is not None:
+            keys = self._members(chunk, self.json_key)
+        elif isinstance(self.field, tuple):
+            keys = _side_by_side(chunk, [self._field(chunk, number) for number in self.field])
         else:
-            keys = _engine.select_keys(
-                chunk.octets,
-                chunk.starts,
-                chunk.ends,
-                field=self.field,
-                separator=self.separator,
-                skip_fields=self.skip_fields,
-                skip_chars=self.skip_chars,
-                compare_at_most=self.compare_at_most,
-                ignore_case=self.ignore_case,
-            )
+            keys = self._field(chunk, self.field)
         # Filters take the engine's own forms as well, which are no matter of their signatures.
         return cast("Keys", keys)
 
@@ -370,7 +367,21 @@ class LineKeys:
             at = at[found.octets[at + offset] == octet]
         return len(at)
 
-    def _members(self, lines: list[bytes], take: Callable[[bytes], bytes | None]) -> ByteKeys:
+    def _field(self, chunk: Chunk, number: int | None) -> KeyBatch:
+        return _engine.select_keys(
+            chunk.octets,
+            chunk.starts,
+            chunk.ends,
+            field=number,
+            separator=self.separator,
+            skip_fields=self.skip_fields,
+            skip_chars=self.skip_chars,
+            compare_at_most=self.compare_at_most,
+            ignore_case=self.ignore_case,
+        )
+
+    def _members(self, chunk: Chunk, name: str) -> ByteKeys:
+        take, lines = _member_taker(name), chunk.lines
         narrow = _engine.narrower(
             self.skip_fields, self.skip_chars, self.compare_at_most, ignore_case=self.ignore_case
         )
@@ -381,6 +392,25 @@ class LineKeys:
                 for line, part in zip(lines, parts, strict=True)
             ]
         )
+
+
+def _side_by_side(chunk: Chunk, parts: Sequence[KeyBatch]) -> ByteKeys:
+    """Join the keys of each line, as a tuple of them; a line that lacks one is its own key."""
+    mark = _engine.WHOLE_LINE
+    return ByteKeys.of(
+        [
+            mark + line if any(item.startswith(mark) for item in items) else joined(items)
+            for line, *items in zip(chunk.lines, *map(_bytes_of, parts), strict=True)
+        ]
+    )
+
+
+def _bytes_of(keys: KeyBatch) -> list[bytes]:
+    if isinstance(keys, PackedKeys):
+        starts, ends = keys.starts.astype(np.int64), keys.ends.astype(np.int64)
+        return _engine.lines_of(keys.octets, starts, ends)
+    assert isinstance(keys, ByteKeys)  # noqa: S101  what the engine makes of fields
+    return cast("list[bytes]", keys.items)
 
 
 # Numbers are bytes as they are written, and never doubles: two that are the same as doubles would

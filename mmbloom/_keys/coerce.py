@@ -2,12 +2,14 @@ r"""The border: whatever a caller passes becomes a KeyBatch here, and kernels ch
 
 A key is bytes. A str is its UTF-8. An int, or a numpy integer, is 8 bytes: little-endian, two's
 complement. An item of a numpy ``S`` array is its bytes without trailing NULs, as numpy reads it.
+A tuple of keys is the byte 0xFE, then of each item the length of its bytes, 8 bytes
+little-endian, and these: so two tuples are the same key only if all their items are.
 Keys that the engine can hash as they lie are not copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import index
 from typing import Any
@@ -38,7 +40,7 @@ def coerce_one(key: Key) -> bytes:
 
     Parameters
     ----------
-    key : bytes, bytearray, memoryview, str, int or numpy integer
+    key : bytes, bytearray, memoryview, str, int, numpy integer, or tuple of these
         The key.
 
     Returns
@@ -270,6 +272,78 @@ def _where_it_was(
     return error.at(offset + int(np.flatnonzero(present)[error.position or 0]))
 
 
+_TUPLE = b"\xfe"  # UTF-8 never has it, so no str is the same key
+
+
+def joined(items: Sequence[bytes]) -> bytes:
+    r"""Write the bytes of several keys as those of the tuple of them.
+
+    Examples
+    --------
+    >>> joined([b"ab", b"c"])
+    b'\xfe\x02\x00\x00\x00\x00\x00\x00\x00ab\x01\x00\x00\x00\x00\x00\x00\x00c'
+    """
+    parts = [_TUPLE]
+    for item in items:
+        parts += len(item).to_bytes(8, "little"), item
+    return b"".join(parts)
+
+
+def _within(item: Any, position: int | None) -> bytes:
+    if item is None or issubclass(type(item), tuple):
+        name = "None" if item is None else "a tuple"
+        raise KeyTypeError(f"{name} within a tuple is not a kind of key", position)
+    return _to_bytes(item, position)
+
+
+def columns(*values: Keys) -> list[tuple[Any, ...]]:
+    """Put columns side by side: of each row the tuple of its items, which is one key.
+
+    Parameters
+    ----------
+    *values : iterable, ndarray or Arrow column, each of length n
+        The columns, such as those of a dataframe; without nulls.
+
+    Returns
+    -------
+    list of tuple, length n
+        For any call of a filter that takes several keys, which checks the items. It is made row
+        by row, and takes far longer than hashing a column does.
+
+    Raises
+    ------
+    KeyTypeError
+        If one of them is a single key, or no iterable.
+    ValueError
+        If they are not of one length, or an array has more than one dimension.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> columns(["ann", "bob"], np.array([20260101, 20260102]))
+    [('ann', 20260101), ('bob', 20260102)]
+    """
+    listed = [_items_of(column) for column in values]
+    lengths = [len(items) for items in listed]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"the columns have {lengths} items, expected as many in each")
+    return list(zip(*listed, strict=True))
+
+
+def _items_of(column: Any) -> list[Any]:
+    """List the items of a column as Python's own."""
+    if len(shape := getattr(column, "shape", (0,))) != 1:  # list() of a table is its names
+        raise ValueError(
+            f"a column has one dimension, and this {type(column).__name__} has {len(shape)}: pass "
+            "each column by itself"
+        )
+    for name in ("to_pylist", "to_list", "tolist"):  # of pyarrow; polars and pandas; numpy
+        if hasattr(column, name):
+            items: list[Any] = getattr(column, name)()
+            return items
+    return list(several(column))
+
+
 def _to_bytes(key: Any, position: int | None) -> bytes:
     # By its real type, and by that type's own methods: a mock gives itself out for what it stands
     # for, and a subclass can spell itself as anything, even as no bytes.
@@ -283,6 +357,8 @@ def _to_bytes(key: Any, position: int | None) -> bytes:
             raise KeyEncodingError(position) from None
     if issubclass(kind, (bytearray, memoryview)):
         return memoryview(key).tobytes()
+    if issubclass(kind, tuple):
+        return joined([_within(item, position) for item in tuple.__iter__(key)])
     if key is None and position is not None:
         raise KeyTypeError("None is a null", position, _SKIP)
     # bool descends from int, and timedelta64 from numpy's integer, but neither is a number here.

@@ -60,6 +60,22 @@ def positive(text: str) -> int:
     return value
 
 
+def fields(text: str) -> int | tuple[int, ...]:
+    """Read the number of a field, or several of them.
+
+    Examples
+    --------
+    >>> fields("3"), fields("1,3")
+    (3, (1, 3))
+    """
+    if not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", text, re.ASCII):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no field: they are counted from 1, such as 3, or 1,3 for two of them"
+        )
+    numbers = tuple(map(int, text.split(",")))
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
 def rate(text: str) -> float:
     """Read an error rate between 0 and 1: 0.01, 1e-3, 1%."""
     try:
@@ -317,8 +333,19 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
         metavar="SEP",
         help="field separator for -k (default blanks)",
     )
-    add("-k", "--field", type=positive, metavar="FIELD", help="compare only this field (from 1)")
-    add("--json-key", metavar="A.B", help="compare only this member of JSON lines")
+    add(
+        "-k",
+        "--field",
+        type=fields,
+        metavar="FIELD",
+        help="compare only this field (from 1), or only these: 1,3",
+    )
+    add(
+        "--json-key",
+        action="append",
+        metavar="A.B",
+        help="compare only this member of JSON lines; several, if given again",
+    )
 
 
 def line_keys(args: argparse.Namespace) -> LineKeys:
@@ -329,11 +356,12 @@ def line_keys(args: argparse.Namespace) -> LineKeys:
         raise UsageError("-k FIELD and --json-key cannot be combined")
     if args.crlf and args.zero_terminated:
         raise UsageError("--crlf is for lines that end in newline: leave out -z")
+    members: list[str] | None = args.json_key
     return LineKeys(
         crlf=args.crlf,
         field=args.field,
         separator=args.separator,
-        json_key=args.json_key,
+        json_key=members[0] if members and len(members) == 1 else tuple(members or ()) or None,
         skip_fields=args.skip_fields,
         skip_chars=args.skip_chars,
         compare_at_most=args.check_chars,

@@ -119,7 +119,10 @@ def input_keys(keys: LineKeys, name: str) -> Iterator[Callable[[Chunk], Keys]]:
 def warn_of_lacking(keys: LineKeys, name: str, lines: int, lacking: int) -> None:
     """Say so if no line of an input has the field or member asked for: a wrong name, perhaps."""
     if lines and lines == lacking:
-        part = f"field {keys.field}" if keys.json_key is None else f"member {keys.json_key!r}"
+        one = keys.field if keys.json_key is None else keys.json_key
+        noun = "field" if keys.json_key is None else "member"
+        several = ", ".join(map(str, one)) if isinstance(one, tuple) else None
+        part = f"{noun} {one!r}" if several is None else f"{noun}s {several}"
         shown = "stdin" if name == STDIN else name
         say(f"warning: {shown}: no line has the {part}: each whole line was its own key")
 

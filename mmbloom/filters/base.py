@@ -255,7 +255,7 @@ class Filter(ABC):
 
         Parameters
         ----------
-        keys : iterable of bytes, str or int; ndarray; or Arrow column
+        keys : iterable of bytes, str, int or tuple; ndarray; or Arrow column
             Types may be mixed in an iterable. An array has shape (n,) and dtype integer (of
             any width), S or U, or shape (n, w) and dtype uint8: one key of w bytes a row. A
             column is anything with the Arrow PyCapsule interface (of pyarrow, polars, pandas)

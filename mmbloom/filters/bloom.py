@@ -32,8 +32,9 @@ class BloomFilter(SingleKeys, FileFilter):
     -----
     Keys are bytes (or bytearray, memoryview); str stands for its UTF-8, an int (and any numpy
     integer) for its 8-byte little-endian two's complement: -1 and 2**64 - 1 are one key. A
-    key that was added is always found; one that was not, at the rate that `create` plans for;
-    one of the `exclusions` never.
+    tuple of these is one key, which no other tuple is (`mmbloom.columns`). A key that was added
+    is always found; one that was not, at the rate that `create` plans for; one of the
+    `exclusions` never.
 
     Threads and processes: every method may be called from any thread, and any number of
     processes may have the file open. Writes exclude each other; readers take no lock, and

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, columns
 
 Capture = pytest.CaptureFixture[bytes]
 
@@ -272,3 +272,49 @@ def test_lines_of_windows(tmp_path: Path, options: list[str]) -> None:
     assert len(without_it.out) > len(first)
     assert mmbloom("check", tmp_path / "one", *options, "--crlf", "-c", stdin=lines).out == b"6\n"
     assert mmbloom("dedup", tmp_path / "one", "--crlf", "-z", stdin=b"").code == 2
+
+
+COMPOSITE: list[tuple[list[str], bytes]] = [
+    (["-t", ",", "-k", "1,3"], b"ann,x,mon\nann,y,mon\nann,x,tue\nan,x,nmon\n"),
+    (["-k", "1,3"], b"ann x mon\nann y mon\nann x tue\nan x nmon\n"),
+    (
+        ["--json-key", "a.b", "--json-key", "c"],
+        (
+            b'{"a":{"b":"ann"},"c":"mon"}\n{"c":"mon","a":{"b":"ann"}}\n'
+            b'{"a":{"b":"ann"},"c":"tue"}\n{"a":{"b":"an"},"c":"nmon"}\n'
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "lines"), COMPOSITE, ids=["-t -k", "-k", "--json-key"])
+def test_several_fields_are_a_tuple(tmp_path: Path, options: list[str], lines: bytes) -> None:
+    """Python finds them as tuples of str, and what Python has marked is seen."""
+    each, seen = lines.splitlines(keepends=True), exact_filter(tmp_path / "seen")
+    done = mmbloom("dedup", seen, *options, stdin=lines)
+    assert (done.code, done.out) == (0, each[0] + each[2] + each[3])
+    known = [("ann", "mon"), ("ann", "tue"), ("an", "nmon")]
+    with BloomFilter.open(seen) as marked:
+        assert marked.contains_many(known).all()
+        assert ("mon", "ann") not in marked
+        assert b"annmon" not in marked
+    with BloomFilter.create(tmp_path / "python", 1000, 1e-9, seed=1) as marked:
+        marked.add_many(columns(["ann", "ann"], ["mon", "tue"]))
+    done = mmbloom("dedup", tmp_path / "python", *options, stdin=lines)
+    assert (done.code, done.out) == (0, each[3])
+
+
+@pytest.mark.parametrize("wrong", ["0", "1,", ",1", "1,0", "1,,2", "2-3", "a", "1,3a", "-1", ""])
+def test_fields_that_are_none(tmp_path: Path, wrong: str) -> None:
+    """What is no list of numbers from 1 is refused, and what one looks like is said."""
+    done = mmbloom(
+        "dedup", tmp_path / "seen", *EXACT, f"-k{wrong}" if wrong else "-k=", stdin=b"a\n"
+    )
+    assert (done.code, done.out) == (2, b"")
+    assert "they are counted from 1, such as 3, or 1,3 for two of them" in done.err
+
+
+def test_several_fields_that_no_line_has(tmp_path: Path) -> None:
+    """The warning names them all."""
+    done = mmbloom("dedup", tmp_path / "seen", *EXACT, "-t,", "-k1,3", stdin=b"a,b\n")
+    assert is_one_line(done.err, "no line has the fields 1, 3: each whole line was its own key")

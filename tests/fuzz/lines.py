@@ -89,6 +89,8 @@ def _compare(chunks: Any, text: bytes, terminator: bytes, keys: LineKeys, wanted
 def key_of(line: bytes, keys: LineKeys) -> bytes:
     """Find the key of a line as one would by hand."""
     part: bytes | None = line
+    assert not isinstance(keys.json_key, tuple)
+    assert not isinstance(keys.field, tuple)
     if keys.json_key is not None:
         part = _member_of(line, keys.json_key)
     elif keys.field is not None:

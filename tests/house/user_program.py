@@ -55,6 +55,9 @@ def main(folder: Path) -> None:
                 seen_before(seen, np.uint8(7)),
             ]
         )
+        assert not seen_before(seen, ("a", 1, b"c", np.int8(2)))
+        assert new_ones(seen, [("x", 1), "q", ("z",)]).all()
+        assert new_ones(seen, mmbloom.columns(["a", "b"], np.array([1, 2]))).all()
         assert "a" in seen
         assert np.int16(5) in seen
         assert bytearray(b"b") in seen
@@ -92,7 +95,8 @@ def refused(seen: BloomFilter, column: Column) -> None:
     new_ones(seen, column)
     seen.add(None)  # type: ignore[arg-type]
     seen.add(1.5)  # type: ignore[arg-type]
-    seen.add(("a", "b"))  # type: ignore[arg-type]
+    seen.add(("a", None))  # type: ignore[arg-type]
+    seen.add(("a", ("b",)))  # type: ignore[arg-type]
     seen.add_many([1.5])  # type: ignore[list-item]
     seen.add_many(5)  # type: ignore[arg-type]
     seen.add_many(["a"], nulls="drop")  # type: ignore[arg-type]

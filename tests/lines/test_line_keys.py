@@ -15,6 +15,7 @@ from fuzz.lines import field_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mmbloom._keys.coerce import coerce_one
 from mmbloom.lines import LineKeys
 
 UNIQ = shutil.which("uniq") or ""
@@ -305,3 +306,47 @@ def test_narrowed_json_member(narrowing: dict[str, Any], key: bytes) -> None:
     line = b'{"b": 0, "a": "one two  three"}'
     assert keys_of(LineKeys(json_key="a", **narrowing), [line]) == [key]
     assert keys_of(LineKeys(**narrowing), [b"one two  three"]) == [key]
+
+
+ROWS = [b"ann,1,mon", b"ann,2,mon", b"ann,1,tue", b"a,nn,mon", b"ann", b"", b",,", b"ann,1,mon"]
+
+
+@pytest.mark.parametrize("fields", [(1, 2), (2, 1), (1, 3), (3,), (1, 1), (1, 2, 3)])
+def test_several_fields(fields: tuple[int, ...]) -> None:
+    """Their key is that of the tuple of them; a line that lacks one is its own key."""
+    expected = []
+    for row in ROWS:
+        parts = row.split(b",")
+        if len(parts) < max(fields):
+            expected.append(b"\xff\n\0" + row)
+        else:
+            expected.append(coerce_one(tuple(parts[field - 1].decode() for field in fields)))
+    keys = LineKeys(field=fields, separator=b",")
+    assert keys_of(keys, ROWS) == expected
+    lacking = sum(len(row.split(b",")) < max(fields) for row in ROWS)
+    assert keys.lacking(keys(chunk_of(ROWS, before=b"other\n"))) == lacking
+
+
+def test_several_fields_are_narrowed_each() -> None:
+    """The options of uniq apply to each field, as to one."""
+    keys = LineKeys(field=(1, 3), ignore_case=True, skip_chars=1, compare_at_most=2)
+    assert keys_of(keys, [b"xABc y zDEf"]) == [coerce_one(("ab", "de"))]
+
+
+def test_several_members() -> None:
+    """Of strings the key is that of the tuple of them; other values are as they are written."""
+    lines = [
+        b'{"user": {"id": "ann"}, "day": "mon"}',
+        b'{"day": "mon", "user": {"id": "ann", "x": 1}}',
+        b'{"user": {"id": 5}, "day": "5"}',
+        b'{"user": {"id": "5"}, "day": 5}',
+        b'{"user": {"id": "ann"}}',
+        b"no JSON",
+    ]
+    keys = LineKeys(json_key=("user.id", "day"))
+    found = keys_of(keys, lines)
+    assert found[0] == found[1] == coerce_one(("ann", "mon"))
+    assert found[2] == coerce_one((b"\xff5", "5"))
+    assert found[3] == coerce_one(("5", b"\xff5"))
+    assert found[4:] == [b"\xff\n\0" + line for line in lines[4:]]
+    assert keys.lacking(keys(chunk_of(lines, before=b""))) == 2
