@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any, get_args
 
 from mmbloom._typing import HashName
-from mmbloom.cli.process import UsageError
+from mmbloom.cli.process import UsageError, say
 from mmbloom.lines import LineKeys
 
 # Of filters that commands make: a false positive is a line that dedup drops. In Python it is
@@ -17,6 +17,9 @@ RATE_HELP = (
     "error rate: the share of new lines that are taken for seen once N lines are in, and dropped "
     "by dedup (default 1e-6, one in a million)"
 )
+
+# Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
+_KEEP, _EVERY = 7 * 86_400, 86_400
 
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
@@ -210,6 +213,11 @@ def rotation(args: argparse.Namespace) -> dict[str, Any]:
     if given and not args.rotate:
         raise UsageError(
             "--keep and --every apply only to a rotating folder: give --rotate as well"
+        )
+    if given and given.get("every", _EVERY) > given.get("keep", _KEEP):
+        say(
+            "warning: --every is longer than --keep: lines are dropped a period at a time, and so "
+            "are known for up to a period longer than --keep"
         )
     return given
 

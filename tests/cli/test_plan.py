@@ -106,3 +106,17 @@ def test_rates_next_to_nothing(tmp_path: Path, rate: str) -> None:
     assert figures["blocked"]["file_bytes"] == (tmp_path / "a").stat().st_size
     assert "use the blocked layout" in figures["standard"]["error"]
     assert (figures["whole_bits"] is None) == (float(rate) < 6e-20)
+
+
+@pytest.mark.parametrize("rate", ["0.5", "0.01", "1e-6", "1e-9"])
+def test_it_fits_a_window(capfdbinary: Capture, rate: str) -> None:
+    """The answer stays in sight in 24 rows of 80; around the row that is enough are others."""
+    lines = inside(capfdbinary, "plan", "-n", "1e9", "-p", rate).out.decode().splitlines()
+    assert len(lines) <= 20
+    assert max(map(len, lines)) <= 80
+    (marked,) = (place for place, line in enumerate(lines) if "enough" in line)
+    bits = [
+        int(line.split()[0]) for line in lines[lines.index("") :] if line[:12].strip().isdigit()
+    ]
+    assert bits == list(range(bits[0], bits[-1] + 1))
+    assert len(lines) - marked == 4

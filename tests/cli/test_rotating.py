@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from chains import files_of
-from cli_runner import Ended, inside
+from cli_runner import Ended, inside, is_one_line, mmbloom
 
 from mmbloom import RotatingFilter
 
@@ -97,3 +97,22 @@ def test_info_of_what_is_over(tmp_path: Path, capfdbinary: Capture) -> None:
     (file,) = files_of(tmp_path / "seen")
     assert file.stat().st_size > 4096
     assert f"size            {file.stat().st_size:,} bytes\n" in text
+
+
+@pytest.mark.parametrize(
+    ("times", "warned"),
+    [
+        (["--keep", "1h", "--every", "1d"], True),
+        (["--keep", "1h"], True),
+        (["--every", "8d"], True),
+        (["--every", "7d"], False),
+        (["--keep", "1d"], False),
+        ([], False),
+    ],
+    ids=str,
+)
+def test_periods_longer_than_what_is_kept(tmp_path: Path, times: list[str], warned: bool) -> None:
+    """They are made, and what that means is said."""
+    done = mmbloom("create", tmp_path / "kept", "-n", "10", "--rotate", *times)
+    assert done.code == 0
+    assert is_one_line(done.err, "--every is longer than --keep") if warned else done.err == ""

@@ -74,6 +74,7 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
 
 
 _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
+_ROWS_AROUND = 3  # that people see, before the one that is enough and after it
 _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
 
 
@@ -191,7 +192,9 @@ def _for_people(figures: dict[str, object]) -> str:
     ]
     whole = figures["whole_bits"]
     enough = whole["bits_per_key"] if isinstance(whole, dict) else 0
-    for best in best_practice_table(max(_TABLE_ROWS, enough)):
+    for best in best_practice_table(max(_TABLE_ROWS, enough + _ROWS_AROUND)):
+        if enough and abs(best.bits_per_key - enough) > _ROWS_AROUND:
+            continue  # all of them would push the answer out of the window
         mark = "  <- enough" if best.bits_per_key == enough else ""
         lines.append(
             f"{best.bits_per_key:>12} {best.num_hashes:>7}  {best.error_rate:>10.3g}{mark}"
