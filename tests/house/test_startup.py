@@ -69,6 +69,17 @@ def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
     assert "mmbloom.operations.verify" in imported(RUN.format(["verify", path]))
 
 
+def test_few_looks_for_garbage(tmp_path: Path) -> None:
+    """The collector looks through what is imported a few times, not sixty."""
+    path = str(tmp_path / "seen")
+    BloomFilter.create(path, 1000).close()
+    run = "import gc, sys; from mmbloom.__main__ import main; main()"
+    count = "; print('runs', sum(one['collections'] for one in gc.get_stats()))"
+    command = [sys.executable, "-P", "-c", run + count, "info", path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert int(done.stdout.split()[-1]) < 25
+
+
 def test_no_threads_for_linear_algebra(tmp_path: Path) -> None:
     """numpy would start one a core, which no command has a use for."""
     path = str(tmp_path / "seen")
