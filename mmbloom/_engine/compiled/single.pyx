@@ -383,7 +383,8 @@ cdef class SingleKeys:
         cdef Taken taken
         cdef bint new
         require(self)
-        if self.fresh and self.full_at > 0 and self.is_trusted(1):
+        if self.fresh and self.full_at > 0 and self.left:  # all else is looked at with the lock
+            self.left -= 1
             parts = self.parts
             (<Part>parts[0]).one.hash(key, &h1, &h2)  # which may call anything
             taken = self.take_lock(parts, 1)
