@@ -13,6 +13,8 @@ import os
 import stat
 import weakref
 
+import numpy as np
+
 from mmbloom._machine import mounts, pages
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
@@ -147,14 +149,19 @@ class MappedFilter(MovingArray):
 
     def count(self, **more: int) -> int:
         """Add to some of `MUTABLE_FIELDS`, in the order given; how many positions are set now."""
-        # A memoryview, for nothing is called between reading and writing one: what a signal
-        # handler counts, which comes where something is called, is not overwritten.
-        counters = self.views.counters.data
-        for name, by in more.items():
-            place = MUTABLE_FIELDS.index(name)
-            counters[place] = (counters[place] + by) % 2**64
-        set_now: int = counters[MUTABLE_FIELDS.index("positions_set")]
-        return set_now
+        # Nothing is called between reading a counter and writing it: what a signal handler
+        # counts, which comes where something is called, is not overwritten.
+        counters = self.views.counters
+        if counters.dtype.isnative:
+            words = counters.data
+            for name, by in more.items():
+                place = MUTABLE_FIELDS.index(name)
+                words[place] = (words[place] + by) % 2**64
+        else:  # no memoryview reads the bytes of a number in an order that is not the machine's
+            for name, by in more.items():
+                place, addend = MUTABLE_FIELDS.index(name), np.uint64(by % 2**64)
+                counters[place : place + 1] += addend
+        return self.counter("positions_set")
 
     @property
     def positions_set(self) -> int:

@@ -15,7 +15,7 @@ from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatErro
 from mmbloom._storage import mapped as storage_module
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import read_header
-from mmbloom.format.header import Header, encode
+from mmbloom.format.header import MUTABLE_FIELDS, Header, encode
 from mmbloom.sizing import FilterParams
 
 
@@ -215,3 +215,17 @@ def test_replaced_between_reading_and_writing(made: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(storage_module, "read_header", read_and_replace)
     with pytest.raises(FileChangedError, match="replaced by another file"):
         open_storage(made)
+
+
+def test_counters_in_the_other_byte_order(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are counted modulo 2**64, as on a machine whose order is not the file's."""
+    storage = open_storage(made, writable=False)
+    swapped = np.zeros(len(MUTABLE_FIELDS), dtype=np.dtype(np.uint64).newbyteorder("S"))
+    views = storage.views._replace(counters=swapped)
+    monkeypatch.setattr(MappedFilter, "views", views)
+    assert storage.count(keys_added=3, positions_set=2**63 + 5) == 2**63 + 5
+    assert storage.count(keys_added=-1, positions_set=2**63) == 5
+    counted = dict(zip(MUTABLE_FIELDS, swapped.tolist(), strict=True))
+    assert counted == {**dict.fromkeys(MUTABLE_FIELDS, 0), "keys_added": 2, "positions_set": 5}
+    monkeypatch.undo()
+    storage.close()
