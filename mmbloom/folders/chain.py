@@ -125,7 +125,13 @@ class Chain:
             return snapshot
         with self._loader():
             while stamp_of(self.folder) != (snapshot := self.current).file.stamp:
-                loaded = self._load(read_manifest(self.folder))
+                file = read_manifest(self.folder)
+                if file.stamp == snapshot.file.stamp:
+                    # The same one after all: of an open file some systems tell the time in
+                    # whole seconds, and of a path in nanoseconds.
+                    file.close()
+                    break
+                loaded = self._load(file)
                 if self._snapshot is snapshot:
                     self._snapshot = loaded
                 else:  # a signal handler of this thread has opened the files meanwhile

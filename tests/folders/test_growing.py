@@ -351,3 +351,26 @@ def test_waiting_for_a_newer_file_ends_in_time(grow: Create, folder: Path) -> No
             return time.monotonic() - begun
 
         assert 0.5 <= in_child(wait, timeout=20) < 20
+
+
+def test_times_of_open_files_in_whole_seconds(
+    grow: Create, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A system may round them, while it tells those of paths to the nanosecond."""
+    real, asked = os.fstat, 0
+
+    def rounded(fd: int) -> os.stat_result:
+        nonlocal asked
+        asked += 1
+        assert asked < 5000, "it is asked for ever"
+        status = real(fd)
+        return os.stat_result(status[:10], {"st_mtime_ns": int(status.st_mtime) * 10**9})
+
+    monkeypatch.setattr(os, "fstat", rounded)
+    seen = grow(10)
+    seen.update(range(40))
+    os.utime(folder / "manifest.json", ns=(10**9 + 5, 10**9 + 5))
+    with GrowingFilter.open(folder) as other:
+        assert other.contains_many(range(40)).all()
+        seen.update(range(40, 200))
+        assert other.contains_many(range(200)).all()
