@@ -1,10 +1,12 @@
 """Build the compiled engine, on all cores; the rest of the setup is in pyproject.toml.
 
 Where a module cannot be compiled the installation goes on without it, and numpy serves; with
-MMBLOOM_REQUIRE_COMPILED=1 that is an error, for those who make wheels.
+MMBLOOM_REQUIRE_COMPILED=1 that is an error, for those who make wheels. With MMBLOOM_ABI3=1 the
+modules, and the wheel, are for every Python from 3.11 on, at the price of speed (abi3).
 """
 
 import os
+from collections.abc import Iterable
 from glob import glob
 from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
@@ -23,6 +25,8 @@ FLAGS = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
 # What a header does not have is an error here, where some compilers warn and make a module that
 # fails when it is imported.
 FLAGS.append("-Werror=implicit-function-declaration")
+ABI3 = os.environ.get("MMBLOOM_ABI3", "0") not in ("", "0")
+LIMITED = {"define_macros": [("Py_LIMITED_API", "0x030B0000")], "py_limited_api": True}
 OPTIONAL = os.environ.get("MMBLOOM_REQUIRE_COMPILED", "0") in ("", "0")
 
 
@@ -60,19 +64,23 @@ class BuildEngine(build_ext):
         return True
 
 
+def module(source: str, depends: Iterable[str] = ()) -> Extension:
+    """Describe the extension module of a source."""
+    return Extension(
+        f"{FOLDER}/{PurePath(source).stem}".replace("/", "."),
+        [source],
+        depends=sorted(depends),
+        extra_compile_args=FLAGS,
+        optional=OPTIONAL,
+        **(LIMITED if ABI3 else {}),
+    )
+
+
 setup(
     cmdclass={"build_ext": BuildEngine},
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[
-        Extension(SHARED, [f"{FOLDER}/_arrays.c"], extra_compile_args=FLAGS, optional=OPTIONAL),
-        *(
-            Extension(
-                f"{FOLDER}/{PurePath(source).stem}".replace("/", "."),
-                [source],
-                depends=sorted(glob(f"{FOLDER}/*.pxd")),
-                extra_compile_args=FLAGS,
-                optional=OPTIONAL,
-            )
-            for source in sorted(glob(f"{FOLDER}/*.pyx"))
-        ),
+        module(f"{FOLDER}/_arrays.c"),
+        *(module(source, glob(f"{FOLDER}/*.pxd")) for source in sorted(glob(f"{FOLDER}/*.pyx"))),
     ],
 )

@@ -26,7 +26,7 @@ from mmbloom._engine.compiled.keyed cimport (
 from mmbloom._engine.compiled.keyed cimport load_4, load_8
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
-    has_layout, item_of,
+    HIDES_TEXT, has_layout, item_of,
 )
 
 
@@ -39,6 +39,7 @@ cdef extern from "Python.h":
     char *AS_STRING "PyBytes_AS_STRING"(PyObject *)
     Py_ssize_t GET_SIZE "PyBytes_GET_SIZE"(PyObject *)
     bint BYTES_CHECK "PyBytes_Check"(PyObject *)
+    PyObject *PyUnicode_AsUTF8String(PyObject *) except NULL
 
 cdef enum:
     SLICE = 1 << 14  # texts checked at a time, as numpy copies them
@@ -62,6 +63,12 @@ def plain(list items):
     for i in range(n):
         item = item_of(items, i, n)
         if PyBytes_CheckExact(item):
+            continue
+        if HIDES_TEXT and PyUnicode_CheckExact(item):
+            try:
+                Py_DECREF(PyUnicode_AsUTF8String(item))
+            except UnicodeEncodeError:
+                return False
             continue
         if not PyUnicode_CheckExact(item) or not has_layout(item):
             return False
@@ -178,8 +185,7 @@ cdef int hash_list(
     objects = <PyObject **>(texts + n)
     try:
         for i in range(n):
-            objects[i] = item_of(items, first + i, first + n)
-            Py_INCREF(objects[i])
+            objects[i] = kept(item_of(items, first + i, first + n))
             held = i + 1
             find_text(objects[i], i, &texts[i])
             if texts[i].width:
@@ -198,6 +204,17 @@ cdef int hash_list(
         free(scratch)
         free(texts)
     return 0
+
+
+cdef inline PyObject *kept(PyObject *item) except NULL:
+    """Give a reference of one's own to a key, or to its UTF-8 where no text can be looked into.
+
+    To a new object: what `PyUnicode_AsUTF8AndSize` gives would stay in the caller's.
+    """
+    if HIDES_TEXT and PyUnicode_Check(item):
+        return PyUnicode_AsUTF8String(item)
+    Py_INCREF(item)
+    return item
 
 
 cdef inline int find_text(PyObject *item, Py_ssize_t i, Text *text) except -1:

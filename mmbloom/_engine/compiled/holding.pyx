@@ -6,6 +6,8 @@ of it, and a `with` statement of `Hold` or `Held` gives back what it has taken w
 handler raises. Handlers do run in the callables that are passed, while nothing is half done.
 """
 
+cimport cython
+
 from cpython.dict cimport PyDict_GetItem
 from cpython.exc cimport PyErr_SetFromErrno
 from cpython.object cimport PyObject
@@ -164,6 +166,7 @@ cdef class LockState:
         return 0
 
 
+@cython.no_gc_clear  # as `__dealloc__` looks at what it has
 cdef class Hold:
     """One taking of a lock, given back once; see `reference.holding.Hold`."""
 
@@ -295,10 +298,14 @@ cdef class Hold:
         finally:
             self.threads.release()
 
-    def __del__(self):
-        """Give back what a block that was never left has taken."""
+    def __dealloc__(self):
+        """Give back what a block that was never left has taken.
+
+        No `__del__`, which a module for every Python (abi3) cannot have. What this calls may run
+        anything, and keeps nothing of this object.
+        """
         if self.phase and self.state is not None and self.state.mine():
-            self.leave()
+            Hold.leave(self)
 
 
 cdef class Held:

@@ -2,6 +2,9 @@
 
 Looking into objects needs the interpreter, and cannot raise: these are CPython's macros, for a
 list and a place within it, and for objects whose type is known. The rest works without it.
+
+A module for every Python (abi3) may not know how objects lie in memory. There functions stand for
+the macros, and a `str` hides its text, which only the interpreter can then encode.
 """
 
 from cpython.list cimport PyList_GET_ITEM
@@ -24,8 +27,25 @@ cdef extern from *:
     #else
     #define MMBLOOM_HAS_LAYOUT(text) 1
     #endif
+    #ifndef Py_LIMITED_API
+    #define MMBLOOM_HIDES_TEXT 0
+    #else
+    #define MMBLOOM_HIDES_TEXT 1
+    #undef MMBLOOM_HAS_LAYOUT
+    #define MMBLOOM_HAS_LAYOUT(text) 0
+    /* Not called where there is no layout; the compiler leaves these branches out. */
+    #define PyUnicode_IS_ASCII(text) 0
+    #define PyUnicode_KIND(text) 1
+    #define PyUnicode_DATA(text) NULL
+    #define PyUnicode_GET_LENGTH(text) 0
+    #define PyBytes_AS_STRING(octets) PyBytes_AsString((PyObject *)(octets))
+    #define PyBytes_GET_SIZE(octets) PyBytes_Size((PyObject *)(octets))
+    #define PyList_GET_SIZE(items) PyList_Size((PyObject *)(items))
+    #define PyList_GET_ITEM(items, i) PyList_GetItem((PyObject *)(items), i)
+    #endif
     """
     bint has_layout "MMBLOOM_HAS_LAYOUT"(PyObject *text)
+    const bint HIDES_TEXT "MMBLOOM_HIDES_TEXT"  # every str
     void prefetch_object "__builtin_prefetch"(PyObject *)
 
 
