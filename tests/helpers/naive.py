@@ -122,9 +122,9 @@ def split(batch: list[Hash]) -> tuple[Words, Words]:
 
 def empty_words(params: FilterParams) -> Words:
     """An array with no bit set."""
-    return np.zeros(params.num_bits // 64, dtype=np.uint64)
+    return np.zeros(params.num_bits // 64, dtype="<u8")
 
 
 def empty_counters(params: FilterParams) -> Words:
     """An array with every counter at 0."""
-    return np.zeros(params.num_bits // 16, dtype=np.uint64)
+    return np.zeros(params.num_bits // 16, dtype="<u8")

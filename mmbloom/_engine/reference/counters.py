@@ -112,7 +112,8 @@ def nonzero_bits(words: Words) -> Words:
 
     Takes a multiple of 4 words, and gives a quarter as many.
     """
-    octets = _nonzero(words).view(np.uint8).reshape(-1, 4)  # bits 0 and 4 of each
+    flags = _nonzero(words).astype("<u8", copy=False)  # what numpy computes is in its own order
+    octets = flags.view(np.uint8).reshape(-1, 4)  # bits 0 and 4 of each
     pairs = (octets | octets >> 3) & 3
     joined = pairs[:, 0] | pairs[:, 1] << 2 | pairs[:, 2] << 4 | pairs[:, 3] << 6
     return np.ascontiguousarray(joined).view("<u8")

@@ -153,7 +153,8 @@ def bytes_of(keys: KeyBatch) -> list[bytes]:
         values = bytes_of(keys.values[chosen])
         return [values[place] for place in places.tolist()]
     if isinstance(keys, IntegerKeys):
-        return [word.tobytes() for word in keys.items.astype("<i8")]
+        words = keys.items.astype(np.int64).tolist()
+        return [word.to_bytes(8, "little", signed=True) for word in words]
     return [item.encode() if isinstance(item, str) else item for item in items_of(keys)]
 
 
