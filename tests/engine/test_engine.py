@@ -182,7 +182,7 @@ def test_empty_batch(engine: Engine, layout: Layout) -> None:
 def test_positions_beyond_32_bits(engine: Engine, seed: int, layout: Layout, num_bits: int) -> None:
     """In a filter of more than 2^32 bits every position has its own bit, the last one too."""
     params = FilterParams(10, 0.1, layout, num_bits, 6)
-    words = np.zeros(num_bits // 64, dtype=np.uint64)  # sparse: 1 GB, hardly touched
+    words = empty_words(params)  # sparse: 1 GB, hardly touched
     random = np.random.default_rng(seed)
     batch = [(int(h1), int(h2)) for h1, h2 in random.integers(0, 2**64, (150, 2), np.uint64)]
     batch += [(2**64 - 1, 2**64 - 1), (num_bits - 1, 0), batch[7]]
