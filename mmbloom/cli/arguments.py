@@ -71,7 +71,7 @@ def fields(text: str) -> int | tuple[int, ...]:
     >>> fields("3"), fields("1,3")
     (3, (1, 3))
     """
-    if not re.fullmatch(r"[1-9]\d{0,8}(,[1-9]\d{0,8})*", text, re.ASCII):
+    if not re.fullmatch(r"[1-9]\d{0,18}(,[1-9]\d{0,18})*", text, re.ASCII):
         raise argparse.ArgumentTypeError(
             f"{text!r} is no field: they are counted from 1, such as 3, or 1,3 for two of them"
         )
