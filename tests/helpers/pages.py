@@ -55,6 +55,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
+def all_blocks(page: Path) -> list[tuple[str, str]]:
+    """Find all blocks on a page, in order: what each is, and what stands in it."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+
+
 def section(page: Path, heading: str) -> str:
     """What stands under a heading of the second level, up to the next."""
     _, _, rest = page.read_text(encoding="utf-8").partition(f"## {heading}\n")
