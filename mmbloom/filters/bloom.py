@@ -16,6 +16,7 @@ from mmbloom._storage.kinds import BITS
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
+from mmbloom.errors import ClosedFilterError
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import BitWriter
 from mmbloom.operations.combine import FilterAt, require_alike, united_count
@@ -66,7 +67,10 @@ class BloomFilter(SingleKeys, FileFilter):
         place = storage.trusted(gone)
         if place is None:
             return None
-        self._writer.leave_room(more)
+        try:
+            self._writer.leave_room(more)
+        except ClosedFilterError:  # by another thread meanwhile: the next key is told
+            return None
         return Grounds(
             parts=[Part(place.views.one, place.word_now, place.word, storage.news, known)],
             lock=self._lock.state,

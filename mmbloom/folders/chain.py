@@ -107,6 +107,8 @@ class Chain:
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
         self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
+        # Told when a file was made or dropped, after which nobody may keep the old ones.
+        self.on_change: Callable[[], object] = int
         self._snapshot: ChainState | None = ChainState(file, ())
         self._snapshot = self._load(file)
 
@@ -134,6 +136,7 @@ class Chain:
                 loaded = self._load(file)
                 if self._snapshot is snapshot:
                     self._snapshot = loaded
+                    self.on_change()
                 else:  # a signal handler of this thread has opened the files meanwhile
                     self._close_but({*snapshot.members, *self.current.members}, loaded)
         return snapshot
@@ -298,6 +301,7 @@ class Chain:
             finally:
                 if draft.in_place:
                     self._snapshot = ChainState(draft, members)
+                    self.on_change()
 
     def flush(self) -> None:
         """Force every file to the disk; nothing if this object only reads."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
@@ -36,6 +37,9 @@ from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.manifest import MANIFEST, FolderPlan
 from mmbloom.format.periods import PeriodPlan
+
+# To look at more files takes longer than the moment for which the look is good.
+_MOST_TRUSTED = 128
 
 
 class Lasting(NamedTuple):
@@ -203,6 +207,13 @@ class FolderFilter(Filter):
 
     def _begin_chain(self, chain: Chain, writer: FolderWriter) -> None:
         self._chain, self._prepare = chain, writer.prepare
+        look_again = weakref.WeakMethod(self._look_again)  # the chain must not keep the filter
+
+        def on_change() -> None:
+            if (tell := look_again()) is not None:
+                tell()
+
+        chain.on_change = on_change
         self._manifest = os.fsencode(os.path.join(chain.folder, MANIFEST))
         threads = chain.settings.threads or usable_cores()
         self._begin(
@@ -227,14 +238,16 @@ class FolderFilter(Filter):
 
     def _grounds(self, gone: int, more: int) -> Grounds | None:
         """Look at the files, and say what the next keys may take for granted."""
+        try:
+            return self._grounds_of(self._chain.current, gone, more)
+        except ClosedFilterError:  # by another thread meanwhile: the next key is told
+            return None
+
+    def _grounds_of(self, now: ChainState, gone: int, more: int) -> Grounds | None:
         exclusions = self._exclusions
         edition = exclusions.edition[0]
-        try:
-            now = self._chain.current
-        except ClosedFilterError:
-            return None
         lasting = self._writer.lasting(now)
-        if lasting is None:
+        if lasting is None or len(lasting.asked) > _MOST_TRUSTED:
             return None
         parts = []
         for member in lasting.asked:

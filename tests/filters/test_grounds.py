@@ -14,8 +14,15 @@ from checks import soon
 from workers import in_child
 
 import mmbloom
-from mmbloom import BloomFilter, CapacityWarning, FileChangedError, ReentryError
+from mmbloom import (
+    BloomFilter,
+    CapacityWarning,
+    ClosedFilterError,
+    FileChangedError,
+    ReentryError,
+)
 from mmbloom._storage.resident.working_copy import WorkingCopy
+from mmbloom.filters.writer import BitWriter
 
 
 @pytest.fixture
@@ -93,6 +100,22 @@ def test_what_is_raised_amid_a_renewal(seen: BloomFilter, monkeypatch: pytest.Mo
     with pytest.raises(StopError):
         seen.add("x")
     monkeypatch.undo()
+    with BloomFilter.open(seen.path) as again:
+        assert "x" in again
+
+
+@pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine has no grounds to renew")
+def test_closed_amid_a_renewal(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is in, and whose filter another thread closes then, is no error of its add."""
+
+    def close(*_: object) -> None:
+        monkeypatch.undo()
+        seen.close()
+        raise ClosedFilterError(seen.path)
+
+    soon()
+    monkeypatch.setattr(BitWriter, "leave_room", close)
+    assert seen.add("x")
     with BloomFilter.open(seen.path) as again:
         assert "x" in again
 

@@ -5,65 +5,41 @@ key may have been added to one that is newer. Everything that may change meanwhi
 a run of keys. With numpy's engine each key looks.
 """
 
+import gc
 import os
 import random
 import shutil
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from checks import in_thread, run_threads
+from single_folders import Folder, Make, both, compiled, growing, long_ways, rotating
 from workers import Child, end, in_child, together
 
-import mmbloom
 from mmbloom import (
-    BloomFilter,
     ClosedFilterError,
     FileChangedError,
     GrowingFilter,
     KeyTypeError,
     LockTimeoutError,
     ReadOnlyError,
+    ReentryError,
     RotatingFilter,
 )
 from mmbloom._storage.folder import ManifestFile
-from mmbloom.folders.chain import Chain, ChainState
-from mmbloom.folders.folder import Lasting
-from mmbloom.folders.rotating import RotatingWriter
-
-Folder = GrowingFilter | RotatingFilter
-Make = Callable[..., Folder]
-compiled = pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine looks for each key")
+from mmbloom.filters.writer import BitWriter
 
 
-def growing(path: Path, **options: Any) -> GrowingFilter:
-    return GrowingFilter.create(path, 100_000, 1e-6, seed=1, lock_timeout=0.2, **options)
-
-
-def rotating(path: Path, **options: Any) -> RotatingFilter:
-    options = {"keep": "7d", "every": "1d", "lock_timeout": 0.2, **options}
-    return RotatingFilter.create(
-        path, capacity_per_period=500_000, error_rate=1e-6, seed=1, **options
-    )
-
-
-both = pytest.mark.parametrize("make", [growing, rotating])
-
-
-@pytest.fixture
-def long_ways(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+@pytest.fixture(name="long_ways")
+def _long_ways() -> Iterator[list[int]]:
     """Count the calls that look which files there are in Python."""
-    found, real = list[int](), Chain.refresh
-
-    def refresh(chain: Chain) -> Any:
-        found.append(1)
-        return real(chain)
-
-    monkeypatch.setattr(Chain, "refresh", refresh)
-    return found
+    with long_ways() as found:
+        yield found
 
 
 @compiled
@@ -285,129 +261,72 @@ def test_each_key_is_new_once(tmp_path: Path, writers: str, seed: int) -> None:
         assert [one.keys_added for one in shared.info().files[:-1]] == [50, 100, 200, 400, 800]
 
 
-def _age(path: Path, seed: int) -> tuple[int, int]:
-    """Add keys to periods of a second, and ask for them: how many were found, and were gone."""
-    chance, added, found, gone = random.Random(seed), list[tuple[float, str]](), 0, 0
-    begun = time.monotonic()
-    with rotating(path, keep="1s", every="1s", exist_ok=True) as seen:
-        while time.monotonic() < begun + 3.4:
-            key = f"{seed} {len(added)}"
-            assert seen.add(key)
-            added.append((time.monotonic(), key))
-            when, key = chance.choice(added)
-            asked = time.monotonic()
-            if key in seen:
-                found += 1
-                assert asked - when < 2.1, "found for longer than keep and every"
-            else:
-                gone += 1
-                assert time.monotonic() - when > 1, "lost before its time"
-    return found, gone
-
-
-def test_periods_of_the_system(tmp_path: Path, seed: int) -> None:
-    """Keys are found until their time, through ends of periods amid trust, and then no more."""
-    for found, gone in together([partial(_age, tmp_path / "seen", seed + me) for me in range(2)]):
-        assert found > 1000
-        assert gone > 100
-
-
-def test_what_comes_again_starts_anew_at_once(tmp_path: Path) -> None:
-    """From the end of a period on a key goes to the next file, whether older ones have it."""
+@pytest.mark.parametrize("make", [growing, rotating])
+def test_a_handler_amid_a_wait_for_a_block(make: Make, tmp_path: Path) -> None:
+    """What a signal handler adds while its thread waits to enter a block waits for the lock."""
     path = tmp_path / "seen"
-    keys = [f"key {number}" for number in range(300_000)]
-    with rotating(path, keep="9m", every="1s") as seen:
-        for _ in range(3):
-            end = time.time() // 1 + 1
-            seen.update(keys)  # to the file before
-            while time.time() < end - 0.02:
-                time.sleep(0.002)
-            begun, left = list[float](), iter(keys)
-            while not begun or begun[-1] < end + 0.02:
-                begun.append(time.time())
-                assert not seen.add(next(left))
-            after = [key for key, when in zip(keys, begun, strict=False) if when >= end]
-            with BloomFilter.open(max(path.glob("*.bloom")), "r") as newest:
-                assert newest.contains_many(after).all()
+    refused = list[bool]()
+    with make(path) as seen, type(seen).open(path, lock_timeout=0.1) as other:
+        other.add("there")
+
+        def handle(*_: object) -> None:
+            assert "there" in other  # trusted from here on
+            try:
+                other.add("new")
+            except (LockTimeoutError, ReentryError):
+                refused.append(True)
+
+        before = signal.signal(signal.SIGALRM, handle)
+        try:
+            with seen.locked():
+                signal.setitimer(signal.ITIMER_REAL, 0.05)
+                with pytest.raises(LockTimeoutError):
+                    other.locked().__enter__()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        assert refused == [True]
+        assert "new" not in seen
+        assert other.add("new")
 
 
-def test_what_is_past_its_time_is_gone_at_once(tmp_path: Path) -> None:
-    """A key is found until its period is asked no more, and not by the next question."""
-    with rotating(tmp_path / "seen", keep="1s", every="1s") as seen:
-        for number in range(2):
-            key, before = f"key {number}", time.time()
-            assert seen.add(key)
-            after = time.time()
-            while (asked := time.time()) < after + 2.1:
-                found = key in seen
-                assert not (found and asked >= after // 1 + 2)
-                assert found or time.time() >= before // 1 + 2
-                seen.add("of each period")  # so that there is a file of each
-
-
-def test_a_clock_that_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key goes to the file that a process whose clock is ahead has begun meanwhile."""
+@pytest.mark.parametrize("how", ["update", "claim", "add_many", "contains_many"])
+def test_a_dropped_file_is_let_go_of(tmp_path: Path, how: str) -> None:
+    """A file that another has dropped is unmapped by the next batch: its disk is free."""
     path = tmp_path / "seen"
-    install = ManifestFile.install
-    looking = list[RotatingFilter]()
-
-    def name(draft: ManifestFile) -> None:
-        for seen in looking:
-            assert "none" not in seen
-            assert "none" not in seen
-        install(draft)
-
-    monkeypatch.setattr(ManifestFile, "install", name)
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-    with rotating(path) as seen:
-        assert seen.add("a")
-        looking = [seen]
-        for days in range(1, 6):
-            ahead = time.time() + days * 86400
-            with RotatingFilter.open(path, clock=lambda: ahead) as other:  # noqa: B023
-                other.add(f"of day {days}")
-                assert seen.add(f"late {days}")
-                with BloomFilter.open(max(path.glob("*.bloom")), "r") as newest:
-                    assert f"late {days}" in newest
+    batch = [f"key {number}" for number in range(1000)]
+    with rotating(path, keep="1d", every="1d") as seen:
+        for key in ("a", "b"):
+            seen.add(key)
+            assert key in seen
+        (old,) = path.glob("*.bloom")
+        ahead = time.time() + 5 * 86400
+        with RotatingFilter.open(path, clock=lambda: ahead) as other:
+            other.add("c")
+        assert not old.exists()
+        if how == "claim":
+            with seen.claim(batch):
+                pass
+        else:
+            getattr(seen, how)(batch)
+        gc.collect()
+        assert f"{old} (deleted)" not in Path("/proc/self/maps").read_text()
 
 
 @compiled
-@pytest.mark.parametrize("window", [(3600, 7200), (-7200, -3600)], ids=["set back", "over"])
-def test_out_of_its_time(
-    tmp_path: Path,
-    window: tuple[int, int],
-    long_ways: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Where the clock is not within the time that the grounds are for, each key looks."""
-    with rotating(tmp_path / "seen") as seen:
-        real = RotatingWriter.lasting
+@both
+def test_closed_amid_the_look(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is in, and whose filter another thread closes then, is no error of its add."""
 
-        def lasting(writer: RotatingWriter, now: ChainState) -> Lasting | None:
-            found = real(writer, now)
-            assert found is not None
-            since, ends = (time.time() + seconds for seconds in window)
-            return found._replace(since=since, ends=ends)
+    def close(*_: object) -> None:
+        monkeypatch.undo()
+        seen.close()
+        raise ClosedFilterError("seen")
 
-        monkeypatch.setattr(RotatingWriter, "lasting", lasting)
-        seen.add("a")
-        long_ways.clear()
-        for _ in range(20):
-            assert "a" in seen
-        assert len(long_ways) >= 20
-
-
-@compiled
-def test_another_clock(tmp_path: Path, long_ways: list[int]) -> None:
-    """By another clock than the system's each key looks, as nobody knows when it goes on."""
-    now = [0.0]
-    with rotating(tmp_path / "seen", clock=lambda: now[0]) as seen:
-        assert seen.add("a")
-        long_ways.clear()
-        for days in range(9):
-            now[0] = days * 86400.0
-            assert ("a" in seen) == (days < 8)
-        assert len(long_ways) >= 9
+    seen = make(tmp_path / "seen")
+    monkeypatch.setattr(BitWriter, "leave_room", close)
+    assert seen.add("a")
+    assert seen.closed
 
 
 def test_a_reader_amid_writers(tmp_path: Path) -> None:

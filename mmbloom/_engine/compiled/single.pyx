@@ -255,17 +255,14 @@ cdef class SingleKeys:
         if lock is None:
             return NOT_TAKEN
         if self.section.depth:
-            if self.section.around() and self.is_right_for(parts, keys):
+            # The lock, too: a block of a folder that waits for it is around a handler already.
+            if self.section.around() and lock.mine() and self.is_right_for(parts, keys):
                 return WITHIN
         elif lock.seize():
             if self.is_right_for(parts, keys):
                 return SEIZED
             lock.let_go()
         return NOT_TAKEN
-
-    cdef inline bint is_over(self):
-        """Tell whether what was added is to be added again, as its time has come to an end."""
-        return self.ends != EVER and now_by(CLOCK_REALTIME) >= self.ends
 
     cdef unsigned int begin_look(self, Py_ssize_t keys):
         """Note what a call that looks at the file begins with; many keys need no grounds."""
@@ -394,8 +391,6 @@ cdef class SingleKeys:
                     new = (<Part>parts[0]).one.put(h1, h2) and new
                 if taken == SEIZED:
                     self.lock.let_go()
-                if self.is_over():
-                    super(SingleKeys, self).add(key)
                 return new
         looks = self.looks
         new = super(SingleKeys, self).add(key)
@@ -430,8 +425,6 @@ cdef class SingleKeys:
                             one.put_all(h1, h2, n, answers)
                         if taken == SEIZED:
                             lock.let_go()
-                        if self.is_over():
-                            super(SingleKeys, self).add_many(keys)
                         return new
         looks = self.begin_look(n)
         new = super(SingleKeys, self).add_many(keys, nulls=nulls)
