@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pages import DOCS, README, ROOT
 
-PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 

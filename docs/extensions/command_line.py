@@ -1,0 +1,57 @@
+"""The directive ``command-line``: every command with its options, made from the parser.
+
+The parser is asked when the site is built, so that the page cannot say anything else.
+"""
+
+import argparse
+from collections.abc import Iterator
+from functools import partial
+
+from docutils import nodes
+from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.rst import escape
+
+from mmbloom.cli.parser import COMMANDS, file_of, whole
+
+_WIDTH = 72  # of the lines that show how a command is called
+
+
+class CommandLine(SphinxDirective):
+    """Sections with the commands."""
+
+    def run(self) -> list[nodes.Node]:
+        """Write them in reStructuredText, and parse that."""
+        _, parsers = whole()
+        text = "\n".join(line for name in COMMANDS for line in _section(name, parsers[name]))
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
+
+
+def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Give the lines of the section of one command."""
+    parser.formatter_class = partial(argparse.HelpFormatter, width=_WIDTH)
+    title = f"mmbloom {name}"
+    yield from (title, "-" * len(title), "", escape(parser.description or ""), "")
+    yield from _literal("text", parser.format_usage().removeprefix("usage: "))
+    yield from (f".. program:: {title}", "")
+    formatter = argparse.HelpFormatter(title)
+    for group in parser._action_groups:
+        for action in group._group_actions:
+            if action.dest == "help" or action.help is argparse.SUPPRESS:
+                continue
+            yield f".. option:: {formatter._format_action_invocation(action)}"
+            yield from ("", f"   {escape(formatter._expand_help(action))}", "")
+    yield from _literal("sh", "\n".join(file_of(name).EXAMPLES))
+
+
+def _literal(language: str, text: str) -> Iterator[str]:
+    """Give the lines of a block that is shown as it stands."""
+    yield from (f".. code-block:: {language}", "")
+    yield from (f"   {line}" for line in text.splitlines())
+    yield ""
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Tell Sphinx of the directive."""
+    app.add_directive("command-line", CommandLine)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
