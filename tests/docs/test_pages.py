@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from pages import DOCS, Example, examples
+from pages import DOCS, RECIPES, Example, examples
 
 # Between the examples of these stands something else; each has a test of its own.
 NOT_ALONE = {"interchange.md": "Java: test_interchange_docs"}
-PAGES = [page for page in sorted(DOCS.glob("*.md")) if examples(page)]
+PAGES = [page for page in sorted(DOCS.glob("*.md")) if examples(page) and page.name not in RECIPES]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -14,11 +14,25 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"
+# Pages that are read from top to bottom: `test_recipes` runs their commands and their Python.
+RECIPES = [
+    "containers.md",
+    "cron.md",
+    "dataframes.md",
+    "first-dedup.md",
+    "full-filter.md",
+    "on-the-disk.md",
+    "own-project.md",
+    "python-and-commands.md",
+]
 
 _VALUES = re.compile(r"(?:[\[\](){},:\s]|'[^']*'|-?\d[\d.e+-]*|(?:True|False|None|nan|inf)\b)+")
 _PRINT = re.compile(r"^ *print\(.*\)  # (.+)$", re.MULTILINE)
 _EXAMPLE = re.compile(
     r"^```python\n(.*?)^```\n(?:\n*^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
+)
+_STEP = re.compile(
+    r"^```(sh|python)\n(.*?)^```\n(?:\n*^```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE
 )
 
 
@@ -55,10 +69,9 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 
-def all_blocks(page: Path) -> list[tuple[str, str]]:
-    """Find all blocks on a page, in order: what each is, and what stands in it."""
-    text = page.read_text(encoding="utf-8")
-    return re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+def steps(page: Path) -> list[tuple[str, str, str]]:
+    """Find the blocks of shell and Python on a page: the language, the block, its output if any."""
+    return _STEP.findall(page.read_text(encoding="utf-8"))
 
 
 def section(page: Path, heading: str) -> str:

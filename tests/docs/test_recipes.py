@@ -1,0 +1,97 @@
+"""Pages that are read from top to bottom: all their blocks, in order, in one folder.
+
+Commands print what the block of kind ``text`` after them says, or nothing; for Python see `pages`.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pages import DOCS, RECIPES, ROOT, Example, blocks, run, steps
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the sample log, and `mmbloom` on the PATH, for scripts too."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    there = tmp_path / "bin"
+    there.mkdir()
+    command = there / "mmbloom"
+    command.write_text(f"#!/bin/sh\nexec '{sys.executable}' -P -m mmbloom \"$@\"\n")
+    command.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{there}{os.pathsep}{os.environ['PATH']}")
+    return tmp_path
+
+
+def follow(page: Path, folder: Path, without: str = "") -> None:
+    """Run all blocks of a page, but for those that contain a word."""
+    for language, block, output in steps(page):
+        if without and without in block:
+            continue
+        if language == "python":
+            Example(block, output or None).check(folder)
+        else:
+            assert run(["bash", "-euo", "pipefail", "-c", block], folder) == output, block
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_from_top_to_bottom(folder: Path, name: str) -> None:
+    """Every block of the page does what the page says."""
+    assert steps(DOCS / name)
+    no_duckdb = name == "dataframes.md" and not importlib.util.find_spec("duckdb")
+    follow(DOCS / name, folder, without="duckdb" if no_duckdb else "")
+    if no_duckdb:
+        pytest.skip("DuckDB is not installed, and all but its block was run")
+
+
+def test_every_block_of_shell_is_run() -> None:
+    """Each page with commands has a test that runs them: it stands above, or is named here."""
+    elsewhere = {
+        "composite-keys.md": "test_composite_keys",
+        "exclusions.md": "test_commands",
+        "growing.md": "test_commands",
+        "how-to-break-a-filter.md": "test_commands",
+        "interchange.md": "test_interchange_docs",
+        "which-one.md": "test_commands",
+    }
+    with_shell = {page.name for page in DOCS.rglob("*.md") if blocks(page, "sh")}
+    assert with_shell - {*RECIPES} == {*elsewhere}
+    for name, test in elsewhere.items():
+        assert f'"{name}"' in (Path(__file__).parent / f"{test}.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("promised", ["b\n", ""])
+def test_what_a_page_says_is_compared(tmp_path: Path, promised: str) -> None:
+    """Another output than the page's, or one where the page has none, is an error."""
+    text = f"```text\n{promised}```\n" if promised else ""
+    (tmp_path / "page.md").write_text(f"```sh\necho a\n```\n{text}", encoding="utf-8")
+    with pytest.raises(AssertionError):
+        follow(tmp_path / "page.md", tmp_path)
+
+
+def test_logrotate(folder: Path) -> None:
+    """logrotate renames the log, and then has the script print what is new in it."""
+    logrotate = shutil.which("logrotate") or shutil.which("logrotate", path="/usr/sbin")
+    if not logrotate:
+        pytest.skip("logrotate is not installed")
+    follow(DOCS / "cron.md", folder)
+    (rule,) = blocks(DOCS / "cron.md", "none")
+    (folder / "rule").write_text(rule.replace("/srv/logs/", f"{folder}/"), encoding="utf-8")
+    (folder / "access.log.1").unlink()
+    (folder / "access.log").write_bytes(b"a line of today\n")
+    before = (folder / "unique.log").read_bytes()
+    done = subprocess.run(
+        [logrotate, "--force", "--state", folder / "state", folder / "rule"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (folder / "access.log").exists()
+    assert (folder / "unique.log").read_bytes() == before + b"a line of today\n"
