@@ -48,6 +48,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"
 html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
+html_css_files = ["narrow.css"]
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_copy_source = False
 html_show_sourcelink = False
