@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pages import README, all_blocks, blocks, examples, run_python, run_shell
+from pages import README, blocks, examples, run_python, run_shell, steps
 
 from mmbloom.cli.parser import COMMANDS
 
@@ -18,7 +18,7 @@ def test_the_page_pasted_from_top_to_bottom(tmp_path: Path) -> None:
     """
     (tmp_path / "examples").symlink_to(README.parent / "examples")
     printed = []
-    for kind, block in all_blocks(README):
+    for kind, block, _ in steps(README):
         if kind == "sh" and not block.startswith(("sh setup.sh ", ". .venv/bin/activate")):
             printed.append(run_shell(block, tmp_path))
         elif kind == "python":
