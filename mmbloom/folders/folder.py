@@ -207,11 +207,11 @@ class FolderFilter(Filter):
 
     def _begin_chain(self, chain: Chain, writer: FolderWriter) -> None:
         self._chain, self._prepare = chain, writer.prepare
-        look_again = weakref.WeakMethod(self._look_again)  # the chain must not keep the filter
+        trusting = weakref.ref(self)  # the chain must not keep the filter
 
         def on_change() -> None:
-            if (tell := look_again()) is not None:
-                tell()
+            if (seen := trusting()) is not None:
+                seen._look_again()  # noqa: SLF001  of this very class
 
         chain.on_change = on_change
         self._manifest = os.fsencode(os.path.join(chain.folder, MANIFEST))
