@@ -110,6 +110,37 @@ def test_every_number_of_hashes(layout: Layout, num_hashes: int, seed: int) -> N
         assert (arrays[0] == arrays[1]).all()
 
 
+@pytest.mark.parametrize("sizes", [(700, 3), (40, 40, 40, 40, 40), (9000, 9000, 1, 9000, 30_000)])
+@pytest.mark.parametrize("num_pages", [1, 16, 640])
+@pytest.mark.parametrize(("layout", "blocks"), [("standard", 1), ("blocked", 1), ("blocked", 2)])
+def test_claims_that_follow_one_another(
+    layout: Layout, blocks: int, num_pages: int, sizes: tuple[int, ...], seed: int
+) -> None:
+    """Crowded or not, with repeats across them, each committed late: as adding them would."""
+    chance = np.random.default_rng(seed)
+    params = FilterParams(10, 0.1, layout, 32_768 * num_pages, 6, blocks_per_key=blocks)
+    before = random_array(params, chance, 0.1)
+    h1, h2 = repeating(chance, sum(sizes)), repeating(chance, sum(sizes))
+    h2[h1 == h1[0]] = h2[0]
+    ends = np.cumsum(sizes)[:-1]
+    batches = [*zip(np.split(h1, ends), np.split(h2, ends), strict=True)]
+    whole = before.copy()
+    new, newly_set = COMPILED.add(whole, h1, h2, params)
+    for engine in (NUMPY, COMPILED):
+        array, answers, committed = before.copy(), [], 0
+        earlier = None
+        for batch in batches:
+            claimed = engine.claim(array, *batch, params, earlier)
+            answers.append(claimed.new)
+            if earlier is not None:
+                committed += engine.commit(array, earlier)
+            earlier = claimed
+        committed += engine.commit(array, earlier)
+        assert (np.concatenate(answers) == new).all()
+        assert committed == newly_set
+        assert (array == whole).all()
+
+
 @pytest.mark.parametrize("n", [16_383, 16_384, 16_385, 16_416, 70_001])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_claims_beyond_a_chunk(layout: Layout, n: int, seed: int) -> None:

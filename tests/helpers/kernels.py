@@ -25,7 +25,7 @@ class Engine(NamedTuple):
     counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
     increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
     decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
-    claim: Callable[[Words, Words, Words, FilterParams], Any]
+    claim: Callable[..., Any]
     commit: Callable[[Words, Any], int]
     contains_with: Callable[[Words, Any, Words, Words, FilterParams], Bools]
     count_set: Callable[[Words], int]

@@ -79,7 +79,9 @@ def add(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools
     return claimed.new, commit(words, claimed)
 
 
-def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
+def claim(
+    words: Words, h1: Words, h2: Words, params: FilterParams, before: Claimed | None = None
+) -> Claimed:
     """Find which of n keys are new, duplicates within the batch included; set nothing.
 
     Parameters
@@ -90,34 +92,34 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
         Hash halves of the keys.
     params : FilterParams
         Layout and number of hashes.
+    before : Claimed, optional
+        A claim of the same array that is not committed, or not yet: its bits count as set.
 
     Returns
     -------
     Claimed
     """
     claimed = Claimed(np.zeros(len(h1), dtype=np.bool_), [])
-    pending: Words | None = None
+    held = [] if before is None else before.updates
     for start in range(0, len(h1), CHUNK_KEYS):
         chunk = slice(start, start + CHUNK_KEYS)
+        # What earlier chunks will set counts as set for later ones, as one by one.
+        pending = _positions_in([*held, *claimed.updates])
         new, updates = _claim_chunk(words, h1[chunk], h2[chunk], params, pending)
         claimed.new[chunk] = new
         claimed.updates.extend(updates)
-        if len(h1) > CHUNK_KEYS:
-            # What earlier chunks will set counts as set for later ones, as one by one.
-            columns = positions(h1[chunk][new], h2[chunk][new], params)
-            pending = _in_order(np.concatenate([*([] if pending is None else [pending]), *columns]))
     return claimed
 
 
 def _claim_chunk(
-    words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words | None
+    words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words
 ) -> tuple[Bools, list[tuple[Indices, Words]]]:
     """Claim at most 2**20 keys; the sorted positions `pending` are taken as set."""
     columns = positions_of_all(h1, h2, params)
     clear = np.empty(columns.shape, dtype=np.bool_)
     for i, column in enumerate(columns):
         np.logical_not(_is_set(words, column), out=clear[i])
-        if pending is not None and len(pending):
+        if len(pending):
             clear[i] &= ~_is_in(pending, column)
     new = np.zeros(len(h1), dtype=np.bool_)
     candidates = np.flatnonzero(clear.any(axis=0))
@@ -159,6 +161,14 @@ def _by_word(updates: list[tuple[Indices, Words]]) -> tuple[Indices, Words]:
     order = np.argsort(index, kind="stable")
     start = np.flatnonzero(_starts_of_runs(index[order]))
     return index[order][start], np.bitwise_or.reduceat(mask[order], start)
+
+
+def _positions_in(updates: list[tuple[Indices, Words]]) -> Words:
+    """List the positions that updates will set, in ascending order, each once."""
+    index, mask = _by_word(updates)
+    octets = mask.astype("<u8").view(np.uint8).reshape(-1, 8)
+    place, bit = np.nonzero(np.unpackbits(octets, axis=1, bitorder="little"))
+    return (index[place].astype(np.uint64) << _WORD_SHIFT) + bit.astype(np.uint64)
 
 
 def commit(words: Words, claimed: Claimed) -> int:
@@ -263,15 +273,6 @@ def _is_in(pending: Words, column: Words) -> Bools:
     place = np.searchsorted(pending, column)
     found: Bools = pending[np.minimum(place, len(pending) - 1)] == column
     return found
-
-
-def _in_order(held: Words) -> Words:
-    """Give the positions in ascending order, each once; the argument is sorted.
-
-    np.unique finds them by hashing, which took sixty times as long: seconds a batch.
-    """
-    held.sort()
-    return held[_starts_of_runs(held)]
 
 
 def _split_by_block(blocks: Words, candidates: Indices) -> tuple[Indices, Indices]:
