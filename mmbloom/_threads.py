@@ -8,8 +8,8 @@ the interpreter, so threads are enough.
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,48 +59,138 @@ def in_order(work: Callable[[T], R], items: Iterable[T], helpers: int) -> Iterat
         pool.shutdown(cancel_futures=True)
 
 
-def read_ahead(items: Iterable[T]) -> Generator[T]:
-    """Iterate in another thread, at most two items ahead; errors come in their place.
+class ReadAhead(Generic[T]):
+    """Iterate in another thread, at most so many items ahead; errors come in their place.
 
     To be closed when it is not read to its end. The other thread then stops at its next
     item; it is not waited for long, as it may be reading what never comes (a pipe).
 
+    Parameters
+    ----------
+    items : iterable
+        Read by the other thread alone.
+    ahead : int
+        How many items are made at most of those that were not asked for yet.
+
     Examples
     --------
-    >>> list(read_ahead(range(3)))
+    >>> list(ReadAhead(range(3)))
     [0, 1, 2]
     """
-    ready: deque[tuple[T] | BaseException | None] = deque()
-    filled, room = threading.Semaphore(0), threading.Semaphore(1)
-    stopped = False
 
-    def run() -> None:
+    def __init__(self, items: Iterable[T], ahead: int = 2) -> None:
+        self._items = items
+        self._ready: deque[tuple[T] | BaseException | None] = deque()
+        self._filled, self._room = threading.Semaphore(0), threading.Semaphore(ahead - 1)
+        self._stopped = self._ended = False
+        self._thread = threading.Thread(target=self._run, name="mmbloom-read-ahead", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
         last: BaseException | None = None
         try:
-            for item in items:
-                ready.append((item,))
-                filled.release()
-                room.acquire()
-                if stopped:
+            for item in self._items:
+                self._ready.append((item,))
+                self._filled.release()
+                self._room.acquire()
+                if self._stopped:
                     return
-        except BaseException as error:  # noqa: BLE001  whatever it is, it is raised below
+        except BaseException as error:  # noqa: BLE001  whatever it is, it is raised in its place
             last = error
-        ready.append(last)
-        filled.release()
+        self._ready.append(last)
+        self._filled.release()
 
-    thread = threading.Thread(target=run, name="mmbloom-read-ahead", daemon=True)
-    thread.start()
-    try:
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._ended:
+            raise StopIteration
+        self._filled.acquire()
+        found = self._ready.popleft()
+        if isinstance(found, tuple):
+            self._room.release()
+            return found[0]
+        self.close()
+        if found is None:
+            raise StopIteration
+        raise found
+
+    def peek(self) -> T | None:
+        """Give the next item if it is there already, and leave it where it is; or else None."""
+        first = self._ready[0] if self._ready else None
+        return first[0] if isinstance(first, tuple) else None
+
+    def close(self) -> None:
+        """Stop the other thread at its next item."""
+        if not self._ended:
+            self._ended = self._stopped = True
+            self._room.release()
+            self._thread.join(_PATIENCE)
+
+
+class WorkBehind:
+    """Calls in another thread, one after the other, while the caller goes on.
+
+    To be closed in any case. After a call that raised there are no more.
+
+    Attributes
+    ----------
+    done : int
+        How many calls have ended well.
+
+    Examples
+    --------
+    >>> behind = WorkBehind()
+    >>> behind.do(lambda: print("done"))
+    >>> behind.wait()
+    done
+    >>> behind.close()
+    >>> behind.done
+    1
+    """
+
+    def __init__(self) -> None:
+        self._to_do: deque[Callable[[], object]] = deque()
+        self._given, self._ended = threading.Semaphore(0), threading.Semaphore(0)
+        self._under_way = self.done = 0
+        self._error: BaseException | None = None
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+
+    def do(self, work: Callable[[], object]) -> None:
+        """Have something called after all that was given before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="mmbloom-behind", daemon=True)
+            self._thread.start()
+        self._to_do.append(work)
+        self._under_way += 1
+        self._given.release()
+
+    def _run(self) -> None:
         while True:
-            filled.acquire()
-            found = ready.popleft()
-            if found is None:
+            self._given.acquire()
+            if self._stopped:
                 return
-            if isinstance(found, BaseException):
-                raise found
-            room.release()
-            yield found[0]
-    finally:
-        stopped = True
-        room.release()
-        thread.join(_PATIENCE)
+            try:
+                if self._error is None:
+                    self._to_do.popleft()()
+                    self.done += 1
+            except BaseException as error:  # noqa: BLE001  whatever it is, `wait` raises it
+                self._error = error
+            self._ended.release()
+
+    def wait(self, left: int = 0) -> None:
+        """Wait until all but so many are done; raises the error of what was called."""
+        while self._under_way > left:
+            self._ended.acquire()
+            self._under_way -= 1
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for what was begun, but not for long."""
+        self._stopped = True
+        self._given.release()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)

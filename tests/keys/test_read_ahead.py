@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mmbloom._threads import read_ahead
+from mmbloom._threads import ReadAhead
 
 LONG = 5.0  # seconds that no closing takes
 
@@ -29,9 +29,9 @@ def ended() -> bool:
 def test_everything_in_order() -> None:
     """All items come, in order, None and exceptions among them; then the thread is gone."""
     items: list[Any] = [1, None, ValueError("an item"), (), StopIteration()]
-    assert list(read_ahead(items)) == items
-    assert list(read_ahead([])) == []
-    assert list(read_ahead(iter(range(1000)))) == list(range(1000))
+    assert list(ReadAhead(items)) == items
+    assert list(ReadAhead([])) == []
+    assert list(ReadAhead(iter(range(1000)))) == list(range(1000))
     assert ended()
 
 
@@ -44,7 +44,7 @@ def test_another_thread_reads() -> None:
             makers.append(threading.current_thread().name)
             yield number
 
-    assert list(read_ahead(items())) == [0, 1, 2, 3, 4]
+    assert list(ReadAhead(items())) == [0, 1, 2, 3, 4]
     assert set(makers) == {"mmbloom-read-ahead"}
     assert ended()
 
@@ -58,7 +58,7 @@ def test_no_more_than_two_ahead() -> None:
             made.append(number)
             yield number
 
-    with closing(read_ahead(items())) as ahead:
+    with closing(ReadAhead(items())) as ahead:
         for asked in range(1, 6):
             assert next(ahead) == asked - 1
             time.sleep(0.02)
@@ -75,7 +75,7 @@ def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
         yield from range(after)
         raise error
 
-    ahead = read_ahead(items())
+    ahead = ReadAhead(items())
     assert [next(ahead) for _ in range(after)] == list(range(after))
     with pytest.raises(type(error)) as caught:
         next(ahead)
@@ -95,7 +95,7 @@ def test_closing_early_stops_the_thread(taken: int) -> None:
             yield number
             number += 1
 
-    ahead = read_ahead(items())
+    ahead = ReadAhead(items())
     for _ in range(taken):
         next(ahead)
     ahead.close()
@@ -109,7 +109,7 @@ def test_an_error_of_the_reader_stops_the_thread() -> None:
     """When the loop over it raises, the thread ends as well."""
 
     def read() -> None:
-        with closing(read_ahead(iter(range(10**9)))) as ahead:
+        with closing(ReadAhead(iter(range(10**9)))) as ahead:
             for item in ahead:
                 assert 1 // item
 
@@ -127,7 +127,7 @@ def test_a_blocked_producer_does_not_block_closing() -> None:
         while piece := os.read(reading, 10):
             yield piece
 
-    ahead = read_ahead(items())
+    ahead = ReadAhead(items())
     assert next(ahead) == b"first"
     time.sleep(0.01)  # now it reads
     start = time.monotonic()
@@ -142,7 +142,7 @@ def test_a_blocked_producer_does_not_block_closing() -> None:
 
 def test_a_blocked_producer_does_not_keep_the_process() -> None:
     """The thread is a daemon: an interpreter that ends does not wait for its read."""
-    with closing(read_ahead(iter([1]))) as ahead:
+    with closing(ReadAhead(iter([1]))) as ahead:
         assert next(ahead) == 1
         assert all(thread.daemon for thread in reading_threads())
     assert ended()

@@ -13,7 +13,7 @@ from checks import array_of, check_same_filter, in_thread
 from workers import in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, KeyTypeError, _engine
-from mmbloom._threads import in_order, read_ahead
+from mmbloom._threads import ReadAhead, in_order
 
 Create = Callable[..., BloomFilter]
 MANY = 5 * _engine.CHUNK_KEYS + 77  # enough for threads, and no multiple of a piece
@@ -232,4 +232,4 @@ def test_error_in_order(threads: int) -> None:
     with pytest.raises(ZeroDivisionError):
         next(results)
     assert threading.active_count() == running
-    assert in_thread(lambda: list(read_ahead(in_order(abs, [1], threads)))) == [1]
+    assert in_thread(lambda: list(ReadAhead(in_order(abs, [1], threads)))) == [1]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from mmbloom._open import open as open_filter
-from mmbloom._threads import read_ahead
+from mmbloom._threads import ReadAhead
 from mmbloom._typing import Bools, Keys, Octets
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
@@ -75,7 +75,7 @@ def _look_up(
     with (
         input_keys(keys, name) as take,
         open_input(name, bar) as source,
-        closing(read_ahead(map(partial(look, take), read_chunks(source, end)))) as looked_at,
+        closing(ReadAhead(map(partial(look, take), read_chunks(source, end)))) as looked_at,
     ):
         for chunk, wanted in looked_at:
             found += int(np.count_nonzero(wanted))
