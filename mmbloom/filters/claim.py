@@ -7,6 +7,7 @@ again, and never left out.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
@@ -45,6 +46,12 @@ class Marker(Protocol):
         """Find which keys are new; gives what has them as its attribute `new`.
 
         Raises `FilterFullError`, for `tell`, if they go past the plan.
+        """
+
+    def claim_after(self, before: Any, prepared: Any, keys: int, /) -> Any:
+        """Claim while what was claimed before, of so many new keys, is not marked yet.
+
+        None if that cannot be: then these are to be claimed when those are marked.
         """
 
     def mark(self, claimed: Any, prepared: Any, /) -> None:
@@ -100,6 +107,11 @@ class Claim(Held):
     lock, and in its block. Until the block ends, the lock is the task's: others that use
     ``async with`` wait, and what they call without it raises `ReentryError`.
 
+    Attributes
+    ----------
+    marked : int
+        How many claims of the block are marked by `mark_first`.
+
     Notes
     -----
     Not to be shared between threads or tasks; used once. Within the block, other keys may be
@@ -133,6 +145,8 @@ class Claim(Held):
         self._writer, self._answers, self._excluded = writer, answers, excluded
         self._prepared, self._hashes = prepared, hashes
         self._claimed: Any = None
+        self._unmarked: deque[Claim] = deque()  # of this block: this one, and what followed
+        self.marked = 0
         self._pid = 0  # of the process that entered
         self._task_hold: TaskHold | None = None
 
@@ -154,8 +168,74 @@ class Claim(Held):
         self.hold.timeout = timeout
         return self
 
+    def claim_next(self, other: Claim) -> Bools | None:
+        """Claim what another claim has, within this block, before the keys of this are marked.
+
+        So the work on the keys of one may overlap with the finding of the next.
+
+        Parameters
+        ----------
+        other : Claim
+            Of the same filter, and not entered. It is used then.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,), or None
+            What entering the other would give after this block. The end of the block marks its
+            keys, too. None if that cannot be, and nothing was done: enter it after this block.
+            It can if the filter is one file of bits, all keys fit into its plan for sure, the
+            block is in no other, and of what was claimed in it one at most is not marked.
+
+        See Also
+        --------
+        mark_first : Mark what was claimed first.
+        """
+        other._check_unused()
+        if not self.hold.first or self._pid != os.getpid() or len(self._unmarked) != 1:
+            return None
+        before = self._unmarked[0]._claimed  # noqa: SLF001  of this class
+        with self._writer.amid():
+            keys = int(np.count_nonzero(before.new))
+            claimed = self._writer.claim_after(before, other._prepared, keys)
+            if claimed is None:
+                return None
+            other._pid, other._claimed = self._pid, claimed
+            self._unmarked.append(other)
+        return other._answers(claimed.new)
+
+    def mark_first(self) -> None:
+        """Mark what was claimed first of what is not marked, as the work on it is done.
+
+        It stays marked even if the block raises.
+
+        Raises
+        ------
+        RuntimeError
+            If there is nothing left, or the block is not entered.
+        """
+        if not self._unmarked:
+            raise RuntimeError("nothing that was claimed in this block is left to mark")
+        if self._pid != os.getpid():  # a forked child: the claim is the parent's
+            return
+        with self._writer.amid():
+            # Counted first: whatever comes in between, no more is marked than is counted.
+            self.marked += 1
+            self._unmarked.popleft()._mark()  # noqa: SLF001  of this class
+
+    def _mark(self) -> None:
+        claimed, self._claimed = self._claimed, None
+        self._writer.mark(claimed, self._prepared)
+
     def taken(self) -> HashHalves:
         """Give the hash halves of the keys that are new to this claim, and not excluded."""
+        fresh = [one._fresh() for one in self._unmarked]  # noqa: SLF001  of this class
+        none = np.zeros(0, np.uint64)
+        return (
+            np.concatenate([none, *(h1 for h1, _ in fresh)]),
+            np.concatenate([none, *(h2 for _, h2 in fresh)]),
+        )
+
+    def _fresh(self) -> HashHalves:
         mine = self._claimed.new & ~self._excluded()
         return self._hashes[0][mine], self._hashes[1][mine]
 
@@ -168,6 +248,7 @@ class Claim(Held):
         self._pid = os.getpid()
         with self._writer.amid():
             self._claimed = self._writer.claim(self._prepared)
+            self._unmarked.append(self)
             self._writer.claims.begin(self)
         return self._answers(self._claimed.new)
 
@@ -182,10 +263,11 @@ class Claim(Held):
         if self._pid != os.getpid():  # a forked child: the claim is the parent's
             return
         self._writer.claims.end(self)
-        claimed, self._claimed = self._claimed, None
-        if kind is None and claimed is not None:
+        unmarked, self._unmarked = self._unmarked, deque()
+        if kind is None and unmarked:
             with self._writer.amid():
-                self._writer.mark(claimed, self._prepared)
+                for one in unmarked:
+                    one._mark()  # noqa: SLF001  of this class
 
     async def __aenter__(self) -> Bools:
         """Do what ``with`` does, while other tasks go on."""
