@@ -4,6 +4,11 @@ A run that is killed, or whose output breaks, can repeat lines when it is run ag
 never lose one: a line is handed to the output before it is marked as seen. The write lock
 is kept from the claim to the mark, so of all processes one writes each line.
 
+Three threads work at once: one reads, cuts and hashes; one claims, and marks what is written; one
+gathers and writes the lines of a chunk, while the next is claimed. Where the next chunk is not
+there yet, as at the end of a pipe that lines drop into, each is written and marked before anything
+is waited for.
+
 A power cut is another matter. The system writes marks to the disk when it likes, and a `flush`
 of any process those of all: a mark can be there before its line is. A sink whose `write`
 returns only when its lines are on the disk, such as `mmbloom.lines.LineWriter` with `sync`,
@@ -15,20 +20,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from mmbloom._threads import read_ahead
+from mmbloom._threads import ReadAhead, WorkBehind
 from mmbloom._typing import Bools, Octets
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineKeys
 
+# Chunks for which the lock is kept, 1 to 2 ms each: then others have their chance. Between two
+# such runs of chunks nothing overlaps with the last write, so fewer would cost time.
+_MOST_TOGETHER = 8
+
 
 class Sink(Protocol):
-    """Where lines go; see `mmbloom.lines.LineWriter`."""
+    """Where lines go; see `mmbloom.lines.LineWriter`.
+
+    Attributes
+    ----------
+    any_thread : bool, optional
+        Whether `write` may be called from another thread, while the caller of `dedup` claims the
+        next lines: it must not ask or change the filter then, whose lock the caller holds. If
+        there is no such attribute, it is called by the caller of `dedup` alone.
+    """
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines with their terminators; when it returns they are out of this process.
@@ -128,33 +146,108 @@ def dedup(
     b'a\nb\n'
     Tally(lines=3, unique=2, repeated=1, bytes=6, lacking=0)
     """
-    select = keys or LineKeys()
-    total = Tally() if tally is None else tally
-
-    def prepare(chunk: Chunk) -> tuple[Chunk, Claim, int]:
-        found = select(chunk)
-        return chunk, seen.claim(found), select.lacking(found)  # hashes, unlocked
-
-    def write(chunk: Chunk, claim: Claim, lacking: int) -> None:
-        with enter(claim) if enter else claim as new:
-            sink.write(chunk.where(~new if repeats else new), terminated=chunk.terminated)
-        unique = int(np.count_nonzero(new))
-        repeated = len(chunk) - unique
-        total.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, lacking))
-
-    with closing(read_ahead(map(prepare, chunks))) as prepared:
-        for chunk, claim, lacking in prepared:
+    run = _Run(seen, sink, keys or LineKeys(), repeats, enter, Tally() if tally is None else tally)
+    overlap = getattr(sink, "any_thread", False)
+    with (
+        closing(ReadAhead(map(run.prepare, chunks), 3)) as prepared,
+        closing(WorkBehind()) as behind,
+    ):
+        for first in prepared:
             try:
-                write(chunk, claim, lacking)
-            except FilterFullError as error:
-                full, before = error, total.unique
-                while full.fits:  # others may leave less room meanwhile
-                    try:
-                        write(*prepare(chunk.first(full.fits)))
-                    except FilterFullError as fuller:
-                        full = fuller
-                    else:
-                        held = full.keys + total.unique - before
-                        full = FilterFullError(full.path, held, full.capacity, 0, full.advice)
-                raise full from None
-    return total
+                if overlap and prepared.peek() is not None:
+                    run.take_several(first, prepared, behind)
+                else:
+                    run.take(first)
+            except FilterFullError as full:
+                raise run.fill(first.chunk, full) from None
+    return run.total
+
+
+class _Prepared(NamedTuple):
+    """A chunk, of which all is done that needs no lock."""
+
+    chunk: Chunk
+    claim: Claim
+    lacking: int
+
+    def tally(self, new: Bools) -> Tally:
+        unique, lines = int(np.count_nonzero(new)), len(self.chunk)
+        return Tally(lines, unique, lines - unique, self.chunk.num_bytes, self.lacking)
+
+
+@dataclass(slots=True)
+class _Run:
+    """What `dedup` was called with, and what it does with a chunk."""
+
+    seen: Filter
+    sink: Sink
+    select: LineKeys
+    repeats: bool
+    enter: Callable[[Claim], AbstractContextManager[Bools]] | None
+    total: Tally
+
+    def prepare(self, chunk: Chunk) -> _Prepared:
+        """Find the keys, and hash them; unlocked."""
+        found = self.select(chunk)
+        return _Prepared(chunk, self.seen.claim(found), self.select.lacking(found))
+
+    def entered(self, claim: Claim) -> AbstractContextManager[Bools]:
+        """Give the block of a claim."""
+        return self.enter(claim) if self.enter else claim
+
+    def write(self, chunk: Chunk, new: Bools) -> None:
+        """Write the lines that are wanted."""
+        wanted = ~new if self.repeats else new
+        self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
+
+    def take(self, one: _Prepared) -> None:
+        """Claim, write and mark a chunk."""
+        with self.entered(one.claim) as new:
+            self.write(one.chunk, new)
+            one.claim.mark_first()  # before a signal can raise
+        self.total.add(one.tally(new))
+
+    def take_several(
+        self, first: _Prepared, others: ReadAhead[_Prepared], behind: WorkBehind
+    ) -> None:
+        """Claim, write and mark chunks: the first, and those of the others that are there."""
+        claim, before, tallies = first.claim, behind.done, list[Tally]()
+        try:
+            with self.entered(claim) as new:
+                try:
+                    tallies.append(first.tally(new))
+                    behind.do(partial(self.write, first.chunk, new))
+                    while len(tallies) < _MOST_TOGETHER and (following := others.peek()):
+                        new_too = claim.claim_next(following.claim)
+                        if new_too is None:  # to be claimed by itself, when these are marked
+                            break
+                        next(others)
+                        tallies.append(following.tally(new_too))
+                        behind.do(partial(self.write, following.chunk, new_too))
+                        behind.wait(1)
+                        claim.mark_first()
+                    behind.wait()
+                    claim.mark_first()
+                except BaseException:
+                    behind.close()
+                    # Counted by those who write and mark, as a signal can raise between any two
+                    # lines here, and what is not written must not be marked.
+                    while claim.marked < behind.done - before:
+                        claim.mark_first()
+                    raise
+        finally:
+            for one in tallies[: claim.marked]:
+                self.total.add(one)
+
+    def fill(self, chunk: Chunk, full: FilterFullError) -> FilterFullError:
+        """Take the first lines of a chunk that fit; gives the error of the first that does not."""
+        before = self.total.unique
+        while full.fits:  # others may leave less room meanwhile
+            try:
+                self.take(self.prepare(chunk.first(full.fits)))
+            except FilterFullError as fuller:
+                full = fuller
+            else:
+                held = full.keys + self.total.unique - before
+                full = FilterFullError(full.path, held, full.capacity, 0, full.advice)
+        return full

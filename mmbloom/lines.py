@@ -205,6 +205,8 @@ class LineWriter:
     b'a\nb\n'
     """
 
+    any_thread = True  # `write` asks nothing of a filter
+
     def __init__(
         self,
         file: FileIO,

@@ -1,0 +1,231 @@
+"""dedup() with a sink of another thread: what is written while the next lines are claimed.
+
+Here the next chunk is always there when it is looked for, so that the claims follow one another.
+"""
+
+import ast
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from forms import chunk_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mmbloom.dedup
+import mmbloom.filters.claim
+from mmbloom import BloomFilter
+from mmbloom._threads import ReadAhead
+from mmbloom.dedup import Tally, dedup
+from mmbloom.filters.claim import Claim
+from mmbloom.lines import Chunk
+
+Create = Callable[..., BloomFilter]
+Lines = list[bytes]
+LINES = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=40)
+
+
+class Collect:
+    """A sink that another thread may call, which keeps what it gets."""
+
+    any_thread = True
+
+    def __init__(self) -> None:
+        self.lines: Lines = []
+        self.threads: list[str] = []
+
+    def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+        self.threads.append(threading.current_thread().name)
+        self.lines += lines.tobytes().split(b"\n")[: -1 if terminated else None]
+
+
+class Breaks(Collect):
+    """One that takes so many writes and then breaks."""
+
+    def __init__(self, good_writes: int, error: type[BaseException]) -> None:
+        super().__init__()
+        self._left, self._error = good_writes, error
+
+    def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+        if self._left == 0:
+            raise self._error("the output broke")
+        self._left -= 1
+        super().write(lines, terminated=terminated)
+
+
+def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
+    left = iter(lines)
+    while part := list(islice(left, size)):
+        yield chunk_of(part)
+
+
+@pytest.fixture(autouse=True)
+def _always_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the next chunk be there, if there is one."""
+    look = ReadAhead.peek
+
+    def peek(self: Any) -> Any:
+        while not self._ready:
+            time.sleep(0)
+        return look(self)
+
+    monkeypatch.setattr(ReadAhead, "peek", peek)
+
+
+def a_filter(folder: Path) -> BloomFilter:
+    """Make a filter for one example, in place of that of the one before."""
+    path = folder / "example.bloom"
+    path.unlink(missing_ok=True)
+    return BloomFilter.create(path, 10_000, 1e-9, seed=3)
+
+
+def alone(folder: Path, lines: Lines, size: int) -> tuple[Lines, Tally]:
+    """What one claim after the other gives."""
+    sink = Collect()
+    sink.any_thread = False
+    with a_filter(folder) as seen:
+        tally = dedup(seen, in_chunks(lines, size), sink)
+    assert set(sink.threads) <= {"MainThread"}
+    return sink.lines, tally
+
+
+@settings(max_examples=60)  # each makes a file and waits for the disk
+@given(LINES, st.integers(1, 8))
+def test_the_same_lines(tmp_path_factory: pytest.TempPathFactory, lines: Lines, size: int) -> None:
+    """Lines, order and figures are those without overlap; all but the last is written behind."""
+    folder, sink = tmp_path_factory.getbasetemp(), Collect()
+    with a_filter(folder) as seen:
+        tally = dedup(seen, in_chunks(lines, size), sink)
+        assert seen.contains_many(lines).all()
+    assert (sink.lines, tally) == alone(folder, lines, size)
+    assert sink.lines == list(dict.fromkeys(lines))
+    chunks = -(-len(lines) // size)
+    behind = sink.threads.count("mmbloom-behind")
+    assert behind >= chunks - 1 - chunks // 8
+    assert len(sink.threads) == chunks
+
+
+@pytest.mark.parametrize("error", [OSError, KeyboardInterrupt])
+@settings(max_examples=60)  # each makes a file and waits for the disk
+@given(LINES, st.integers(1, 5), st.integers(0, 9))
+def test_what_is_written_is_marked_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory,
+    error: type[BaseException],
+    lines: Lines,
+    size: int,
+    good_writes: int,
+) -> None:
+    """When the output breaks, exactly the lines that it took are marked (law 6)."""
+    before, after, tally = Breaks(good_writes, error), Collect(), Tally()
+    with a_filter(tmp_path_factory.getbasetemp()) as seen:
+        if -(-len(lines) // size) > good_writes:
+            with pytest.raises(error, match="broke"):
+                dedup(seen, in_chunks(lines, size), before, tally=tally)
+        else:
+            dedup(seen, in_chunks(lines, size), before, tally=tally)
+        assert tally.unique == len(before.lines)
+        assert seen.contains_many(sorted(set(lines))).tolist() == [
+            line in before.lines for line in sorted(set(lines))
+        ]
+        dedup(seen, in_chunks(lines, size), after)
+    assert before.lines + after.lines == list(dict.fromkeys(lines))
+
+
+def lines_of_blocks(file: str) -> set[int]:
+    """Lines at which a block begins, and may end too: Python runs no signal handler there."""
+    nodes = ast.walk(ast.parse(Path(file).read_text()))
+    return {node.lineno for node in nodes if isinstance(node, ast.With | ast.Try)}
+
+
+WHERE = {
+    module.__file__: lines_of_blocks(module.__file__)
+    for module in (mmbloom.dedup, mmbloom.filters.claim)
+}
+
+
+class Interrupt:
+    """Raises `KeyboardInterrupt` before the n-th line of `dedup` and of claims is run."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __call__(self, frame: FrameType, event: str, _argument: object) -> Any:
+        but = WHERE.get(frame.f_code.co_filename)
+        if but is None:
+            return None
+        if event == "line" and frame.f_lineno not in but:
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+        return self
+
+
+def test_a_signal_between_any_two_lines(tmp_path: Path) -> None:
+    """Ctrl-C wherever it comes: nothing is marked that was not written, and nothing stays held."""
+    lines = [b"%d" % (i % 23) for i in range(48)]
+    interrupted = repeated = 0
+    for after in range(1, 10_000):
+        before, again = Collect(), Collect()
+        with a_filter(tmp_path) as seen:
+            interrupt = Interrupt(after)
+            sys.settrace(interrupt)
+            try:
+                dedup(seen, in_chunks(lines, 4), before)
+            except KeyboardInterrupt:
+                interrupted += 1
+            finally:
+                sys.settrace(None)
+            done = {line for line in set(lines) if line in seen}
+            assert done <= set(before.lines), f"lost after {after} lines of code"
+            with BloomFilter.open(seen.path, lock_timeout=0) as other:
+                dedup(other, in_chunks(lines, 4), again)
+            assert set(before.lines + again.lines) == set(lines)
+            repeated = max(repeated, len(before.lines + again.lines) - 23)
+            if interrupt.left > 0:
+                break
+    assert interrupted == after - 1 > 300
+    assert repeated <= 8, "more than two chunks are repeated"
+
+
+def test_the_lock_is_kept_for_eight_chunks(create: Create) -> None:
+    """Others have their chance after eight chunks, and each lock is entered once."""
+    seen, sink, entered = create(1000, 1e-9, seed=1), Collect(), []
+
+    def enter(claim: Claim) -> Claim:
+        entered.append(len(sink.threads))
+        return claim
+
+    dedup(seen, in_chunks([b"%d" % i for i in range(20)], 1), sink, enter=enter)
+    assert entered == [0, 8, 16]
+    assert sink.threads == ["mmbloom-behind"] * 20
+
+
+def test_a_chunk_that_is_alone_is_written_at_once(
+    create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What trickles in is written and marked before the next is waited for."""
+    monkeypatch.setattr(ReadAhead, "peek", lambda _self: None)
+    seen, sink = create(1000, 1e-9, seed=1), Collect()
+    handed_on = threading.Event()
+
+    def slowly() -> Iterator[Chunk]:
+        yield chunk_of([b"a"])
+        assert handed_on.wait(60)
+        yield chunk_of([b"b"])
+
+    class Hand(Collect):
+        def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+            super().write(lines, terminated=terminated)
+            handed_on.set()
+
+    sink = Hand()
+    assert dedup(seen, slowly(), sink).unique == 2
+    assert sink.threads == ["MainThread"] * 2
