@@ -27,6 +27,7 @@ cli           the command line, a file per command
 ============  ==========================================================
 """
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -186,5 +187,13 @@ if not TYPE_CHECKING:
         if name not in _PLACES:
             raise AttributeError(f"module 'mmbloom' has no attribute {name!r}")
         module, _, attribute = _PLACES[name].partition(":")
-        found = import_module(module)
+        # Imports make no garbage, and the collector looks through all that numpy has made again
+        # and again meanwhile: 5 of 31 ms.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            found = import_module(module)
+        finally:
+            if collecting:
+                gc.enable()
         return globals().setdefault(name, getattr(found, attribute) if attribute else found)

@@ -9,12 +9,11 @@ about a millisecond, which every program would wait for.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._typing import HashHalves, Octets
+from mmbloom._typing import Array, HashHalves, Octets
 from mmbloom.sizing.params import KeyHash
 
-Part = slice | npt.NDArray[np.bool_]
+Part = slice | Array[np.bool_]
 
 
 class ByteKeys:
@@ -45,7 +44,7 @@ class IntegerKeys:
 
     __slots__ = ("items",)
 
-    def __init__(self, items: npt.NDArray[Any]) -> None:
+    def __init__(self, items: Array[Any]) -> None:
         self.items = items
 
     def __len__(self) -> int:
@@ -75,7 +74,7 @@ class TextKeys:
 
     __slots__ = ("items",)
 
-    def __init__(self, items: npt.NDArray[Any]) -> None:
+    def __init__(self, items: Array[Any]) -> None:
         self.items = items
 
     def __len__(self) -> int:
@@ -90,7 +89,7 @@ class PackedKeys:
 
     __slots__ = ("ends", "octets", "starts")
 
-    def __init__(self, octets: Octets, starts: npt.NDArray[Any], ends: npt.NDArray[Any]) -> None:
+    def __init__(self, octets: Octets, starts: Array[Any], ends: Array[Any]) -> None:
         self.octets, self.starts, self.ends = octets, starts, ends
 
     def __len__(self) -> int:
@@ -126,7 +125,7 @@ class DictionaryKeys:
     def __init__(
         self,
         values: "KeyBatch",
-        indices: npt.NDArray[np.intp],
+        indices: Array[np.intp],
         hashes: dict[KeyHash, HashHalves] | None = None,
     ) -> None:
         self.values, self.indices = values, indices

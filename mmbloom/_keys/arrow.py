@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._engine.key_batch import (
     ByteKeys,
@@ -22,10 +21,11 @@ from mmbloom._engine.key_batch import (
     ViewKeys,
 )
 from mmbloom._keys.arrow_c import Node, open_column
+from mmbloom._typing import Array
 from mmbloom.errors import KeyTypeError
 
 # Which rows are valid; None if all are.
-Valid = npt.NDArray[np.bool_] | None
+Valid = Array[np.bool_] | None
 
 _SLICE = 1 << 14  # rows that are checked at a time, so that memory stays bounded
 _INLINE = 12  # a key of at most so many bytes stands in the view itself
@@ -187,12 +187,12 @@ def _views(array: Node, valid: Valid) -> ViewKeys:
     buffers = [array.buffer(2 + i, np.uint8, size) for i, size in enumerate(sizes.tolist())]
     ends = np.append(sizes, -1)  # -1 stands for the end of a buffer that is not there
 
-    def outside(views: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    def outside(views: Array[Any]) -> Array[np.bool_]:
         length, _, place, start = views.T
         known = (place >= 0) & (place < count)
         end = start.astype(np.int64) + length
         beyond = (start < 0) | (end > ends[np.where(known, place, count)])
-        result: npt.NDArray[np.bool_] = (length < 0) | ((length > _INLINE) & beyond)
+        result: Array[np.bool_] = (length < 0) | ((length > _INLINE) & beyond)
         return result
 
     views = _checked(array, array.rows(1, np.int32, 4), valid, outside, "a view out of bounds")
@@ -202,8 +202,8 @@ def _views(array: Node, valid: Valid) -> ViewKeys:
 def _dictionary(
     array: Node, dtype: str, valid: Valid, values: KeyBatch, known: Valid
 ) -> tuple[DictionaryKeys, Valid]:
-    def outside(indices: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-        result: npt.NDArray[np.bool_] = (indices < 0) | (indices >= len(values))
+    def outside(indices: Array[Any]) -> Array[np.bool_]:
+        result: Array[np.bool_] = (indices < 0) | (indices >= len(values))
         return result
 
     # An unsigned index too large for intp becomes a negative one, which is refused as well.
@@ -220,11 +220,11 @@ def _dictionary(
 
 def _checked(
     array: Node,
-    rows: npt.NDArray[Any],
+    rows: Array[Any],
     valid: Valid,
-    outside: Callable[[npt.NDArray[Any]], npt.NDArray[np.bool_]],
+    outside: Callable[[Array[Any]], Array[np.bool_]],
     what: str,
-) -> npt.NDArray[Any]:
+) -> Array[Any]:
     """Check rows: a valid one that is outside raises, a null one is set to zero in a copy."""
     safe = rows
     for start in range(0, array.length, _SLICE):

@@ -19,10 +19,14 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
+
+from mmbloom._typing import Array
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 _Release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _Fill = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
@@ -106,9 +110,7 @@ class _Memory:
         self._owner = owner
 
 
-def _view(
-    address: int, dtype: npt.DTypeLike, shape: tuple[int, ...], owner: object
-) -> npt.NDArray[Any]:
+def _view(address: int, dtype: "DTypeLike", shape: tuple[int, ...], owner: object) -> Array[Any]:
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size == 0:  # the address may be NULL, or anything
@@ -148,9 +150,7 @@ class Node:
         """Tell whether a buffer is there, and not NULL."""
         return bool(self._addresses[place])
 
-    def buffer(
-        self, place: int, dtype: npt.DTypeLike, count: int, skip: int = 0
-    ) -> npt.NDArray[Any]:
+    def buffer(self, place: int, dtype: "DTypeLike", count: int, skip: int = 0) -> Array[Any]:
         """View `count` items of a buffer, after the first `skip`.
 
         Returns
@@ -165,9 +165,7 @@ class Node:
         """
         return self._items(place, dtype, (count,), skip)
 
-    def rows(
-        self, place: int, dtype: npt.DTypeLike, width: int = 1, more: int = 0
-    ) -> npt.NDArray[Any]:
+    def rows(self, place: int, dtype: "DTypeLike", width: int = 1, more: int = 0) -> Array[Any]:
         """View a buffer that has `width` items for each row.
 
         Returns
@@ -200,8 +198,8 @@ class Node:
         return ValueError(f"broken Arrow array: {what} at {self._name} {self._first + row}")
 
     def _items(
-        self, place: int, dtype: npt.DTypeLike, shape: tuple[int, ...], skip: int
-    ) -> npt.NDArray[Any]:
+        self, place: int, dtype: "DTypeLike", shape: tuple[int, ...], skip: int
+    ) -> Array[Any]:
         address, size = int(self._addresses[place]), np.dtype(dtype).itemsize
         if (skip + math.prod(shape)) * size >= _MOST_BYTES:
             raise ValueError(_TOO_LARGE)

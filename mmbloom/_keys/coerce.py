@@ -15,13 +15,12 @@ from operator import index
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, KeyBatch, RowKeys, TextKeys
 from mmbloom._keys import arrow
 from mmbloom._keys.batch import Batch
-from mmbloom._typing import Bools, Key, Keys, Nulls
+from mmbloom._typing import Array, Bools, Key, Keys, Nulls
 from mmbloom.errors import KeyEncodingError, KeyTypeError
 
 # Callers within the package also pass the engine's own forms, such as the keys of lines.
@@ -171,7 +170,7 @@ def batches(keys: AnyKeys, nulls: Nulls = "error") -> Iterator[Batch]:
         done += len(piece)
 
 
-def _from_array(keys: npt.NDArray[Any], nulls: Nulls) -> Batch:
+def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
     rows = keys.ndim == 2 and keys.dtype == np.uint8
     if keys.ndim != 1 and not rows:
         raise ValueError(

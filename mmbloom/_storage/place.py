@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
@@ -16,6 +15,7 @@ from mmbloom._machine import pages
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.resident.share import Share
 from mmbloom._storage.resident.working_copy import NO_COPY, WorkingCopy
+from mmbloom._typing import Array
 from mmbloom.format.header import (
     COPY_BYTES,
     COPY_OFFSET,
@@ -31,8 +31,8 @@ _WORD = COPY_OFFSET + 16  # the first random one
 class Views(NamedTuple):
     """The mapped array and counters, seen three ways; never handed out of the package."""
 
-    words: npt.NDArray[np.uint64]  # the array
-    counters: npt.NDArray[np.uint64]  # MUTABLE_FIELDS, in order
+    words: Array[np.uint64]  # the array
+    counters: Array[np.uint64]  # MUTABLE_FIELDS, in order
     one: OneKey  # the array, for a key at a time
 
 

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._storage.kinds import ALL_KINDS, BITS, Kind, kind_of
 from mmbloom._storage.opening import open_filter_file, open_regular, read_header
 from mmbloom._storage.resident.working_copy import WorkingCopy
-from mmbloom._typing import HashHalves, Words
+from mmbloom._typing import Array, HashHalves, Words
 from mmbloom._warn import warn
 from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
 from mmbloom.format.header import (
@@ -162,7 +161,7 @@ class UnmappedFilter(UnmappedFile):
         if header != self.header:
             raise FileChangedError(self.path, "overwritten by another filter")
 
-    def checksums(self) -> npt.NDArray[np.uint32]:
+    def checksums(self) -> Array[np.uint32]:
         """Read the checksums of a sealed filter's segments; none if it is not sealed.
 
         Raises
@@ -218,7 +217,7 @@ class UnmappedFilter(UnmappedFile):
         field = f"checksum of MiB {number} of the array"
         raise FormatError(self.path, field, hex(found), hex(sealed))
 
-    def contains(self, hashes: HashHalves) -> npt.NDArray[np.bool_]:
+    def contains(self, hashes: HashHalves) -> Array[np.bool_]:
         """Tell for each key of a batch whether it was added; bool array of shape (n,)."""
         params = self.header.params
         # Positions a byte, and the mask of the first of them: bits, or counters that are not 0.

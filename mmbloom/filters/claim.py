@@ -186,6 +186,13 @@ class Claim(Held):
             It can if the filter is one file of bits, all keys fit into its plan for sure, the
             block is in no other, and of what was claimed in it one at most is not marked.
 
+        Raises
+        ------
+        RuntimeError
+            If the other was used before.
+        FileChangedError, ReadOnlyError, ClosedFilterError
+            As entering it would.
+
         See Also
         --------
         mark_first : Mark what was claimed first.

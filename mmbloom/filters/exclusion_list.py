@@ -17,7 +17,6 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
@@ -31,7 +30,7 @@ from mmbloom._storage.exclusion_list import (
     replace_listed,
     signature_of,
 )
-from mmbloom._typing import Bools, HashHalves, Key, Keys, Words
+from mmbloom._typing import Array, Bools, HashHalves, Key, Keys, Words
 from mmbloom._warn import warn
 from mmbloom.errors import MmbloomWarning
 from mmbloom.sizing.params import KeyHash
@@ -62,7 +61,7 @@ class _Table(NamedTuple):
     hashes: Words
     marks: Bools
 
-    def suspects(self, seen: Bools, h1: Words) -> npt.NDArray[np.intp]:
+    def suspects(self, seen: Bools, h1: Words) -> Array[np.intp]:
         """Find those of the keys seen that have the hash of an exclusion."""
         low = (h1 & np.uint64(len(self.marks) - 1)).view(np.int64)
         places = np.flatnonzero(self.marks[low] & seen)

@@ -10,13 +10,12 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._typing import Words
+from mmbloom._typing import Array, Words
 from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 
-Hash = TypeVar("Hash", int, npt.NDArray[np.uint64])
+Hash = TypeVar("Hash", int, Array[np.uint64])
 _GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: Knuth's multiplicative hashing
 _MULTIPLIERS = [pow(_GOLDEN, i + 1, 2**64) for i in range(MAX_HASHES)]
 

@@ -15,9 +15,8 @@ from collections.abc import Iterable
 from typing import get_args
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._typing import Layout
+from mmbloom._typing import Array, Layout
 
 BLOCK_BITS = 512  # one cache line
 PAGE_BLOCKS = 64  # that several blocks of a key are chosen from: one page of 4096 bytes
@@ -130,7 +129,7 @@ def standard_rate(num_keys: float, num_bits: int, num_hashes: int, fill: float) 
     return min(1.0, float(fill**num_hashes + shared))
 
 
-def _poisson(mean: float) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _poisson(mean: float) -> tuple[Array[np.float64], Array[np.float64]]:
     """List consecutive numbers, and the chance of each: all that a double can see."""
     spread = 12 * math.sqrt(mean) + 40  # 12 standard deviations
     first = max(0, math.floor(mean - spread))
@@ -154,14 +153,14 @@ def _rate_in_pages(mean: float, bits: int, blocks: int) -> float:
     return min(1.0, float(np.sum(chance_of_shared * hit**blocks)))
 
 
-def _hit(keys: npt.NDArray[np.float64], bits: int) -> npt.NDArray[np.float64]:
+def _hit(keys: Array[np.float64], bits: int) -> Array[np.float64]:
     """Compute the chance that a block holds all of some bits, by the keys that drew as many."""
     clear = np.exp(_PER_BIT * bits * keys)  # share of bits, expected
     both_clear = np.exp(math.log1p(-2 / BLOCK_BITS) * bits * keys)
     variance = np.maximum(0, (clear + (BLOCK_BITS - 1) * both_clear) / BLOCK_BITS - clear**2)
     is_set = -np.expm1(_PER_BIT * bits * keys)
     spread = 1 + bits * (bits - 1) / 2 * variance / np.maximum(is_set, 1 / BLOCK_BITS) ** 2
-    hit: npt.NDArray[np.float64] = np.minimum(1, is_set**bits * spread)
+    hit: Array[np.float64] = np.minimum(1, is_set**bits * spread)
     return hit
 
 

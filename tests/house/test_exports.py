@@ -24,7 +24,7 @@ def submodules() -> set[str]:
     return {module.name for module in pkgutil.iter_modules(mmbloom.__path__)}
 
 
-LAZY = {"TYPE_CHECKING", "import_module"}  # what looking names up takes
+LAZY = {"TYPE_CHECKING", "gc", "import_module"}  # what looking names up takes
 
 
 def test_all_is_what_is_public() -> None:

@@ -11,7 +11,7 @@ from mmbloom import BloomFilter
 
 # Modules that take long to import, and what only a part of all programs needs.
 HEAVY = {"numpy", "json", "multiprocessing", "argparse", "asyncio", "logging", "filelock"}
-HEAVY |= {"importlib.metadata"}
+HEAVY |= {"importlib.metadata", "numpy.typing"}
 ROTATING = "mmbloom.folders.rotating"
 OF_FOLDERS = {"mmbloom.folders.growing", ROTATING, "mmbloom.format.manifest"}
 WATCHED = HEAVY | OF_FOLDERS | {"mmbloom.cli.workers", "mmbloom.operations.verify"}
@@ -80,6 +80,27 @@ def test_few_looks_for_garbage(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-c", run + count, "info", path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout.split()[-1]) < 25
+
+
+@pytest.mark.parametrize("name", ["BloomFilter", "nonsense"])
+@pytest.mark.parametrize("collecting", [True, False])
+def test_the_collector_is_as_it_was(name: str, collecting: bool) -> None:
+    """It rests while modules are imported, and then does what it did; also after an error."""
+    look = f"""
+import gc, numpy
+if not {collecting}: gc.disable()
+before = sum(one["collections"] for one in gc.get_stats())
+import mmbloom
+try: getattr(mmbloom, {name!r})
+except AttributeError: pass
+print(gc.isenabled(), sum(one["collections"] for one in gc.get_stats()) - before)
+"""
+    command = [sys.executable, "-P", "-c", look]
+    enabled, runs = subprocess.run(
+        command, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert enabled == str(collecting)
+    assert int(runs) <= 2
 
 
 def test_no_threads_for_linear_algebra(tmp_path: Path) -> None:

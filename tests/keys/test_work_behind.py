@@ -3,6 +3,7 @@
 import threading
 import time
 from contextlib import closing
+from functools import partial
 
 import pytest
 
@@ -27,8 +28,12 @@ def test_in_order_by_one_other_thread() -> None:
     """All calls are made, in the order given, by one thread that is not the caller's."""
     made: list[tuple[int, str]] = []
     with closing(WorkBehind()) as behind:
+
+        def note(number: int) -> None:
+            made.append((number, threading.current_thread().name))
+
         for number in range(100):
-            behind.do(lambda number=number: made.append((number, threading.current_thread().name)))
+            behind.do(partial(note, number))
         behind.wait()
         assert made == [(number, "mmbloom-behind") for number in range(100)]
         assert behind.done == 100

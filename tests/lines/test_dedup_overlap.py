@@ -146,7 +146,7 @@ def lines_of_blocks(file: str) -> set[int]:
 
 
 WHERE = {
-    module.__file__: lines_of_blocks(module.__file__)
+    str(module.__file__): lines_of_blocks(str(module.__file__))
     for module in (mmbloom.dedup, mmbloom.filters.claim)
 }
 

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._engine.reference.hash import hash_one
-from mmbloom._typing import Bools, Indices, Words
+from mmbloom._typing import Array, Bools, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import positions, positions_of_all
 from mmbloom.sizing.formulas import BLOCK_BITS
@@ -318,7 +317,7 @@ def _first_to_hold(
     return word[start], np.bitwise_or.reduceat(_mask_of(position), start)
 
 
-def _starts_of_runs(ordered: npt.NDArray[np.uint64] | Indices) -> Bools:
+def _starts_of_runs(ordered: Array[np.uint64] | Indices) -> Bools:
     starts = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     return starts

@@ -15,11 +15,10 @@ it twice would not have taken.
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._engine.reference.bits import CHUNK_KEYS, OneKey, count_set
 from mmbloom._engine.reference.hash import hash_one
-from mmbloom._typing import Bools, Words
+from mmbloom._typing import Array, Bools, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
@@ -27,7 +26,7 @@ from mmbloom.sizing.params import FilterParams
 SATURATED = 15
 _FOUR, _LAST = np.uint64(4), np.uint64(15)
 _ONE_IN_EACH = np.uint64(0x1111_1111_1111_1111)
-Held = tuple[Words, npt.NDArray[np.intp]]  # distinct positions, and the key that has each
+Held = tuple[Words, Array[np.intp]]  # distinct positions, and the key that has each
 
 
 def counted_contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:

@@ -9,7 +9,6 @@ from typing import Any
 
 import mmh3
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._engine.key_batch import (
     ByteKeys,
@@ -22,7 +21,7 @@ from mmbloom._engine.key_batch import (
     TextKeys,
 )
 from mmbloom._engine.reference.siphash import siphash, siphash_of_all, siphash_of_words
-from mmbloom._typing import HashHalves, Octets
+from mmbloom._typing import Array, HashHalves, Octets
 from mmbloom.sizing.params import KeyHash
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
@@ -47,7 +46,7 @@ def plain(items: list[Any]) -> bool:
     return True
 
 
-def first_unencodable(items: npt.NDArray[Any]) -> int:
+def first_unencodable(items: Array[Any]) -> int:
     """Find the first item of a `U` array that has no UTF-8 (a lone surrogate), or -1."""
     for start in range(0, len(items), _SLICE):
         part = np.ascontiguousarray(items[start : start + _SLICE])
@@ -101,7 +100,7 @@ def hash_keys(keys: KeyBatch, key_hash: KeyHash) -> HashHalves:
     return halves[0::2].copy(), halves[1::2].copy()
 
 
-def _hash_8_bytes(words: npt.NDArray[np.uint64], seed: int) -> HashHalves:
+def _hash_8_bytes(words: Array[np.uint64], seed: int) -> HashHalves:
     """MurmurHash3_x64_128 of 8-byte keys: no 16-byte block, a tail of k1 only, length 8."""
     k1 = words * _C1
     k1 = ((k1 << _31) | (k1 >> _33)) * _C2
@@ -113,7 +112,7 @@ def _hash_8_bytes(words: npt.NDArray[np.uint64], seed: int) -> HashHalves:
     return h1, h2 + h1
 
 
-def _mix(h: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def _mix(h: Array[np.uint64]) -> Array[np.uint64]:
     """Finish as MurmurHash3 does (fmix64)."""
     h = (h ^ (h >> _33)) * _M1
     h = (h ^ (h >> _33)) * _M2

@@ -10,10 +10,9 @@ from collections.abc import Callable
 from itertools import islice
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._engine.key_batch import ByteKeys
-from mmbloom._typing import Octets, Offsets
+from mmbloom._typing import Array, Octets, Offsets
 
 # No text in UTF-8 has the byte 0xFF, and no field has both newline and NUL: no field of a line
 # starts like this.
@@ -43,7 +42,7 @@ def find_lines(
 
 
 def gather(
-    octets: Octets, starts: Offsets, ends: Offsets, wanted: npt.NDArray[np.bool_], extra: int
+    octets: Octets, starts: Offsets, ends: Offsets, wanted: Array[np.bool_], extra: int
 ) -> Octets:
     """Copy the wanted lines, each with the `extra` bytes that end it, one after the other."""
     if not len(starts):

@@ -6,9 +6,8 @@ input, are little-endian; the last word has the length, modulo 256, in its top b
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._typing import HashHalves, Words
+from mmbloom._typing import Array, HashHalves, Words
 
 _MASK = 2**64 - 1
 _START = (0x736F6D6570736575, 0x646F72616E646F6D ^ 0xEE, 0x6C7967656E657261, 0x7465646279746573)
@@ -95,7 +94,7 @@ class _Lanes:
             halves.append(np.bitwise_xor.reduce(self._all, axis=0))
         return halves[0], halves[1]
 
-    def _round(self, state: npt.NDArray[np.uint64]) -> None:
+    def _round(self, state: Array[np.uint64]) -> None:
         v0, v1, v2, v3 = state
         v0 += v1
         v2 += v3
