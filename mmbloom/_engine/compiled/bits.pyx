@@ -23,8 +23,8 @@ from mmbloom._engine.compiled.overlay cimport (
     release, set_paged,
 )
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, length_of, popcount,
-    positions_of, positions_of_group, prefetch, prefetch_to_write, shape_of,
+    AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, in_block, length_of,
+    popcount, positions_of, positions_of_group, prefetch, prefetch_to_write, shape_of,
 )
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, has_layout,
@@ -76,8 +76,6 @@ cdef void find_blocked(
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     cdef Py_ssize_t j
-    cdef int i
-    cdef uint64_t bit, found
     cdef const uint64_t *block
     for j in range(min(n, AHEAD)):
         prefetch(words + 8 * block_of(shape, h1[j]))
@@ -85,11 +83,7 @@ cdef void find_blocked(
         if j + AHEAD < n:
             prefetch(words + 8 * block_of(shape, h1[j + AHEAD]))
         block = words + 8 * block_of(shape, h1[j])
-        found = 1
-        for i in range(shape.num_hashes):
-            bit = bit_in_block(shape, h2[j], i)
-            found &= block[bit >> 6] >> (bit & 63)
-        answers[j] = found & 1
+        answers[j] = in_block(shape, block, h2[j], 0, shape.num_hashes)
 
 
 cdef void find_standard(
@@ -198,7 +192,7 @@ cdef uint64_t set_blocked(
 ) noexcept nogil:
     cdef Py_ssize_t j
     cdef int i
-    cdef uint64_t bit, word, found, newly_set = 0
+    cdef uint64_t bit, word, newly_set = 0
     cdef uint64_t *block
     for j in range(min(n, AHEAD)):
         prefetch_to_write(words + 8 * block_of(shape, h1[j]), 1)
@@ -206,12 +200,8 @@ cdef uint64_t set_blocked(
         if j + AHEAD < n:
             prefetch_to_write(words + 8 * block_of(shape, h1[j + AHEAD]), 1)
         block = words + 8 * block_of(shape, h1[j])
-        found = 1
-        for i in range(shape.num_hashes):
-            bit = bit_in_block(shape, h2[j], i)
-            found &= block[bit >> 6] >> (bit & 63)
-        answers[j] = ~found & 1
-        if found & 1:
+        answers[j] = not in_block(shape, block, h2[j], 0, shape.num_hashes)
+        if not answers[j]:
             continue  # a page that is not changed is not written back
         for i in range(shape.num_hashes):
             bit = bit_in_block(shape, h2[j], i)

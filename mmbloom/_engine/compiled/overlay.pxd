@@ -18,8 +18,8 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, ask_for_blocks, bit_in_block, block_in_page, block_of, page_of, popcount,
-    position_of, prefetch, prefetch_to_write, standard_position,
+    AHEAD, Shape, ask_for_blocks, bit_in_block, block_in_page, block_of, in_block, page_of,
+    popcount, position_of, prefetch, prefetch_to_write, standard_position,
 )
 
 
@@ -184,40 +184,33 @@ cdef inline uint64_t *masks_for(Overlay *overlay, Cell *cell) noexcept nogil:
     return overlay.masks + 8 * (cell.held & ~MET)
 
 
-cdef inline const uint64_t *seen_through(
-    const Overlay *before, const uint64_t *here, uint64_t block, uint64_t *room
+cdef inline const uint64_t *lacking(
+    const Shape *shape, const Overlay *before, const uint64_t *here, uint64_t block,
+    uint64_t h2, int first, int after, uint64_t *room,
 ) noexcept nogil:
-    """Give a block as it will be when a claim is committed; it may be put together in `room`."""
-    cdef size_t place = place_of(before, block)
+    """Give a block as a claim before will leave it, perhaps in `room`; NULL if it has the key."""
     cdef uint64_t[8] alone
     cdef const uint64_t *held
+    cdef size_t place
     cdef int w
+    if in_block(shape, here, h2, first, after):
+        return NULL
+    if before == NULL:
+        return here
+    place = place_of(before, block)
     if not before.index[place]:
         return here
     held = bits_held(before, before.cells[slot_of(before.index[place])].held, alone)
     for w in range(8):
         room[w] = here[w] | held[w]
-    return room
-
-
-cdef inline uint64_t in_block(
-    const Shape *shape, const uint64_t *here, uint64_t h2, int first, int after
-) noexcept nogil:
-    """Test the bits of a key in a block: 1 if all are set."""
-    cdef uint64_t bit, found = 1
-    cdef int i
-    for i in range(first, after):
-        bit = bit_in_block(shape, h2, i)
-        found &= here[bit >> 6] >> (bit & 63)
-    return found & 1
+    return NULL if in_block(shape, room, h2, first, after) else room
 
 
 cdef inline int claim_again(
     Overlay *overlay, Cell *cell, const uint64_t *here, uint64_t note
 ) noexcept nogil:
     """Claim a key's part in a block that is held: 1 if a bit is new, -1 if there is no memory."""
-    cdef uint64_t[8] wanted
-    cdef uint64_t[8] alone
+    cdef uint64_t[8] wanted, alone
     cdef const uint64_t *others = bits_held(overlay, cell.held, alone)
     cdef uint64_t *masks = overlay.masks + 8 * (cell.held & ~MET)  # if it has masks
     cdef uint64_t missing = 0
@@ -240,13 +233,26 @@ cdef inline int claim_block(
     Overlay *overlay, const uint64_t *here, uint64_t block, uint64_t note
 ) noexcept nogil:
     """Claim the part of a key in a block that lacks a bit of it; as `claim_again`."""
-    cdef size_t place = place_of(overlay, block)
+    cdef size_t place
+    if not has_room(overlay, 1):
+        return -1
+    place = place_of(overlay, block)
     if overlay.index[place]:
         return claim_again(overlay, overlay.cells + slot_of(overlay.index[place]), here, note)
     hold(overlay, place, block, note)
     if overlay.crowded and masks_for(overlay, overlay.cells + overlay.used - 1) == NULL:
         return -1
     return 1
+
+
+cdef inline void ask_for_claim(
+    const uint64_t *words, uint64_t block, const Overlay *overlay, const Overlay *before
+) noexcept nogil:
+    """Ask for the lines that the claim of a block will need."""
+    prefetch(words + 8 * block)
+    prefetch(overlay.index + home_of(overlay, block))
+    if before != NULL:
+        prefetch(before.index + home_of(before, block))
 
 
 cdef inline bint claim_blocked(
@@ -256,32 +262,22 @@ cdef inline bint claim_blocked(
     """Claim n keys; False if there is no memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
-    cdef int new, k = shape.num_hashes
-    cdef uint64_t block, found
+    cdef int new
+    cdef uint64_t block
     cdef uint64_t[8] room
     cdef const uint64_t *here
     for j in range(min(n, AHEAD)):
         prefetch(words + 8 * block_of(shape, h1[j]))
     for j in range(n):
         if j + AHEAD < n:
-            block = block_of(shape, h1[j + AHEAD])
-            prefetch(words + 8 * block)
-            prefetch(overlay.index + home_of(overlay, block))
-            if before != NULL:
-                prefetch(before.index + home_of(before, block))
+            ask_for_claim(words, block_of(shape, h1[j + AHEAD]), overlay, before)
         block = block_of(shape, h1[j])
-        here = words + 8 * block
-        found = in_block(shape, here, h2[j], 0, k)
-        if before != NULL and not found:
-            here = seen_through(before, here, block, room)
-            found = here == room and in_block(shape, here, h2[j], 0, k)
-        new = 0
-        if not found:
-            if not has_room(overlay, 1):
-                return False
-            new = claim_block(overlay, here, block, 8 * <uint64_t>j)
-            if new < 0:
-                return False
+        here = lacking(
+            shape, before, words + 8 * block, block, h2[j], 0, shape.num_hashes, room
+        )
+        new = 0 if here == NULL else claim_block(overlay, here, block, 8 * <uint64_t>j)
+        if new < 0:
+            return False
         answers[j] = new
     return True
 
@@ -293,8 +289,8 @@ cdef inline bint claim_paged(
     """Claim n keys of several blocks each; False if there is no memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
-    cdef int b, first, new, blocks = shape.blocks, in_each = shape.in_each
-    cdef uint64_t page, block, found
+    cdef int b, new, blocks = shape.blocks, in_each = shape.in_each
+    cdef uint64_t page, block
     cdef uint64_t[8] room
     cdef const uint64_t *here
     for j in range(min(n, AHEAD)):
@@ -303,24 +299,15 @@ cdef inline bint claim_paged(
         if j + AHEAD < n:
             page = page_of(shape, h1[j + AHEAD])
             for b in range(blocks):
-                block = block_in_page(page, h1[j + AHEAD], b)
-                prefetch(words + 8 * block)
-                prefetch(overlay.index + home_of(overlay, block))
-                if before != NULL:
-                    prefetch(before.index + home_of(before, block))
-        if not has_room(overlay, blocks):
-            return False
+                ask_for_claim(words, block_in_page(page, h1[j + AHEAD], b), overlay, before)
         page = page_of(shape, h1[j])
         answers[j] = 0
         for b in range(blocks):
             block = block_in_page(page, h1[j], b)
-            here = words + 8 * block
-            first = b * in_each
-            found = in_block(shape, here, h2[j], first, first + in_each)
-            if before != NULL and not found:
-                here = seen_through(before, here, block, room)
-                found = here == room and in_block(shape, here, h2[j], first, first + in_each)
-            if not found:  # a line that is not changed is not written
+            here = lacking(
+                shape, before, words + 8 * block, block, h2[j], b * in_each, (b + 1) * in_each, room
+            )
+            if here != NULL:  # a line that is not changed is not written
                 new = claim_block(overlay, here, block, 8 * <uint64_t>j + b)
                 if new < 0:
                     return False
@@ -424,18 +411,14 @@ cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcep
 cdef inline uint8_t has_paged(
     const uint64_t *words, uint64_t h1, uint64_t h2, const Shape *shape
 ) noexcept nogil:
-    cdef int b, i, first = 0
-    cdef uint64_t bit, page = page_of(shape, h1), found = 1
+    cdef int b, in_each = shape.in_each
+    cdef uint64_t page = page_of(shape, h1)
     cdef const uint64_t *block
     for b in range(shape.blocks):
         block = words + 8 * block_in_page(page, h1, b)
-        for i in range(first, first + shape.in_each):
-            bit = bit_in_block(shape, h2, i)
-            found &= block[bit >> 6] >> (bit & 63)
         # The first block tells nearly all absent keys: half of the work, or more, is saved.
-        if not found & 1:
+        if not in_block(shape, block, h2, b * in_each, (b + 1) * in_each):
             return 0
-        first += shape.in_each
     return 1
 
 

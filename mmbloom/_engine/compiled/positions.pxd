@@ -84,6 +84,18 @@ cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexce
     return (h2 * shape.multipliers[i]) >> 55
 
 
+cdef inline uint64_t in_block(
+    const Shape *shape, const uint64_t *here, uint64_t h2, int first, int after
+) noexcept nogil:
+    """Test the bits of a key in a block: 1 if all are set."""
+    cdef uint64_t bit, found = 1
+    cdef int i
+    for i in range(first, after):
+        bit = bit_in_block(shape, h2, i)
+        found &= here[bit >> 6] >> (bit & 63)
+    return found & 1
+
+
 cdef inline uint64_t standard_position(
     const Shape *shape, uint64_t h1, uint64_t h2, int i
 ) noexcept nogil:
