@@ -319,10 +319,9 @@ cdef inline uint64_t mask_of_word(const Overlay *overlay, uint64_t word) noexcep
     """Give the mask of one word of the array, 0 if its cell is not held."""
     cdef bint whole = whole_blocks(overlay)
     cdef uint64_t[8] room
-    cdef uint64_t entry, held
-    if not overlay.used:
-        return 0
-    entry = overlay.index[place_of(overlay, word >> 3 if whole else word)]
+    cdef uint64_t entry = 0, held
+    if overlay.used:
+        entry = overlay.index[place_of(overlay, word >> 3 if whole else word)]
     if not entry:
         return 0
     held = overlay.cells[slot_of(entry)].held
