@@ -23,8 +23,8 @@ from mmbloom._engine.compiled.overlay cimport (
     release, set_paged,
 )
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, GROUP, MAX_HASHES, Shape, bit_in_block, block_of, in_block, length_of,
-    popcount, positions_of, positions_of_group, prefetch, prefetch_to_write, shape_of,
+    AHEAD, GROUP, MAX_HASHES, Shape, block_of, in_block, length_of, popcount,
+    positions_of, positions_of_group, prefetch, prefetch_to_write, set_in_block, shape_of,
 )
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, has_layout,
@@ -191,8 +191,7 @@ cdef uint64_t set_blocked(
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     cdef Py_ssize_t j
-    cdef int i
-    cdef uint64_t bit, word, newly_set = 0
+    cdef uint64_t newly_set = 0
     cdef uint64_t *block
     for j in range(min(n, AHEAD)):
         prefetch_to_write(words + 8 * block_of(shape, h1[j]), 1)
@@ -201,13 +200,8 @@ cdef uint64_t set_blocked(
             prefetch_to_write(words + 8 * block_of(shape, h1[j + AHEAD]), 1)
         block = words + 8 * block_of(shape, h1[j])
         answers[j] = not in_block(shape, block, h2[j], 0, shape.num_hashes)
-        if not answers[j]:
-            continue  # a page that is not changed is not written back
-        for i in range(shape.num_hashes):
-            bit = bit_in_block(shape, h2[j], i)
-            word = block[bit >> 6]
-            newly_set += ~word >> (bit & 63) & 1
-            block[bit >> 6] = word | <uint64_t>1 << (bit & 63)
+        if answers[j]:  # a page that is not changed is not written back
+            newly_set += set_in_block(shape, block, h2[j], 0, shape.num_hashes)
     return newly_set
 
 

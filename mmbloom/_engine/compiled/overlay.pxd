@@ -19,7 +19,7 @@ from libc.stdlib cimport calloc, free, realloc
 
 from mmbloom._engine.compiled.positions cimport (
     AHEAD, Shape, ask_for_blocks, bit_in_block, block_in_page, block_of, in_block, page_of,
-    popcount, position_of, prefetch, prefetch_to_write, standard_position,
+    popcount, position_of, prefetch, prefetch_to_write, set_in_block, standard_position,
 )
 
 
@@ -439,9 +439,8 @@ cdef inline uint64_t set_paged(
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     cdef Py_ssize_t j
-    cdef int b, i
-    cdef uint64_t bit, page, word, newly_set = 0
-    cdef uint64_t *block
+    cdef int b, in_each = shape.in_each
+    cdef uint64_t page, newly_set = 0
     for j in range(min(n, AHEAD)):
         ask_for_blocks(shape, words, h1[j], True)
     for j in range(n):
@@ -452,10 +451,8 @@ cdef inline uint64_t set_paged(
             continue  # a page that is not changed is not written back
         page = page_of(shape, h1[j])
         for b in range(shape.blocks):
-            block = words + 8 * block_in_page(page, h1[j], b)
-            for i in range(b * shape.in_each, (b + 1) * shape.in_each):
-                bit = bit_in_block(shape, h2[j], i)
-                word = block[bit >> 6]
-                newly_set += ~word >> (bit & 63) & 1
-                block[bit >> 6] = word | <uint64_t>1 << (bit & 63)
+            newly_set += set_in_block(
+                shape, words + 8 * block_in_page(page, h1[j], b), h2[j], b * in_each,
+                (b + 1) * in_each,
+            )
     return newly_set

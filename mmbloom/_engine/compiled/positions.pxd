@@ -96,6 +96,20 @@ cdef inline uint64_t in_block(
     return found & 1
 
 
+cdef inline uint64_t set_in_block(
+    const Shape *shape, uint64_t *here, uint64_t h2, int first, int after
+) noexcept nogil:
+    """Set the bits of a key in a block, and count those that were clear."""
+    cdef uint64_t bit, word, newly_set = 0
+    cdef int i
+    for i in range(first, after):
+        bit = bit_in_block(shape, h2, i)
+        word = here[bit >> 6]
+        newly_set += ~word >> (bit & 63) & 1
+        here[bit >> 6] = word | <uint64_t>1 << (bit & 63)
+    return newly_set
+
+
 cdef inline uint64_t standard_position(
     const Shape *shape, uint64_t h1, uint64_t h2, int i
 ) noexcept nogil:
