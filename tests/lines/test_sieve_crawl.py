@@ -6,49 +6,25 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 from checks import check_settled
 from diskcache import Deque
 from faults import kill_self
 from pages import DOCS, ROOT, examples, run_python
+from sites import Graph, Site, random_graph, reachable, serving
 from workers import Child, ChildDiedError, end, in_child, wait_for
 
 from mmbloom import BloomFilter, Sieve
 
 CRAWLER = ROOT / "examples" / "crawler.py"
+OUTSIDE = ["http://elsewhere.invalid/", "mailto:nobody", "#top", "/missing"]
 ENVIRONMENT = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
-
-Graph = dict[str, list[str]]
-
-
-def random_graph(seed: int, pages: int, links: int) -> Graph:
-    """Pages that link to pages; the first to half of them, and some are linked to by none."""
-    dice = random.Random(seed)
-    graph = {
-        f"/{page}": [f"/{dice.randrange(pages)}" for _ in range(dice.randrange(2 * links))]
-        for page in range(pages)
-    }
-    graph["/0"] = [f"/{page}" for page in range(pages // 2)]
-    return graph
-
-
-def reachable(graph: Graph) -> set[str]:
-    """What a crawl from page 0 has to find, by a plain search."""
-    found, left = {"/0"}, ["/0"]
-    while left:
-        new = set(graph[left.pop()]) - found
-        found |= new
-        left += new
-    return found
 
 
 class Deadly(Deque):  # type: ignore[misc]
@@ -139,60 +115,6 @@ def test_kills_at_random_moments(tmp_path: Path, seed: int, stress: int) -> None
     assert set(go_on(tmp_path, graph)) == reachable(graph)
 
 
-class Site(HTTPServer):
-    """A web server on the loopback with a page for each node, which counts its answers."""
-
-    def __init__(self, graph: Graph) -> None:
-        super().__init__(("127.0.0.1", 0), Page)
-        self.graph = graph
-        self.fetched: Counter[str] = Counter()
-        self.outside = ["http://elsewhere.invalid/", "mailto:nobody", "#top", "/missing"]
-        self.left = 0
-        self.stop: Callable[[], object] = lambda: None  # instead of an answer, when none is left
-        self.url = f"http://127.0.0.1:{self.server_port}"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A crawler that was killed hangs up."""
-
-
-class Page(BaseHTTPRequestHandler):
-    """One answer."""
-
-    server: Site
-
-    def do_GET(self) -> None:
-        self.server.left -= 1
-        if self.server.left == 0:
-            self.server.stop()
-            return
-        links = self.server.graph.get(self.path)
-        if self.path.startswith("/redirected"):
-            self.send_response(302)
-            self.send_header("Location", "http://[")
-        else:
-            self.send_response(200 if links is not None else 404)
-        self.end_headers()
-        targets = [f"{self.server.url}{link}#part" for link in links or ()] + self.server.outside
-        self.wfile.write("".join(f'<p><a href="{link}">x</a>' for link in targets).encode())
-        self.server.fetched[self.path] += 1
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """Say nothing."""
-
-
-@contextlib.contextmanager
-def serving(graph: Graph) -> Iterator[Site]:
-    """Serve a site for a block."""
-    with Site(graph) as site:
-        thread = threading.Thread(target=partial(site.serve_forever, poll_interval=0.01))
-        thread.start()
-        try:
-            yield site
-        finally:
-            site.shutdown()
-            thread.join()
-
-
 @contextlib.contextmanager
 def crawling(folder: Path, site: Site, workers: int) -> Iterator[subprocess.Popen[str]]:
     """Run the example in a process group of its own, which is gone after the block."""
@@ -226,6 +148,7 @@ def test_example_fetches_every_page_once(tmp_path: Path, seed: int, workers: int
     graph = random_graph(seed, 150, 3)
     expected = Counter(reachable(graph) | {"/missing"})
     with serving(graph) as site:
+        site.outside = OUTSIDE
         assert Counter(crawl_to_the_end(tmp_path, site, workers)) == expected
         assert crawl_to_the_end(tmp_path, site, workers) == []
         assert site.fetched == expected
@@ -263,6 +186,7 @@ def test_example_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
     graph, dice = random_graph(seed, 150, 3), random.Random(seed)
     expected = reachable(graph) | {"/missing"}
     with serving(graph) as site:
+        site.outside = OUTSIDE
         for _ in range(2):
             with crawling(tmp_path, site, 3) as crawler:
                 site.stop = partial(os.killpg, crawler.pid, signal.SIGKILL)
