@@ -23,6 +23,7 @@ _open         whichever filter is at a path
 lines         records of a byte stream, and which part of one is its key
 dedup         each line once, marked after it is written
 sieve         each URL enqueued once, marked after it is enqueued
+scrapy        Scrapy's duplicate filter and scheduler, on a filter; imported by nothing
 cli           the command line, a file per command
 ============  ==========================================================
 """

@@ -256,6 +256,15 @@ def test_persistent_queue_is_the_callers() -> None:
         assert "diskcache" not in {name.split(".")[0] for name in imports_of(file)}, module
 
 
+@pytest.mark.parametrize("library", ["scrapy"])
+def test_modules_for_other_libraries(library: str) -> None:
+    """The public module of this name alone imports the library, and nothing imports it."""
+    for module, file in MODULES.items():
+        tops = {name.split(".")[0] for name in imports_of(file)}
+        assert (library in tops) == (module == library), module
+        assert module == library or library not in own_imports_of(file), module
+
+
 @pytest.mark.parametrize("file", [*FILES, *CYTHON, *OTHERS], ids=lambda file: file.name)
 def test_no_file_is_long(file: Path) -> None:
     """A file has at most so many lines of code; documentation is free."""
