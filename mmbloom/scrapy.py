@@ -25,8 +25,9 @@ try:
     from scrapy.core.scheduler import Scheduler
     from scrapy.crawler import Crawler
     from scrapy.dupefilters import RFPDupeFilter
-    from scrapy.http.request import Request
+    from scrapy.http import Request, Response
     from scrapy.settings import BaseSettings
+    from scrapy.signals import item_scraped
     from scrapy.spiders import Spider
     from scrapy.statscollectors import StatsCollector
     from scrapy.utils.job import job_dir
@@ -37,7 +38,7 @@ except ImportError as error:
         f"mmbloom.scrapy needs Scrapy 2.13 or later: pip install 'mmbloom[scrapy]' ({error})"
     ) from error
 
-__all__ = ["BloomDupeFilter", "ClaimScheduler"]
+__all__ = ["BloomDupeFilter", "ClaimScheduler", "ItemDupeFilter"]
 
 _ERROR_RATE = 1e-6  # a page that is taken for seen is lost: one in a million, as dedup's lines
 _EVERY = "1d"
@@ -48,7 +49,80 @@ _OTHERWISE = (
 )
 
 
-class BloomDupeFilter(RFPDupeFilter):
+class _FileDupeFilter(RFPDupeFilter):
+    """A duplicate filter that has a filter in a file; what is marked, and when, say others."""
+
+    def __init__(
+        self,
+        settings: BaseSettings,
+        stats: StatsCollector,
+        fingerprinter: RequestFingerprinterProtocol,
+    ) -> None:
+        debug = settings.getbool("DUPEFILTER_DEBUG")
+        super().__init__(debug=debug, fingerprinter=fingerprinter)
+        self._settings, self._stats = settings, stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make one for a crawler, as Scrapy does; nothing is opened yet.
+
+        Parameters
+        ----------
+        crawler : Crawler
+            Has the settings.
+
+        Returns
+        -------
+        the class that was called
+        """
+        assert crawler.stats is not None  # noqa: S101  for the type checker, and the next one too
+        assert crawler.request_fingerprinter is not None  # noqa: S101
+        return cls(crawler.settings, crawler.stats, crawler.request_fingerprinter)
+
+    def open(self) -> None:
+        """Open the filter, and make it first if it is not there.
+
+        Raises
+        ------
+        ValueError
+            If a setting is missing or wrong; names it, and says what to set. It is not raised
+            earlier, where Scrapy would hide it behind an error of its own.
+        FormatError, ParameterMismatchError
+            If something else is at the path, or a filter that was planned otherwise.
+        OSError
+            If it cannot be made or opened.
+        """
+        open_filter = _opener(self._settings)
+        try:
+            self.seen = open_filter()
+        except (FormatError, ParameterMismatchError) as error:
+            error.add_note(_OTHERWISE)
+            raise
+
+    def close(self, reason: str) -> None:
+        """Close the filter, and note in the stats how full it is.
+
+        Parameters
+        ----------
+        reason : str
+            Why the spider closes.
+
+        Raises
+        ------
+        DurabilityError, FileChangedError
+            If the filter is kept in shared memory, and cannot be written to its file.
+        """
+        super().close(reason)
+        if not hasattr(self, "seen"):  # it could not be opened
+            return
+        # No flush: it would force marks to the disk, those of all processes, before Scrapy's
+        # queues, which Scrapy leaves to the system. A power cut then would lose what waits.
+        with self.seen:
+            self._stats.set_value("mmbloom/keys", self.seen.approx_count)
+            self._stats.set_value("mmbloom/error_rate", self.seen.current_error_rate)
+
+
+class BloomDupeFilter(_FileDupeFilter):
     """A duplicate filter in a file, for any number of crawler processes and runs.
 
     **Some new pages are taken for seen and are never fetched**: one in a million up to the
@@ -96,53 +170,18 @@ class BloomDupeFilter(RFPDupeFilter):
     >>> MMBLOOM_FILE, MMBLOOM_CAPACITY = "seen.bloom", 10_000_000
     """
 
-    def __init__(
-        self,
-        settings: BaseSettings,
-        stats: StatsCollector,
-        fingerprinter: RequestFingerprinterProtocol,
-    ) -> None:
-        debug = settings.getbool("DUPEFILTER_DEBUG")
-        super().__init__(debug=debug, fingerprinter=fingerprinter)
-        self._settings, self._stats = settings, stats
-        self._claimed: dict[bytes, bool] = {}  # what is being queued: whether it is new
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make one for a crawler, as Scrapy does; nothing is opened yet.
-
-        Parameters
-        ----------
-        crawler : Crawler
-            Has the settings.
-
-        Returns
-        -------
-        BloomDupeFilter
-        """
-        assert crawler.stats is not None  # noqa: S101  for the type checker, and the next one too
-        assert crawler.request_fingerprinter is not None  # noqa: S101
-        return cls(crawler.settings, crawler.stats, crawler.request_fingerprinter)
+    _claimed: dict[bytes, bool]  # what is being queued: whether it is new
 
     def open(self) -> None:
         """Open the filter, and make it first if it is not there.
 
         Raises
         ------
-        ValueError
-            If a setting is missing or wrong; names it, and says what to set. It is not raised
-            earlier, where Scrapy would hide it behind an error of its own.
-        FormatError, ParameterMismatchError
-            If something else is at the path, or a filter that was planned otherwise.
-        OSError
-            If it cannot be made or opened.
+        ValueError, OSError, FormatError, ParameterMismatchError
+            If it cannot be, by these settings.
         """
-        open_filter = _opener(self._settings)
-        try:
-            self.seen = open_filter()
-        except (FormatError, ParameterMismatchError) as error:
-            error.add_note(_OTHERWISE)
-            raise
+        self._claimed = {}
+        super().open()
 
     def request_seen(self, request: Request) -> bool:
         """Tell whether a request was seen before; if not, it is from now on.
@@ -198,27 +237,81 @@ class BloomDupeFilter(RFPDupeFilter):
             stack.callback(self._claimed.pop, key)
             yield
 
-    def close(self, reason: str) -> None:
-        """Close the filter, and note in the stats how full it is.
+
+class ItemDupeFilter(_FileDupeFilter):
+    """A duplicate filter that knows, in later runs, the pages that gave an item.
+
+    **Some new pages are taken for known and are never fetched**, as with `BloomDupeFilter`, whose
+    parameters and settings it has. A page is marked when an item of it has gone through all
+    pipelines. Pages that gave none, such as lists of links, are fetched once in each run.
+
+    Notes
+    -----
+    Nothing is marked before its work is done: after a kill, a new run fetches all pages that have
+    given no item yet. What the present run has requested is kept in memory, as by Scrapy's own
+    filter, and not in ``JOBDIR``. Crawlers at work at the same time can fetch a page twice.
+
+    Not with `ClaimScheduler`: it would mark a page that has given nothing yet.
+
+    Examples
+    --------
+    In the ``settings.py`` of a project:
+
+    >>> DUPEFILTER_CLASS = "mmbloom.scrapy.ItemDupeFilter"
+    >>> MMBLOOM_FILE, MMBLOOM_CAPACITY = "items.bloom", 10_000_000
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make one for a crawler, as Scrapy does, that is told of its items.
 
         Parameters
         ----------
-        reason : str
-            Why the spider closes.
+        crawler : Crawler
+            Has the settings, and the signals.
+
+        Returns
+        -------
+        the class that was called
+        """
+        made = super().from_crawler(crawler)
+        crawler.signals.connect(made.mark, item_scraped)
+        return made
+
+    def request_seen(self, request: Request) -> bool:
+        """Tell whether a page has given an item, or was requested by this run before.
+
+        Parameters
+        ----------
+        request : Request
+            Any.
+
+        Returns
+        -------
+        bool
 
         Raises
         ------
-        DurabilityError, FileChangedError
-            If the filter is kept in shared memory, and cannot be written to its file.
+        FileChangedError, ClosedFilterError
+            If the filter cannot be read.
         """
-        super().close(reason)
-        if not hasattr(self, "seen"):  # it could not be opened
-            return
-        # No flush: it would force marks to the disk, those of all processes, before Scrapy's
-        # queues, which Scrapy leaves to the system. A power cut then would lose what waits.
-        with self.seen:
-            self._stats.set_value("mmbloom/keys", self.seen.approx_count)
-            self._stats.set_value("mmbloom/error_rate", self.seen.current_error_rate)
+        return self.fingerprinter.fingerprint(request) in self.seen or super().request_seen(request)
+
+    def mark(self, response: Response | None) -> None:
+        """Mark the page that has given an item.
+
+        Parameters
+        ----------
+        response : Response or None
+            What the item is of; None if a spider's ``start`` gave it.
+
+        Raises
+        ------
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter cannot be written.
+        """
+        if response is not None and response.request is not None:
+            self.seen.add(self.fingerprinter.fingerprint(response.request))
 
 
 class ClaimScheduler(Scheduler):

@@ -7,35 +7,43 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from scrapy import Request
 from scrapy.dupefilters import RFPDupeFilter
+from scrapy.http import Response
 from scrapy.settings import Settings
+from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
 from mmbloom import BloomFilter, FormatError, ParameterMismatchError, RotatingFilter
-from mmbloom.scrapy import BloomDupeFilter, ClaimScheduler
+from mmbloom.scrapy import BloomDupeFilter, ClaimScheduler, ItemDupeFilter
 
 A, B = Request("http://a.example/a"), Request("http://a.example/b")
 
 
-def made(**settings: object) -> BloomDupeFilter:
+Made = TypeVar("Made", BloomDupeFilter, ItemDupeFilter)
+
+
+def made(kind: type[Made], **settings: object) -> Made:
     """Make one, not open."""
     given = Settings(settings)
     crawler: Any = SimpleNamespace(
-        settings=given, request_fingerprinter=RequestFingerprinter(), stats=None
+        settings=given,
+        request_fingerprinter=RequestFingerprinter(),
+        stats=None,
+        signals=SignalManager(),
     )
     crawler.stats = MemoryStatsCollector(crawler)
-    return BloomDupeFilter.from_crawler(crawler)
+    return kind.from_crawler(crawler)
 
 
 @contextmanager
 def opened(**settings: object) -> Iterator[BloomDupeFilter]:
     """Open one for a block."""
-    dupes = made(**settings)
+    dupes = made(BloomDupeFilter, **settings)
     dupes.open()
     try:
         yield dupes
@@ -109,7 +117,9 @@ WRONG: dict[str, dict[str, object]] = {
 def test_wrong_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str) -> None:
     """A setting that is missing or wrong is named, with what to set; nothing is made."""
     monkeypatch.chdir(tmp_path)
-    dupes = made(**({"MMBLOOM_FILE": "seen.bloom", "MMBLOOM_CAPACITY": 10} | WRONG[says]))
+    dupes = made(
+        BloomDupeFilter, **({"MMBLOOM_FILE": "seen.bloom", "MMBLOOM_CAPACITY": 10} | WRONG[says])
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(says)}") as caught:
         dupes.open()
     assert "set " in str(caught.value) or "expected" in str(caught.value)
@@ -129,7 +139,7 @@ def test_what_is_there_is_something_else(tmp_path: Path) -> None:
         ("periods", FormatError),
     ]:
         with pytest.raises(error) as caught:
-            made(MMBLOOM_FILE=tmp_path / name, MMBLOOM_CAPACITY=20).open()
+            made(BloomDupeFilter, MMBLOOM_FILE=tmp_path / name, MMBLOOM_CAPACITY=20).open()
         assert way_out in "".join(caught.value.__notes__)
 
 
@@ -182,11 +192,23 @@ def test_excluded_requests_are_always_new(tmp_path: Path) -> None:
             assert not dupes.request_seen(A)
 
 
-def test_scheduler_needs_a_filter_that_can_claim() -> None:
+@pytest.mark.parametrize("other", [RFPDupeFilter, ItemDupeFilter])
+def test_scheduler_needs_a_filter_that_can_claim(other: type[RFPDupeFilter]) -> None:
     """With another duplicate filter it refuses to open, and says what to set."""
-    scheduler = ClaimScheduler(RFPDupeFilter())
-    with pytest.raises(ValueError, match=r"is scrapy\.dupefilters\.RFPDupeFilter, .*: set it to"):
-        scheduler.open(None)  # type: ignore[arg-type]
+    dupes = RFPDupeFilter() if other is RFPDupeFilter else made(ItemDupeFilter)
+    with pytest.raises(ValueError, match=rf"is [\w.]+\.{other.__name__}, .*: set it to"):
+        ClaimScheduler(dupes).open(None)  # type: ignore[arg-type]
+
+
+def test_an_item_of_no_page(tmp_path: Path) -> None:
+    """An item that the start of a spider gives marks nothing; one of a page marks the page."""
+    dupes = made(ItemDupeFilter, MMBLOOM_FILE=tmp_path / "seen", MMBLOOM_CAPACITY=10)
+    dupes.open()
+    for response in (None, Response(A.url), Response(A.url, request=A)):
+        assert fingerprint(A) not in dupes.seen
+        dupes.mark(response)
+    assert fingerprint(A) in dupes.seen
+    dupes.close("finished")
 
 
 def test_without_scrapy() -> None:

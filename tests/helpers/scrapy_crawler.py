@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from scrapy import Request, Spider
 from scrapy.crawler import CrawlerProcess
+from scrapy.exceptions import DropItem
 from scrapy.http import Response, TextResponse
 from scrapy.squeues import LifoMemoryQueue
 
@@ -22,20 +23,35 @@ from mmbloom import RotatingFilter
 
 OURS = {
     "spiders": 1,  # how many in one process
+    "items": False,
     "clock_ahead": 0,  # seconds; of a rotating filter only
 }
 
 
 class Follower(Spider):
-    """Follows every link."""
+    """Follows every link; with `items`, pages whose number is a multiple of 3 give one."""
 
     name = "follower"
     allowed_domains = ("127.0.0.1",)
+    items = False
 
-    def parse(self, response: Response, **_: Any) -> Iterator[Request]:
+    def parse(self, response: Response, **_: Any) -> Iterator[Request | dict[str, str]]:
         """Follow every link of a page."""
         assert isinstance(response, TextResponse)
+        page = urlsplit(response.url).path
+        if self.items and int(page[1:]) % 3 == 0:
+            yield {"page": page}
         yield from response.follow_all(css="a")
+
+
+class Dropping:
+    """A pipeline that drops the items of pages whose name ends in 9."""
+
+    def process_item(self, item: dict[str, str], *_: Spider) -> dict[str, str]:
+        """Let an item through, or not."""
+        if item["page"].endswith("9"):
+            raise DropItem(item["page"])
+        return item
 
 
 class RefusingQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
@@ -71,7 +87,7 @@ def main() -> None:
     process = CrawlerProcess({"TELNETCONSOLE_ENABLED": False, "LOG_LEVEL": "INFO", **given})
     crawlers = [process.create_crawler(Follower) for _ in range(ours["spiders"])]
     for crawler in crawlers:
-        process.crawl(crawler, start_urls=[url])
+        process.crawl(crawler, start_urls=[url], items=ours["items"])
     process.start()
     stats = [crawler.stats.get_stats() for crawler in crawlers if crawler.stats]
     print(json.dumps(stats, default=str))
