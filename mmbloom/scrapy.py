@@ -247,9 +247,12 @@ class ItemDupeFilter(_FileDupeFilter):
 
     Notes
     -----
-    Nothing is marked before its work is done: after a kill, a new run fetches all pages that have
-    given no item yet. What the present run has requested is kept in memory, as by Scrapy's own
-    filter, and not in ``JOBDIR``. Crawlers at work at the same time can fetch a page twice.
+    After a kill, a new run fetches all pages that have given no item yet. Scrapy's feeds are no
+    pipelines: a kill can lose items that a feed still has in memory, though their pages are
+    marked; and the others of a page of several items, which is marked with the first.
+
+    What the present run has requested is kept in memory, as by Scrapy's own filter, and not in
+    ``JOBDIR``. Crawlers at work at the same time can fetch a page twice.
 
     Not with `ClaimScheduler`: it would mark a page that has given nothing yet.
 

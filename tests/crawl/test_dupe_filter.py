@@ -18,7 +18,14 @@ from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
-from mmbloom import BloomFilter, FormatError, ParameterMismatchError, RotatingFilter
+from mmbloom import (
+    BloomFilter,
+    FormatError,
+    GrowingFilter,
+    ParameterMismatchError,
+    RotatingFilter,
+    grow,
+)
 from mmbloom.scrapy import BloomDupeFilter, ClaimScheduler, ItemDupeFilter
 
 A, B = Request("http://a.example/a"), Request("http://a.example/b")
@@ -141,6 +148,21 @@ def test_what_is_there_is_something_else(tmp_path: Path) -> None:
         with pytest.raises(error) as caught:
             made(BloomDupeFilter, MMBLOOM_FILE=tmp_path / name, MMBLOOM_CAPACITY=20).open()
         assert way_out in "".join(caught.value.__notes__)
+
+
+def test_a_full_filter_that_was_made_to_grow(tmp_path: Path) -> None:
+    """After `mmbloom grow`, the settings without a plan go on with all that it knows."""
+    path = tmp_path / "seen"
+    with opened(MMBLOOM_FILE=path, MMBLOOM_CAPACITY=10) as dupes:
+        assert not dupes.request_seen(A)
+    grow(path)
+    with pytest.raises(FormatError, match="is a folder") as caught:
+        made(BloomDupeFilter, MMBLOOM_FILE=path, MMBLOOM_CAPACITY=10).open()
+    assert "as after `mmbloom grow`" in "".join(caught.value.__notes__)
+    with opened(MMBLOOM_FILE=path) as dupes:
+        assert isinstance(dupes.seen, GrowingFilter)
+        assert dupes.request_seen(A)
+        assert not dupes.request_seen(B)
 
 
 def test_a_request_is_its_fingerprint(tmp_path: Path) -> None:
