@@ -158,6 +158,16 @@ def folder_kind(path: str) -> str:
     return file.manifest.plan.kind
 
 
+def is_named(path: str) -> bool:
+    """Tell whether a file is one of a folder's own: whether the manifest beside it names it."""
+    try:
+        file = read_manifest(os.path.dirname(path))
+    except (FormatError, OSError):
+        return False  # no folder of filters; if it is a damaged one, whoever opens it is told
+    file.close()
+    return os.path.basename(path) in {entry.name for entry in file.manifest.members}
+
+
 def remove_older(folder: str, number: int) -> None:
     """Remove the files of earlier numbers, which no manifest names any more.
 

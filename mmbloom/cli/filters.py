@@ -113,9 +113,16 @@ def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> st
         past = "has a file past its plan"
     else:
         past = f"is past its plan of {info.capacity} keys, with about {info.approx_count}"
-        if info.kind == "bits" and not info.sealed and info.current_error_rate < USELESS_RATE:
+        usable = info.kind == "bits" and info.current_error_rate < USELESS_RATE
+        if usable and not info.sealed and not _is_of_folder(info.path):
             advice = f"mmbloom grow {path} keeps it from getting worse, {advice}"
     return f"{past}: {consequence(info.current_error_rate)}; {advice}"
+
+
+def _is_of_folder(path: str) -> bool:
+    from mmbloom._storage.folder import is_named  # noqa: PLC0415  a file needs nothing of folders
+
+    return is_named(path)
 
 
 T = TypeVar("T")

@@ -6,6 +6,7 @@ changes no bit and takes no lock itself: the writer does.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from mmbloom import _engine
@@ -58,13 +59,16 @@ class FileFilter(Filter):
     params: FilterParams
 
     def _attach(self, path: str, options: OpenOptions) -> None:
+        folder = _folder_of(path) if options.mode == "r+" else ""
         storage = MappedFilter(
             path,
-            writable=options.mode == "r+",
+            writable=options.mode == "r+" and not folder,
             allow_network=options.allow_network,
             kind=self._KIND,
             resident=options.resident,
         )
+        if folder:
+            storage.read_only_reason = f"it is a file of the folder {folder}: open that"
         key_hash = storage.header.params.key_hash
         exclusions = ExclusionList(exclusions_path(path), key_hash)
         lock = WriteLock(path, storage.identity, options.lock_timeout)
@@ -204,8 +208,8 @@ class FileFilter(Filter):
         path : str or path-like
             The file. Opening changes nothing in it.
         mode : {"r+", "r"}, default "r+"
-            "r" takes no lock, and works on a read-only file system. A sealed file is
-            read-only in both.
+            "r" takes no lock, and works on a read-only file system. A sealed file, and one
+            of a growing or rotating folder, is read-only in both.
         lock_timeout : float or None, default 60.0
             Seconds that a write waits for others before `LockTimeoutError`; None waits for ever.
         allow_network : bool, default False
@@ -329,3 +333,14 @@ class FileFilter(Filter):
         state = "closed" if self.closed else f"mode={self._options.mode!r}"
         planned = f"capacity={self.params.capacity}, error_rate={self.params.error_rate:g}"
         return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
+
+
+def _folder_of(path: str) -> str:
+    """Give the folder that has a file as one of its own, which alone may write to it, or ""."""
+    folder = os.path.dirname(path)
+    # As `format.manifest` names it, which with all that it imports takes 4 ms.
+    if not os.path.exists(os.path.join(folder, "manifest.json")):
+        return ""
+    from mmbloom._storage.folder import is_named  # noqa: PLC0415  so here, not above
+
+    return folder if is_named(path) else ""

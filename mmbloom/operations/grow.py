@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 
 from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
-from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind
+from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind, is_named
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
@@ -64,8 +64,8 @@ def grow(
     Raises
     ------
     FormatError
-        If it is no valid filter file, is one of a `CountingBloomFilter`, a folder or a symbolic
-        link.
+        If it is no valid filter file, is one of a `CountingBloomFilter`, a folder, a file of a
+        folder or a symbolic link.
     ReadOnlyError
         If it is sealed.
     ValueError
@@ -143,6 +143,10 @@ def _require_file_of_bits(path: str) -> None:
         kind = folder_kind(path)
         why = "it grows by itself" if kind == "growing" else "each period begins a new file"
         raise FormatError(path, "kind", kind, f"a single file: {why}")
+    if is_named(path):
+        folder = os.path.dirname(path)
+        expected = "a filter of its own: the folder grows by itself, or begins a file each period"
+        raise FormatError(path, "file", f"a file of the folder {folder}", expected)
     with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
         if (kind_of(looked_at.header)) is not BITS:
             raise FormatError(

@@ -233,6 +233,23 @@ def test_every_command_says_so(where: Path) -> None:
     assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its plan")
 
 
+def test_a_file_of_a_folder_is_not_to_grow(where: Path) -> None:
+    """Where grow would damage the folder it is not advised, nor taken."""
+    assert mmbloom("create", "seen", "--growing", *SIZES).code == 0
+    member = where / "seen" / "0000000000.bloom"
+    Path("manifest").write_bytes((where / "seen" / "manifest.json").read_bytes())
+    (where / "seen" / "manifest.json").unlink()
+    assert mmbloom("add", member, stdin=lines(0, 200)).code == 0
+    assert f"mmbloom grow {member}" in mmbloom("check", "-c", member, stdin=b"a\n").err
+    Path("manifest").rename(where / "seen" / "manifest.json")
+    said = mmbloom("check", "-c", member, stdin=b"a\n").err
+    assert "is past its plan of 100 keys" in said
+    assert "grow" not in said
+    for command in ("add", "grow"):
+        ended = mmbloom(command, member, stdin=b"a\n")
+        assert (ended.code, is_one_line(ended.err, f"is a file of the folder {where}")) == (3, True)
+
+
 def test_grow_refuses(where: Path) -> None:
     """What cannot grow says why, in one line, and stays."""
     assert mmbloom("create", "counts", *SIZES, "--counting").code == 0

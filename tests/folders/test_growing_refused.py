@@ -11,7 +11,7 @@ import pytest
 from checks import READS, WRITES, check_folder, check_raises
 from folders import Grow as Create
 
-from mmbloom import GrowingFilter
+from mmbloom import BloomFilter, GrowingFilter
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
@@ -53,6 +53,31 @@ def test_create_in_the_place_of_something_else(folder: Path, there: str) -> None
         with pytest.raises((FileExistsError, FormatError, FileNotFoundError)):
             GrowingFilter.create(folder, 100, exist_ok=exist_ok)
     check_folder(folder.parent, "seen")
+
+
+def test_a_file_of_it_is_read_only_by_itself(grow: Create, folder: Path) -> None:
+    """Who opens it, and not the folder, may ask: keys added would come as new a second time."""
+    with grow(10) as seen:
+        seen.add_many(range(30))
+    names = sorted(folder.glob("*.bloom"))
+    assert len(names) == 2
+    before = [name.read_bytes() for name in names]
+    for name in names:
+        with BloomFilter.open(name) as file:
+            assert file.contains_many(range(30)).any()
+            for change in CHANGES.values():
+                with pytest.raises(ReadOnlyError) as caught:
+                    change(file)
+                assert caught.value.reason == f"it is a file of the folder {folder}: open that"
+            assert file.info().read_only == caught.value.reason
+    assert [name.read_bytes() for name in names] == before
+    # What only lies there belongs to nobody's folder, whether the manifest is sound or not.
+    BloomFilter.create(folder / "other.bloom", 10).close()
+    with BloomFilter.open(folder / "other.bloom") as other:
+        assert other.add("a")
+    (folder / "manifest.json").write_text("{}")
+    with BloomFilter.open(names[0]) as file:
+        assert file.add("a new key")
 
 
 def test_create_or_open(grow: Create) -> None:

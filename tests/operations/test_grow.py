@@ -203,6 +203,21 @@ def test_what_cannot_grow_says_why(tmp_path: Path) -> None:
     check_grown(file)
 
 
+def test_a_file_of_a_folder(tmp_path: Path) -> None:
+    """It belongs to the folder, which would be damaged; a file beside does not, and grows."""
+    for made in (
+        GrowingFilter.create(tmp_path / "growing", 10, 1e-9),
+        RotatingFilter.create(tmp_path / "rotating", capacity_per_period=10, keep=60, every=60),
+    ):
+        with made:
+            made.add_many(range(10))
+        (member,) = Path(made.path).glob("*.bloom")
+        refuse(member, FormatError, f"a file of the folder {made.path}, expected a filter of its")
+        beside = full(member.with_name("other.bloom"), excluded="")
+        assert grow(beside) == 2e-9
+        assert verify(made.path, keys=range(10)).ok
+
+
 def test_damaged_exclusions(tmp_path: Path) -> None:
     """Exclusions that cannot be read are an error, and all stays as it is."""
     file = full(tmp_path / "seen", "")
