@@ -24,7 +24,12 @@ def require_capacity(capacity: int) -> None:
 
 
 def require_error_rate(error_rate: float) -> float:
-    """Give a rate of any type of numbers as a float; `ValueError` if not between 0 and 1."""
+    """Give a rate of any type of numbers as a float.
+
+    Raises `TypeError` if it is no number, `ValueError` if it is not between 0 and 1.
+    """
+    if not hasattr(error_rate, "__float__"):
+        raise TypeError(f"error_rate is {error_rate!r}, expected a number; write 0.01 or 1e-6")
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate is {error_rate!r}, expected between 0 and 1")
     return float(error_rate)

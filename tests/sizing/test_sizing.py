@@ -256,6 +256,13 @@ def test_capacity_of_wrong_type(capacity: object) -> None:
         plan(cast("int", capacity))
 
 
+@pytest.mark.parametrize("error_rate", ["0.1", b"0.1", None, [0.1]])
+def test_error_rate_of_wrong_type(error_rate: object) -> None:
+    """An error rate that is no number is a TypeError that says what to write."""
+    with pytest.raises(TypeError, match=r"^error_rate is .*, expected a number; write 0.01 or 1e-"):
+        plan(1000, cast("float", error_rate))
+
+
 def test_largest_capacity_of_parameters() -> None:
     """Parameters take a capacity of 64 bits, and none above."""
     assert FilterParams(2**64 - 1, 0.01, "blocked", 512, 7).capacity == 2**64 - 1
