@@ -26,6 +26,7 @@ _BEGINNINGS = {
     b"\x28\xb5\x2f\xfd": "zst",
 }
 _LONGEST = max(map(len, _BEGINNINGS))
+_AT_A_TIME = 1 << 16  # decompressed
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
@@ -45,8 +46,8 @@ def input_names(inputs: list[str]) -> list[str]:
 def check_inputs(names: list[str]) -> None:
     """Fail if an input or its library is missing, before anything is created or marked."""
     _taken.clear()
-    if STDIN in names and os.isatty(STDIN_FD):
-        say("reading lines from the terminal, up to Ctrl-D: inputs come after the filter")
+    if STDIN in names:
+        say_what_is_read("lines", "inputs come after the filter")
     for name in names:
         if name != STDIN:
             if os.path.isdir(name):
@@ -61,6 +62,12 @@ def check_inputs(names: list[str]) -> None:
         _taken.extend(looked.head)
         if looked.kind:
             _load_xopen(STDIN)
+
+
+def say_what_is_read(what: str, else_do: str) -> None:
+    """Say that somebody has to type, if stdin is a terminal, and what to do instead."""
+    if os.isatty(STDIN_FD):
+        say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
 
 
 def _by_name(name: str) -> str | None:
@@ -186,19 +193,34 @@ class _Looked(RawIOBase):
 
 
 class _Decompressed:
-    """A stream of xopen; an error of any decompressor becomes an `InputError`."""
+    """A stream of xopen; an error of any decompressor becomes an `InputError`.
+
+    What was decompressed before the error is given first, but for the last 64 KiB.
+    """
 
     def __init__(self, name: str, stream: Any) -> None:
         self._name, self._stream = name, stream
+        self._error: InputError | None = None  # a decompressor may say another thing next time
 
     def readinto(self, buffer: Any, /) -> int:
-        try:
-            # Not readinto: every decompressor has read, and decompressing takes most of the time.
-            block: bytes = self._stream.read(len(buffer))
-        except Exception as error:
-            raise InputError(f"{self._name}: damaged or cut off: {error}") from error
-        buffer[: len(block)] = block
-        return len(block)
+        if self._error is not None:
+            raise self._error
+        filled = 0
+        while filled < len(buffer):
+            try:
+                # Not a whole buffer at once, of which nothing is left when an error comes. Every
+                # decompressor has read1, and not each readinto1; decompressing takes the time.
+                block: bytes = self._stream.read1(min(_AT_A_TIME, len(buffer) - filled))
+            except Exception as error:
+                self._error = InputError(f"{self._name}: damaged or cut off: {error}")
+                if not filled:
+                    raise self._error from error
+                break
+            if not block:
+                break
+            buffer[filled : filled + len(block)] = block
+            filled += len(block)
+        return filled
 
 
 @contextmanager

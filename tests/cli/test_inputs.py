@@ -6,6 +6,7 @@ import importlib
 import json
 import lzma
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -144,6 +145,27 @@ def test_a_line_is_not_kept_waiting(tmp_path: Path) -> None:
             process.stdin.write(line)
             process.stdin.flush()
             assert read_soon(process.stdout, len(line)) == line
+
+
+def random_lines(number: int) -> bytes:
+    """Lines that cannot be compressed far."""
+    chosen = random.Random(1)
+    return b"".join(b"%032x\n" % chosen.getrandbits(128) for _ in range(number))
+
+
+@EACH_KIND
+def test_what_comes_before_the_end_is_printed(
+    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress
+) -> None:
+    """Of an input that is cut off the lines before are printed, but for some 64 KiB."""
+    lines, path = random_lines(60_000), tmp_path / f"in{suffix}"
+    # bzip2 gives a block of 900 kB or nothing of it.
+    whole, lost = compress(lines), (1 << 16) + 900_000 * (suffix == ".bz2")
+    path.write_bytes(whole[: len(whole) * 3 // 4])
+    done = inside(capfdbinary, "dedup", exact_filter(tmp_path / "seen"), path)
+    assert done.code == 5
+    assert lines.startswith(done.out)
+    assert len(done.out) > len(lines) * 0.74 - lost
 
 
 def test_compressed_and_cut_off_from_a_pipe(tmp_path: Path) -> None:

@@ -83,6 +83,11 @@ def test_a_terminal_to_read_from(here: Path) -> None:
     hint = "reading lines from the terminal, up to Ctrl-D: inputs come after the filter"
     assert hint not in mmbloom("dedup", "seen", stdin=b"b\n").err
     assert hint in reading_from_a_terminal("dedup", "seen")
+    hint = "reading keys, one a line, from the terminal, up to Ctrl-D: keys come after the filter"
+    assert hint not in mmbloom("exclude", "seen", "--add", stdin=b"b\n").err
+    for action in ("--add", "--remove"):
+        assert hint in reading_from_a_terminal("exclude", "seen", action)
+        assert reading_from_a_terminal("exclude", "seen", action, "b") == ""
 
 
 def reading_from_a_terminal(*argv: str) -> str:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from mmbloom._open import open as open_filter
-from mmbloom.cli.inputs import open_input
+from mmbloom.cli.inputs import open_input, say_what_is_read
 from mmbloom.cli.outputs import open_output
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
 from mmbloom.cli.report import NO_BAR, STDIN
@@ -73,5 +73,6 @@ def _keys(words: list[str]) -> Iterator[Iterable[bytes]]:
     if words:
         yield map(os.fsencode, words)  # the bytes as typed
         return
+    say_what_is_read("keys, one a line,", "keys come after the filter")
     with open_input(STDIN, NO_BAR) as source:
         yield (line for chunk in read_chunks(source) for line in chunk.lines)
