@@ -89,9 +89,31 @@ def say(message: str) -> None:
         print(f"mmbloom: {escaped(message)}", file=sys.stderr, flush=True)
 
 
+def terminal_columns() -> int:
+    """Tell how wide the terminal is that stdout is, 0 if it is none."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return 0
+    import shutil  # noqa: PLC0415  a few milliseconds, for people only
+
+    return shutil.get_terminal_size().columns
+
+
 def in_rows(rows: Iterable[tuple[str, str]], width: int = 15) -> str:
-    """Write a name and a value a line, escaped."""
-    return "\n".join(escaped(f"{name:<{width}} {value}") for name, value in rows)
+    """Write a name and a value a line, escaped; a narrow terminal has long values in two lines."""
+    columns = terminal_columns()
+    lines = [escaped(f"{name:<{width}} {value}") for name, value in rows]
+    return "\n".join(_folded(line, width + 1, columns) for line in lines)
+
+
+def _folded(line: str, indent: int, columns: int) -> str:
+    if not columns or len(line) <= columns or indent > columns // 2:
+        return line
+    import textwrap  # noqa: PLC0415  as above
+
+    values = textwrap.wrap(
+        line[indent:], columns - indent, break_long_words=False, break_on_hyphens=False
+    )
+    return line[:indent] + ("\n" + " " * indent).join(values)
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 import io
 import json
 import os
+import re
 import struct
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom, started
+from cli_runner import EXACT, inside, is_one_line, mmbloom, on_a_terminal, started
 
 from mmbloom import BloomFilter, engine
 
@@ -51,6 +52,18 @@ def test_for_people(used: Path) -> None:
         assert expected in said
     assert f"{used.stat().st_size:,} bytes" in said
     assert "recount" not in said
+
+
+def test_on_a_narrow_terminal(used: Path) -> None:
+    """Values go on below themselves, at words, and the bar is shorter; not so in a pipe."""
+    whole = mmbloom("info", used).out.decode()
+    _, shown = on_a_terminal("info", used, stdout_too=True, columns=50)
+    rows = shown.removesuffix("|END|").replace("\r\n", "\n").splitlines()
+    assert any(row.startswith(" " * 16) for row in rows)
+    assert all(len(row) <= 50 or str(used) in row or row.startswith("uuid") for row in rows)
+    assert shown.count("░") < whole.count("░")
+    joined = re.sub(r"\n {16}", " ", "\n".join(rows))
+    assert joined.replace("░", "") == whole.rstrip("\n").replace("░", "")
 
 
 def test_json(used: Path, capfdbinary: Capture) -> None:

@@ -220,11 +220,13 @@ def without(library: str) -> list[str]:
     ]
 
 
-def on_a_terminal(*argv: str | Path, stdout_too: bool = False, **options: Any) -> tuple[bytes, str]:
+def on_a_terminal(
+    *argv: str | Path, stdout_too: bool = False, columns: int = 80, **options: Any
+) -> tuple[bytes, str]:
     """Run a command with stderr on a terminal; return stdout and what the terminal showed."""
     master, slave = pty.openpty()
     try:
-        termios.tcsetwinsize(slave, (24, 80))
+        termios.tcsetwinsize(slave, (24, columns))
         if stdout_too:
             options["stdout"] = slave
         with running(*argv, stderr=slave, **options) as process:

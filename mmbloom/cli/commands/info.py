@@ -11,7 +11,7 @@ from typing import Any
 from mmbloom._engine import ENGINE
 from mmbloom._open import open as open_filter
 from mmbloom.cli.filters import consequence
-from mmbloom.cli.process import OK, in_rows
+from mmbloom.cli.process import OK, in_rows, terminal_columns
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
 from mmbloom.sizing.params import KeyHash
@@ -20,7 +20,7 @@ WIDTH = 40
 _BLOCKS, _PLAIN = "█░", "#-"
 
 
-def bar(share: float, encoding: str) -> str:
+def bar(share: float, encoding: str, width: int = WIDTH) -> str:
     """Draw a share from 0 to 1; the bar is empty or full only at exactly 0 or 1.
 
     Examples
@@ -30,16 +30,16 @@ def bar(share: float, encoding: str) -> str:
     >>> bar(0.25, "utf-8")
     '██████████░░░░░░░░░░░░░░░░░░░░░░░░░░░░░░'
     """
-    filled = min(max(round(WIDTH * share), share > 0), WIDTH - (share < 1))
+    filled = min(max(round(width * share), share > 0), width - (share < 1))
     try:
         _BLOCKS.encode(encoding)
     except (UnicodeEncodeError, LookupError):
-        return f"[{_drawn(filled, _PLAIN)}]"
-    return _drawn(filled, _BLOCKS)
+        return f"[{_drawn(filled, width, _PLAIN)}]"
+    return _drawn(filled, width, _BLOCKS)
 
 
-def _drawn(filled: int, characters: str) -> str:
-    return characters[0] * filled + characters[1] * (WIDTH - filled)
+def _drawn(filled: int, width: int, characters: str) -> str:
+    return characters[0] * filled + characters[1] * (width - filled)
 
 
 _LEAST_AGE = 60.0  # seconds; a younger filter allows no forecast
@@ -234,7 +234,9 @@ def _exclusions(info: FilterInfo | FolderInfo) -> str:
 
 
 def _fill_bar(share: float) -> str:
-    return bar(share, sys.stdout.encoding or "ascii")  # None for a stream of text in memory
+    columns = terminal_columns() or 80
+    width = min(WIDTH, max(10, columns - 36))
+    return bar(share, sys.stdout.encoding or "ascii", width)  # None for a stream in memory
 
 
 def _time(nanoseconds: int) -> str:
