@@ -1,12 +1,22 @@
-"""Draw the pictures of `how-it-works.md`: ``python docs/pictures/draw.py FOLDER``.
+"""Draw the pictures of the documentation: ``python docs/pictures/draw.py FOLDER``.
 
-Each picture has a light ground of its own, so that it is readable on dark pages too. The error
-rates are computed, all else is drawn as the pages say it; a test compares the files with this.
+Each picture has a ground of its own, so that it is readable on light pages and dark ones. The
+error rates are computed, the session is what a terminal shows of the commands in it, and all else
+is drawn as the pages say it; a test compares the files with this.
 """
 
+import fcntl
 import math
+import os
+import pty
+import shutil
+import struct
+import subprocess
 import sys
+import tempfile
+import termios
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from mmbloom.sizing import false_positive_rate, plan
@@ -17,15 +27,21 @@ INK, GREY, BLUE, PALE, GOLD, RED, GREEN = (
 )  # fmt: skip
 
 
+SANS = 'font-family="sans-serif" font-size="15"'
+MONO = 'font-family="DejaVu Sans Mono, Menlo, Consolas, monospace" font-size="13"'
+
+
 class Picture:
     """An SVG of a width that telephones show as well."""
 
-    def __init__(self, height: int, title: str) -> None:
-        self._parts = [
+    def __init__(
+        self, height: int, title: str, *, letters: str = SANS, ground: str = "#fbfcfd"
+    ) -> None:
+        self._parts = [  # rounded as the site's theme rounds the white that it puts behind
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"',
-            f'width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="15">',
+            f'width="{WIDTH}" height="{height}" {letters}>',
             f"<title>{title}</title>",
-            f'<rect width="{WIDTH}" height="{height}" rx="8" fill="#fbfcfd"/>',
+            f'<rect width="{WIDTH}" height="{height}" rx="4" fill="{ground}"/>',
         ]
 
     def text(
@@ -212,7 +228,63 @@ def kills() -> str:
     return picture.svg()
 
 
+SESSION = (
+    "mmbloom dedup seen.bloom -n 1e6 access.log -o unique.log",
+    "mmbloom dedup seen.bloom access.log -o unique.log    # the next night",
+    "wc -l < unique.log",
+    "mmbloom info seen.bloom | grep -E '^(planned|holds|fill)'",
+)
+
+
+def session() -> str:
+    """Draw what a terminal shows of some commands, run one after the other on a log."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(__file__).parents[2] / "examples" / "access.log"
+        shutil.copy(log, folder)
+        rows = [
+            row for command in SESSION for row in (f"$ {command}", *_shown(command, folder), "")
+        ]
+    rows[-1] = "$ "
+    picture = Picture(56 + 20 * len(rows), "A terminal session", letters=MONO, ground=INK)
+    for number, colour in enumerate((RED, GOLD, GREEN)):
+        picture.box(20 + 20 * number, 16, 10, 10, fill=colour, edge=INK)
+    for number, row in enumerate(rows):
+        # Spaces that cannot be taken for the end of a word: a row keeps its columns.
+        words = row.replace(" ", "\N{NO-BREAK SPACE}")
+        fill = "#ffffff" if row.startswith("$ ") else "#a9d6b8"
+        picture.text(20, 56 + 20 * number, words, fill=fill)
+    return picture.svg()
+
+
+def _shown(command: str, folder: str) -> list[str]:
+    """Run a command at a terminal of 80 columns; give the rows that stand there in the end."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {"PATH": path, "LANG": "C.UTF-8", "TERM": "xterm"}
+    with subprocess.Popen(  # noqa: S603  the commands above
+        ["/bin/sh", "-c", command],
+        cwd=folder,
+        env=env,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        written = b""
+        with suppress(OSError):  # how Linux tells that nobody has the other end any more
+            while part := os.read(ours, 4096):
+                written += part
+        os.close(ours)
+    if process.returncode:
+        raise RuntimeError(f"{command} ended with {process.returncode}: {written.decode()}")
+    # A bar is written over itself, and wiped out in the end.
+    lines = written.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+    return [line.rpartition("\r")[2] for line in lines]
+
+
 PICTURES: dict[str, Callable[[], str]] = {
+    "session": session,
     "choice": choice,
     "layouts": layouts,
     "rotation": rotation,
