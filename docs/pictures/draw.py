@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from mmbloom import engine
 from mmbloom.sizing import false_positive_rate, plan
 
 WIDTH = 640
@@ -261,7 +262,8 @@ def _shown(command: str, folder: str) -> list[str]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    env = {"PATH": path, "LANG": "C.UTF-8", "TERM": "xterm"}
+    # Whichever engine serves, chosen by name it does so without a warning.
+    env = {"PATH": path, "LANG": "C.UTF-8", "TERM": "xterm", "MMBLOOM_ENGINE": engine}
     with subprocess.Popen(  # noqa: S603  the commands above
         ["/bin/sh", "-c", command],
         cwd=folder,
