@@ -35,6 +35,7 @@ from mmbloom.errors import (
     LostBitsError,
     MmbloomError,
     NetworkFileSystemError,
+    ParameterMismatchError,
 )
 
 
@@ -118,11 +119,9 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 def _explain(error: Exception, command: str, args: argparse.Namespace) -> tuple[int, str]:
     code = next(code for kind, code in _CODES if isinstance(error, kind))
-    if isinstance(error, LockTimeoutError) and (who := holder(error.path)):
-        return code, f"{error}; {who} has it now"
-    if isinstance(error, FormatError):
-        return code, _not_usable(error, command, args)
-    if not isinstance(error, OSError) or isinstance(error, MmbloomError):
+    if isinstance(error, MmbloomError):
+        return code, _of_a_filter(error, command, args)
+    if not isinstance(error, OSError):
         return code, str(error)
     if error.filename is None:
         return code, error.strerror or str(error)
@@ -133,12 +132,38 @@ def _explain(error: Exception, command: str, args: argparse.Namespace) -> tuple[
     return code, f"{error.filename}: {error.strerror}"
 
 
+def _of_a_filter(error: MmbloomError, command: str, args: argparse.Namespace) -> str:
+    """Say it in words of the command line, where the error has those of Python."""
+    if isinstance(error, LockTimeoutError) and (who := holder(error.path)):
+        return f"{error}; {who} has it now"
+    if isinstance(error, FormatError):
+        return _not_usable(error, command, args)
+    if isinstance(error, ParameterMismatchError) and "inputs" in args:
+        return (
+            f"{error.path}: exists with {error.field} {error.found}, asked for {error.expected}: "
+            "leave out -n, and what goes with it, to use it as it is, or choose another path"
+        )
+    return str(error)
+
+
 def _missing(path: str, args: argparse.Namespace) -> str:
     if os.path.islink(path):
         return "a symbolic link whose target does not exist; remove it"
     # What makes a filter of lines was not asked to.
+    if getattr(args, "capacity", None) is not None:
+        return "cannot be made there: the system finds no such file or directory"
     makes = "inputs" in args and "capacity" in args
     return "no such filter; give -n N to create it" if makes else "no such filter"
+
+
+def _begins_as_a_filter(path: str) -> bool:
+    from mmbloom.format.header import MAGIC  # noqa: PLC0415  with numpy, which nothing here needs
+
+    try:
+        with open(path, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> str:
@@ -147,10 +172,14 @@ def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> s
         said = str(error)
         if error.field == "magic":
             said = f"{error.path}: is no filter: it begins with {error.found}"
+        if _begins_as_a_filter(error.path):
+            return f"{said}: it was cut off; go back to a copy, or add the lines to a new filter"
         if "inputs" in args and error.path == os.path.abspath(args.file):
             name = os.path.basename(error.path)
             said = f"{said}; the filter comes first: mmbloom {command} FILTER {name}"
         return said
+    if error.field == "header checksum" and command != "repair":
+        return f"{error}: it is damaged; mmbloom repair makes a sound filter of it"
     if error.field == "kind" and "counters" in error.found:
         return (
             f"{error.path}: is a counting filter, which {command} does not take: mmbloom copy "

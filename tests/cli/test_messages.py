@@ -78,6 +78,37 @@ def test_the_filter_forgotten(here: Path, capfdbinary: Capture, command: str, lo
     assert "comes first" not in inside(capfdbinary, "info", log).err
 
 
+def test_a_filter_that_is_damaged(here: Path, capfdbinary: Capture) -> None:
+    """One that was cut off is no log in its place; of a bad header there is a way on."""
+    whole = Path("seen").read_bytes()
+    Path("seen").write_bytes(whole[:3000])
+    for command in ("dedup seen", "check seen access.log", "info seen"):
+        said = inside(capfdbinary, *command.split()).err
+        assert is_one_line(said, "length is 3000 bytes", "it was cut off; go back to a copy")
+        assert "comes first" not in said
+    Path("seen").write_bytes(whole[:100] + b"\xff\xff" + whole[102:])
+    said = inside(capfdbinary, "info", "seen").err
+    assert is_one_line(said, "header checksum", "mmbloom repair makes a sound filter of it")
+    said = inside(capfdbinary, "repair", "seen", "sound").err
+    assert is_one_line(said, "to rebuild it give the parameters")
+
+
+@pytest.mark.parametrize("command", ["dedup", "add"])
+def test_a_filter_of_other_sizes(here: Path, capfdbinary: Capture, command: str) -> None:
+    """What to leave out is said in options, not in calls of Python."""
+    done = inside(capfdbinary, command, "seen", "-n", "7", "-p", "1e-9", "access.log")
+    assert done.code == 3
+    assert is_one_line(done.err, "asked for 7: leave out -n, and what goes with it, to use it")
+
+
+def test_where_nothing_can_be_made(here: Path, capfdbinary: Capture) -> None:
+    """A filter that is to be made is not missing, nor is -n."""
+    for command in ("create", "dedup", "add"):
+        argv = [command, "/proc/nosuch", "-n", "10"] + ["access.log"] * (command != "create")
+        said = inside(capfdbinary, *argv).err
+        assert is_one_line(said, "/proc/nosuch: cannot be made there")
+
+
 def test_a_terminal_to_read_from(here: Path) -> None:
     """Who forgot an input, and waits, is told what for."""
     hint = "reading lines from the terminal, up to Ctrl-D: inputs come after the filter"

@@ -37,7 +37,10 @@ SHORT = {
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
 LATE = {
     "_open": {"_storage.folder", "folders.growing", "folders.rotating"},  # for one file
-    "filters.file": {"filters.info"},  # for programs that never ask for it
+    # For programs that never ask for it; for files beside no manifest.
+    "filters.file": {"filters.info", "_storage.folder"},
+    "cli.main": {"format.header"},  # for files that are filters
+    "cli.filters": {"_storage.folder"},  # for filters that are not past their plan
     "cli.arguments": {"format.periods"},  # for commands without a duration
     "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
     "cli.commands.dedup": {"operations.grow"},  # for runs that do not end at a full filter
