@@ -253,13 +253,15 @@ def test_threads_of_one_object(seen: BloomFilter, tally: Callable[..., None]) ->
 def test_closed_by_another_thread(path: str) -> None:
     """Every key that was added before the filter was closed is there, and no key is after it."""
     for _ in range(10):
-        added, closed = list[int](), threading.Event()
+        added, new, closed = list[int](), list[bool](), threading.Event()
         with BloomFilter.create(path, 1_000_000) as seen:
 
-            def add(seen: BloomFilter = seen, added: list[int] = added) -> None:
+            def add(
+                seen: BloomFilter = seen, added: list[int] = added, new: list[bool] = new
+            ) -> None:
                 with suppress(ClosedFilterError):
                     for key in range(10_000_000):
-                        seen.add(key)
+                        new.append(seen.add(key))
                         added.append(key)
 
             def close(seen: BloomFilter = seen, closed: threading.Event = closed) -> None:
@@ -272,7 +274,8 @@ def test_closed_by_another_thread(path: str) -> None:
         assert len(added) < 10_000_000
         with BloomFilter.open(path, "r") as reader:
             assert reader.contains_many(added).all()
-            assert len(added) <= reader.info().keys_added <= len(added) + 1
+            # Where the other thread gets its turn late, some keys are false positives by then.
+            assert sum(new) <= reader.info().keys_added <= sum(new) + 1
         os.unlink(path)
 
 
