@@ -312,7 +312,7 @@ class KeyTypeError(MmbloomError, TypeError):
         Its place in the batch; None for a single key, and for a batch that is wrong as a whole.
     """
 
-    _ADVICE = "a key is bytes, str, or an int within int64 or uint64"
+    _ADVICE = "a key is bytes, str, an int within int64 or uint64, or a tuple of these"
 
     def __init__(self, found: str, position: int | None = None, advice: str = _ADVICE) -> None:
         super().__init__(f"{_place(position)}{found}; {advice}", found, position, advice)

@@ -53,6 +53,20 @@ def require_reserve(reserve: str) -> None:
         raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
 
 
+def _require_permissions(permissions: int) -> None:
+    """Raise TypeError or ValueError unless they are mode bits of a file that its owner may read.
+
+    640 is 0o1200: who forgets the 0o makes a file that nobody may read.
+    """
+    if not isinstance(permissions, int):
+        raise TypeError(f"permissions are {permissions!r}, expected an int such as 0o640")
+    if not (0 <= permissions <= 0o7777 and permissions & 0o400):
+        raise ValueError(
+            f"permissions are {int(permissions)}, which is {int(permissions):#o}: expected mode "
+            "bits by which its owner may read the file, such as 0o640, with 0o in front"
+        )
+
+
 class NewFile(NamedTuple):
     """A file that has no path yet."""
 
@@ -71,6 +85,7 @@ def new_file(
     `create_file`; `size` is that of the whole file in bytes, and `mapped` whether it is for
     writing to through a map, where a full disk is a signal.
     """
+    _require_permissions(permissions)
     folder = os.path.dirname(path)
     file_system = mounts.file_system_type(folder)
     if file_system in mounts.NETWORK and not allow_network:
@@ -300,6 +315,7 @@ def new_folder(
     OSError
         As the system says, of the path asked for.
     """
+    _require_permissions(permissions)
     if instead_of is None and os.path.lexists(path):
         # before gigabytes are reserved; the rename below decides
         raise FileExistsError(errno.EEXIST, _SOMETHING_THERE, path)

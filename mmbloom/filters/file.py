@@ -33,7 +33,13 @@ from mmbloom._typing import (
 from mmbloom.filters.base import Filter
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.filters.options import OpenOptions, choose_params, not_asked, require_equal
+from mmbloom.filters.options import (
+    EXIST_OK,
+    OpenOptions,
+    choose_params,
+    not_asked,
+    require_equal,
+)
 from mmbloom.filters.writer import Writer
 from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.sizing.params import FilterParams
@@ -174,6 +180,8 @@ class FileFilter(Filter):
             )
         except FileExistsError as error:
             if not exist_ok or error.filename != where:
+                if error.filename == where:
+                    error.add_note(EXIST_OK)
                 raise
             is_new = False
         made = cls._opened(where, settings)

@@ -21,6 +21,9 @@ from mmbloom.sizing.params import (
 )
 from mmbloom.sizing.planning import plan
 
+# A note, not the message: commands show that as well, and have no such argument.
+EXIST_OK = "with exist_ok=True what is there is opened, if it was made with the same parameters"
+
 
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
@@ -38,6 +41,8 @@ class OpenOptions:
     def __post_init__(self) -> None:
         if self.mode not in ("r", "r+"):
             raise ValueError(f"mode is {self.mode!r}, expected 'r' or 'r+'")
+        if not (self.lock_timeout is None or hasattr(self.lock_timeout, "__float__")):
+            raise TypeError(f"lock_timeout is {self.lock_timeout!r}, expected seconds, or None")
         if self.lock_timeout is not None and not self.lock_timeout >= 0:  # nan neither
             raise ValueError(
                 f"lock_timeout is {self.lock_timeout}, expected seconds from 0, or None to wait "

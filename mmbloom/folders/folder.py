@@ -30,7 +30,7 @@ from mmbloom.errors import (
 )
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claims
-from mmbloom.filters.options import OpenOptions, require_field
+from mmbloom.filters.options import EXIST_OK, OpenOptions, require_field
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
 from mmbloom.folders.member import Member, contains_one
@@ -398,8 +398,9 @@ def make_folder(
                 allow_network=allow_network,
             )
             first_manifest(folder, plan, [first], permissions)
-    except FileExistsError:
+    except FileExistsError as error:
         if not exist_ok:
+            error.add_note(EXIST_OK)
             raise
 
 

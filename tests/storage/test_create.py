@@ -6,11 +6,12 @@ import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checks import array_of, check_folder, counters_of, lasting
 
-from mmbloom import BloomFilter, CountingBloomFilter, verify
+from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, verify
 from mmbloom._storage.build import create_file
 from mmbloom.sizing import plan
 
@@ -62,6 +63,20 @@ def test_permissions_whatever_the_umask(path: str, umask: int, permissions: int)
     assert stat.S_IMODE(os.stat(path).st_mode) == permissions
 
 
+@pytest.mark.parametrize("permissions", [600, 640, 644, 660, 0, -1, 0o200, 0o10600])
+def test_permissions_that_are_none(tmp_path: Path, permissions: int) -> None:
+    """A mode without its 0o would make a file that nobody may read: nothing is made."""
+    said = rf"permissions are {permissions}, which is .*, such as 0o640, with 0o in front"
+    with pytest.raises(ValueError, match=said):
+        BloomFilter.create(tmp_path / "file", 10, permissions=permissions)
+    with pytest.raises(ValueError, match=said):
+        GrowingFilter.create(tmp_path / "folder", 10, permissions=permissions)
+    wrong: Any = "640"
+    with pytest.raises(TypeError, match="permissions are '640', expected an int such as 0o640"):
+        BloomFilter.create(tmp_path / "file", 10, permissions=wrong)
+    assert os.listdir(tmp_path) == []
+
+
 def test_private_unless_asked_otherwise(path: str) -> None:
     """By default nobody else can read a filter, even with an open umask."""
     before = os.umask(0)
@@ -102,6 +117,19 @@ def test_nothing_is_overwritten(
     assert caught.value.filename == path
     assert lasting(path) == before
     check_folder(os.path.dirname(path), "seen.bloom")
+
+
+def test_how_to_open_what_is_there(tmp_path: Path) -> None:
+    """A second run is told of exist_ok; the message, which commands show, is not of Python."""
+    for cls in (BloomFilter, GrowingFilter):
+        path = tmp_path / cls.__name__
+        cls.create(path, 10).close()
+        with pytest.raises(FileExistsError) as caught:
+            cls.create(path, 10)
+        (note,) = caught.value.__notes__
+        assert note.startswith("with exist_ok=True")
+        assert "exist_ok" not in str(caught.value)
+        cls.create(path, 10, exist_ok=True).close()
 
 
 def test_missing_folder(tmp_path: Path) -> None:

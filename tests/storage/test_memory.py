@@ -179,6 +179,8 @@ def test_timeout_that_never_passes(path: str) -> None:
     """No number of seconds is more than nan: it is refused before anything is made."""
     with pytest.raises(ValueError, match="lock_timeout is nan"):
         BloomFilter.create(path, 1000, lock_timeout=float("nan"))
+    with pytest.raises(TypeError, match="lock_timeout is '5', expected seconds, or None"):
+        BloomFilter.create(path, 1000, lock_timeout="5")  # type: ignore[arg-type]
     assert not os.path.exists(path)
 
 
