@@ -39,6 +39,7 @@ OWNER_ONLY: int = _ModeBits(0o600)  # nobody else may test keys against the file
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
+_FOLDER_THERE = "a folder is there; name a file that is to be made in it, or choose another path"
 
 _PUT_IN_PLACE = "something else was put in the place of what was just made: others may write to \
 this folder; choose one in which only you may"
@@ -95,7 +96,8 @@ def new_file(
         # They would make the new filter deny keys that it holds: false negatives.
         raise FileExistsError(errno.EEXIST, _OTHERS_EXCLUSIONS, exclusions)
     if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
-        raise FileExistsError(errno.EEXIST, _THERE_ALREADY, path)
+        said = _FOLDER_THERE if os.path.isdir(path) else _THERE_ALREADY
+        raise FileExistsError(errno.EEXIST, said, path)
     temporary = os.path.join(folder, f".mmbloom-{os.urandom(16).hex()}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:

@@ -72,6 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(command: str, args: argparse.Namespace) -> int:
     """Run a command; if it is for one filter and several are named, for each of them."""
+    _refuse_empty_names(args)
     run: Callable[[argparse.Namespace], int] = file_of(command).run
     if not COMMANDS[command].each:
         return run(args)
@@ -92,6 +93,19 @@ def _run(command: str, args: argparse.Namespace) -> int:
             say(message)
             worst = max(worst, code)
     return worst
+
+
+# The arguments that name a file or a folder.
+_PATHS = ("file", "inputs", "output", "output_dir", "like", "other", "source", "destination")
+
+
+def _refuse_empty_names(args: argparse.Namespace) -> None:
+    """Refuse the name that "$FILTER" is where it was not set: the system takes it for a folder."""
+    for argument in _PATHS:
+        value = getattr(args, argument, None)
+        if "" in (value if isinstance(value, list) else [value]):
+            shown = argument.replace("_", " ")
+            raise UsageError(f"the name of {shown} is empty: is a variable of the shell not set?")
 
 
 def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
@@ -166,18 +180,25 @@ def _begins_as_a_filter(path: str) -> bool:
         return False
 
 
+def _no_filter(error: FormatError, command: str, args: argparse.Namespace) -> str:
+    """Say of a file that does not begin as a filter, or is too short, what it may be instead."""
+    said = str(error)
+    if error.field == "magic":
+        said = f"{error.path}: is no filter: it begins with {error.found}"
+    if _begins_as_a_filter(error.path):
+        return f"{said}: it was cut off; go back to a copy, or add the lines to a new filter"
+    if "inputs" in args and error.path == os.path.abspath(args.file):
+        name = os.path.basename(error.path)
+        said = f"{said}; the filter comes first: mmbloom {command} FILTER {name}"
+    return said
+
+
 def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> str:
     """Say in words of the command line why a file is not what a command takes."""
     if error.field in {"magic", "length"}:
-        said = str(error)
-        if error.field == "magic":
-            said = f"{error.path}: is no filter: it begins with {error.found}"
-        if _begins_as_a_filter(error.path):
-            return f"{said}: it was cut off; go back to a copy, or add the lines to a new filter"
-        if "inputs" in args and error.path == os.path.abspath(args.file):
-            name = os.path.basename(error.path)
-            said = f"{said}; the filter comes first: mmbloom {command} FILTER {name}"
-        return said
+        return _no_filter(error, command, args)
+    if error.field == "manifest.json":
+        return f"{error.path}: is a folder, but no growing or rotating filter; name a filter"
     if error.field == "header checksum" and command != "repair":
         return f"{error}: it is damaged; mmbloom repair makes a sound filter of it"
     if error.field == "kind" and "counters" in error.found:

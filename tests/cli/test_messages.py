@@ -101,6 +101,45 @@ def test_a_filter_of_other_sizes(here: Path, capfdbinary: Capture, command: str)
     assert is_one_line(done.err, "asked for 7: leave out -n, and what goes with it, to use it")
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["dedup", "", "access.log"],
+        ["dedup", "seen", "access.log", ""],
+        ["dedup", "seen", "access.log", "-o", ""],
+        ["dedup", "seen", "access.log", "--output-dir", ""],
+        ["create", "", "-n", "10"],
+        ["create", "new", "--like", ""],
+        ["info", "seen", ""],
+        ["compare", "seen", ""],
+        ["copy", "seen", ""],
+        ["merge", "new", "seen", ""],
+        ["import", "--guava", "", "new"],
+    ],
+    ids=" ".join,
+)
+def test_names_that_are_empty(here: Path, capfdbinary: Capture, command: list[str]) -> None:
+    """A variable that is not set is no name, and nothing is made or printed."""
+    before = sorted(os.listdir())
+    done = inside(capfdbinary, *command)
+    assert (done.code, done.out, sorted(os.listdir())) == (2, b"", before)
+    assert is_one_line(done.err, "is empty: is a variable of the shell not set?")
+
+
+def test_folders_that_are_no_filters(here: Path, capfdbinary: Capture) -> None:
+    """A folder is named as what it is, to read from and to make a file in its place."""
+    Path("folder").mkdir()
+    for command in ("dedup folder -n 10 access.log", "check folder access.log", "info folder"):
+        done = inside(capfdbinary, *command.split())
+        assert (done.code, done.out) == (3, b"")
+        assert is_one_line(done.err, "folder: is a folder, but no growing or rotating filter")
+    for command in ("create folder -n 10", "copy seen folder"):
+        done = inside(capfdbinary, *command.split())
+        assert (done.code, done.out) == (5, b"")
+        assert is_one_line(done.err, "a folder is there; name a file that is to be made in it")
+    assert os.listdir("folder") == []
+
+
 def test_where_nothing_can_be_made(here: Path, capfdbinary: Capture) -> None:
     """A filter that is to be made is not missing, nor is -n."""
     for command in ("create", "dedup", "add"):
