@@ -39,7 +39,7 @@ OWNER_ONLY: int = _ModeBits(0o600)  # nobody else may test keys against the file
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
-_FOLDER_THERE = "a folder is there; name a file that is to be made in it, or choose another path"
+_FOLDER_THERE = "a folder is there already; name a file to be made in it, or choose another path"
 
 _PUT_IN_PLACE = "something else was put in the place of what was just made: others may write to \
 this folder; choose one in which only you may"

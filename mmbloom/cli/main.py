@@ -198,7 +198,8 @@ def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> s
     if error.field in {"magic", "length"}:
         return _no_filter(error, command, args)
     if error.field == "manifest.json":
-        return f"{error.path}: is a folder, but no growing or rotating filter; name a filter"
+        why = f"{error.field} is {error.found}"
+        return f"{error.path}: is a folder, but no growing or rotating filter, as {why}"
     if error.field == "header checksum" and command != "repair":
         return f"{error}: it is damaged; mmbloom repair makes a sound filter of it"
     if error.field == "kind" and "counters" in error.found:

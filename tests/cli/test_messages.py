@@ -136,7 +136,7 @@ def test_folders_that_are_no_filters(here: Path, capfdbinary: Capture) -> None:
     for command in ("create folder -n 10", "copy seen folder"):
         done = inside(capfdbinary, *command.split())
         assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, "a folder is there; name a file that is to be made in it")
+        assert is_one_line(done.err, "a folder is there already; name a file to be made in it")
     assert os.listdir("folder") == []
 
 

@@ -11,7 +11,6 @@ from naive import LAYOUTS
 from unions import check_merged, live_writer, make_growing, make_rotating
 
 from mmbloom import (
-    BloomFilter,
     CapacityWarning,
     GrowingFilter,
     RotatingFilter,
@@ -193,16 +192,13 @@ def test_sources_stay_as_they_are(tmp_path: Path) -> None:
     """Laws 10, 14: no source is locked or changed, and those for reading only will do."""
     one = make_growing(tmp_path / "one", range(30))
     copy(make_growing(tmp_path / "live", range(30, 45)), tmp_path / "two", seal=True)
-    os.chmod(files_of(one)[0], 0o400)
     sources = [one, tmp_path / "two"]
-    before = [(path.stat(), path.read_bytes()) for each in sources for path in files_of(each)]
-    with (
-        BloomFilter.open(files_of(one)[1]) as newest,
-        newest.locked(),
-        pytest.warns(CapacityWarning),
-    ):
-        merge(tmp_path / "out", sources)
-    after = [(path.stat(), path.read_bytes()) for each in sources for path in files_of(each)]
+    with GrowingFilter.open(one) as writer:
+        os.chmod(files_of(one)[0], 0o400)
+        before = [(path.stat(), path.read_bytes()) for each in sources for path in files_of(each)]
+        with writer.locked(), pytest.warns(CapacityWarning):
+            merge(tmp_path / "out", sources)
+        after = [(path.stat(), path.read_bytes()) for each in sources for path in files_of(each)]
     for (was, raw), (now, same) in zip(before, after, strict=True):
         assert (was.st_mtime_ns, was.st_ctime_ns, raw) == (now.st_mtime_ns, now.st_ctime_ns, same)
     check_merged(tmp_path / "out", one, tmp_path / "live")  # and is no sealed one
