@@ -162,8 +162,8 @@ def is_named(path: str) -> bool:
     """Tell whether a file is one of a folder's own: whether the manifest beside it names it."""
     try:
         file = read_manifest(os.path.dirname(path))
-    except (FormatError, OSError):
-        return False  # no folder of filters; if it is a damaged one, whoever opens it is told
+    except (FormatError, FileNotFoundError, PermissionError):
+        return False  # something else of that name; of a damaged one, whoever opens it is told
     file.close()
     return os.path.basename(path) in {entry.name for entry in file.manifest.members}
 

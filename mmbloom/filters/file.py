@@ -347,7 +347,9 @@ def _folder_of(path: str) -> str:
     """Give the folder that has a file as one of its own, which alone may write to it, or ""."""
     folder = os.path.dirname(path)
     # As `format.manifest` names it, which with all that it imports takes 4 ms.
-    if not os.path.exists(os.path.join(folder, "manifest.json")):
+    try:
+        os.stat(os.path.join(folder, "manifest.json"))
+    except FileNotFoundError:  # what else fails is told of: no file is taken for free by mistake
         return ""
     from mmbloom._storage.folder import is_named  # noqa: PLC0415  so here, not above
 

@@ -214,7 +214,8 @@ def test_a_file_of_a_folder(tmp_path: Path) -> None:
         (member,) = Path(made.path).glob("*.bloom")
         refuse(member, FormatError, f"a file of the folder {made.path}, expected a filter of its")
         beside = full(member.with_name("other.bloom"), excluded="")
-        assert grow(beside) == 2e-9
+        assert grow(beside) < 1e-8  # by the bits that are set, which a random key decides
+        assert beside.is_dir()
         assert verify(made.path, keys=range(10)).ok
 
 
