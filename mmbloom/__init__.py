@@ -20,6 +20,7 @@ operations    whole filters, by path: copy, merge, verify, repair and others
 filters       an open filter of one file
 folders       an open filter of several files: growing, rotating
 _open         whichever filter is at a path
+_members      which member of a line of JSON is its key
 lines         records of a byte stream, and which part of one is its key
 dedup         each line once, marked after it is written
 sieve         each URL enqueued once, marked after it is enqueued

@@ -7,8 +7,6 @@ no line is dropped because the chosen part of it is missing.
 
 from __future__ import annotations
 
-import json
-import re
 import select
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -258,10 +256,6 @@ class LineWriter:
                 rest = rest[written:]
 
 
-# Put before a JSON value that is no string. Text in UTF-8 never has the byte 0xFF, so no string
-# makes the same key; nor does a whole line, which is put after a newline (`WHOLE_LINE`).
-_NOT_TEXT = b"\xff"
-
 _RETURN = 13  # the carriage return, before the newline of a line that Windows has ended
 
 
@@ -383,7 +377,10 @@ class LineKeys:
         )
 
     def _members(self, chunk: Chunk, name: str) -> ByteKeys:
-        take, lines = _member_taker(name), chunk.lines
+        # Here, not above: json takes as long to import as all of this file.
+        from mmbloom._members import member_taker  # noqa: PLC0415
+
+        take, lines = member_taker(name), chunk.lines
         narrow = _engine.narrower(
             self.skip_fields, self.skip_chars, self.compare_at_most, ignore_case=self.ignore_case
         )
@@ -413,73 +410,3 @@ def _bytes_of(keys: KeyBatch) -> list[bytes]:
         return _engine.lines_of(keys.octets, starts, ends)
     assert isinstance(keys, ByteKeys)  # noqa: S101  what the engine makes of fields
     return cast("list[bytes]", keys.items)
-
-
-# Numbers are bytes as they are written, and never doubles: two that are the same as doubles would
-# be one key, and a line lost. Integers are exact as Python reads them, but for the sign of -0.
-_DECODER = json.JSONDecoder(parse_float=str.encode)
-_EXACT_DECODER = json.JSONDecoder(parse_float=str.encode, parse_int=str.encode)
-_MINUS_ZERO = re.compile("-0(?![0-9.eE])")  # or a part of a text that looks like it
-
-
-class _NotAllTextError(Exception):
-    """A value holds numbers as they are written, which Python's encoder cannot write."""
-
-
-def _refuse(_number: bytes) -> Any:
-    raise _NotAllTextError
-
-
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_refuse)
-
-
-def _member_taker(path: str) -> Callable[[bytes], bytes | None]:
-    names = path.split(".")
-
-    def take(line: bytes) -> bytes | None:
-        try:
-            text = line.decode(json.detect_encoding(line), "surrogatepass")
-            decoder = _EXACT_DECODER if "-0" in text and _MINUS_ZERO.search(text) else _DECODER
-            value = decoder.decode(text)
-            for name in names:
-                index = isinstance(value, list) and name.isdecimal()
-                value = value[int(name)] if index else value[name]
-            if isinstance(value, str):
-                return value.encode("utf-8", "surrogatepass")
-            return _NOT_TEXT + (value if isinstance(value, bytes) else _written(value))
-        except (ValueError, LookupError, TypeError, RecursionError):
-            return None
-
-    return take
-
-
-def _written(value: Any) -> bytes:
-    try:
-        return _ENCODER.encode(value).encode()
-    except _NotAllTextError:
-        return _compact(value).encode()
-
-
-def _compact(value: Any) -> str:
-    """Write a value as `json.dumps` does, and its numbers as they are; nested as deep as may be."""
-    parts: list[str] = []
-    todo: list[Any] = [value]
-    while todo:
-        item = todo.pop()
-        if isinstance(item, bytes):
-            parts.append(item.decode())
-        elif isinstance(item, tuple):  # what stands around values
-            parts.append(item[0])
-        elif isinstance(item, dict | list):
-            inner: list[Any] = []
-            if isinstance(item, dict):
-                for name in sorted(item):
-                    inner += ((",",), (f"{json.dumps(name)}:",), item[name])
-            else:
-                for one in item:
-                    inner += ((",",), one)
-            start, end = "{}" if isinstance(item, dict) else "[]"
-            todo += [(end,), *reversed(inner[1:]), (start,)]
-        else:
-            parts.append(json.dumps(item))
-    return "".join(parts)

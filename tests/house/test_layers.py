@@ -41,6 +41,7 @@ LATE = {
     "filters.file": {"filters.info", "_storage.folder"},
     "cli.main": {"format.header"},  # for files that are filters
     "cli.filters": {"_storage.folder"},  # for filters that are not past their plan
+    "lines": {"_members"},  # for lines that are no JSON
     "cli.arguments": {"format.periods"},  # for commands without a duration
     "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
     "cli.commands.dedup": {"operations.grow"},  # for runs that do not end at a full filter
