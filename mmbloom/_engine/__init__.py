@@ -39,6 +39,7 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.holding import Held, Hold, LockState
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
     from mmbloom._engine.compiled.single import SingleKeys
+    from mmbloom._engine.compiled.slices import partition, rebase, slices_of
 else:
     from mmbloom._engine.reference.bits import (
         Claimed,
@@ -56,6 +57,7 @@ else:
     from mmbloom._engine.reference.holding import Held, Hold, LockState
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
     from mmbloom._engine.reference.single import SingleKeys
+    from mmbloom._engine.reference.slices import partition, rebase, slices_of
 
 __all__ = [
     "CHUNK_KEYS",
@@ -91,7 +93,10 @@ __all__ = [
     "lines_of",
     "narrower",
     "nonzero_bits",
+    "partition",
     "plain",
+    "rebase",
     "select_keys",
+    "slices_of",
     "union",
 ]

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from mmbloom.errors import EngineWarning
 
-_COMPILED = ("_arrays", "bits", "counters", "hash", "holding", "lines", "single")
+_COMPILED = ("_arrays", "bits", "counters", "hash", "holding", "lines", "single", "slices")
 _FOLDER = os.path.join(os.path.dirname(__file__), "compiled")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _CHECKOUT = os.path.exists(os.path.join(_ROOT, "setup.sh"))

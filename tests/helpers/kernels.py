@@ -5,12 +5,13 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import pytest
 from forms import HASHES
 
 from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._typing import Bools, HashHalves, Octets, Offsets, Words
+from mmbloom._typing import Bools, HashHalves, Indices, Octets, Offsets, Words
 from mmbloom.sizing import FilterParams
 from mmbloom.sizing.params import KeyHash
 
@@ -37,6 +38,9 @@ class Engine(NamedTuple):
     find_lines: Callable[[Octets, int, int, int, int], tuple[Offsets, Offsets]]
     gather: Callable[[Octets, Offsets, Offsets, Bools, int], Octets]
     select_keys: Callable[..., KeyBatch]
+    slices_of: Callable[[Words, FilterParams, int], npt.NDArray[np.int32]]
+    partition: Callable[[Words, Words, FilterParams, int], tuple[Indices, Indices, HashHalves]]
+    rebase: Callable[[Words, FilterParams, int, int], tuple[Words, int]]
 
     def __repr__(self) -> str:
         return self.name
@@ -49,6 +53,7 @@ PARTS = (
     "holding",
     "lines",
     "single",
+    "slices",
 )  # modules, of the same names in both
 MODULES = ("_arrays", *PARTS)  # what is built: Cython writes the first
 

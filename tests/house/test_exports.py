@@ -213,7 +213,7 @@ def test_typed() -> None:
     """The package carries the marker that type checkers look for, and stubs of what is compiled."""
     assert (ROOT / "py.typed").is_file()
     stubs = {file.stem for file in (ROOT / "_engine" / "compiled").glob("*.pyi")}
-    assert stubs == {"bits", "counters", "hash", "holding", "lines", "single"}
+    assert stubs == {"bits", "counters", "hash", "holding", "lines", "single", "slices"}
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))

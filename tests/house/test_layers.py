@@ -25,6 +25,11 @@ TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: ab
 
 MOST_LINES = 350  # of code, in a file
 MOST_FILES = 10  # in a folder, `__init__.py` aside
+
+# More than that, each for its reason.
+CROWDED = {
+    "_engine/compiled": 11,  # a module of each subject, and four of code that they share inline
+}
 FEWEST_LINES = 30  # of code, in a private file that is no command
 
 # Shorter than that, each for its reason.
@@ -281,7 +286,8 @@ def test_no_file_is_long(file: Path) -> None:
 def test_no_folder_is_crowded(folder: Path) -> None:
     """A folder has at most so many files; that of the commands has one a command."""
     names = {file.stem for file in folder.iterdir() if file.suffix in (".py", ".pyx", ".pxd")}
-    assert len(names - {"__init__"}) <= MOST_FILES
+    most = CROWDED.get(folder.relative_to(ROOT).as_posix(), MOST_FILES)
+    assert len(names - {"__init__"}) <= most
 
 
 def test_no_file_is_a_fragment() -> None:

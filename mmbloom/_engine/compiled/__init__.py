@@ -8,6 +8,7 @@ Each module has the functions of the reference's module of its name:
 ``holding``   who holds a write lock, with no bytecode within
 ``lines``     where lines begin and end; which part of one is its key
 ``single``    a key at a time, from the interpreter's slot to the bits
+``slices``    keys sorted by the slice of a filter that has their bits
 
 What they share is inline code: ``positions.pxd``, ``overlay.pxd``, ``text.pxd``, and
 ``keyed.pxd``, which has both hashes and gives them one name. ``_arrays``, which Cython

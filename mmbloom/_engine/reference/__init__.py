@@ -7,4 +7,5 @@
 ``holding``   who holds a write lock, whatever a signal handler does
 ``lines``     where lines begin and end; which part of one is its key
 ``single``    a key at a time: each call looks at the file
+``slices``    keys sorted by the slice of a filter that has their bits
 """
