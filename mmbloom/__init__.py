@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from mmbloom import sizing
     from mmbloom._engine import ENGINE as engine  # noqa: N811  a value, as users see it
     from mmbloom._keys.coerce import columns
+    from mmbloom._keys.hashed import hash_many
     from mmbloom._open import open  # noqa: A004  as zarr.open
     from mmbloom._typing import Key, Keys
     from mmbloom.filters.base import Filter
@@ -129,6 +130,7 @@ __all__ = [
     "errors",
     "export_guava",
     "grow",
+    "hash_many",
     "import_guava",
     "intersect",
     "merge",
@@ -164,6 +166,7 @@ _PLACES = {
     "engine": "mmbloom._engine:ENGINE",
     "export_guava": "mmbloom.operations.guava:export_guava",
     "grow": "mmbloom.operations.grow:grow",
+    "hash_many": "mmbloom._keys.hashed:hash_many",
     "import_guava": "mmbloom.operations.guava:import_guava",
     "intersect": "mmbloom.operations.intersect:intersect",
     "merge": "mmbloom.operations.merge:merge",

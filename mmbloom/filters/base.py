@@ -20,10 +20,12 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._engine import Hold
 from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._keys.batch import Batch
+from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import batches, coerce, coerce_one
+from mmbloom._keys.hashed import HashedBatch
 from mmbloom._tasks import BLOCK, WHOLE
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Keys, Nulls
+from mmbloom._threads import in_order
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.brim import Absent
 from mmbloom.filters.claim import Claim, Marker
@@ -322,12 +324,83 @@ class Filter(ABC):
         self._check_writable()
         return sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
 
+    def add_hashes(self, h1: Words, h2: Words) -> Bools:
+        """Add keys by their hashes; the answers are those of `add_many` of the keys.
+
+        Parameters
+        ----------
+        h1, h2 : ndarray of uint64, shape (n,)
+            What `mmbloom.hash_many` gave for a filter of this hash and seed. Those of another
+            seed are taken for hashes of other keys: nothing can tell.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            True where the key was not there before; of equal keys only for the first.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If one is no array of uint64 in one dimension, or they differ in length; or if the
+            filter has `exclusions`, which are compared by the keys themselves.
+        FilterFullError, LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, \
+ClosedFilterError
+            As `add_many`.
+        """
+        self._check_writable()
+        batch = HashedBatch.of(h1, h2)
+        self._require_no_exclusions()
+        if batch.num_keys > self._writer.room:
+            return self._foreseen(batch, lambda: self._add_hashed(batch))
+        return self._add_hashed(batch)
+
+    def _add_hashed(self, batch: HashedBatch) -> Bools:
+        chunks = batch.hashed(self._key_hash, self._threads, self._prepare)
+        answers = [self._writer.add_chunk(prepared) for _, prepared in chunks]
+        return np.concatenate([np.zeros(0, np.bool_), *answers])
+
+    def contains_hashes(self, h1: Words, h2: Words) -> Bools:
+        """Tell for each key whether it was added (or is a false positive), by its hash.
+
+        Parameters
+        ----------
+        h1, h2
+            As for `add_hashes`.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `add_hashes`.
+        FileChangedError, FormatError, ClosedFilterError, OSError
+            As `contains_many`.
+        """
+        self._check_open()
+        batch = HashedBatch.of(h1, h2)
+        self._require_no_exclusions()
+        return np.concatenate([np.zeros(0, np.bool_), *self._find_hashed(batch)])
+
+    def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
+        return in_order(self._find, batch.chunks(), helpers_for(batch.num_keys, self._threads))
+
+    def _require_no_exclusions(self) -> None:
+        """Raise `ValueError` if keys are excluded: keys of equal hashes can be made."""
+        self._exclusions.refresh()
+        if not self._exclusions.empty:
+            raise ValueError(
+                f"{self.path}: has exclusions, which are compared key by key, not by hash: pass "
+                "the keys (add_many, contains_many), or discard the exclusions"
+            )
+
     def _add_batch(self, batch: Batch) -> Bools:
         if batch.num_keys > self._writer.room:
             return self._foreseen(batch, lambda: self._add_chunks(batch))
         return self._add_chunks(batch)
 
-    def _foreseen(self, batch: Batch, add: Callable[[], R]) -> R:
+    def _foreseen(self, batch: Batch | HashedBatch, add: Callable[[], R]) -> R:
         """Tell, before a batch is added, if it goes past the plan; then add it."""
         writer = self._writer
         try:
@@ -339,12 +412,12 @@ class Filter(ABC):
             writer.tell(full)
         return add()
 
-    def _require_room(self, batch: Batch) -> None:
+    def _require_room(self, batch: Batch | HashedBatch) -> None:
         if not self._writer.may_pass(batch.num_keys):
             return
         new = Absent()  # 16 bytes a key that is not there, while this is counted
-        for _, hashes, _ in batch.hashed(self._key_hash, self._threads):
-            new.take(hashes, self._writer.absent(hashes))
+        for chunk in batch.hashed(self._key_hash, self._threads):
+            new.take(chunk.hashes, self._writer.absent(chunk.hashes))
         self._writer.require_room(new.first_places())
 
     def _add_chunks(self, batch: Batch) -> Bools:

@@ -14,6 +14,7 @@ from itertools import islice
 from mmbloom import _engine
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import coerce
+from mmbloom._keys.hashed import HashedBatch
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.kinds import COUNTERS
@@ -163,6 +164,17 @@ class CountingBloomFilter(FileFilter):
                 found = list(in_order(self._find, hashes, helpers))
             for answers, keys, halves in zip(found, some, hashes, strict=True):
                 yield self._without_excluded(answers, keys, halves) if answers.any() else answers
+
+    def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
+        if self._storage.read_only_reason:
+            yield from super()._find_hashed(batch)
+            return
+        chunks = batch.chunks()
+        while some := list(islice(chunks, _CHUNKS_A_LOCK)):
+            with self._writer.still():
+                helpers = helpers_for(sum(len(h1) for h1, _ in some), self._threads)
+                found = list(in_order(self._find, some, helpers))
+            yield from found
 
     def _find(self, hashes: HashHalves) -> Bools:
         words = self._storage.ready(len(hashes[0])).words
