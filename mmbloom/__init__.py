@@ -24,6 +24,7 @@ _members      which member of a line of JSON is its key
 lines         records of a byte stream, and which part of one is its key
 dedup         each line once, marked after it is written
 sieve         each URL enqueued once, marked after it is enqueued
+slices        a filter in parts, each filled by one task of a cluster; its state
 scrapy        Scrapy's duplicate filter and scheduler, on a filter; imported by nothing
 cli           the command line, a file per command
 ============  ==========================================================

@@ -7,4 +7,5 @@
 ``growth``          the sizes of a growing filter's files
 ``periods``         the periods of a rotating filter, and durations
 ``exclusion_list``  the text file of exclusions: its name and its lines
+``slices``          a slice of a filter in a file of its own
 """

@@ -15,6 +15,7 @@ import pytest
 from workers import in_child
 
 import mmbloom
+import mmbloom.slices
 
 ROOT = Path(mmbloom.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -140,7 +141,7 @@ def test_mode_bits_are_shown_as_they_are_written() -> None:
 def public_callables() -> dict[str, Any]:
     """Functions of the package, and the methods of its classes, wherever they are defined."""
     found: dict[str, Any] = {}
-    for module in (mmbloom, mmbloom.sizing):
+    for module in (mmbloom, mmbloom.sizing, mmbloom.slices):
         for name in module.__all__:
             value = getattr(module, name)
             if inspect.isfunction(value):
@@ -191,14 +192,15 @@ def test_sections_of_docstrings(name: str) -> None:
 EXAMPLES = [
     *(name for name in CALLABLES if "." not in name),
     *("BloomFilter", "CountingBloomFilter", "GrowingFilter", "RotatingFilter"),
-    *("Claim", "Exclusions", "Sieve", "FilterParams"),
+    *("Claim", "Exclusions", "Sieve", "FilterParams", "Slice", "SlicePlan"),
 ]
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_there(name: str) -> None:
     """Each function and each class that users make or use has an example; all of them are run."""
-    value = getattr(mmbloom, name, None) or getattr(mmbloom.sizing, name)
+    places = (mmbloom, mmbloom.sizing, mmbloom.slices)
+    value = next(getattr(place, name) for place in places if hasattr(place, name))
     assert "Examples" in sections_of(inspect.getdoc(value) or "")
 
 
@@ -249,7 +251,8 @@ def test_parameters_of_public_calls_are_documented() -> None:
 
 def test_threads_and_processes_are_spoken_of() -> None:
     """Each public class that holds a file says what threads and processes may do."""
-    for cls in (mmbloom.BloomFilter, mmbloom.Claim, mmbloom.Sieve):
+    slices = (mmbloom.slices.Slice, mmbloom.slices.SlicePlan)
+    for cls in (mmbloom.BloomFilter, mmbloom.Claim, mmbloom.Sieve, *slices):
         notes = (inspect.getdoc(cls) or "").partition("Notes\n-----")[2]
         assert "thread" in notes
         assert "process" in notes

@@ -234,7 +234,7 @@ def test_no_cycles() -> None:
     assert {*TopologicalSorter(graph).static_order()} == MODULES.keys() | CYTHON_MODULES
 
 
-@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap", "ctypes"])
+@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap", "ctypes", "fsspec"])
 def test_one_importer(library: str) -> None:
     """Each of these is imported in one module for one purpose, which hides it from the others."""
     importers = {
@@ -246,6 +246,7 @@ def test_one_importer(library: str) -> None:
         "mmh3": {"_engine.reference.hash"},
         "filelock": {"_storage.lock"},
         "mmap": {"_machine.pages"},
+        "fsspec": {"slices.places"},
         "ctypes": {"_keys.arrow_c", "_storage.atomic"},  # Arrow's structs; one call of the system
     }
     assert importers == home[library]

@@ -1,0 +1,241 @@
+r"""The file of one slice of a filter, version 1: this docstring is the specification.
+
+A slice is a part of the array of a blocked filter (the format of ``header.py``) with the layout id
+2 or 3. The array is cut into pages of 4096 bytes, of which the last may be smaller in layout 2. Of
+P slices of n pages, slice j is the pages from j * n // P up to (j + 1) * n // P. As the page of a
+key follows h1, all bits of a key lie in one slice.
+
+The file is a header of 4096 bytes, then these bytes of the array, then nothing. All integers are
+little-endian.
+
+======  =====  =============  ==============================================================
+offset  bytes  field          rule
+======  =====  =============  ==============================================================
+0       8      magic          ``89 4D 4D 42 4C 53 0D 0A``
+8       4      version        1
+12      4      header_size    4096
+16      4      slices         P, 1 to n
+20      4      number         j, 0 to P - 1
+24      8      generation     of the state that it belongs to; 0 if to none
+32      16     run            of the run that wrote it: random; 0 if of none
+48      8      keys_added     keys that were new when they were added
+56      8      positions_set  bits of the body that are 1
+64      4      body_crc       CRC-32 (zlib) of the body
+68      440    padding        0
+508     4      crc            CRC-32 (zlib) of bytes 0..507 and 512..1023
+512     512    filter         the immutable block of a filter with these parameters: kind, flags,
+                              time of creation and uuid as of kind 1 (bits), 0, 0 and 0
+1024    3072   rest           0
+======  =====  =============  ==============================================================
+
+A reader checks in this order: length, magic, version, CRC, the block of the filter, the other
+fields, the file's size, and last the CRC of the body: so a file that is cut or damaged anywhere is
+no slice.
+"""
+
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from mmbloom.errors import FormatError, NewerFormatError
+from mmbloom.format import header
+from mmbloom.format.checker import Checker
+from mmbloom.sizing.formulas import PAGE_BITS
+from mmbloom.sizing.params import FilterParams
+
+MAGIC = b"\x89MMBLS\r\n"
+VERSION = 1
+HEADER_BYTES = 4096
+PAGE_BYTES = PAGE_BITS // 8
+NO_RUN = bytes(16)
+_CRC_OFFSET = 508
+_BLOCK = slice(512, 1024)
+
+
+# The one table that encodes, decodes and documents the fields.
+FIELDS = np.dtype(
+    [
+        ("magic", "V8"),
+        ("version", "<u4"),
+        ("header_size", "<u4"),
+        ("slices", "<u4"),
+        ("number", "<u4"),
+        ("generation", "<u8"),
+        ("run", "V16"),
+        ("keys_added", "<u8"),
+        ("positions_set", "<u8"),
+        ("body_crc", "<u4"),
+        ("padding", "V440"),
+        ("crc", "<u4"),
+    ]
+)
+
+assert FIELDS.itemsize == 512  # noqa: S101  the table above is the format
+
+
+def pages_of(params: FilterParams) -> int:
+    """Count the pages of an array; the last may be smaller than the others."""
+    return -(-params.num_bits // PAGE_BITS)
+
+
+def bounds_of(params: FilterParams, slices: int, number: int) -> tuple[int, int]:
+    """Give the bytes of the array that are a slice: the first, and the one after the last.
+
+    Examples
+    --------
+    >>> bounds_of(FilterParams(100, 0.01, "blocked", 5 * PAGE_BITS, 6), 2, 1)
+    (8192, 20480)
+    """
+    pages = pages_of(params)
+    start, stop = (each * pages // slices * PAGE_BYTES for each in (number, number + 1))
+    return start, min(stop, params.num_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceHeader:
+    """What the header of a slice says.
+
+    Attributes
+    ----------
+    params : FilterParams
+        Of the whole filter.
+    slices, number : int
+        How many slices it has, and which of them this is.
+    generation : int
+        Of the state that it belongs to.
+    run : bytes
+        16 bytes: of the run that wrote it.
+    keys_added, positions_set : int
+        Keys that were new, and bits that are 1.
+    body_crc : int
+        CRC-32 of the body.
+    """
+
+    params: FilterParams
+    slices: int
+    number: int
+    generation: int
+    run: bytes
+    keys_added: int
+    positions_set: int
+    body_crc: int
+
+    @property
+    def body_bytes(self) -> int:
+        """Size of the body."""
+        start, stop = bounds_of(self.params, self.slices, self.number)
+        return stop - start
+
+    @property
+    def file_bytes(self) -> int:
+        """The exact size that the file must have."""
+        return HEADER_BYTES + self.body_bytes
+
+
+def encode(of: SliceHeader) -> bytes:
+    r"""Lay out a header as its 4096 bytes.
+
+    Examples
+    --------
+    >>> from mmbloom.sizing import plan
+    >>> encode(SliceHeader(plan(100), 1, 0, 0, NO_RUN, 0, 0, 0))[:12]
+    b'\x89MMBLS\r\n\x01\x00\x00\x00'
+    """
+    record = np.zeros((), dtype=FIELDS)
+    record["magic"] = np.void(MAGIC)
+    record["version"] = VERSION
+    record["header_size"] = HEADER_BYTES
+    record["run"] = np.void(of.run)
+    for name in ("slices", "number", "generation", "keys_added", "positions_set", "body_crc"):
+        record[name] = getattr(of, name)
+    block = _block_of(of.params)
+    record["crc"] = _crc_of(record.tobytes(), block)
+    return (record.tobytes() + block).ljust(HEADER_BYTES, b"\0")
+
+
+def decode(raw: bytes, path: str) -> SliceHeader:
+    """Decode and prove the first 4096 bytes of a slice; the body is proved by `require_body`.
+
+    Parameters
+    ----------
+    raw : bytes
+        The beginning of the file, 4096 bytes if it has as many.
+    path : str
+        For the error's message only.
+
+    Raises
+    ------
+    FormatError
+        At the first rule that does not hold; `NewerFormatError` if a later mmbloom wrote it.
+    """
+    require = Checker(path)
+    require(len(raw) >= HEADER_BYTES, "length", f"{len(raw)} bytes", "at least 4096")
+    require(raw[:8] == MAGIC, "magic", raw[:8], f"{MAGIC!r}, the start of a slice of a filter")
+    record = np.frombuffer(raw, dtype=FIELDS, count=1)[0]
+    version = int(record["version"])
+    if version > VERSION:
+        raise NewerFormatError(path, "format version", str(version), "1; use a newer mmbloom")
+    require(version == VERSION, "format version", version, "1")
+    crc = _crc_of(raw[:512], raw[_BLOCK])
+    require(crc == int(record["crc"]), "header checksum", hex(int(record["crc"])), hex(crc))
+    params = _params_of(raw[_BLOCK], path)
+    require(params.layout == "blocked", "layout", params.layout, "blocked")
+    size, slices, number = (int(record[name]) for name in ("header_size", "slices", "number"))
+    require(size == HEADER_BYTES, "header size", size, "4096")
+    pages = pages_of(params)
+    require(1 <= slices <= pages, "number of slices", slices, f"1 to {pages}, its pages")
+    require(number < slices, "slice", number, f"0 to {slices - 1}")
+    padded = any(record["padding"].tobytes()) or any(raw[1024:HEADER_BYTES])
+    require(not padded, "reserved bytes", "not zero", "zero")
+    names = ("generation", "keys_added", "positions_set", "body_crc")
+    generation, keys_added, positions_set, body_crc = (int(record[name]) for name in names)
+    found = SliceHeader(
+        params,
+        slices,
+        number,
+        generation,
+        record["run"].tobytes(),
+        keys_added,
+        positions_set,
+        body_crc,
+    )
+    most = 8 * found.body_bytes
+    require(positions_set <= most, "positions set", positions_set, f"at most {most}")
+    require(keys_added <= positions_set, "keys added", keys_added, f"at most {positions_set}")
+    return found
+
+
+def require_size(of: SliceHeader, file_bytes: int, path: str) -> None:
+    """Raise `FormatError` unless the file has the size that its header asks for."""
+    if file_bytes != of.file_bytes:
+        raise FormatError(path, "file size", f"{file_bytes} bytes", f"{of.file_bytes}")
+
+
+def require_body(of: SliceHeader, body_bytes: int, crc: int, path: str) -> None:
+    """Raise `FormatError` unless the body has the size and the checksum of its header."""
+    require_size(of, HEADER_BYTES + body_bytes, path)
+    if crc != of.body_crc:
+        raise FormatError(path, "checksum of the body", hex(crc), hex(of.body_crc))
+
+
+def _crc_of(fields: bytes, block: bytes) -> int:
+    return zlib.crc32(block, zlib.crc32(fields[:_CRC_OFFSET]))
+
+
+def _block_of(params: FilterParams) -> bytes:
+    return header.encode(header.Header(params, 0, bytes(16)))[:512]
+
+
+def _params_of(block: bytes, path: str) -> FilterParams:
+    whole = block.ljust(header.HEADER_BYTES, b"\0")
+    try:
+        params = header.decode_block(whole, len(whole), path).params
+    except NewerFormatError as error:
+        raise NewerFormatError(path, error.field, error.found, error.expected) from None
+    except FormatError as error:
+        field = f"{error.field} of the filter"
+        raise FormatError(path, field, error.found, error.expected) from None
+    if _block_of(params) != block:
+        raise FormatError(path, "block of the filter", "of a file", "of kind 1, the rest 0")
+    return params
