@@ -38,6 +38,7 @@ from mmbloom import errors
 from mmbloom.errors import (
     CapacityWarning,
     ClosedFilterError,
+    CommitConflictError,
     DurabilityError,
     EngineWarning,
     FileChangedError,
@@ -92,6 +93,7 @@ __all__ = [
     "CapacityWarning",
     "Claim",
     "ClosedFilterError",
+    "CommitConflictError",
     "CountingBloomFilter",
     "DurabilityError",
     "EngineWarning",

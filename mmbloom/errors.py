@@ -13,6 +13,7 @@
     |-- LockTimeoutError (TimeoutError)            another writer kept the lock
     |-- ReentryError (RuntimeError)           another task, or a handler, amid a call
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
+    |-- CommitConflictError (RuntimeError)         another run has made this generation
     |-- LostBitsError (RuntimeError)          keys just added are not there
     |-- FilterFullError (RuntimeError)        a batch goes past what was planned for
     |-- NetworkFileSystemError (OSError)      two hosts would lose bits
@@ -225,6 +226,33 @@ class DurabilityError(MmbloomError, OSError):
             reason,
         )
         self.path, self.reason = path, reason
+
+
+class CommitConflictError(MmbloomError, RuntimeError):
+    """Another run has made the generation that this one was to make: nothing of this one counts.
+
+    Of two drivers that start from one generation of a state only one can commit. The other throws
+    away what it has written, its rows included, and begins again from the new generation.
+
+    Attributes
+    ----------
+    path : str
+        The state.
+    generation : int
+        The generation that was to be made.
+    reason : str
+        What happened.
+    """
+
+    def __init__(self, path: str, generation: int, reason: str) -> None:
+        super().__init__(
+            f"{path}: generation {generation} cannot be committed: {reason}; drop the rows of this "
+            "run, and begin again",
+            path,
+            generation,
+            reason,
+        )
+        self.path, self.generation, self.reason = path, generation, reason
 
 
 class LostBitsError(MmbloomError, RuntimeError):

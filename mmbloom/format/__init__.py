@@ -8,4 +8,5 @@
 ``periods``         the periods of a rotating filter, and durations
 ``exclusion_list``  the text file of exclusions: its name and its lines
 ``slices``          a slice of a filter in a file of its own
+``generations``     what slices belong together, and which came before
 """

@@ -149,7 +149,7 @@ def encode(of: SliceHeader) -> bytes:
     record["run"] = np.void(of.run)
     for name in ("slices", "number", "generation", "keys_added", "positions_set", "body_crc"):
         record[name] = getattr(of, name)
-    block = _block_of(of.params)
+    block = block_of(of.params)
     record["crc"] = _crc_of(record.tobytes(), block)
     return (record.tobytes() + block).ljust(HEADER_BYTES, b"\0")
 
@@ -179,8 +179,7 @@ def decode(raw: bytes, path: str) -> SliceHeader:
     require(version == VERSION, "format version", version, "1")
     crc = _crc_of(raw[:512], raw[_BLOCK])
     require(crc == int(record["crc"]), "header checksum", hex(int(record["crc"])), hex(crc))
-    params = _params_of(raw[_BLOCK], path)
-    require(params.layout == "blocked", "layout", params.layout, "blocked")
+    params = params_of(raw[_BLOCK], path)
     size, slices, number = (int(record[name]) for name in ("header_size", "slices", "number"))
     require(size == HEADER_BYTES, "header size", size, "4096")
     pages = pages_of(params)
@@ -223,11 +222,13 @@ def _crc_of(fields: bytes, block: bytes) -> int:
     return zlib.crc32(block, zlib.crc32(fields[:_CRC_OFFSET]))
 
 
-def _block_of(params: FilterParams) -> bytes:
+def block_of(params: FilterParams) -> bytes:
+    """Lay out the parameters of a filter, as the immutable block of one that is no file."""
     return header.encode(header.Header(params, 0, bytes(16)))[:512]
 
 
-def _params_of(block: bytes, path: str) -> FilterParams:
+def params_of(block: bytes, path: str) -> FilterParams:
+    """Read and prove such a block; `FormatError` unless the filter can be cut."""
     whole = block.ljust(header.HEADER_BYTES, b"\0")
     try:
         params = header.decode_block(whole, len(whole), path).params
@@ -236,6 +237,8 @@ def _params_of(block: bytes, path: str) -> FilterParams:
     except FormatError as error:
         field = f"{error.field} of the filter"
         raise FormatError(path, field, error.found, error.expected) from None
-    if _block_of(params) != block:
+    if block_of(params) != block:
         raise FormatError(path, "block of the filter", "of a file", "of kind 1, the rest 0")
+    if params.layout != "blocked":
+        raise FormatError(path, "layout of the filter", params.layout, "blocked")
     return params

@@ -18,16 +18,18 @@ from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
 from mmbloom._warn import full_at, warn_past_capacity
 from mmbloom.errors import FileChangedError, FormatError
-from mmbloom.format.slices import SliceHeader
-from mmbloom.slices.places import Opened, reading
+from mmbloom.format.slices import HEADER_BYTES, SliceHeader, decode, require_size
+from mmbloom.slices.places import At, Opened, head_of, reading
 from mmbloom.slices.plan import SlicePlan, require_of
 from mmbloom.slices.slice import Slice, body_of, header_of
+
+AnyPart = Path | bytes | At | Slice
 
 
 def assemble(
     destination: Path,
     plan: SlicePlan,
-    parts: Iterable[Path | bytes | Slice],
+    parts: Iterable[AnyPart],
     *,
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
@@ -92,18 +94,17 @@ def assemble(
 
 
 _SHOWN = 8  # of those that are missing
-_Known = tuple[Path | bytes | Slice, SliceHeader]
+_Known = tuple[AnyPart, SliceHeader]
 
 
-def _in_order(
-    plan: SlicePlan, parts: Iterable[Path | bytes | Slice], destination: str
-) -> list[_Known]:
+def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> list[_Known]:
     """Read the headers of all, and put them in order; raise unless each slice is there once."""
     found: dict[int, _Known] = {}
     generation: int | None = None
     for part in parts:
-        with _opened(part) as (file, name, size):
-            header = header_of(file, name, size)
+        raw, size, name = _head_of(part)
+        header = decode(raw, name)
+        require_size(header, size, name)
         require_of(plan, header, name)
         if header.number in found:
             raise FormatError(name, "slice", f"{header.number} once more", "each slice once")
@@ -117,7 +118,7 @@ def _in_order(
     return [found[number] for number in range(plan.slices)]
 
 
-def _append(made: Builder, part: Path | bytes | Slice, expected: SliceHeader) -> int:
+def _append(made: Builder, part: AnyPart, expected: SliceHeader) -> int:
     """Append the body of a slice; how many keys were added to it."""
     with _opened(part) as (file, name, size):
         if header_of(file, name, size) != expected:
@@ -127,7 +128,14 @@ def _append(made: Builder, part: Path | bytes | Slice, expected: SliceHeader) ->
     return expected.keys_added
 
 
-def _opened(part: Path | bytes | Slice) -> AbstractContextManager[Opened]:
+def _head_of(part: AnyPart) -> tuple[bytes, int, str]:
+    if isinstance(part, Slice):
+        raw = part.to_bytes()
+        return raw[:HEADER_BYTES], len(raw), repr(part)
+    return head_of(part, HEADER_BYTES)
+
+
+def _opened(part: AnyPart) -> AbstractContextManager[Opened]:
     if isinstance(part, Slice):
         raw = part.to_bytes()
         return nullcontext(Opened(io.BytesIO(raw), repr(part), len(raw)))

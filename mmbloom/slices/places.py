@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, Any, NamedTuple, Protocol
 
@@ -19,8 +19,9 @@ from mmbloom._storage.atomic import (
     close_quietly,
     draft_file,
     gone_on_error,
-    replace_file,
+    new_file,
     sync_folder,
+    write_at,
 )
 from mmbloom._storage.opening import absolute, open_regular
 from mmbloom._typing import Path
@@ -67,13 +68,19 @@ class Place(Protocol):
     def path(self) -> str:
         """Where it is, for messages."""
 
+    def prepare(self) -> None:
+        """Make the folder itself, if it is not there."""
+
     def name_of(self, name: str) -> str:
         """Name what is in it, for messages."""
 
     def open(self, name: str) -> Any:
         """Open for reading: a context manager that gives an `Opened`."""
 
-    def put(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
+    def head(self, name: str, size: int) -> tuple[bytes, int]:
+        """Read so many bytes from the beginning of a file, or all; and say how large it is."""
+
+    def put(self, name: str, raw: bytes) -> None:
         """Write a file, whole or not at all; it replaces what is there."""
 
     def create(self, name: str, raw: bytes) -> None:
@@ -86,20 +93,27 @@ class Place(Protocol):
         """Remove a file, or a folder with all in it, if it is there."""
 
 
-def place_of(path: Path) -> Place:
-    """Take a path for a folder, and a URL for a prefix."""
+class At(NamedTuple):
+    """A file at a place."""
+
+    place: Place
+    name: str
+
+
+def place_of(path: Path, options: Mapping[str, Any] | None = None) -> Place:
+    """Take a path for a folder, and a URL for a prefix, opened with options of fsspec."""
     text = os.fsdecode(path)
     for scheme in _LOCAL:
         text = text.removeprefix(scheme)
-    return Prefix(text) if _URL.match(text) else Folder(absolute(text))
+    return Prefix(text, options) if _URL.match(text) else Folder(absolute(text))
 
 
 @contextmanager
-def reading(source: Source) -> Iterator[Opened]:
+def reading(source: Source | At) -> Iterator[Opened]:
     """Open what a caller names: a path, a URL, the content itself, or a file that is open."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         yield Opened(io.BytesIO(source), "<bytes>", memoryview(source).nbytes)
-    elif isinstance(source, (str, os.PathLike)):
+    elif isinstance(source, (str, os.PathLike, At)):
         place, name = _within(source)
         with place.open(name) as opened:
             yield opened
@@ -107,15 +121,31 @@ def reading(source: Source) -> Iterator[Opened]:
         yield Opened(source, str(getattr(source, "name", "<file>")), None)
 
 
-def write_whole(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
+def head_of(source: Path | bytes | At, size: int) -> tuple[bytes, int, str]:
+    """Read the beginning of a file, and no more of it; with its size and its name for messages."""
+    if isinstance(source, bytes):
+        return source[:size], len(source), "<bytes>"
+    place, name = _within(source)
+    return *place.head(name, size), place.name_of(name)
+
+
+def write_whole(path: Path, raw: bytes) -> None:
     """Write a file at a path or a URL, whole or not at all."""
     place, name = _within(path)
-    place.put(name, pieces)
+    place.put(name, raw)
 
 
-def _within(path: Path) -> tuple[Place, str]:
-    above, _, name = os.fsdecode(path).rpartition("/")
-    return place_of(above + "/" if above in ("", "/") and "/" in os.fsdecode(path) else above), name
+def _within(path: Path | At) -> At:
+    if isinstance(path, At):
+        return path
+    text = os.fsdecode(path)
+    if _URL.match(text) and not text.startswith(_LOCAL):
+        above, _, name = text.rpartition("/")
+        return At(place_of(above), name)
+    for scheme in _LOCAL:
+        text = text.removeprefix(scheme)
+    above, name = os.path.split(absolute(text))
+    return At(Folder(above), name)
 
 
 class Folder:
@@ -124,7 +154,10 @@ class Folder:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def name_of(self, name: str) -> str:  # noqa: D102  as in the protocol, and so below
+    def prepare(self) -> None:  # noqa: D102  as in the protocol, and so below
+        os.makedirs(self.path, 0o700, exist_ok=True)
+
+    def name_of(self, name: str) -> str:  # noqa: D102
         return os.path.join(self.path, name)
 
     @contextmanager
@@ -134,24 +167,34 @@ class Folder:
         with os.fdopen(fd, "rb") as file:
             yield Opened(file, path, os.fstat(fd).st_size)
 
-    def put(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:  # noqa: D102
+    def head(self, name: str, size: int) -> tuple[bytes, int]:  # noqa: D102
+        with self.open(name) as opened:
+            return opened.file.read(size), os.fstat(opened.file.fileno()).st_size
+
+    def put(self, name: str, raw: bytes) -> None:  # noqa: D102
         path = self.name_of(name)
         folder = os.path.dirname(path)
-        if "/" in name:
+        if "/" in name and not os.path.isdir(folder):
             os.makedirs(folder, 0o700, exist_ok=True)
-        with _named(path):
-            replace_file(path, _temporary(folder), b"".join(pieces), OWNER_ONLY)
+            sync_folder(self.path)
+        temporary = os.path.join(folder, f".mmbloom-{os.urandom(16).hex()}.tmp")
+        try:
+            with gone_on_error(temporary):
+                close_quietly(draft_file(temporary, raw, OWNER_ONLY))
+                # Of two that write the same at once, the last is there: either is right.
+                os.replace(temporary, path)
             sync_folder(folder)
+        except OSError as error:  # of the file that people know, not of the temporary one
+            raise OSError(error.errno, error.strerror, path) from error
 
     def create(self, name: str, raw: bytes) -> None:  # noqa: D102
         path = self.name_of(name)
-        temporary = _temporary(self.path)
-        with _named(path):
-            with gone_on_error(temporary):
-                close_quietly(draft_file(temporary, raw, OWNER_ONLY))
-                os.link(temporary, path)  # which fails if something is there
-            os.unlink(temporary)
-            sync_folder(self.path)
+        # Hosts that share the folder see the link at once or not; nothing is mapped.
+        with new_file(
+            path, len(raw), permissions=OWNER_ONLY, allow_network=True, mapped=False
+        ) as made:
+            write_at(made.fd, raw, 0)
+            os.fsync(made.fd)
 
     def names(self, within: str = "") -> list[str]:  # noqa: D102
         try:
@@ -171,34 +214,25 @@ class Folder:
             os.rmdir(path)
 
 
-def _temporary(folder: str) -> str:
-    return os.path.join(folder, f".mmbloom-{os.urandom(16).hex()}.tmp")
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Let errors name the file that people know, not the temporary one."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, path) from error
-
-
 class Prefix:
     """What stands for a folder under a URL, by fsspec."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
         if fsspec is None:
             raise ImportError(
                 f"{url}: reading and writing URLs needs fsspec: pip install 'mmbloom[cluster]'"
             )
         self.path = url.rstrip("/")
-        self._system, self._root = fsspec.core.url_to_fs(self.path)
+        self._system, self._root = fsspec.core.url_to_fs(self.path, **(options or {}))
         protocols = self._system.protocol
         protocols = (protocols,) if isinstance(protocols, str) else protocols
         self._of_objects = not _OBJECT_STORES.isdisjoint(protocols)
 
-    def name_of(self, name: str) -> str:  # noqa: D102  as in the protocol, and so below
+    def prepare(self) -> None:  # noqa: D102  as in the protocol, and so below
+        if not self._of_objects:
+            self._system.makedirs(self._root, exist_ok=True)
+
+    def name_of(self, name: str) -> str:  # noqa: D102
         return f"{self.path}/{name}"
 
     def _at(self, name: str) -> str:
@@ -211,8 +245,14 @@ class Prefix:
         with self._system.open(self._at(name), "rb") as file:
             yield Opened(file, self.name_of(name), getattr(file, "size", None))
 
-    def put(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:  # noqa: D102
-        raw = b"".join(pieces)
+    def head(self, name: str, size: int) -> tuple[bytes, int]:  # noqa: D102
+        self._system.invalidate_cache()
+        whole = int(self._system.info(self._at(name))["size"])
+        # An open file would read ahead, on most stores by megabytes.
+        raw = self._system.cat_file(self._at(name), start=0, end=min(size, whole))
+        return bytes(raw), whole
+
+    def put(self, name: str, raw: bytes) -> None:  # noqa: D102
         if self._of_objects:
             self._system.pipe_file(self._at(name), raw)
             return
@@ -222,8 +262,6 @@ class Prefix:
         self._system.mv(temporary, self._at(name))
 
     def create(self, name: str, raw: bytes) -> None:  # noqa: D102
-        if not self._of_objects:
-            self._system.makedirs(self._root, exist_ok=True)
         self._system.pipe_file(self._at(name), raw, mode="create")
 
     def names(self, within: str = "") -> list[str]:  # noqa: D102

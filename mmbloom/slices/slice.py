@@ -23,7 +23,7 @@ from mmbloom.format.slices import (
     require_size,
 )
 from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS
-from mmbloom.slices.places import Source, reading, write_whole
+from mmbloom.slices.places import At, Source, reading, write_whole
 from mmbloom.slices.plan import SlicePlan, require_of
 
 _AT_A_TIME = 1 << 20
@@ -42,6 +42,8 @@ class Slice:
         Which slice, from 0.
     generation : int
         Of the state that it belongs to, see `Generations`; 0 if to none.
+    run : bytes
+        Of the run that writes it: 16 bytes, zero if of none.
     keys_added : int
         How many keys were new in it.
 
@@ -72,7 +74,7 @@ class Slice:
     ) -> None:
         self.plan, self.number = plan, number
         self.generation, self.keys_added = generation, keys_added
-        self._words, self._run = words, run
+        self._words, self.run = words, run
         # In blocks; or in pages, where the blocks of a key are chosen within one.
         unit = (BLOCK_BITS if plan.params.blocks_per_key == 1 else PAGE_BITS) // 8
         start, stop = plan.bounds(number)
@@ -104,7 +106,7 @@ class Slice:
         return cls(plan, number, np.zeros((stop - start) // 8, np.uint64))
 
     @classmethod
-    def read(cls, source: Source, plan: SlicePlan | None = None) -> Slice:
+    def read(cls, source: Source | At, plan: SlicePlan | None = None) -> Slice:
         """Read a slice, proved to be whole.
 
         Parameters
@@ -245,27 +247,22 @@ class Slice:
         OSError
             If there is no space, or as the system says.
         """
-        write_whole(path, self._octets())
+        write_whole(path, self.to_bytes())
 
-    def _octets(self) -> list[bytes | memoryview]:
+    def to_bytes(self) -> bytes:
+        """Give what `write` writes."""
         body = self._words.astype("<u8", copy=False).view(np.uint8).data
-        return [encode(self._header(zlib.crc32(body))), body]
-
-    def _header(self, crc: int) -> SliceHeader:
-        return SliceHeader(
+        header = SliceHeader(
             self.plan.params,
             self.plan.slices,
             self.number,
             self.generation,
-            self._run,
+            self.run,
             self.keys_added,
             self.positions_set,
-            crc,
+            zlib.crc32(body),
         )
-
-    def to_bytes(self) -> bytes:
-        """Give what `write` writes."""
-        return b"".join(self._octets())
+        return b"".join((encode(header), body))
 
     def __repr__(self) -> str:
         return (

@@ -33,6 +33,7 @@ EXAMPLES: list[MmbloomError] = [
     errors.FilterFullError("/f/seen", 1000, 1001, 7, "make it grow"),
     errors.ReentryError("/f/seen", "another task has the lock"),
     errors.ParameterMismatchError("/f/seen", "seed", "6", "0", "has seed 6, Guava's 0"),
+    errors.CommitConflictError("/f/state", 4, "another run has made it"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
@@ -41,6 +42,7 @@ BUILTIN = {
     "FileChangedError": RuntimeError,
     "IncompatibleFiltersError": ValueError,
     "LostBitsError": RuntimeError,
+    "CommitConflictError": RuntimeError,
     "FilterFullError": RuntimeError,
     "ReentryError": RuntimeError,
     "ReadOnlyError": io.UnsupportedOperation,
@@ -80,7 +82,7 @@ def real_classes() -> dict[str, type[BaseException]]:
 def test_drawn_tree_has_every_class() -> None:
     """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
-    assert len(drawn_tree()) == 20
+    assert len(drawn_tree()) == 21
 
 
 @pytest.mark.parametrize("name", drawn_tree())
@@ -154,6 +156,7 @@ def documented_attributes(cls: type) -> list[str]:
         (EXAMPLES[15], {"path": "/f/seen"}),
         (EXAMPLES[16], {"path": "/f/seen", "capacity": 1001, "fits": 7}),
         (EXAMPLES[17], {"path": "/f/seen", "reason": "another task has the lock"}),
+        (EXAMPLES[19], {"path": "/f/state", "generation": 4, "reason": "another run has made it"}),
     ],
 )
 def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:

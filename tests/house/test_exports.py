@@ -192,7 +192,7 @@ def test_sections_of_docstrings(name: str) -> None:
 EXAMPLES = [
     *(name for name in CALLABLES if "." not in name),
     *("BloomFilter", "CountingBloomFilter", "GrowingFilter", "RotatingFilter"),
-    *("Claim", "Exclusions", "Sieve", "FilterParams", "Slice", "SlicePlan"),
+    *("Claim", "Exclusions", "Sieve", "FilterParams", "Slice", "SlicePlan", "Generations"),
 ]
 
 
@@ -251,7 +251,8 @@ def test_parameters_of_public_calls_are_documented() -> None:
 
 def test_threads_and_processes_are_spoken_of() -> None:
     """Each public class that holds a file says what threads and processes may do."""
-    slices = (mmbloom.slices.Slice, mmbloom.slices.SlicePlan)
+    names = ("Slice", "SlicePlan", "Generations", "Run")
+    slices = (getattr(mmbloom.slices, name) for name in names)
     for cls in (mmbloom.BloomFilter, mmbloom.Claim, mmbloom.Sieve, *slices):
         notes = (inspect.getdoc(cls) or "").partition("Notes\n-----")[2]
         assert "thread" in notes

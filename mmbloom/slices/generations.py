@@ -1,0 +1,500 @@
+"""A filter in slices that outlives its tasks: each run makes the next generation, or nothing.
+
+An engine runs a task again, after a lost worker or for speculation. Bits may be set twice,
+answers may not be given twice: what a task of yesterday's try has marked would not be new today.
+So nothing is ever marked in place. A task reads a slice of generation g, which nobody changes, and
+writes one of g + 1; the caller writes his rows; the commit makes a record of g + 1, by a step that
+fails if there is one. Until then g is the state, and a rerun gives the same rows.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from mmbloom._typing import Bools, HashName, Path, Words
+from mmbloom._warn import full_at, warn_past_capacity
+from mmbloom.errors import CommitConflictError, FormatError, ParameterMismatchError
+from mmbloom.filters.options import not_asked, require_equal
+from mmbloom.format.generations import (
+    Record,
+    folder_name,
+    generation_of_folder,
+    generation_of_record,
+    slice_name,
+)
+from mmbloom.format.slices import HEADER_BYTES, NO_RUN, decode, require_size
+from mmbloom.slices.assembly import assemble
+from mmbloom.slices.places import At, place_of
+from mmbloom.slices.plan import SlicePlan, require_of
+from mmbloom.slices.records import Records, latest_in, newest_in
+from mmbloom.slices.slice import Slice
+
+# Records are kept for so many generations: a driver that was stopped amid its commit for longer
+# could otherwise make one that was made before, and take it for its own.
+_RECORDS_KEPT = 1000
+
+
+@dataclass(frozen=True)
+class Generations:
+    """The state of a filter in slices: a folder that hosts share, or a prefix of an object store.
+
+    Made by `create` or `open`. A run, which `begin` gives, makes the next generation of it.
+
+    Attributes
+    ----------
+    path : str
+        Where it is: an absolute path, or a URL.
+    plan : SlicePlan
+        How the filter is cut; its seed was drawn when the state was made.
+
+    Notes
+    -----
+    A value: it holds nothing open, it pickles, and any thread and process may use it. What it
+    says of generations is looked up when it is asked. Slices of a generation and of the one before
+    are kept: tasks of the last run that an engine still has running read the older one, and `begin`
+    can repeat that run. Disk space is that of two filters, of three while a run is on.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from mmbloom.slices import Generations
+    >>> where = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> state = Generations.create(where, 100_000, slices=2)
+    >>> run = state.begin()
+    >>> parts = run.plan.partition(["a", "b", "a"])
+    >>> new = [run.claim(number, [part[1:]]) for number, part in enumerate(parts)]
+    >>> run.commit()
+    >>> state.generation
+    1
+    """
+
+    path: str
+    plan: SlicePlan
+    _records: Records = field(repr=False)
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        capacity: int,
+        error_rate: float = 0.01,
+        *,
+        slices: int = 64,
+        seed: int | None = None,
+        hash: HashName | None = None,
+        exist_ok: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> Generations:
+        """Make a state without a key: generation 0.
+
+        Parameters
+        ----------
+        path : str or path-like, or URL
+            A folder, which is made if it is not there, or a prefix of an object store. URLs need
+            the extra "cluster", and fsspec's library for the store.
+        capacity, error_rate, seed, hash
+            As for `BloomFilter.create`; the seed is drawn here, once for all runs and hosts.
+        slices : int, default 64
+            How many slices the filter has.
+        exist_ok : bool, default False
+            Open the state that is there, if it was made with these parameters (any hash and seed,
+            by default).
+        storage_options : mapping, optional
+            Of fsspec, for a URL. They travel with a run to its tasks.
+
+        Returns
+        -------
+        Generations
+
+        Raises
+        ------
+        FileExistsError
+            If a state is there, and `exist_ok` is not set.
+        ParameterMismatchError
+            If it has other parameters, or another number of slices.
+        FormatError
+            If its record is damaged.
+        ValueError, TypeError
+            If a parameter is out of range.
+        ImportError
+            If the path is a URL, and fsspec is not installed.
+        OSError
+            If the store cannot refuse to make a record twice, on which commits rest; or as the
+            system says.
+        """
+        place = place_of(path, storage_options)
+        plan = SlicePlan.draw(capacity, error_rate, slices=slices, seed=seed, hash=hash)
+        first = Record(os.urandom(16), 0, NO_RUN, NO_RUN, plan.params, slices)
+        if newest_in(place) is None:
+            place.prepare()
+            records = Records(place.path, first.uuid, storage_options)
+            with suppress(FileExistsError):  # by another driver meanwhile
+                records.make(first)
+                records.require_refusal(first)
+                return cls(place.path, plan, records)
+        if not exist_ok:
+            said = "a state is there already; open that one, or choose another path"
+            raise FileExistsError(errno.EEXIST, said, place.path)
+        state = cls.open(path, storage_options=storage_options)
+        free = not_asked(hash, seed)
+        require_equal(state.plan.params, plan.params, state.path, copied=False, free=free)
+        if state.plan.slices != slices:
+            found = str(state.plan.slices)
+            raise ParameterMismatchError(state.path, "slices", found, str(slices))
+        return state
+
+    @classmethod
+    def open(cls, path: Path, *, storage_options: Mapping[str, Any] | None = None) -> Generations:
+        """Open the state that is there.
+
+        Parameters
+        ----------
+        path, storage_options
+            As for `create`.
+
+        Returns
+        -------
+        Generations
+
+        Raises
+        ------
+        FileNotFoundError
+            If none is there.
+        FormatError
+            If its record is damaged.
+        ImportError, OSError
+            As `create`.
+        """
+        place = place_of(path, storage_options)
+        latest = latest_in(place)
+        plan = SlicePlan(latest.params, latest.slices)
+        return cls(place.path, plan, Records(place.path, latest.uuid, storage_options))
+
+    @property
+    def generation(self) -> int:
+        """The newest generation, looked up now: how many runs were committed."""
+        return self._records.latest().generation
+
+    def begin(self, generation: int | None = None) -> Run:
+        """Begin a run that makes a generation.
+
+        Parameters
+        ----------
+        generation : int, optional
+            Which; by default the one after the newest. The newest itself is made anew: the run
+            starts from the one before, gives the rows that the committed run gave, if it is given
+            the same keys, and its commit changes nothing. So a caller who numbers his runs, as
+            Spark numbers its batches, can repeat one without knowing whether it was committed.
+
+        Returns
+        -------
+        Run
+
+        Raises
+        ------
+        ValueError
+            If it is neither of these two.
+        FormatError, FileChangedError, OSError
+            If the state cannot be read, or another one is in its place.
+        """
+        latest = self._records.latest()
+        following = latest.generation + 1
+        if generation is None:
+            generation = following
+        base = latest.run
+        if generation == latest.generation > 0:
+            base = latest.base
+        elif generation != following:
+            again = f", or {latest.generation} again" if latest.generation else ""
+            raise ValueError(
+                f"{self.path}: generation {generation} is asked for, and {latest.generation} is "
+                f"the newest: the next is {following}{again}"
+            )
+        repeats = generation != following
+        return Run(self.plan, generation, os.urandom(16), base, repeats, self._records)
+
+    def assemble(self, destination: Path, **options: Any) -> None:
+        """Make a plain filter file of the newest generation.
+
+        Parameters
+        ----------
+        destination : str or path-like
+            Where to make it.
+        **options
+            Of `mmbloom.slices.assemble`.
+
+        Raises
+        ------
+        FormatError, FileChangedError, FileExistsError, OSError
+            As `mmbloom.slices.assemble`.
+        """
+        latest, plan = self._records.latest(), self.plan
+        if latest.generation == 0:
+            empty = [Slice.empty(plan, number) for number in range(plan.slices)]
+            assemble(destination, plan, empty, **options)
+            return
+        names = [slice_name(latest.generation, latest.run, number) for number in range(plan.slices)]
+        assemble(destination, plan, [At(self._records.place, name) for name in names], **options)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run on a state: it makes a generation of the one before, or nothing.
+
+    Given by `Generations.begin`. The driver sends it to the tasks, one for each slice, and commits
+    when his rows are written.
+
+    Attributes
+    ----------
+    plan : SlicePlan
+        How the filter is cut.
+    generation : int
+        What it makes.
+    id : bytes
+        16 random bytes, in whose folder its slices are: two runs never write the same file.
+    base : bytes
+        The run whose slices it starts from; zeros for none.
+    repeats : bool
+        Whether the generation is committed already, so that this run only gives its rows again.
+
+    Notes
+    -----
+    A value, as the state is: it pickles, and any thread and process may use it. A task may run
+    twice, even at the same time, and may be killed at any point: what it writes is the same each
+    time, and appears whole or not at all.
+    """
+
+    plan: SlicePlan
+    generation: int
+    id: bytes
+    base: bytes
+    repeats: bool
+    _records: Records = field(repr=False)
+
+    @property
+    def path(self) -> str:
+        """Where the state is."""
+        return self._records.path
+
+    def claim(self, number: int, batches: Iterable[tuple[Words, Words]]) -> list[Bools]:
+        """Do the task of one slice: read it, claim the keys of all batches, write it.
+
+        Parameters
+        ----------
+        number : int
+            Of the slice.
+        batches : iterable of (h1, h2)
+            The hashes of this slice's keys, of each batch of the input in the order of the input:
+            so the row that is new is the first of its key, whoever runs when. Every slice has to
+            be claimed in, with no batches if it has no keys.
+
+        Returns
+        -------
+        list of ndarray of bool
+            For each batch, which of its keys are new.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `Slice.claim`.
+        FormatError
+            If the slice of the generation before is missing, cut, damaged or another one.
+        CommitConflictError
+            If it is gone because other runs were committed meanwhile.
+        OSError
+            If it cannot be read or written.
+        """
+        part = self.read(number)
+        answers = [part.claim(h1, h2) for h1, h2 in batches]
+        self.write(part)
+        return answers
+
+    def read(self, number: int) -> Slice:
+        """Read a slice of the generation before, to be changed and written.
+
+        Parameters
+        ----------
+        number : int
+            Of the slice.
+
+        Returns
+        -------
+        Slice
+            Of the generation that this run makes; what is on the disk never changes.
+
+        Raises
+        ------
+        ValueError
+            If there is no such slice.
+        FormatError, CommitConflictError, OSError
+            As `claim`.
+        """
+        self.plan.bounds(number)
+        before = self.generation - 1
+        if before == 0:
+            part = Slice.empty(self.plan, number)
+        else:
+            place, name = self._records.place, slice_name(before, self.base, number)
+            path = place.name_of(name)
+            try:
+                part = Slice.read(At(place, name), self.plan)
+            except FileNotFoundError:
+                self._require_current()
+                expected = f"slice {number} of generation {before}"
+                raise FormatError(path, "file", "missing", expected) from None
+            found = part.number, part.generation, part.run
+            _require_same(path, found, (number, before, self.base))
+        part.generation, part.run = self.generation, self.id
+        return part
+
+    def write(self, part: Slice) -> None:
+        """Write a slice of the generation that this run makes.
+
+        Parameters
+        ----------
+        part : Slice
+            What `read` gave, with more keys in it.
+
+        Raises
+        ------
+        ValueError
+            If it is none of this run.
+        OSError
+            If there is no space, or as the system says.
+        """
+        if (part.plan, part.generation, part.run) != (self.plan, self.generation, self.id):
+            raise ValueError(f"{part!r} was not read by this run: pass what its read gave")
+        name = slice_name(self.generation, self.id, part.number)
+        self._records.place.put(name, part.to_bytes())
+
+    def commit(self) -> None:
+        """Make what this run has written the state: to be called when its rows are written.
+
+        Calling it again is fine, also after an error of the network that left open what happened.
+        Generations before the last one, and what other runs have left, are removed then. A warning
+        (`CapacityWarning`) tells if the filter has more keys than it was planned for.
+
+        Raises
+        ------
+        CommitConflictError
+            If another run was committed meanwhile: the rows of this one are to be dropped.
+        FormatError
+            If a slice is missing, cut, or of another generation: names it; nothing is committed.
+        FileChangedError
+            If another state is at the path.
+        OSError
+            As the system or the store says. Whether it was committed, calling it again tells.
+        """
+        if self.repeats:
+            self.discard()
+            return
+        if self._is_recorded():  # by an earlier call, whose answer was lost
+            self._clean()
+            return
+        self._require_current()
+        positions_set = self._require_slices()
+        self._make_record()
+        self._require_chain()
+        self._clean()
+        params = self.plan.params
+        if positions_set > full_at(params):  # said last: it may raise
+            warn_past_capacity(self.path, params, round(params.estimated_count(positions_set)))
+
+    def discard(self) -> None:
+        """Remove what this run has written, unless it is committed; no task may be on any more.
+
+        Raises
+        ------
+        FileChangedError, FormatError, OSError
+            As the system or the store says, or if the state cannot be read.
+        """
+        if not self._is_recorded():
+            self._records.place.remove(folder_name(self.generation, self.id))
+
+    def _is_recorded(self) -> bool:
+        record = self._records.read(self.generation)
+        return record is not None and record.run == self.id
+
+    def _require_current(self) -> None:
+        """Raise `CommitConflictError` unless what this run starts from is the newest."""
+        latest = self._records.latest()
+        if self.repeats:
+            current = latest.generation == self.generation and latest.base == self.base
+        else:
+            current = latest.generation == self.generation - 1 and latest.run == self.base
+        if not current:
+            made = f"run {latest.run.hex()} has made generation {latest.generation} meanwhile"
+            raise CommitConflictError(self.path, self.generation, made)
+
+    def _require_slices(self) -> int:
+        """Make sure that all slices are there and whole; how many bits are set in them."""
+        place, positions_set = self._records.place, 0
+        for number in range(self.plan.slices):
+            name = slice_name(self.generation, self.id, number)
+            path = place.name_of(name)
+            try:
+                raw, size = place.head(name, HEADER_BYTES)
+            except FileNotFoundError:
+                self._require_current()  # a run that was committed has removed it
+                expected = f"slice {number} of generation {self.generation}, which no task wrote"
+                raise FormatError(path, "file", "missing", expected) from None
+            header = decode(raw, path)
+            require_size(header, size, path)
+            require_of(self.plan, header, path)
+            found = header.number, header.generation, header.run
+            _require_same(path, found, (number, self.generation, self.id))
+            positions_set += header.positions_set
+        return positions_set
+
+    def _make_record(self) -> None:
+        """Make the record of this generation; only one run can."""
+        params, slices = self.plan.params, self.plan.slices
+        uuid = self._records.uuid
+        record = Record(uuid, self.generation, self.id, self.base, params, slices)
+        try:
+            self._records.make(record)
+        except FileExistsError:
+            # The very same, where an answer of the store was lost and it was asked again.
+            if not self._is_recorded():
+                made = "another run has made it meanwhile"
+                raise CommitConflictError(self.path, self.generation, made) from None
+
+    def _require_chain(self) -> None:
+        """Make sure that the record was not made anew, after it had been removed for its age."""
+        if self._records.latest().generation == self.generation:
+            return
+        following = self._records.read(self.generation + 1)
+        if following is None or following.base != self.id:
+            self._records.remove(self.generation)
+            made = f"more than {_RECORDS_KEPT} generations were made while this commit stood still"
+            raise CommitConflictError(self.path, self.generation, made)
+
+    def _clean(self) -> None:
+        """Remove what is older than the generation before, and what uncommitted runs have left.
+
+        A run of this generation or of an older one that is not in a record can never be.
+        """
+        place = self._records.place
+        kept = {(self.generation, self.id), (self.generation - 1, self.base)}
+        with suppress(OSError):  # what is left is removed by the next commit
+            for name in place.names():
+                folder, record = generation_of_folder(name), generation_of_record(name)
+                over = folder is not None and folder[0] <= self.generation and folder not in kept
+                if over or (record is not None and record < self.generation - _RECORDS_KEPT):
+                    with suppress(OSError):
+                        place.remove(name)
+
+
+def _require_same(
+    path: str, found: tuple[int, int, bytes], expected: tuple[int, int, bytes]
+) -> None:
+    """Raise `FormatError` unless a slice is the one that is meant."""
+    for name, here, there in zip(("slice", "generation", "run"), found, expected, strict=True):
+        if here != there:
+            said = [each.hex() if isinstance(each, bytes) else str(each) for each in (here, there)]
+            raise FormatError(path, name, *said)

@@ -1,0 +1,334 @@
+"""First-seen by generations: the rows that pandas keeps, whatever is run twice, or half."""
+
+import os
+import pickle
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pytest
+from drivers import SIZES, cut, day, first_of, tasks, together
+
+import mmbloom
+from mmbloom import (
+    CapacityWarning,
+    CommitConflictError,
+    FileChangedError,
+    FormatError,
+    ParameterMismatchError,
+)
+from mmbloom.slices import Generations, generations
+
+
+@pytest.fixture(params=["folder", "memory"])
+def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where a state may be made: a folder, or a prefix of a store in memory."""
+    if request.param == "folder":
+        yield str(tmp_path / "seen")
+        return
+    system = fsspec.filesystem("memory")
+    yield f"memory://{tmp_path.name}/seen"
+    system.rm(f"/{tmp_path.name}", recursive=True)
+
+
+def names(where: str) -> list[str]:
+    """All that lies in a state, by name."""
+    system, root = fsspec.core.url_to_fs(where)
+    return sorted(each[len(root) :].lstrip("/") for each in system.find(root))
+
+
+def test_rows_are_those_of_pandas(where: str, seed: int) -> None:
+    """Three days, the second with nothing new: row for row as drop_duplicates(keep="first")."""
+    days = [day(seed), day(seed)[::-1], [*day(seed + 1, distinct=9000), "the last"]]
+    state = Generations.create(where, **SIZES)
+    expected = first_of(days)
+    assert expected[1] == []
+    for number, rows in enumerate(days):
+        run = state.begin()
+        assert (run.generation, run.repeats) == (number + 1, False)
+        found = tasks(run, cut(rows), random.Random(seed).sample(range(4), 4))
+        assert together(found) == expected[number]
+        assert state.generation == number
+        run.commit()
+        assert state.generation == number + 1
+        state = Generations.open(where)
+
+
+def test_file_of_a_state(where: str, tmp_path: Path, seed: int) -> None:
+    """The newest generation as a plain filter is that of one process; the first one is empty."""
+    state = Generations.create(where, **SIZES)
+    state.assemble(tmp_path / "empty.bloom")
+    with mmbloom.BloomFilter.open(tmp_path / "empty.bloom") as empty:
+        assert (empty.approx_count, empty.params) == (0, state.plan.params)
+        for number in range(2):
+            run = state.begin()
+            tasks(run, cut(day(seed + number)))
+            run.commit()
+            empty.add_many(day(seed + number))
+        empty.flush()
+    state.assemble(tmp_path / "all.bloom")
+    whole = [(tmp_path / f"{name}.bloom").read_bytes() for name in ("all", "empty")]
+    assert whole[0][4096:] == whole[1][4096:]
+    assert whole[0][2048:2064] == whole[1][2048:2064]
+
+
+def test_tasks_twice_and_half(where: str, seed: int) -> None:
+    """A task that ran before it was run again, or had only claimed, changes no answer."""
+    rows = day(seed)
+    state = Generations.create(where, **SIZES)
+    run = pickle.loads(pickle.dumps(state.begin()))
+    partitions = cut(rows)
+    parted = [run.plan.partition(each) for each in partitions]
+    half = run.read(1)  # claims, and is killed before it writes
+    for parts in parted:
+        half.claim(*parts[1][1:])
+    first = tasks(run, partitions)
+    again = tasks(run, partitions, [3, 1, 1, 0, 2])
+    assert first == again
+    assert together(first) == first_of([rows])[0]
+    run.commit()
+    assert together(tasks(state.begin(), partitions)) == []
+
+
+def test_rerun_before_the_commit(where: str, seed: int) -> None:
+    """A driver that died before its commit is run again: the same rows."""
+    days = [day(seed), day(seed + 1)]
+    state = Generations.create(where, **SIZES)
+    run = state.begin()
+    tasks(run, cut(days[0]))
+    run.commit()
+    for _ in range(3):  # of which none is committed
+        tasks(state.begin(), cut(days[1]))
+    tasks(state.begin(), cut(days[1]), [2])  # half of a run
+    run = state.begin()
+    assert together(tasks(run, cut(days[1]))) == first_of(days)[1]
+    run.commit()
+    # What the others have left is gone, and the generation before is there.
+    folders = {name.partition("/")[0] for name in names(where) if "/" in name}
+    assert {folder.partition("-")[0] for folder in folders} == {"00000001", "00000002"}
+    assert len(folders) == 2
+
+
+def test_two_drivers(where: str, seed: int) -> None:
+    """Of two runs from one generation one commits; the other is told, and changes nothing."""
+    state = Generations.create(where, **SIZES)
+    one, other = state.begin(), state.begin()
+    tasks(one, cut(day(seed)))
+    tasks(other, cut(day(seed + 1)))
+    other.commit()
+    before = names(where)
+    for _ in range(2):
+        with pytest.raises(CommitConflictError, match=f"run {other.id.hex()} has made") as caught:
+            one.commit()
+        assert (caught.value.generation, caught.value.path) == (1, state.path)
+    assert names(where) == before
+    other.commit()  # again is fine
+    run = state.begin()
+    assert together(tasks(run, cut(day(seed)))) == first_of([day(seed + 1), day(seed)])[1]
+    run.commit()
+    other.commit()  # committed it was, whatever came after
+    assert state.generation == 2
+    assert together(tasks(state.begin(), cut([*day(seed), *day(seed + 1)]))) == []
+
+
+def test_the_record_decides(where: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is overtaken between its last look and its record is told as well."""
+    state = Generations.create(where, **SIZES)
+    one, other = state.begin(), state.begin()
+    for run in (one, other):
+        tasks(run, cut(day(seed)))
+    look = generations.Run._require_slices
+
+    def overtaken(run: generations.Run) -> int:
+        monkeypatch.setattr(generations.Run, "_require_slices", look)
+        other.commit()
+        return look(run)
+
+    monkeypatch.setattr(generations.Run, "_require_slices", overtaken)
+    # The winner has removed its slices by then; in the second round it has not.
+    with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
+        one.commit()
+    one, other = state.begin(), state.begin()
+    for run in (one, other):
+        tasks(run, cut(day(seed)))
+    monkeypatch.setattr(generations.Run, "_clean", lambda _: None)
+    monkeypatch.setattr(generations.Run, "_require_slices", overtaken)
+    with pytest.raises(CommitConflictError, match="another run has made it meanwhile"):
+        one.commit()
+    assert state.generation == 2
+    assert state.begin().base == other.id
+
+
+def test_a_commit_that_stood_still(where: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record that is made anew after it was removed for its age is no commit."""
+    monkeypatch.setattr(generations, "_RECORDS_KEPT", 1)
+    state = Generations.create(where, **SIZES)
+    late = state.begin()
+    tasks(late, cut(day(seed)))
+    monkeypatch.setattr(late.__class__, "_require_current", lambda _: None)
+    monkeypatch.setattr(late.__class__, "_require_slices", lambda _: 0)
+    for _ in range(3):
+        run = state.begin()
+        tasks(run, cut(day(seed)))
+        run.commit()
+    assert "generation-00000001.json" not in names(where)
+    with pytest.raises(CommitConflictError, match="while this commit stood still"):
+        late.commit()
+    assert "generation-00000001.json" not in names(where)
+    assert (state.generation, state.begin().base) == (3, run.id)
+
+
+def test_repeat(where: str, seed: int) -> None:
+    """The newest generation made anew gives its rows again, and commits nothing."""
+    days = [day(seed), day(seed + 1)]
+    state = Generations.create(where, **SIZES)
+    for number, rows in enumerate(days):
+        for _ in range(2):  # as Spark does whose driver died after our commit and before its own
+            run = state.begin(number + 1)
+            assert together(tasks(run, cut(rows))) == first_of(days)[number]
+            run.commit()
+        assert run.repeats
+        assert state.generation == number + 1
+    committed = names(where)
+    assert len([name for name in committed if name.endswith(".slice")]) == 8
+    for wrong in (0, 1, 4, -1):
+        said = f"generation {wrong} is asked for, and 2 is the newest: the next is 3, or 2 again"
+        with pytest.raises(ValueError, match=said):
+            state.begin(wrong)
+    run = state.begin()
+    tasks(run, cut(days[0]))
+    run.discard()
+    assert names(where) == committed
+
+
+def test_slices_of_a_run(where: str, seed: int, tmp_path: Path) -> None:
+    """A slice missing, cut, or of another generation: named, and nothing is committed."""
+    state = Generations.create(where, **SIZES)
+    with pytest.raises(ValueError, match="slice 4 is asked for, expected 0 to 3"):
+        state.begin().read(4)
+    run = state.begin()
+    tasks(run, cut(day(seed)), [0, 1, 3])
+    missing = r"000002\.slice: file is missing, expected slice 2 of generation 1, which no task"
+    with pytest.raises(FormatError, match=missing):
+        run.commit()
+    other = state.begin()
+    with pytest.raises(ValueError, match="was not read by this run"):
+        run.write(other.read(2))
+    tasks(run, cut(day(seed)), [2])
+    system, root = fsspec.core.url_to_fs(where)
+    paths = [f"{root}/00000001-{run.id.hex()}/{number:06}.slice" for number in range(4)]
+    good = system.cat_file(paths[3])
+    system.pipe_file(paths[3], good[:-1])
+    with pytest.raises(FormatError, match=r"000003\.slice: file size is"):
+        run.commit()
+    system.pipe_file(paths[3], system.cat_file(paths[2]))
+    with pytest.raises(FormatError, match=r"000003\.slice: slice is 2, expected 3"):
+        run.commit()
+    tasks(other, cut(day(seed)))
+    system.pipe_file(paths[3], system.cat_file(paths[3].replace(run.id.hex(), other.id.hex())))
+    with pytest.raises(FormatError, match=f"run is {other.id.hex()}, expected {run.id.hex()}"):
+        run.commit()
+    assert state.generation == 0
+    system.pipe_file(paths[3], good)
+    run.commit()
+    following = state.begin()
+    system.pipe_file(paths[3], good[:-1] + b"\xff")
+    with pytest.raises(FormatError, match=r"000003\.slice: checksum of the body"):
+        following.read(3)
+    system.rm(paths[3])
+    with pytest.raises(FormatError, match="is missing, expected slice 3 of generation 1"):
+        following.read(3)
+    with pytest.raises((FormatError, FileNotFoundError), match=r"000003\.slice"):
+        state.assemble(tmp_path / "all.bloom")
+
+
+def test_a_task_that_is_overtaken(where: str, seed: int) -> None:
+    """Where others have gone on by two generations, a late task says so."""
+    state = Generations.create(where, **SIZES)
+    for number in range(3):
+        run = state.begin()
+        tasks(run, cut(day(seed)))
+        if number == 1:
+            late = state.begin()
+            late.read(0)  # the generation before is there
+        run.commit()
+        if number == 1:
+            late.read(0)  # and still is
+    with pytest.raises(CommitConflictError, match="has made generation 3 meanwhile"):
+        late.read(0)
+
+
+def test_create_and_open(where: str) -> None:
+    """A state is made once; opening takes its plan, with the seed that was drawn."""
+    with pytest.raises(FileNotFoundError, match="no state of generations is there"):
+        Generations.open(where)
+    state = Generations.create(where, **SIZES)
+    assert Generations.open(where) == state
+    assert pickle.loads(pickle.dumps(state)) == state
+    with pytest.raises(FileExistsError, match="a state is there already"):
+        Generations.create(where, **SIZES)
+    assert Generations.create(where, **SIZES, exist_ok=True).plan == state.plan
+    changed: list[dict[str, Any]] = [
+        {"capacity": 40_000},
+        {"slices": 5},
+        {"seed": 7},
+        {"error_rate": 1e-3},
+    ]
+    for change in changed:
+        with pytest.raises(ParameterMismatchError, match=next(iter(change))):
+            Generations.create(where, **{**SIZES, **change}, exist_ok=True)
+    assert str(state.plan.params.seed) not in repr(state) + repr(state.begin())
+
+
+def test_another_state_in_its_place(where: str, seed: int) -> None:
+    """A run does not commit to a state that was made anew."""
+    state = Generations.create(where, **SIZES)
+    run = state.begin()
+    tasks(run, cut(day(seed)))
+    system, root = fsspec.core.url_to_fs(where)
+    system.rm(f"{root}/generation-00000000.json")
+    Generations.create(where, **SIZES)
+    for call in (run.commit, state.begin, lambda: state.generation):
+        with pytest.raises(FileChangedError, match="replaced by another state"):
+            call()
+
+
+def test_a_store_that_makes_twice(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that ignores the condition of a put cannot tell two drivers apart: refused, by test."""
+    if not where.startswith("memory"):
+        pytest.skip("a folder refuses")
+    system = type(fsspec.filesystem("memory"))
+    put = system.pipe_file
+
+    def careless(self: Any, path: str, value: bytes, **_: Any) -> None:
+        put(self, path, value)
+
+    monkeypatch.setattr(system, "pipe_file", careless)
+    with pytest.raises(OSError, match="this store makes a file that is there once more"):
+        Generations.create(where, **SIZES)
+    assert names(where) == []
+    fsspec.filesystem("memory").pipe_file(f"{where}/x", b"")  # for the fixture to remove
+
+
+def test_more_keys_than_planned(where: str) -> None:
+    """A commit past the plan is made, and tells."""
+    state = Generations.create(where, 100, slices=1)
+    run = state.begin()
+    tasks(run, [[str(number) for number in range(500)]])
+    with pytest.warns(CapacityWarning, match="was planned for 100"):
+        run.commit()
+    assert state.generation == 1
+
+
+def test_files_are_private(tmp_path: Path, seed: int) -> None:
+    """What has the secret seed in it can be read by its owner alone."""
+    state = Generations.create(tmp_path / "seen", **SIZES)
+    run = state.begin()
+    tasks(run, cut(day(seed)))
+    run.commit()
+    for folder, _, files in os.walk(tmp_path / "seen"):
+        assert Path(folder).stat().st_mode & 0o077 == 0
+        for name in files:
+            assert (Path(folder) / name).stat().st_mode & 0o077 == 0

@@ -1,0 +1,155 @@
+"""A state in an object store that speaks S3, on 127.0.0.1: its conditional puts decide.
+
+Needs s3fs and moto[server], which are heavier than the rest of the tests: skipped without them.
+"""
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drivers import SIZES as OF_FOUR
+from drivers import cut, day, first_of, tasks
+from drivers import together as in_order
+from workers import in_child, together
+
+import mmbloom
+from mmbloom import CommitConflictError
+from mmbloom.slices import Generations, Run, Slice, SlicePlan, assemble
+
+SIZES = OF_FOUR | {"slices": 2}  # each slice is some requests, of some 30 ms
+pytestmark = pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("s3fs", "moto", "flask"))),
+    reason="needs a server of objects: pip install s3fs 'moto[server]'",
+)
+
+
+@pytest.fixture(scope="module")
+def options() -> Iterator[dict[str, Any]]:
+    """A server with a bucket, ended by its pid; what fsspec needs to reach it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
+    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
+    server = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                urllib.request.urlopen(f"{url}/moto-api/", timeout=1).close()
+                break
+            except OSError:
+                assert time.monotonic() < deadline, "the server did not start"
+                assert server.poll() is None, "the server ended"
+                time.sleep(0.1)
+        given = {"key": "x", "secret": "x", "endpoint_url": url, "skip_instance_cache": True}
+        in_child(partial(make_bucket, given))
+        yield given
+    finally:
+        server.kill()
+        server.wait()
+
+
+def make_bucket(options: dict[str, Any]) -> None:
+    import fsspec  # noqa: PLC0415  s3fs has a thread of its own, so all of it is in children
+
+    fsspec.filesystem("s3", **options).mkdir("bucket")
+
+
+def quietly(function: Callable[[], Any]) -> Any:
+    """In a child: the libraries of the store warn of what is their own affair."""
+    import warnings  # noqa: PLC0415
+
+    warnings.simplefilter("ignore")
+    return function()
+
+
+def test_days(options: dict[str, Any], tmp_path: Path) -> None:
+    """First-seen over days, a rerun, a conflict, a repeat and a plain file of it."""
+    days = [day(1, 800, 500), day(2, 800, 500)]
+    expected = first_of(days)
+
+    def run_days() -> None:
+        state = Generations.create("s3://bucket/days", **SIZES, storage_options=options)
+        for rows, first in zip(days, expected, strict=True):
+            tasks(state.begin(), cut(rows))  # never committed
+            run, other = state.begin(), state.begin()
+            assert in_order(tasks(run, cut(rows))) == first
+            tasks(other, cut(rows))
+            run.commit()
+            run.commit()
+            with pytest.raises(CommitConflictError):
+                other.commit()
+        again = Generations.open("s3://bucket/days/", storage_options=options)
+        assert (again, again.generation) == (state, 2)
+        assert in_order(tasks(again.begin(2), cut(days[1]))) == expected[1]
+        assert in_order(tasks(again.begin(), cut(days[0]))) == []
+        state.assemble(tmp_path / "all.bloom")
+
+    in_child(partial(quietly, run_days), timeout=100)
+    with mmbloom.open(tmp_path / "all.bloom") as seen:
+        assert seen.contains_many([*days[0], *days[1]]).all()
+        assert abs(seen.approx_count - len({*days[0], *days[1]})) < 10
+
+
+def test_drivers_that_commit_at_once(options: dict[str, Any]) -> None:
+    """Of three processes, one commits: the store refuses the others' conditional put."""
+
+    def begin(number: int) -> list[Run]:
+        where = "s3://bucket/race"
+        state = Generations.create(where, **SIZES, exist_ok=True, storage_options=options)
+        assert state.generation == number
+        runs = [state.begin() for _ in range(3)]
+        for run in runs:
+            tasks(run, [[f"{number}"]])
+        return runs
+
+    def commit(run: Run) -> bool:
+        try:
+            run.commit()
+        except CommitConflictError:
+            return False
+        return True
+
+    for number in range(2):
+        runs = in_child(partial(quietly, partial(begin, number)))
+        won = together([partial(quietly, partial(commit, run)) for run in runs])
+        assert sum(won) == 1
+
+
+def test_slices_at_urls(options: dict[str, Any], tmp_path: Path) -> None:
+    """Slices are written and read at URLs, and put together from them."""
+    plan = SlicePlan.draw(30_000, slices=3)
+
+    def run() -> None:
+        import fsspec  # noqa: PLC0415
+
+        fsspec.config.conf["s3"] = options
+        for number, part in enumerate(plan.partition(range(1000))):
+            task = Slice.empty(plan, number)
+            task.mark(part.h1, part.h2)
+            task.write(f"s3://bucket/parts/{number}")
+            assert Slice.read(f"s3://bucket/parts/{number}", plan).to_bytes() == task.to_bytes()
+        urls = [f"s3://bucket/parts/{number}" for number in range(3)]
+        assemble(tmp_path / "all.bloom", plan, urls)
+        with pytest.raises(FileNotFoundError):
+            Slice.read("s3://bucket/parts/3")
+
+    in_child(partial(quietly, run))
+    with mmbloom.open(tmp_path / "all.bloom") as seen:
+        assert seen.contains_many(range(1000)).all()
