@@ -19,15 +19,19 @@ from mmbloom import (
     FormatError,
     ParameterMismatchError,
 )
-from mmbloom.slices import Generations, generations
+from mmbloom.slices import Generations, Slice, SlicePlan, generations, places
 
 
-@pytest.fixture(params=["folder", "memory"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Where a state may be made: a folder, or a prefix of a store in memory."""
+@pytest.fixture(params=["folder", "memory", "moving"])
+def where(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """Where a state may be made: a folder, a store in memory, and one whose files are moved."""
     if request.param == "folder":
         yield str(tmp_path / "seen")
         return
+    if request.param == "moving":
+        monkeypatch.setattr(places, "_OBJECT_STORES", frozenset())
     system = fsspec.filesystem("memory")
     yield f"memory://{tmp_path.name}/seen"
     system.rm(f"/{tmp_path.name}", recursive=True)
@@ -320,6 +324,24 @@ def test_more_keys_than_planned(where: str) -> None:
     with pytest.warns(CapacityWarning, match="was planned for 100"):
         run.commit()
     assert state.generation == 1
+
+
+def test_without_fsspec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A URL says what to install; paths need nothing."""
+    monkeypatch.setattr(places, "fsspec", None)
+    part = Slice.empty(SlicePlan.draw(100, slices=1), 0)
+    said = r"memory://seen.*: .*needs fsspec: pip install 'mmbloom\[cluster\]'"
+    for call in (
+        lambda: Generations.create("memory://seen", 100, slices=1),
+        lambda: Generations.open("memory://seen"),
+        lambda: part.write("memory://seen/0"),
+        lambda: Slice.read("memory://seen/0"),
+    ):
+        with pytest.raises(ImportError, match=said):
+            call()
+    part.write(tmp_path / "0")
+    assert Slice.read(f"file://{tmp_path}/0").number == 0
+    assert Generations.create(f"file://{tmp_path}/seen", 100, slices=1).path == f"{tmp_path}/seen"
 
 
 def test_files_are_private(tmp_path: Path, seed: int) -> None:

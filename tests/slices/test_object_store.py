@@ -57,7 +57,7 @@ def options() -> Iterator[dict[str, Any]]:
                 assert time.monotonic() < deadline, "the server did not start"
                 assert server.poll() is None, "the server ended"
                 time.sleep(0.1)
-        given = {"key": "x", "secret": "x", "endpoint_url": url, "skip_instance_cache": True}
+        given = {"key": "x", "secret": "x", "endpoint_url": url}
         in_child(partial(make_bucket, given))
         yield given
     finally:
