@@ -30,7 +30,7 @@ pytest_plugins = ["excluding", "folders", "locks", "power", "tally", "unions"]
 
 # T1 for 30 minutes: what --stress without a number stands for.
 LONG = 360
-FORKING = ("cli", "folders", "laws", "operations", "storage")
+FORKING = ("cli", "folders", "laws", "operations", "slices", "storage")
 STACKS_AFTER = 120.0  # seconds until the stacks of a test that hangs are shown, times --stress
 
 # Children test the package that this process tests, wherever they are started, with its engine.

@@ -5,7 +5,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from mmbloom.slices import Run
 
@@ -41,12 +40,13 @@ def tasks(run: Run, partitions: Sequence[Rows], order: Sequence[int] | None = No
 
 
 def first_of(days: Sequence[Rows]) -> list[Rows]:
-    """The exact answer: of each day the rows that pandas keeps of all rows so far."""
-    whole = pd.DataFrame(
-        [(row, number) for number, rows in enumerate(days) for row in rows], columns=["row", "day"]
-    )
-    kept = whole.drop_duplicates("row", keep="first")
-    return [kept.row[kept.day == number].tolist() for number in range(len(days))]
+    """The exact answer: of each day the rows that no day before, and no row before, has."""
+    seen: set[str] = set()
+    found: list[Rows] = []
+    for rows in days:
+        found.append([row for row in dict.fromkeys(rows) if row not in seen])
+        seen.update(rows)
+    return found
 
 
 def together(partitions: Sequence[Rows]) -> Rows:

@@ -5,6 +5,7 @@ import os
 import random
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from mmbloom import FileChangedError, FormatError, NewerFormatError, ParameterMismatchError
 from mmbloom.errors import MmbloomError
+from mmbloom.format.slices import decode, encode
 from mmbloom.sizing import FilterParams
 from mmbloom.slices import Slice, SlicePlan, assemble
 
@@ -134,6 +136,17 @@ def test_any_bytes(seed: int) -> None:
         part.mark(h1, h2)
         assert part.contains(h1, h2).all()
     assert valid > 100
+
+
+def test_a_wrong_count() -> None:
+    """A header that counts other bits than there are is refused, whatever its checksum says."""
+    raw = filled()[2].to_bytes()
+    header = decode(raw, "")
+    for positions_set in (header.positions_set - 1, header.positions_set + 1):
+        lying = encode(replace(header, positions_set=positions_set)) + raw[4096:]
+        said = f"positions set is {positions_set}, expected {header.positions_set}"
+        with pytest.raises(FormatError, match=said):
+            Slice.read(lying)
 
 
 def test_a_newer_format_is_called_newer() -> None:
