@@ -132,7 +132,13 @@ def _head_of(part: AnyPart) -> tuple[bytes, int, str]:
     if isinstance(part, Slice):
         raw = part.to_bytes()
         return raw[:HEADER_BYTES], len(raw), repr(part)
-    return head_of(part, HEADER_BYTES)
+    try:
+        return head_of(part, HEADER_BYTES)
+    except FileNotFoundError:
+        if not isinstance(part, At):  # a path of the caller's: the system's own error names it
+            raise
+        path, expected = part.place.name_of(part.name), "a slice of the newest generation"
+        raise FormatError(path, "file", "missing", expected) from None
 
 
 def _opened(part: AnyPart) -> AbstractContextManager[Opened]:

@@ -377,7 +377,8 @@ class Run:
 
         Calling it again is fine, also after an error of the network that left open what happened.
         Generations before the last one, and what other runs have left, are removed then. A warning
-        (`CapacityWarning`) tells if the filter has more keys than it was planned for.
+        (`CapacityWarning`) tells if the filter has more keys than it was planned for, so that it
+        takes new rows for seen; where warnings are errors, nothing is committed then.
 
         Raises
         ------
@@ -397,13 +398,13 @@ class Run:
             self._clean()
             return
         self._require_current()
-        positions_set = self._require_slices()
+        positions_set, params = self._require_slices(), self.plan.params
+        if positions_set > full_at(params):
+            # Before anything counts: it may raise, and whoever reads it may stop there.
+            warn_past_capacity(self.path, params, round(params.estimated_count(positions_set)))
         self._make_record()
         self._require_chain()
         self._clean()
-        params = self.plan.params
-        if positions_set > full_at(params):  # said last: it may raise
-            warn_past_capacity(self.path, params, round(params.estimated_count(positions_set)))
 
     def discard(self) -> None:
         """Remove what this run has written, unless it is committed; no task may be on any more.
