@@ -14,8 +14,10 @@ import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashName, Path, Words
 from mmbloom._warn import full_at, warn_past_capacity
 from mmbloom.errors import CommitConflictError, FormatError, ParameterMismatchError
@@ -29,7 +31,7 @@ from mmbloom.format.generations import (
 )
 from mmbloom.format.slices import HEADER_BYTES, NO_RUN, decode, require_size
 from mmbloom.slices.assembly import assemble
-from mmbloom.slices.places import At, place_of
+from mmbloom.slices.places import At, Place, place_of
 from mmbloom.slices.plan import SlicePlan, require_of
 from mmbloom.slices.records import Records, latest_in, newest_in
 from mmbloom.slices.slice import Slice
@@ -434,23 +436,26 @@ class Run:
 
     def _require_slices(self) -> int:
         """Make sure that all slices are there and whole; how many bits are set in them."""
-        place, positions_set = self._records.place, 0
-        for number in range(self.plan.slices):
-            name = slice_name(self.generation, self.id, number)
-            path = place.name_of(name)
-            try:
-                raw, size = place.head(name, HEADER_BYTES)
-            except FileNotFoundError:
-                self._require_current()  # a run that was committed has removed it
-                expected = f"slice {number} of generation {self.generation}, which no task wrote"
-                raise FormatError(path, "file", "missing", expected) from None
-            header = decode(raw, path)
-            require_size(header, size, path)
-            require_of(self.plan, header, path)
-            found = header.number, header.generation, header.run
-            _require_same(path, found, (number, self.generation, self.id))
-            positions_set += header.positions_set
-        return positions_set
+        place = self._records.place
+        look = partial(self._positions_set, place)
+        return sum(in_order(look, range(self.plan.slices), place.helpers))
+
+    def _positions_set(self, place: Place, number: int) -> int:
+        """Make sure of one slice by its header, and give its count of bits."""
+        name = slice_name(self.generation, self.id, number)
+        path = place.name_of(name)
+        try:
+            raw, size = place.head(name, HEADER_BYTES)
+        except FileNotFoundError:
+            self._require_current()  # a run that was committed has removed it
+            expected = f"slice {number} of generation {self.generation}, which no task wrote"
+            raise FormatError(path, "file", "missing", expected) from None
+        header = decode(raw, path)
+        require_size(header, size, path)
+        require_of(self.plan, header, path)
+        found = header.number, header.generation, header.run
+        _require_same(path, found, (number, self.generation, self.id))
+        return header.positions_set
 
     def _make_record(self) -> None:
         """Make the record of this generation; only one run can."""

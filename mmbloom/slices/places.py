@@ -68,6 +68,10 @@ class Place(Protocol):
     def path(self) -> str:
         """Where it is, for messages."""
 
+    @property
+    def helpers(self) -> int:
+        """How many threads are worth it for reading the beginnings of many files."""
+
     def prepare(self) -> None:
         """Make the folder itself, if it is not there."""
 
@@ -151,6 +155,8 @@ def _within(path: Path | At) -> At:
 class Folder:
     """A folder of this system, which other hosts may share."""
 
+    helpers = 0
+
     def __init__(self, path: str) -> None:
         self.path = path
 
@@ -216,6 +222,8 @@ class Folder:
 
 class Prefix:
     """What stands for a folder under a URL, by fsspec."""
+
+    helpers = 8  # each waits for a store that answers in tens of milliseconds
 
     def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
         if fsspec is None:
