@@ -1,5 +1,7 @@
 """Keys that are hashed already: hashed once, asked of many filters, or sent to another host."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -68,7 +70,7 @@ class HashedBatch(NamedTuple):
     h2: Words
 
     @classmethod
-    def of(cls, h1: Words, h2: Words) -> "HashedBatch":
+    def of(cls, h1: Words, h2: Words) -> HashedBatch:
         """Take what a caller passes.
 
         Raises

@@ -129,6 +129,9 @@ def test_signatures_are_short() -> None:
     assert str(inspect.signature(mmbloom.BloomFilter.add_many)) == (
         "(self, keys: 'Keys', *, nulls: 'Nulls' = 'error') -> 'Bools'"
     )
+    assert str(inspect.signature(mmbloom.hash_many)) == (
+        "(keys: 'Keys', params: 'HasHash', *, threads: 'int | None' = None) -> 'HashHalves'"
+    )
 
 
 def test_mode_bits_are_shown_as_they_are_written() -> None:
