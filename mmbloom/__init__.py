@@ -197,11 +197,10 @@ if not TYPE_CHECKING:
         module, _, attribute = _PLACES[name].partition(":")
         # Imports make no garbage, and the collector looks through all that numpy has made again
         # and again meanwhile: 5 of 31 ms.
-        collecting = gc.isenabled()
-        gc.disable()
+        thresholds = gc.get_threshold()
         try:
+            gc.set_threshold(100_000, *thresholds[1:])
             found = import_module(module)
         finally:
-            if collecting:
-                gc.enable()
+            gc.set_threshold(*thresholds)
         return globals().setdefault(name, getattr(found, attribute) if attribute else found)

@@ -83,8 +83,12 @@ class ReadAhead(Generic[T]):
         self._ready: deque[tuple[T] | BaseException | None] = deque()
         self._filled, self._room = threading.Semaphore(0), threading.Semaphore(ahead - 1)
         self._stopped = self._ended = False
-        self._thread = threading.Thread(target=self._run, name="mmbloom-read-ahead", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._ended:
+            self._thread = _started(self._run, "mmbloom-read-ahead")
 
     def _run(self) -> None:
         last: BaseException | None = None
@@ -106,6 +110,7 @@ class ReadAhead(Generic[T]):
     def __next__(self) -> T:
         if self._ended:
             raise StopIteration
+        self._start()
         self._filled.acquire()
         found = self._ready.popleft()
         if isinstance(found, tuple):
@@ -118,6 +123,7 @@ class ReadAhead(Generic[T]):
 
     def peek(self) -> T | None:
         """Give the next item if it is there already, and leave it where it is; or else None."""
+        self._start()
         first = self._ready[0] if self._ready else None
         return first[0] if isinstance(first, tuple) else None
 
@@ -125,8 +131,7 @@ class ReadAhead(Generic[T]):
         """Stop the other thread at its next item."""
         if not self._ended:
             self._ended = self._stopped = True
-            self._room.release()
-            self._thread.join(_PATIENCE)
+            _leave(self._thread, self._room, self._pid)
 
 
 class WorkBehind:
@@ -157,12 +162,12 @@ class WorkBehind:
         self._error: BaseException | None = None
         self._stopped = False
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
 
     def do(self, work: Callable[[], object]) -> None:
         """Have something called after all that was given before."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="mmbloom-behind", daemon=True)
-            self._thread.start()
+            self._thread = _started(self._run, "mmbloom-behind")
         self._to_do.append(work)
         self._under_way += 1
         self._given.release()
@@ -189,8 +194,25 @@ class WorkBehind:
             raise self._error
 
     def close(self) -> None:
-        """Begin nothing more, and wait for what was begun, but not for long."""
+        """Begin nothing more, and wait for what was begun, but not for long.
+
+        What was begun goes on, if it takes longer, as a write to a pipe does that nobody reads.
+        """
         self._stopped = True
-        self._given.release()
-        if self._thread is not None:
-            self._thread.join(_PATIENCE)
+        _leave(self._thread, self._given, self._pid)
+
+
+def _started(run: Callable[[], None], name: str) -> threading.Thread:
+    """Start a thread: known to its owner when it runs, so that none is joined that does not."""
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _leave(thread: threading.Thread | None, wake: threading.Semaphore, pid: int) -> None:
+    """Have a thread that was told to stop see it, and wait for it, but not for long."""
+    if os.getpid() != pid:  # a forked child has no such thread, and perhaps a lock of it
+        return
+    wake.release()
+    if thread is not None:
+        thread.join(_PATIENCE)

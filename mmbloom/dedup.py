@@ -17,6 +17,7 @@ excludes that. With any other, force the output to the disk before you flush the
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -32,9 +33,10 @@ from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineKeys
 
-# Chunks for which the lock is kept, 1 to 2 ms each: then others have their chance. Between two
-# such runs of chunks nothing overlaps with the last write, so fewer would cost time.
-_MOST_TOGETHER = 8
+# Chunks for which the lock is kept, as a rule 1 to 2 ms each, and seconds after which no other
+# follows, as of a slow output: then others have their chance. Between two such runs of chunks
+# nothing overlaps with the last write, so fewer would cost time.
+_MOST_TOGETHER, _LONGEST = 8, 0.02
 
 
 class Sink(Protocol):
@@ -44,8 +46,10 @@ class Sink(Protocol):
     ----------
     any_thread : bool, optional
         Whether `write` may be called from another thread, while the caller of `dedup` claims the
-        next lines: it must not ask or change the filter then, whose lock the caller holds. If
-        there is no such attribute, it is called by the caller of `dedup` alone.
+        next lines: it must not ask or change the filter then, whose lock the caller holds. When
+        `dedup` raises, as at Ctrl-C, a last write that takes long may still be under way; its
+        lines are not marked, and it must keep those of later writes apart from its own. If there
+        is no such attribute, `write` is called by the caller of `dedup` alone.
     """
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
@@ -158,9 +162,17 @@ def dedup(
                     run.take_several(first, prepared, behind)
                 else:
                     run.take(first)
-            except FilterFullError as full:
-                raise run.fill(first.chunk, full) from None
+            except _DoesNotFitError as error:
+                raise run.fill(first.chunk, error.full) from None
     return run.total
+
+
+class _DoesNotFitError(Exception):
+    """A claim that was not entered, as its keys go past the plan; not an error of the sink's."""
+
+    def __init__(self, full: FilterFullError) -> None:
+        super().__init__(full)
+        self.full = full
 
 
 class _Prepared(NamedTuple):
@@ -191,9 +203,17 @@ class _Run:
         found = self.select(chunk)
         return _Prepared(chunk, self.seen.claim(found), self.select.lacking(found))
 
-    def entered(self, claim: Claim) -> AbstractContextManager[Bools]:
-        """Give the block of a claim."""
-        return self.enter(claim) if self.enter else claim
+    def within(self, claim: Claim, work: Callable[[Bools], None]) -> None:
+        """Do what is to be done in the block of a claim."""
+        entered = False
+        try:
+            with self.enter(claim) if self.enter else claim as new:
+                entered = True
+                work(new)
+        except FilterFullError as full:
+            if entered:
+                raise
+            raise _DoesNotFitError(full) from None
 
     def write(self, chunk: Chunk, new: Bools) -> None:
         """Write the lines that are wanted."""
@@ -202,39 +222,51 @@ class _Run:
 
     def take(self, one: _Prepared) -> None:
         """Claim, write and mark a chunk."""
-        with self.entered(one.claim) as new:
+
+        def work(new: Bools) -> None:
             self.write(one.chunk, new)
             one.claim.mark_first()  # before a signal can raise
-        self.total.add(one.tally(new))
+            self.total.add(one.tally(new))
+
+        self.within(one.claim, work)
 
     def take_several(
         self, first: _Prepared, others: ReadAhead[_Prepared], behind: WorkBehind
     ) -> None:
         """Claim, write and mark chunks: the first, and those of the others that are there."""
         claim, before, tallies = first.claim, behind.done, list[Tally]()
-        try:
-            with self.entered(claim) as new:
-                try:
-                    tallies.append(first.tally(new))
-                    behind.do(partial(self.write, first.chunk, new))
-                    while len(tallies) < _MOST_TOGETHER and (following := others.peek()):
-                        new_too = claim.claim_next(following.claim)
-                        if new_too is None:  # to be claimed by itself, when these are marked
-                            break
-                        next(others)
-                        tallies.append(following.tally(new_too))
-                        behind.do(partial(self.write, following.chunk, new_too))
-                        behind.wait(1)
-                        claim.mark_first()
-                    behind.wait()
+
+        def work(new: Bools) -> None:
+            until = time.monotonic() + _LONGEST
+            tallies.append(first.tally(new))
+            behind.do(partial(self.write, first.chunk, new))
+            while len(tallies) < _MOST_TOGETHER and (following := others.peek()):
+                new_too = claim.claim_next(following.claim)
+                if new_too is None:  # to be claimed by itself, when these are marked
+                    break
+                next(others)
+                tallies.append(following.tally(new_too))
+                behind.do(partial(self.write, following.chunk, new_too))
+                behind.wait(1)
+                claim.mark_first()
+                if time.monotonic() > until:
+                    break
+            behind.wait()
+            claim.mark_first()
+
+        def work_and_mark(new: Bools) -> None:
+            try:
+                work(new)
+            except BaseException:
+                behind.close()
+                # Counted by those who write and mark, as a signal can raise between any two lines
+                # of these, and what is not written must not be marked.
+                while claim.marked < behind.done - before:
                     claim.mark_first()
-                except BaseException:
-                    behind.close()
-                    # Counted by those who write and mark, as a signal can raise between any two
-                    # lines here, and what is not written must not be marked.
-                    while claim.marked < behind.done - before:
-                        claim.mark_first()
-                    raise
+                raise
+
+        try:
+            self.within(claim, work_and_mark)
         finally:
             for one in tallies[: claim.marked]:
                 self.total.add(one)
@@ -245,8 +277,8 @@ class _Run:
         while full.fits:  # others may leave less room meanwhile
             try:
                 self.take(self.prepare(chunk.first(full.fits)))
-            except FilterFullError as fuller:
-                full = fuller
+            except _DoesNotFitError as error:
+                full = error.full
             else:
                 held = full.keys + self.total.unique - before
                 full = FilterFullError(full.path, held, full.capacity, 0, full.advice)

@@ -8,6 +8,7 @@ no line is dropped because the chosen part of it is missing.
 from __future__ import annotations
 
 import select
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
@@ -217,6 +218,7 @@ class LineWriter:
         self._file, self._name, self._sync = file, name or str(file.name), sync
         self._terminator, self._mid_line = terminator, False
         self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
+        self._one_at_a_time = threading.Lock()
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines.
@@ -236,12 +238,14 @@ class LineWriter:
         """
         if not len(lines):
             return
-        if self._ends_mid_line():
-            self._write(self._terminator)
-        self._write(lines)
-        self._mid_line = not terminated
-        if self._sync is not None:
-            self._sync()
+        # After an interrupt a thread may still be amid a write, to a pipe that nobody reads.
+        with self._one_at_a_time:
+            if self._ends_mid_line():
+                self._write(self._terminator)
+            self._write(lines)
+            self._mid_line = not terminated
+            if self._sync is not None:
+                self._sync()
 
     def _write(self, data: Any) -> None:
         rest = memoryview(data)

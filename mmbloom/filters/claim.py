@@ -91,6 +91,10 @@ class Claims:
                     raise ReentryError(self._path, _CLAIMED)
         self._under_way.append(claim)
 
+    def alone(self, claim: Claim) -> bool:
+        """Tell whether a claim is the only one under way."""
+        return len(self._under_way) == 1 and self._under_way[0] is claim
+
     def end(self, claim: Claim) -> None:
         """Forget a claim."""
         self._under_way = [one for one in self._under_way if one is not claim]
@@ -183,13 +187,15 @@ class Claim(Held):
         ndarray of bool, shape (n,), or None
             What entering the other would give after this block. The end of the block marks its
             keys, too. None if that cannot be, and nothing was done: enter it after this block.
-            It can if the filter is one file of bits, all keys fit into its plan for sure, the
-            block is in no other, and of what was claimed in it one at most is not marked.
+            It can if the filter is one file of bits, all keys fit into its plan for sure, no other
+            claim is around this one or within, and one at most of what was claimed is not marked.
 
         Raises
         ------
         RuntimeError
             If the other was used before.
+        ValueError
+            If it is of another filter.
         FileChangedError, ReadOnlyError, ClosedFilterError
             As entering it would.
 
@@ -198,8 +204,12 @@ class Claim(Held):
         mark_first : Mark what was claimed first.
         """
         other._check_unused()
-        if not self.hold.first or self._pid != os.getpid() or len(self._unmarked) != 1:
+        if other._writer is not self._writer:
+            raise ValueError("the claim is of another filter: enter it by itself")
+        if self._pid != os.getpid() or len(self._unmarked) != 1:
             return None
+        if not self._writer.claims.alone(self):
+            return None  # whose keys are taken is looked at when a block begins
         before = self._unmarked[0]._claimed  # noqa: SLF001  of this class
         with self._writer.amid():
             keys = int(np.count_nonzero(before.new))
@@ -222,12 +232,12 @@ class Claim(Held):
         """
         if not self._unmarked:
             raise RuntimeError("nothing that was claimed in this block is left to mark")
-        if self._pid != os.getpid():  # a forked child: the claim is the parent's
-            return
-        with self._writer.amid():
-            # Counted first: whatever comes in between, no more is marked than is counted.
-            self.marked += 1
-            self._unmarked.popleft()._mark()  # noqa: SLF001  of this class
+        # Counted first: whatever comes in between, no more is marked than is counted.
+        self.marked += 1
+        one = self._unmarked.popleft()
+        if self._pid == os.getpid():  # in a forked child the claim is the parent's
+            with self._writer.amid():
+                one._mark()  # noqa: SLF001  of this class
 
     def _mark(self) -> None:
         claimed, self._claimed = self._claimed, None
@@ -256,7 +266,11 @@ class Claim(Held):
         with self._writer.amid():
             self._claimed = self._writer.claim(self._prepared)
             self._unmarked.append(self)
-            self._writer.claims.begin(self)
+            try:
+                self._writer.claims.begin(self)
+            except BaseException:
+                self._unmarked.clear()
+                raise
         return self._answers(self._claimed.new)
 
     def _again(self, error: Exception) -> bool:

@@ -9,7 +9,14 @@ import pytest
 from checks import array_of, check_holds, check_same_filter, counters_of, flock_is_free
 from workers import in_child
 
-from mmbloom import BloomFilter, CountingBloomFilter, FilterFullError, GrowingFilter, ReentryError
+from mmbloom import (
+    BloomFilter,
+    ClosedFilterError,
+    CountingBloomFilter,
+    FilterFullError,
+    GrowingFilter,
+    ReentryError,
+)
 
 Create = Callable[..., BloomFilter]
 
@@ -116,14 +123,71 @@ def test_keys_of_the_follower_are_taken(create: Create) -> None:
             pass
 
 
-def test_within_another_block_none_follows(create: Create) -> None:
-    """Whose keys are taken is looked at when a block begins: so none follows in an inner one."""
+def test_beside_another_claim_none_follows(create: Create) -> None:
+    """Whose keys are taken is looked at when a block begins: so none follows beside another."""
     seen = create(1000, 1e-9)
-    with seen.locked():
-        inner = seen.claim(["a"])
-        with inner:
-            assert inner.claim_next(seen.claim(["b"])) is None
-    assert "b" not in seen
+    first = seen.claim(["a"])
+    with first:
+        with seen.claim(["x"]) as inner:
+            assert inner.tolist() == [True]
+            assert first.claim_next(seen.claim(["x"])) is None
+        inner_claim = seen.claim(["b"])
+        with inner_claim:
+            assert inner_claim.claim_next(seen.claim(["c"])) is None
+        assert first.claim_next(seen.claim(["x", "y"])) is not None
+    assert seen.contains_many(["a", "x", "b", "c", "y"]).tolist() == [True] * 3 + [False, True]
+
+
+def test_claims_of_another_filter_are_refused(create: Create) -> None:
+    """A claim of another filter, whose lock is not held, does not follow, and can be entered."""
+    one, other = create(1000, 1e-9), create(1000, 1e-9, name="other")
+    first, foreign = one.claim(["a"]), other.claim(["b"])
+    with first, pytest.raises(ValueError, match="of another filter"):
+        first.claim_next(foreign)
+    with foreign as new:
+        assert new.tolist() == [True]
+    assert ("b" in one, "b" in other) == (False, True)
+
+
+def test_a_used_claim_does_not_follow(create: Create) -> None:
+    """What was entered, or has followed, is used."""
+    seen = create(1000, 1e-9)
+    used = seen.claim(["a"])
+    with used:
+        pass
+    first, follower = seen.claim(["b"]), seen.claim(["c"])
+    with first:
+        with pytest.raises(RuntimeError, match="a claim is used once"):
+            first.claim_next(used)
+        first.claim_next(follower)
+        first.mark_first()
+        with pytest.raises(RuntimeError, match="a claim is used once"):
+            first.claim_next(follower)
+
+
+def test_a_refused_claim_has_nothing_to_mark(create: Create) -> None:
+    """A claim whose entering was refused marks nothing."""
+    seen = create(1000, 1e-9)
+    refused = seen.claim(["a"])
+    with seen.claim(["a"]), pytest.raises(ReentryError), refused:
+        pass
+    seen.exclusions.add("a")
+    with pytest.raises(RuntimeError, match="nothing that was claimed"):
+        refused.mark_first()
+
+
+def test_closed_within_the_block(create: Create) -> None:
+    """Of a filter that was closed within the block none follows: its file is not looked at."""
+    seen = create(1000, 1e-9)
+    first, other = seen.claim(["a"]), seen.claim(["b"])
+
+    def work() -> None:
+        with first:
+            seen.close()
+            first.claim_next(other)
+
+    with pytest.raises(ClosedFilterError):
+        work()
 
 
 def test_none_follows_past_the_plan(create: Create) -> None:
@@ -175,6 +239,7 @@ def test_a_child_marks_nothing(create: Create, path: str) -> None:
         def child() -> None:
             assert first.claim_next(other) is None
             first.mark_first()
+            assert first.marked == 1, "who marks until a number is reached comes to an end"
             assert array_of(path) == before
 
         in_child(child)

@@ -2,12 +2,15 @@
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pytest
+from workers import in_child
 
-from mmbloom._threads import WorkBehind
+from mmbloom._threads import ReadAhead, WorkBehind
 
 LONG = 5.0  # seconds that no closing takes
 
@@ -104,3 +107,45 @@ def test_without_work_there_is_no_thread() -> None:
     with closing(WorkBehind()) as behind:
         behind.wait()
         assert not behind_threads()
+
+
+def test_closing_waits_for_what_ends_soon() -> None:
+    """A call that was begun and takes a moment has ended, and is counted, after closing."""
+    begun = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        time.sleep(0.02)
+
+    behind = WorkBehind()
+    behind.do(work)
+    assert begun.wait(LONG)
+    behind.close()
+    assert behind.done == 1
+
+
+def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of starting it is raised, and closing is fine then."""
+
+    def start(_self: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt), closing(WorkBehind()) as behind:
+        behind.do(lambda: None)
+    with pytest.raises(KeyboardInterrupt), closing(ReadAhead([1])) as ahead:
+        next(ahead)
+
+
+@pytest.mark.parametrize("made", [WorkBehind, lambda: ReadAhead(iter([1]))])
+def test_closing_in_a_forked_child(made: Callable[[], Any]) -> None:
+    """A child has no such thread, and waits for no lock that it held at the fork."""
+    one: Any = made()
+    if made is WorkBehind:
+        one.do(lambda: None)
+        held = one._given._cond
+    else:
+        assert next(one) == 1
+        held = one._room._cond
+    with closing(one), held:  # as if the fork came amid the other thread's step
+        in_child(one.close, timeout=LONG)

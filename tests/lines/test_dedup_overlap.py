@@ -4,14 +4,18 @@ Here the next chunk is always there when it is looked for, so that the claims fo
 """
 
 import ast
+import os
+import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -22,11 +26,11 @@ from hypothesis import strategies as st
 
 import mmbloom.dedup
 import mmbloom.filters.claim
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, FilterFullError
 from mmbloom._threads import ReadAhead
 from mmbloom.dedup import Tally, dedup
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import Chunk
+from mmbloom.lines import Chunk, LineWriter
 
 Create = Callable[..., BloomFilter]
 Lines = list[bytes]
@@ -80,11 +84,13 @@ def _always_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReadAhead, "peek", peek)
 
 
-def a_filter(folder: Path) -> BloomFilter:
-    """Make a filter for one example, in place of that of the one before."""
+@contextmanager
+def a_filter(folder: Path) -> Iterator[BloomFilter]:
+    """Make a filter for one example; it goes away with it."""
     path = folder / "example.bloom"
-    path.unlink(missing_ok=True)
-    return BloomFilter.create(path, 10_000, 1e-9, seed=3)
+    with BloomFilter.create(path, 10_000, 1e-9, seed=3) as seen:
+        yield seen
+    path.unlink()
 
 
 def alone(folder: Path, lines: Lines, size: int) -> tuple[Lines, Tally]:
@@ -229,3 +235,129 @@ def test_a_chunk_that_is_alone_is_written_at_once(
     sink = Hand()
     assert dedup(seen, slowly(), sink).unique == 2
     assert sink.threads == ["MainThread"] * 2
+
+
+def test_a_slow_output_leaves_the_lock(create: Create) -> None:
+    """After 20 ms no further chunk follows, so that others have their chance between two."""
+    seen, entered = create(1000, 1e-9, seed=1), []
+
+    class Slow(Collect):
+        def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+            super().write(lines, terminated=terminated)
+            time.sleep(0.03)
+
+    sink = Slow()
+
+    def enter(claim: Claim) -> Claim:
+        entered.append(len(sink.threads))
+        return claim
+
+    dedup(seen, in_chunks([b"%d" % i for i in range(10)], 1), sink, enter=enter)
+    assert entered == [0, 2, 4, 6, 8]
+
+
+def test_the_sinks_own_full_filter(create: Create) -> None:
+    """A sink that adds to a filter which is full raises what it raises; nothing else is written."""
+    seen, small = create(1000, 1e-9, seed=1), create(3, 1e-9, name="small", on_full="raise")
+
+    class Add(Collect):
+        def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+            small.add_many(lines.tobytes().split())
+            super().write(lines, terminated=terminated)
+
+    for any_thread in (True, False):
+        sink, tally = Add(), Tally()
+        sink.any_thread = any_thread
+        with pytest.raises(FilterFullError) as caught:
+            dedup(seen, in_chunks([b"%d" % i for i in range(9)], 2), sink, tally=tally)
+        assert caught.value.path == small.path
+        assert sink.lines == [b"0", b"1"] * any_thread
+        assert tally.unique == len(sink.lines)
+        assert not seen.contains_many([b"2", b"3"]).any()
+
+
+def test_the_writer_of_lines_is_called_behind(create: Create, tmp_path: Path) -> None:
+    """`LineWriter`, which the command line writes with, overlaps."""
+    seen, threads = create(1000, 1e-9, seed=1), []
+
+    def look() -> bool:
+        threads.append(threading.current_thread().name)
+        return False
+
+    with (tmp_path / "out").open("wb", buffering=0) as file:
+        sink = LineWriter(file, ends_mid_line=look)
+        dedup(seen, in_chunks([b"%d" % i for i in range(6)], 2), sink)
+    assert threads == ["mmbloom-behind"] * 3
+
+
+def test_a_late_write_and_the_next_run(create: Create) -> None:
+    """A write that an interrupt has left under way, and those after it, are not mixed."""
+    seen = create(100_000, 1e-9, seed=1)
+    reading, writing = os.pipe()
+    lines = [b"%05d" % i + b"x" * 296 for i in range(4000)]  # more than a pipe holds
+    got = bytearray()
+
+    def read() -> None:
+        while piece := os.read(reading, 4096):
+            got.extend(piece)
+
+    class Stop(threading.Thread):
+        def run(self) -> None:
+            time.sleep(0.05)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with open(writing, "wb", buffering=0) as file:
+        sink = LineWriter(file)
+        Stop().start()
+        with pytest.raises(KeyboardInterrupt):
+            dedup(seen, in_chunks(lines, 500), sink)  # nobody reads
+        reader = threading.Thread(target=read)
+        reader.start()
+        dedup(seen, in_chunks(lines, 500), sink)
+    reader.join()
+    os.close(reading)
+    assert {*bytes(got).split()} == {*lines}, "a line is torn"
+
+
+def test_a_child_forked_amid_a_run(create: Create) -> None:
+    """A child that leaves the run, as by `sys.exit` in a signal handler, does leave it."""
+    seen = create(1000, 1e-9, seed=1)
+
+    class Fork(Collect):
+        def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+            super().write(lines, terminated=terminated)
+
+    sink, mark, parent = Fork(), Claim.mark_first, os.getpid()
+    codes: list[int] = []
+
+    def fork(self: Claim) -> None:
+        if os.getpid() == parent and not codes:
+            child = os.fork()
+            if not child:
+                raise SystemExit(7)
+            codes.append(os.waitstatus_to_exitcode(waited(child)))
+        mark(self)
+
+    def run() -> None:
+        try:
+            dedup(seen, in_chunks([b"%d" % i for i in range(9)], 2), sink)
+        except SystemExit as end:
+            os._exit(int(str(end.code)))
+
+    with mock.patch.object(Claim, "mark_first", fork):
+        run()
+    assert codes == [7]
+    assert seen.contains_many(sink.lines).all()
+    assert len(sink.lines) == 9
+
+
+def waited(child: int) -> int:
+    """Wait for a child, which is ended after 20 seconds."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.01)
+    os.kill(child, signal.SIGKILL)
+    return os.waitpid(child, 0)[1]
