@@ -298,6 +298,7 @@ def test_a_late_write_and_the_next_run(create: Create) -> None:
     got = bytearray()
 
     def read() -> None:
+        time.sleep(0.1)  # until both write
         while piece := os.read(reading, 4096):
             got.extend(piece)
 
