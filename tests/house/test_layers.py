@@ -260,6 +260,22 @@ def test_extras_stay_in_the_command_line(library: str) -> None:
             assert module.startswith("cli.")
 
 
+@pytest.mark.parametrize(("module", "libraries"), [("spark", {"pyspark", "pyarrow"})])
+def test_engines_stay_in_their_module(module: str, libraries: set[str]) -> None:
+    """The library of a cluster is imported at the top of one public module, and that by nothing.
+
+    Its users import it by its name, and have the library; nobody else waits for it, or needs it.
+    """
+    for name, file in MODULES.items():
+        assert module not in own_imports_of(file), name
+        if libraries & {each.split(".")[0] for each in imports_of(file)}:
+            assert name == module
+    tops = [node for node in tree_of(MODULES[module]).body if isinstance(node, ast.Try)]
+    found = {each.module for node in tops for each in node.body if isinstance(each, ast.ImportFrom)}
+    assert {str(name).split(".")[0] for name in found} <= libraries
+    assert found
+
+
 def test_persistent_queue_is_the_callers() -> None:
     """The library of the extra `crawl` is imported by nothing of the package."""
     for module, file in MODULES.items():
