@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PythonException
 
@@ -53,10 +54,16 @@ def test_a_filter_that_was_replaced(spark: Any, tmp_path: Path) -> None:
     make(path, [1])
     seen = mmbloom.spark.seen(path)
     rows = spark.range(0, 3, 1, 1)
+    keys = pa.array([1, 2])
     assert [row.id for row in rows.filter(seen("id")).collect()] == [1]
+    assert mmbloom.spark._ask(str(path), keys).tolist() == [True, False]
     make(tmp_path / "new.bloom", [2])
     os.replace(tmp_path / "new.bloom", path)
     assert [row.id for row in rows.filter(seen("id")).collect()] == [2]
+    # Whether Spark took the same worker it does not tell; this process is the same.
+    assert mmbloom.spark._ask(str(path), keys).tolist() == [False, True]
+    mmbloom.spark._opened(str(path)).close()
+    mmbloom.spark._opened.cache_clear()
 
 
 def test_errors_are_told(spark: Any, tmp_path: Path) -> None:
