@@ -4,7 +4,6 @@ Where pyspark or Java is missing, only `test_session` is there, which says so.
 """
 
 import importlib.util
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -80,8 +79,3 @@ def no_leaks() -> None:
 def state(tmp_path: Path) -> str:
     """Where a state may be made."""
     return str(tmp_path / "state")
-
-
-def listed(folder: str) -> list[str]:
-    """Name all files below a folder."""
-    return sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
