@@ -27,6 +27,7 @@ sieve         each URL enqueued once, marked after it is enqueued
 slices        a filter in parts, each filled by one task of a cluster; its state
 scrapy        Scrapy's duplicate filter and scheduler, on a filter; imported by nothing
 spark         filters filled and asked by a Spark cluster
+dask          filters filled and asked by a Dask cluster
 cli           the command line, a file per command
 ============  ==========================================================
 """

@@ -113,6 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     def place(item: pytest.Item) -> tuple[bool, bool]:
         columns = isinstance(item, pytest.Function) and "pa" in vars(item.module)
+        columns = columns or item.path.parent.name == "cluster"  # whose engines import pandas
         return columns, item.path.parent.name not in FORKING
 
     items.sort(key=place)

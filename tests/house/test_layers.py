@@ -234,7 +234,7 @@ def test_no_cycles() -> None:
     assert {*TopologicalSorter(graph).static_order()} == MODULES.keys() | CYTHON_MODULES
 
 
-@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap", "ctypes", "fsspec"])
+@pytest.mark.parametrize("library", ["mmh3", "filelock", "mmap", "ctypes", "fsspec", "dask"])
 def test_one_importer(library: str) -> None:
     """Each of these is imported in one module for one purpose, which hides it from the others."""
     importers = {
@@ -247,6 +247,7 @@ def test_one_importer(library: str) -> None:
         "filelock": {"_storage.lock"},
         "mmap": {"_machine.pages"},
         "fsspec": {"slices.places"},
+        "dask": {"dask"},  # the module of the package whose users have it
         "ctypes": {"_keys.arrow_c", "_storage.atomic"},  # Arrow's structs; one call of the system
     }
     assert importers == home[library]
@@ -260,7 +261,7 @@ def test_extras_stay_in_the_command_line(library: str) -> None:
             assert module.startswith("cli.")
 
 
-@pytest.mark.parametrize(("module", "libraries"), [("spark", {"pyspark", "pyarrow"})])
+@pytest.mark.parametrize(("module", "libraries"), [("dask", {"dask"}), ("spark", {"pyspark", "pyarrow"})])
 def test_engines_stay_in_their_module(module: str, libraries: set[str]) -> None:
     """The library of a cluster is imported at the top of one public module, and that by nothing.
 

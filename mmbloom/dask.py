@@ -1,0 +1,648 @@
+"""Filters filled and asked by the workers of a Dask cluster; needs the extra "dask".
+
+``build``       a filter file of all keys of a collection
+``contains``    which rows a filter file knows
+``first_seen``  the rows whose key no run and no row before has had
+
+For data that one host can read, one process is faster. Here the data may lie on a cluster, and the
+memory that a worker needs does not grow with the rows: a task hashes the keys of a partition, and
+sends each hash to the one task that has its slice of the filter. What comes back is a bit a row.
+
+A task may run twice, or half. So no task changes what another has made: a task of a slice copies
+what the one before it gave, and `first_seen` moves its state only by `FirstSeen.commit`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from mmbloom._open import open as open_filter
+from mmbloom._storage.opening import absolute
+from mmbloom._typing import Bools, HashHalves, HashName, Nulls, Path, Words
+from mmbloom.errors import FileChangedError
+from mmbloom.filters.base import Filter
+from mmbloom.filters.counting import CountingBloomFilter
+from mmbloom.filters.options import choose_params
+from mmbloom.format.slices import pages_of
+from mmbloom.sizing import plan as plan_filter
+from mmbloom.slices import Generations, Part, Run, Slice, SlicePlan, assemble
+
+try:
+    import dask
+    from dask import bag, dataframe
+    from dask.core import flatten
+    from dask.delayed import Delayed
+    from dask.sizeof import sizeof
+    from dask.task_spec import List, Task, TaskRef
+    from distributed import get_worker
+except ImportError as error:
+    raise ImportError("mmbloom.dask needs Dask: pip install 'mmbloom[dask]'") from error
+
+__all__ = ["FirstSeen", "build", "contains", "first_seen"]
+
+# A Dask dataframe, Series or bag: Dask has no types for them.
+Collection = Any
+Graph = dict[Any, Any]
+
+_SLICES = 8  # unless asked for; fewer where a filter has fewer pages
+_FEW_FALSE = 1e-9  # the error rate of a state: a false positive is a row that nobody gets
+_ROUND = 16  # partitions that a task of a slice takes: their hashes are in memory together
+
+
+def build(
+    collection: Collection,
+    path: Path,
+    capacity: int | None = None,
+    error_rate: float | None = None,
+    *,
+    slices: int | None = None,
+    seed: int | None = None,
+    hash: HashName | None = None,
+    like: object = None,
+    nulls: Nulls = "error",
+    **options: Any,
+) -> None:
+    """Make a filter file of all keys of a collection; it is computed at once.
+
+    The array of the file is, bit for bit, that of one process that added the same keys, and so are
+    its counters: whatever ran where, and whatever ran twice.
+
+    Parameters
+    ----------
+    collection : dask Series or bag
+        The keys: of a bag, its items.
+    path : str or path-like
+        Where to make the file, on the host of the caller. It appears complete, or not at all. All
+        slices pass through the memory of the caller, which the filter has to fit in twice.
+    capacity, error_rate, seed, hash, like
+        As for `BloomFilter.create`.
+    slices : int, optional
+        By how many tasks the filter is filled; by default 8, or as many as it has pages.
+    nulls : {"error", "skip"}, default "error"
+        Whether a null is an error, or left out.
+    **options
+        Of `mmbloom.slices.assemble`.
+
+    Raises
+    ------
+    KeyTypeError, KeyEncodingError
+        If a key cannot be one; names the position in its partition, and notes which that is.
+    ValueError
+        If `like` is of the standard layout, or counts: neither can be cut into slices.
+    TypeError
+        If it is no collection of keys: a dataframe has columns, one of which is to be passed.
+    FileExistsError, NetworkFileSystemError, OSError
+        As `mmbloom.slices.assemble`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import dask.bag
+    >>> import mmbloom, mmbloom.dask
+    >>> urls = dask.bag.from_sequence(["/a", "/b", "/a"], npartitions=2)
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with dask.config.set(scheduler="synchronous"):
+    ...     mmbloom.dask.build(urls, path, capacity=1_000_000)
+    >>> with mmbloom.open(path, "r") as seen:
+    ...     print(seen.contains_many(["/a", "/c"]))
+    [ True False]
+    """
+    _require_keys(collection)
+    if os.path.lexists(path):  # before the work, and once more after it
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
+    params = choose_params(capacity, error_rate, None, seed, hash, like=like)
+    many = _as_many(slices, pages_of(params))
+    # A plan refuses a filter that counts, which its parameters do not tell.
+    of: Any = like if isinstance(like, CountingBloomFilter) else params
+    plan = SlicePlan(of, many)
+    tasks = _Tasks.of(_Building(plan), collection, nulls, os.urandom(16).hex())
+    parts = dask.compute(
+        *(Delayed(tasks.last(number), tasks.graph) for number in range(plan.slices))
+    )
+    assemble(path, plan, parts, **options)
+
+
+def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> Collection:
+    """Tell for each row whether a filter has its key, or it is a false positive.
+
+    Parameters
+    ----------
+    collection : dask Series or bag
+        The keys.
+    path : str or path-like
+        The filter, a file or a folder of any kind, at the same path on every worker. Each worker
+        process opens it once, to read, when its first task is run; one that is replaced is opened
+        anew.
+    nulls : {"error", "skip"}, default "error"
+        Whether a null is an error, or not contained.
+
+    Returns
+    -------
+    dask Series or bag
+        Of bool, lazy, with the partitions and the index of `collection`.
+
+    Raises
+    ------
+    TypeError
+        If it is no collection of keys. What tasks raise (`KeyTypeError`, `FormatError`,
+        `FileNotFoundError` and others), computing raises.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import dask.bag
+    >>> import mmbloom, mmbloom.dask
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with mmbloom.BloomFilter.create(path, 1000) as seen:
+    ...     seen.add("/a")
+    True
+    >>> urls = dask.bag.from_sequence(["/a", "/b"])
+    >>> mmbloom.dask.contains(urls, path).compute(scheduler="synchronous")
+    [True, False]
+    """
+    _require_keys(collection)
+    where = absolute(path)
+    if isinstance(collection, bag.Bag):
+        count = collection.npartitions
+        numbers = bag.from_sequence(range(count), npartitions=count)
+        return collection.map_partitions(_ask_items, numbers, where, nulls)
+    meta = _meta_of(collection).astype("bool")
+    return collection.map_partitions(_ask_rows, where, nulls, meta=meta)
+
+
+@dataclass(frozen=True)
+class FirstSeen:
+    """The rows of a collection that are new to a state, and the step that makes them old.
+
+    Given by `first_seen`. Write the rows first, then commit.
+
+    Attributes
+    ----------
+    frame : dask DataFrame, Series or bag
+        The new rows, lazy, with the partitions of the input, some of which may be empty.
+    run : mmbloom.slices.Run
+        What `commit` commits; its `discard` removes what the tasks have written, where the rows
+        are not wanted after all.
+
+    Notes
+    -----
+    Computing `frame` again gives the same rows, before the commit and right after it. A run that is
+    never committed leaves files in the state, which the next commit removes. Any thread or process
+    may have it: it pickles.
+    """
+
+    frame: Collection
+    run: Run
+
+    def commit(self) -> None:
+        """Make the rows old: to be called when all of `frame` was computed and written.
+
+        Raises
+        ------
+        CommitConflictError
+            If another driver has committed meanwhile: drop these rows, and call `first_seen` again.
+        FormatError
+            If a slice is missing, as where `frame` was computed in part, or not at all; or is cut,
+            or of another generation. It is named, and nothing is committed.
+        FileChangedError, OSError
+            As `mmbloom.slices.Run.commit`.
+        """
+        self.run.commit()
+
+
+def first_seen(
+    collection: Collection,
+    on: Any = None,
+    *,
+    state: Path,
+    capacity: int | None = None,
+    error_rate: float | None = None,
+    slices: int | None = None,
+    seed: int | None = None,
+    hash: HashName | None = None,
+    nulls: Nulls = "error",
+    storage_options: Mapping[str, Any] | None = None,
+) -> FirstSeen:
+    """Find the rows whose key no row before them has, nor any run that was committed.
+
+    They are those of pandas' ``drop_duplicates(keep="first")``, row for row, but for false
+    positives: such a row is taken for seen. So the error rate is low unless asked for.
+
+    Parameters
+    ----------
+    collection : dask DataFrame, Series or bag
+        The rows. It is computed twice, keys first and rows later, and both times has to give the
+        same rows, as files do.
+    on : str, optional
+        The column of the keys; of a bag, what each item has it under. Without it the items of a
+        bag or Series are the keys.
+    state : str or path-like, or URL
+        A folder that all workers share, or a prefix of an object store: see
+        `mmbloom.slices.Generations`. It is made if it is not there.
+    capacity, error_rate, seed, hash
+        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. Needed where the
+        state is made, and otherwise compared with what it has, unless left out.
+    slices : int, optional
+        How many slices a new state has, and so how many tasks claim keys at a time: by default
+        8, or as many as the filter has pages.
+    nulls : {"error", "skip"}, default "error"
+        Whether a row without a key is an error, or is never new.
+    storage_options : mapping, optional
+        Of fsspec, for a URL. They travel to the workers.
+
+    Returns
+    -------
+    FirstSeen
+        Its `frame` are the rows; its `commit` makes them old.
+
+    Raises
+    ------
+    ParameterMismatchError
+        If the state was made with other parameters.
+    FileNotFoundError
+        If there is no state, and no capacity for a new one.
+    KeyError, TypeError
+        If there is no such column, or more than one is asked for.
+    FormatError, ValueError, ImportError, OSError
+        As `mmbloom.slices.Generations.create`. What tasks raise, computing `frame` raises.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import dask, pandas
+    >>> import dask.dataframe
+    >>> import mmbloom.dask
+    >>> rows = pandas.DataFrame({"url": ["/a", "/b", "/a"], "size": [1, 2, 3]})
+    >>> rows = dask.dataframe.from_pandas(rows, npartitions=2)
+    >>> where = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> first = mmbloom.dask.first_seen(rows, on="url", state=where, capacity=100_000)
+    >>> first.frame.compute(scheduler="synchronous")["size"].tolist()
+    [1, 2]
+    >>> first.commit()
+    >>> again = mmbloom.dask.first_seen(rows, on="url", state=where)
+    >>> len(again.frame.compute(scheduler="synchronous"))
+    0
+    """
+    keys = _keys_of(collection, on)
+    found = _state_at(
+        state,
+        capacity=capacity,
+        error_rate=error_rate,
+        slices=slices,
+        seed=seed,
+        hash=hash,
+        storage_options=storage_options,
+    )
+    run = found.begin()
+    tasks = _Tasks.of(run, keys, nulls, run.id.hex())
+    return FirstSeen(tasks.rows_of(collection), run)
+
+
+def _state_at(
+    path: Path,
+    *,
+    capacity: int | None,
+    error_rate: float | None,
+    slices: int | None,
+    seed: int | None,
+    hash: HashName | None,
+    storage_options: Mapping[str, Any] | None,
+) -> Generations:
+    """Open a state, or make it; what is asked for is what it has."""
+    if capacity is None:
+        asked = {"error_rate": error_rate, "slices": slices, "seed": seed, "hash": hash}
+        if given := [name for name, value in asked.items() if value is not None]:
+            raise TypeError(f"{given[0]} is given without capacity: give both, or neither")
+        return Generations.open(path, storage_options=storage_options)
+    try:
+        there = Generations.open(path, storage_options=storage_options).plan
+    except FileNotFoundError:
+        error_rate = _FEW_FALSE if error_rate is None else error_rate
+        slices = _as_many(slices, pages_of(plan_filter(capacity, error_rate)))
+    else:
+        error_rate = there.params.error_rate if error_rate is None else error_rate
+        slices = there.slices if slices is None else slices
+    return Generations.create(
+        path,
+        capacity,
+        error_rate,
+        slices=slices,
+        seed=seed,
+        hash=hash,
+        exist_ok=True,
+        storage_options=storage_options,
+    )
+
+
+def _as_many(slices: int | None, pages: int) -> int:
+    return min(_SLICES, pages) if slices is None else slices
+
+
+def _require_keys(collection: Collection) -> None:
+    """Raise `TypeError` unless it is a Series or a bag."""
+    if isinstance(collection, (dataframe.Series, bag.Bag)):
+        return
+    advice = "pass one column of it" if isinstance(collection, dataframe.DataFrame) else ""
+    advice = advice or "make one with dask.dataframe or dask.bag"
+    kind = type(collection).__name__
+    raise TypeError(f"a dask Series or bag of keys was expected, got {kind}: {advice}")
+
+
+def _keys_of(collection: Collection, on: Any) -> Collection:
+    """Give the keys of rows."""
+    if isinstance(collection, dataframe.DataFrame):
+        if on is None or isinstance(on, list):
+            raise TypeError(
+                f"on is {on!r}, expected the name of one column; where several columns are the "
+                "key, make one of them"
+            )
+        if on not in collection.columns:
+            raise KeyError(f"on is {on!r}, and the columns are {list(collection.columns)}")
+        return collection[on]
+    _require_keys(collection)
+    if on is None:
+        return collection
+    if isinstance(collection, bag.Bag):
+        return collection.pluck(on)
+    raise TypeError(f"on is {on!r}, and a Series has no columns: leave it out")
+
+
+def _meta_of(collection: Collection) -> Any:
+    return dataframe.utils.make_meta(collection)
+
+
+# What the tasks do
+
+
+class _Slices(Protocol):
+    """Where the tasks of slices begin and end: a `Run`, or `_Building`."""
+
+    @property
+    def plan(self) -> SlicePlan:
+        """How the filter is cut."""
+
+    def read(self, number: int) -> Slice:
+        """Give the slice that keys are claimed in."""
+
+    def write(self, part: Slice) -> None:
+        """Keep what has all keys."""
+
+
+@dataclass(frozen=True)
+class _Building:
+    """Slices that begin empty, and of which nothing is kept but what the last task gives."""
+
+    plan: SlicePlan
+
+    def read(self, number: int) -> Slice:
+        return Slice.empty(self.plan, number)
+
+    def write(self, part: Slice) -> None:
+        """Keep nothing: it is on its way to the caller."""
+
+
+class _Order(NamedTuple):
+    """Which rows of a partition have which keys of its slices; it stays where it was made.
+
+    Attributes
+    ----------
+    rows : ndarray of uint32, shape (n,)
+        Those of the first slice's keys first. A row without a key is not among them.
+    counts : list of int
+        How many keys each slice has.
+    total : int
+        How many rows there are.
+    """
+
+    rows: npt.NDArray[np.uint32]
+    counts: list[int]
+    total: int
+
+
+def _cut(
+    keys: Any, partition: int, plan: SlicePlan, nulls: Nulls
+) -> tuple[_Order, list[HashHalves]]:
+    """Hash the keys of a partition, and bring those of each slice together."""
+    keys = _listed(keys)
+    with _naming(partition):
+        parts = plan.partition(keys, nulls=nulls)
+    rows = np.concatenate([part.rows for part in parts]).astype(np.uint32)
+    order = _Order(rows, [len(part.rows) for part in parts], len(keys))
+    return order, [_small(part, plan) for part in parts]
+
+
+def _small(part: Part, plan: SlicePlan) -> HashHalves:
+    """Copy the hashes of a slice, without what the positions of its keys do not depend on."""
+    if plan.params.blocks_per_key > 1:
+        return part.h1.copy(), part.h2.copy()
+    return (part.h1 >> np.uint64(32)).astype(np.uint32), part.h2.copy()
+
+
+def _whole(h1: npt.NDArray[Any], h2: Words) -> HashHalves:
+    """Undo `_small`, as far as positions depend on it."""
+    return (h1 if h1.dtype == np.uint64 else h1.astype(np.uint64) << np.uint64(32)), h2
+
+
+def _part_of(cut: tuple[_Order, list[HashHalves]], number: int) -> HashHalves:
+    return cut[1][number]
+
+
+_Answers = list[npt.NDArray[np.uint8]]  # of each partition, a bit a key
+
+
+def _claim(
+    slices: _Slices, number: int, before: Slice | None, hashes: list[HashHalves], last: bool
+) -> tuple[Slice, _Answers]:
+    """Claim the keys that some partitions have in a slice; tell which are new."""
+    # A copy: this task may be run again, and would find its own marks in what it was given.
+    part = slices.read(number) if before is None else deepcopy(before)
+    answers = [np.packbits(part.claim(*_whole(*each))) for each in hashes]
+    if last:
+        slices.write(part)
+    return part, answers
+
+
+def _keep(rows: Any, partition: int, order: _Order, place: int, answers: list[_Answers]) -> Any:
+    """Keep the rows of a partition that are new; `place` is its own among the answers."""
+    rows = _listed(rows)
+    if len(rows) != order.total:
+        raise ValueError(
+            f"partition {partition} has {len(rows)} rows now, and had {order.total} when its keys "
+            "were hashed; pass a collection that gives the same rows each time, such as files"
+        )
+    bits = zip(answers, order.counts, strict=True)
+    found = [np.unpackbits(each[place], count=count).view(np.bool_) for each, count in bits]
+    marks = np.zeros(order.total, np.bool_)
+    marks[order.rows] = np.concatenate(found)
+    return list(compress(rows, marks.tolist())) if isinstance(rows, list) else rows[marks]
+
+
+def _listed(rows: Any) -> Any:
+    """List a partition of a bag, which may be an iterator; one of a dataframe stays as it is."""
+    return rows if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else list(rows)
+
+
+@contextmanager
+def _naming(partition: int) -> Iterator[None]:
+    """Note on an error of a key, which knows its place in a batch, which partition that is."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.add_note(f"in partition {partition} of the collection")
+        raise
+
+
+def _size_of(part: Slice) -> int:
+    """Tell Dask what it moves or spills, which it would take for a few bytes."""
+    start, stop = part.plan.bounds(part.number)
+    return stop - start
+
+
+sizeof.register(Slice, _size_of)
+
+
+def _ask_rows(
+    rows: Any, path: str, nulls: Nulls, partition_info: Mapping[str, Any] | None = None
+) -> Any:
+    """Ask a filter for the keys of a partition of a Series."""
+    with _naming((partition_info or {"number": 0})["number"]):
+        return type(rows)(_ask(rows, path, nulls), index=rows.index, name=rows.name)
+
+
+def _ask_items(items: Iterable[Any], numbers: Iterable[int], path: str, nulls: Nulls) -> list[bool]:
+    """Ask a filter for the items of a partition of a bag."""
+    (number,) = numbers
+    with _naming(number):
+        answers: list[bool] = _ask(list(items), path, nulls).tolist()
+    return answers
+
+
+_KEPT: WeakKeyDictionary[Any, dict[str, Filter]] = WeakKeyDictionary()  # open, by worker
+_MOST_KEPT = 8
+
+
+def _ask(keys: Any, path: str, nulls: Nulls) -> Bools:
+    """Ask a filter that the worker keeps open for the next task; a lone scheduler keeps none."""
+    try:
+        kept = _KEPT.setdefault(get_worker(), {})
+    except ValueError:
+        with _opened(path) as seen:
+            return seen.contains_many(keys, nulls=nulls)
+    seen = kept.get(path) or kept.setdefault(path, _opened(path))
+    try:
+        answers = seen.contains_many(keys, nulls=nulls)
+    except FileChangedError:  # replaced by another one meanwhile
+        kept[path] = _opened(path)
+        answers = kept[path].contains_many(keys, nulls=nulls)
+    while len(kept) > _MOST_KEPT:
+        kept.pop(next(iter(kept)), None)
+    return answers
+
+
+def _opened(path: str) -> Filter:
+    """Open a filter to read; a task has a core, and no more."""
+    return open_filter(path, "r", threads=1, allow_network=True)
+
+
+# How the tasks depend on each other
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The tasks that claim the keys of a collection.
+
+    The keys of each partition are hashed, and cut for the slices. A task of a slice takes those of
+    a round of partitions, after the task of the round before: so they are claimed in the order of
+    the partitions, and hashes are in memory for as long as their round is on.
+
+    Attributes
+    ----------
+    graph : dict
+        Key to task, those of the collection among them.
+    name : str
+        Of these tasks: no others have it.
+    slices, partitions : int
+        How many.
+    """
+
+    graph: Graph
+    name: str
+    slices: int
+    partitions: int
+
+    @classmethod
+    def of(cls, slices: _Slices, keys: Collection, nulls: Nulls, token: str) -> _Tasks:
+        """Make them; of a token, which no other run has, they get their names."""
+        plan = slices.plan
+        graph, inputs = _graph_of(keys)
+        tasks = cls(graph, f"mmbloom-{token}", plan.slices, len(inputs))
+        for partition, key in enumerate(inputs):
+            tasks._cut(partition, key, plan, nulls)
+        for start in range(0, len(inputs), _ROUND):
+            for number in range(plan.slices):
+                tasks._claim(slices, number, start)
+        return tasks
+
+    def _add(self, kind: str, place: tuple[int, ...], work: Any, *arguments: Any) -> TaskRef:
+        key = (f"{kind}-{self.name}", *place)
+        self.graph[key] = Task(key, work, *arguments)
+        return TaskRef(key)
+
+    def _ref(self, kind: str, *place: int) -> TaskRef:
+        return TaskRef((f"{kind}-{self.name}", *place))
+
+    def _cut(self, partition: int, key: Any, plan: SlicePlan, nulls: Nulls) -> None:
+        cut = self._add("cut", (partition,), _cut, TaskRef(key), partition, plan, nulls)
+        self._add("order", (partition,), itemgetter(0), cut)
+        for number in range(self.slices):
+            self._add("hashes", (partition, number), _part_of, cut, number)
+
+    def _claim(self, slices: _Slices, number: int, start: int) -> None:
+        stop = min(start + _ROUND, self.partitions)
+        before = self._ref("slice", start // _ROUND - 1, number) if start else None
+        hashes = List(*(self._ref("hashes", each, number) for each in range(start, stop)))
+        place, last = (start // _ROUND, number), stop == self.partitions
+        claim = self._add("claim", place, _claim, slices, number, before, hashes, last)
+        self._add("slice", place, itemgetter(0), claim)
+        self._add("new", place, itemgetter(1), claim)
+
+    def last(self, number: int) -> Any:
+        """Name the task that gives a slice with all keys."""
+        return self._ref("slice", (self.partitions - 1) // _ROUND, number).key
+
+    def rows_of(self, collection: Collection) -> Collection:
+        """Give the rows of a collection that are new, as one of its kind."""
+        graph, inputs = _graph_of(collection)
+        self.graph.update(graph)
+        for partition, key in enumerate(inputs):
+            round_, place = divmod(partition, _ROUND)
+            answers = List(*(self._ref("new", round_, number) for number in range(self.slices)))
+            order = self._ref("order", partition)
+            self._add("rows", (partition,), _keep, TaskRef(key), partition, order, place, answers)
+        name = f"rows-{self.name}"
+        if isinstance(collection, bag.Bag):
+            return bag.Bag(self.graph, name, self.partitions)
+        keys = [(name, partition) for partition in range(self.partitions)]
+        divisions = collection.divisions
+        return dataframe.from_graph(self.graph, _meta_of(collection), divisions, keys, name)
+
+
+def _graph_of(collection: Collection) -> tuple[Graph, list[Any]]:
+    """Give the tasks of a collection, and the keys of its partitions."""
+    if not isinstance(collection, bag.Bag):
+        # Columns that are not needed are not read. A full optimization would join partitions of
+        # few columns as well, and those of the keys would not be those of the rows.
+        collection = collection.simplify()
+    return dict(collection.__dask_graph__()), list(flatten(collection.__dask_keys__()))

@@ -1,0 +1,256 @@
+"""Filters filled and asked by a Dask cluster of two processes: as one process would, and pandas."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from dask_cluster import driver, kill_when_noted, running_cluster, stall
+from workers import in_child
+
+import mmbloom
+from mmbloom import BloomFilter, CommitConflictError
+
+pytest.importorskip("distributed", reason="needs Dask: pip install 'mmbloom[dask]'")
+
+ARRAY, COUNTERS = slice(4096, None), slice(2048, 2064)  # of a filter's file
+FILES, ROWS = 20, 400  # more than a round of partitions
+CAPACITY = 20_000
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    import dask.dataframe  # noqa: F401, PLC0415  the children then have it
+    import distributed  # noqa: F401, PLC0415
+
+    import mmbloom.dask  # noqa: F401, PLC0415
+
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as address:
+        yield address
+
+
+def urls_of(seed: int, rows: int) -> list[str]:
+    """Rows as crawlers see them: some sites and pages again and again."""
+    chance = np.random.default_rng(seed)
+    sites, pages = chance.zipf(1.6, rows) % 50, chance.integers(0, 400, rows)
+    return [
+        f"https://www.site{site}.example/articles/{page}?ref=home#top"
+        for site, page in zip(sites.tolist(), pages.tolist(), strict=True)
+    ]
+
+
+def write(folder: Path, seed: int, sizes: list[int]) -> list[Any]:
+    """Write files of parquet, one a partition; their frames."""
+    import pandas as pd  # noqa: PLC0415
+
+    folder.mkdir()
+    frames = []
+    for number, size in enumerate(sizes):
+        urls = urls_of(seed * 1000 + number, size)
+        frame = pd.DataFrame({"url": urls, "row": np.arange(size) + number * 10_000, "more": 1.5})
+        frame = frame.astype({"url": "str"})
+        frame.to_parquet(folder / f"{number:04}.parquet")
+        frames.append(frame)
+    return frames
+
+
+@pytest.fixture
+def day(tmp_path: Path, seed: int) -> Path:
+    """A day of rows in parquet: 20 files of odd sizes, two of them empty."""
+    sizes = [0 if number in (3, FILES - 1) else ROWS + 7 * number for number in range(FILES)]
+    write(tmp_path / "day", seed, sizes)
+    return tmp_path / "day"
+
+
+def read(folder: Path) -> Any:
+    """Read a day as Dask does, a file a partition."""
+    import dask.dataframe as dd  # noqa: PLC0415
+
+    return dd.read_parquet(folder)
+
+
+def first_rows(folder: Path) -> list[int]:
+    """The exact answer, by pandas."""
+    import pandas as pd  # noqa: PLC0415
+
+    return list(pd.read_parquet(folder).drop_duplicates("url", keep="first")["row"])
+
+
+def same_filter(made: Path, keys: Any, error_rate: float, seed: int) -> None:
+    """Compare with what one process makes."""
+    alone = made.with_suffix(".alone")
+    with BloomFilter.create(alone, CAPACITY, error_rate, seed=seed) as seen:
+        seen.add_many(keys)
+    ours, theirs = made.read_bytes(), alone.read_bytes()
+    assert ours[ARRAY] == theirs[ARRAY]
+    assert ours[COUNTERS] == theirs[COUNTERS]
+    assert not mmbloom.verify(made).problems
+
+
+def all_keys(folder: Path) -> list[str]:
+    import pandas as pd  # noqa: PLC0415
+
+    return list(pd.read_parquet(folder)["url"])
+
+
+@pytest.mark.parametrize("error_rate", [0.01, 1e-9])
+@pytest.mark.parametrize("kind", ["series", "bag"])
+def test_build_is_that_of_one_process(
+    cluster: str, day: Path, tmp_path: Path, kind: str, error_rate: float, seed: int
+) -> None:
+    """Bytes and counters are equal, from columns and from bags."""
+    made = tmp_path / "built.bloom"
+
+    def program(_: Any) -> None:
+        import mmbloom.dask  # noqa: PLC0415
+
+        keys = read(day)["url"]
+        keys = keys if kind == "series" else keys.to_bag()
+        mmbloom.dask.build(keys, made, CAPACITY, error_rate, seed=seed, slices=5)
+
+    driver(cluster, program)
+    same_filter(made, all_keys(day), error_rate, seed)
+
+
+def test_build_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path, seed: int) -> None:
+    """A worker that dies amid its tasks leaves no trace in the file."""
+    made, note = tmp_path / "built.bloom", tmp_path / "note"
+
+    def program(client: Any) -> None:
+        import threading  # noqa: PLC0415
+
+        import mmbloom.dask  # noqa: PLC0415
+
+        pid = stall(client, "mmbloom.slices.slice:Slice.claim", 30, note)
+        killer = threading.Thread(target=kill_when_noted, args=(pid, note))
+        killer.start()
+        mmbloom.dask.build(read(day)["url"], made, CAPACITY, seed=seed)
+        killer.join()
+
+    driver(cluster, program, timeout=100)
+    assert note.exists()
+    same_filter(made, all_keys(day), 0.01, seed)
+
+
+def test_contains(cluster: str, day: Path, tmp_path: Path) -> None:
+    """Rows that a filter knows are dropped; a filter that is replaced is opened anew."""
+    path, other = tmp_path / "seen.bloom", tmp_path / "other.bloom"
+    keys = all_keys(day)
+    with BloomFilter.create(path, CAPACITY, 1e-9) as seen:
+        seen.add_many(keys[::2])
+        expected = seen.contains_many(keys).tolist()
+    with BloomFilter.create(other, CAPACITY, 1e-9):
+        pass
+
+    def open_files() -> int:
+        import os  # noqa: PLC0415  sent to the workers
+
+        files = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+        return sum(os.path.islink(file) and ".bloom" in os.readlink(file) for file in files)
+
+    def program(client: Any) -> tuple[list[bool], list[bool], list[int], int]:
+        from mmbloom.dask import contains  # noqa: PLC0415
+
+        rows = read(day)
+        known = contains(rows["url"], path)
+        assert known.dtype == bool
+        series = known.compute().tolist()
+        bag = contains(rows["url"].to_bag(), path).compute()
+        kept = client.run(open_files)
+        left = rows[~known]["row"].compute().tolist()
+        assert 0 < sum(kept.values()) == sum(client.run(open_files).values())  # once each
+        os.replace(other, path)
+        return series, bag, left, int(contains(rows["url"], path).sum().compute())
+
+    series, bag, left, after = driver(cluster, program)
+    assert series == bag == expected
+    assert len(left) == expected.count(False)
+    assert after == 0
+
+
+def new_rows(first: Any) -> list[int]:
+    """Compute the rows of a run of `first_seen`, in the order of the partitions."""
+    return list(first.frame["row"].compute())
+
+
+def test_first_seen_over_days(cluster: str, day: Path, tmp_path: Path, seed: int) -> None:
+    """The rows are those of pandas, row for row; a rerun gives them again; then none is new."""
+    state = tmp_path / "state"
+    write(tmp_path / "next", seed + 1, [ROWS] * 3)
+
+    def program(_: Any) -> None:
+        import pandas as pd  # noqa: PLC0415
+
+        from mmbloom.dask import first_seen  # noqa: PLC0415
+
+        expected = first_rows(day)
+        lost = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
+        assert new_rows(lost) == expected
+        first, other = (first_seen(read(day), on="url", state=state) for _ in range(2))
+        assert new_rows(first) == new_rows(first) == new_rows(other) == expected
+        first.commit()
+        assert new_rows(first) == expected
+        with pytest.raises(CommitConflictError):
+            other.commit()
+        again = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
+        assert new_rows(again) == []
+        both = pd.concat([pd.read_parquet(day), pd.read_parquet(tmp_path / "next")])
+        later = both.drop_duplicates("url")["row"].tolist()[len(expected) :]
+        following = first_seen(read(tmp_path / "next"), on="url", state=state)
+        assert new_rows(following) == later
+        following.commit()
+
+    driver(cluster, program)
+
+
+def test_first_seen_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path) -> None:
+    """A worker that wrote its slice and died has taken no row with it."""
+    state, note = tmp_path / "state", tmp_path / "note"
+
+    def program(client: Any) -> None:
+        from mmbloom.dask import first_seen  # noqa: PLC0415
+
+        first = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
+        pid = stall(client, "mmbloom.slices.generations:Run.write", 2, note)
+        rows = client.compute(first.frame["row"])
+        kill_when_noted(pid, note)
+        assert list(rows.result()) == first_rows(day)
+        first.commit()
+        again = first_seen(read(day), on="url", state=state)
+        assert new_rows(again) == []
+
+    driver(cluster, program, timeout=100)
+    assert note.exists()
+
+
+def test_order_of_tasks_does_not_matter(day: Path, tmp_path: Path, seed: int) -> None:
+    """Tasks are run in any order that their dependencies allow, and some of them twice."""
+
+    def run() -> None:
+        from mmbloom.dask import first_seen  # noqa: PLC0415
+
+        chance = np.random.default_rng(seed)
+        for number in range(3):
+            state = tmp_path / f"state{number}"
+            first = first_seen(read(day), on="url", state=state, capacity=CAPACITY, slices=5)
+            parts = shuffled(first.frame["row"], chance)
+            assert [row for part in parts for row in part] == first_rows(day)
+            first.commit()
+
+    in_child(run)
+
+
+def shuffled(frame: Any, chance: np.random.Generator) -> list[Any]:
+    """Compute a frame task by task, in a random order; give its partitions."""
+    from dask._task_spec import convert_legacy_graph  # noqa: PLC0415
+
+    graph = convert_legacy_graph(dict(frame.__dask_graph__()))
+    done: dict[Any, Any] = {}
+    while left := [key for key in graph if key not in done]:
+        ready = [key for key in left if graph[key].dependencies <= done.keys()]
+        key = ready[chance.integers(len(ready))]
+        for _ in range(chance.integers(1, 3)):
+            done[key] = graph[key]({each: done[each] for each in graph[key].dependencies})
+    return [done[key] for key in frame.__dask_keys__()]

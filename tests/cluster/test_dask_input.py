@@ -1,0 +1,217 @@
+"""What people pass to `mmbloom.dask`: bags, nulls, wrong columns, states of others, no Dask."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workers import in_child
+
+import mmbloom
+from mmbloom import BloomFilter, CountingBloomFilter, FormatError, KeyTypeError
+from mmbloom.errors import ParameterMismatchError
+from mmbloom.slices import SlicePlan
+
+pytest.importorskip("dask.dataframe", reason="needs Dask: pip install 'mmbloom[dask]'")
+
+URLS = ["/a", "/b", "/a", None, "/c", "/b", None, "/d"]
+
+
+def with_dask(program: Callable[[Any, Any, Any], None]) -> None:
+    """Run a program in a child, with all tasks in its thread: given dask.dataframe, dask.bag."""
+
+    def run() -> None:
+        import dask  # noqa: PLC0415
+        import dask.bag  # noqa: PLC0415
+        import dask.dataframe  # noqa: PLC0415
+
+        import mmbloom.dask  # noqa: PLC0415
+
+        with dask.config.set(scheduler="synchronous"):
+            program(dask.dataframe, dask.bag, mmbloom.dask)
+
+    in_child(run)
+
+
+def frame_of(dd: Any, urls: list[Any], partitions: int = 3) -> Any:
+    import pandas as pd  # noqa: PLC0415
+
+    frame = pd.DataFrame({"url": urls, "row": range(len(urls)), "rate": 0.5}, index=range(9, 17))
+    return dd.from_pandas(frame.astype({"url": "str"}), npartitions=partitions, sort=False)
+
+
+def test_bags(tmp_path: Path) -> None:
+    """Items of a bag, or what each has under a name, are keys; partitions may be iterators."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        rows = [{"url": url, "row": row} for row, url in enumerate(["/a", "/b", "/a", "/c"])]
+        bag = db.from_sequence(rows, npartitions=3).map(dict).filter(lambda row: row["row"] != 1)
+        first = dask.first_seen(bag, on="url", state=tmp_path / "rows", capacity=1000)
+        assert [row["row"] for row in first.frame.compute()] == [0, 3]
+        first.commit()
+        urls = bag.pluck("url")
+        first = dask.first_seen(urls, state=tmp_path / "urls", capacity=1000)
+        assert first.frame.compute() == ["/a", "/c"]
+        dask.build(urls, tmp_path / "seen", 1000)
+        assert dask.contains(urls, tmp_path / "seen").compute() == [True] * 3
+        assert (
+            dask.contains(db.from_sequence([(1, 2), 3]), tmp_path / "seen").compute() == [False] * 2
+        )
+
+    with_dask(program)
+
+
+@pytest.mark.parametrize("partitions", [1, 3, 8])
+def test_nulls(tmp_path: Path, partitions: int) -> None:
+    """A null is an error that notes its partition; left out, it shifts no row."""
+
+    def program(dd: Any, _: Any, dask: Any) -> None:
+        frame = frame_of(dd, URLS, partitions)
+        state, path = tmp_path / "state", tmp_path / "seen"
+        calls: list[Callable[[], Any]] = [
+            lambda: dask.build(frame["url"], path, 1000),
+            lambda: dask.contains(frame["url"], tmp_path / "empty").compute(),
+            dask.first_seen(frame, on="url", state=state, capacity=1000).frame.compute,
+        ]
+        BloomFilter.create(tmp_path / "empty", 1000).close()
+        for call in calls:
+            with pytest.raises(KeyTypeError, match="a null") as caught:
+                call()
+            (note,) = caught.value.__notes__
+            numbers = {1: (0,), 3: (1, 2), 8: (3, 6)}[partitions]  # there are two, met in any order
+            assert note in [f"in partition {number} of the collection" for number in numbers]
+        assert not path.exists()
+        dask.build(frame["url"], path, 1000, nulls="skip")
+        assert dask.contains(frame["url"], path, nulls="skip").compute().tolist() == [
+            url is not None for url in URLS
+        ]
+        first = dask.first_seen(frame, on="url", state=state, nulls="skip")
+        assert first.frame["row"].compute().tolist() == [0, 1, 4, 7]
+        assert first.frame.compute().index.tolist() == [9, 10, 13, 16]
+        first.commit()
+
+    with_dask(program)
+
+
+def test_wrong_collections(tmp_path: Path) -> None:
+    """What holds no keys is refused before a task runs, or by the task that meets it."""
+
+    def program(dd: Any, db: Any, dask: Any) -> None:
+        frame = frame_of(dd, ["/a"] * 8)
+        path, state = tmp_path / "seen", tmp_path / "state"
+        for call in (dask.build, dask.contains):
+            arguments = (path, 1000) if call is dask.build else (path,)
+            with pytest.raises(TypeError, match="got DataFrame: pass one column of it"):
+                call(frame, *arguments)
+            with pytest.raises(TypeError, match="got list: make one"):
+                call(["/a"], *arguments)
+        for on in (None, ["url", "row"]):
+            with pytest.raises(TypeError, match="expected the name of one column"):
+                dask.first_seen(frame, on=on, state=state, capacity=1000)
+        with pytest.raises(KeyError, match=r"on is 'link', and the columns are \['url'"):
+            dask.first_seen(frame, on="link", state=state, capacity=1000)
+        with pytest.raises(TypeError, match="a Series has no columns"):
+            dask.first_seen(frame["url"], on="url", state=state, capacity=1000)
+        assert not state.exists()
+        with pytest.raises(KeyTypeError, match="64") as caught:
+            dask.build(frame["rate"], path, 1000)
+        (note,) = caught.value.__notes__
+        assert re.fullmatch("in partition [0-2] of the collection", note)
+        with pytest.raises(KeyTypeError, match="float is not a kind of key"):
+            dask.build(db.from_sequence([0.5]), path, 1000)
+        assert not path.exists()
+
+    with_dask(program)
+
+
+def test_filters_without_slices(tmp_path: Path) -> None:
+    """Standard layout and counters are refused for their reason; a path that exists, too."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        bag = db.from_sequence(["/a"])
+        with (
+            BloomFilter.create(tmp_path / "standard", 1000, layout="standard") as like,
+            pytest.raises(ValueError, match="layout is 'standard', which spreads the bits"),
+        ):
+            dask.build(bag, tmp_path / "made", like=like)
+        with (
+            CountingBloomFilter.create(tmp_path / "counts", 1000) as counts,
+            pytest.raises(ValueError, match="a filter that counts has no slices"),
+        ):
+            dask.build(bag, tmp_path / "made", like=counts)
+        with BloomFilter.create(tmp_path / "blocked", 1000) as like:
+            dask.build(bag, tmp_path / "made", like=like)
+        mmbloom.merge(tmp_path / "both", [tmp_path / "made", tmp_path / "blocked"])
+        with pytest.raises(FileExistsError):
+            dask.build(bag.map(lambda _: 1 / 0), tmp_path / "made", 1000)
+
+    with_dask(program)
+
+
+def test_states_of_others(tmp_path: Path) -> None:
+    """A state with other parameters is named; so are slices that are missing or cut."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        bag, state = db.from_sequence(["/a", "/b"]), tmp_path / "state"
+        with pytest.raises(FileNotFoundError, match="no state"):
+            dask.first_seen(bag, state=state)
+        with pytest.raises(TypeError, match="slices is given without capacity"):
+            dask.first_seen(bag, state=state, slices=2)
+        first = dask.first_seen(bag, state=state, capacity=100_000, slices=2)
+        with pytest.raises(FormatError, match="slice 0 of generation 1, which no task wrote"):
+            first.commit()
+        assert first.frame.compute() == ["/a", "/b"]
+        slices = sorted(state.glob("*/*"))
+        assert len(slices) == 2
+        os.truncate(slices[1], 5000)
+        with pytest.raises(FormatError, match=f"{slices[1].name}"):
+            first.commit()
+        assert first.frame.compute() == ["/a", "/b"]
+        first.commit()
+        for asked in ({"capacity": 99_999}, {"slices": 1}, {"error_rate": 0.5}, {"seed": 1}):
+            with pytest.raises(ParameterMismatchError, match=next(iter(asked))):
+                dask.first_seen(bag, state=state, **{"capacity": 100_000, **asked})
+        slices[0].unlink()
+        again = dask.first_seen(bag, state=state)
+        with pytest.raises(FormatError, match=f"{slices[0].name}.*missing"):
+            again.frame.compute()
+        with pytest.raises(FormatError, match="which no task wrote"):
+            again.commit()
+
+    with_dask(program)
+
+
+def test_input_that_changes() -> None:
+    """Rows that are others when they are read again are an error, not mixed up."""
+
+    def program(_dd: Any, _db: Any, dask: Any) -> None:
+        plan = SlicePlan.draw(1000, slices=1)
+        order, hashes = dask._cut(["/a", "/b", "/c"], 4, plan, "error")
+        _, new = dask._claim(dask._Building(plan), 0, None, hashes, True)
+        assert dask._keep(iter("abc"), 4, order, 0, [new]) == ["a", "b", "c"]
+        with pytest.raises(ValueError, match="partition 4 has 2 rows now, and had 3"):
+            dask._keep(["/a", "/b"], 4, order, 0, [new])
+
+    with_dask(program)
+
+
+WITHOUT = """
+import sys
+sys.modules["dask"] = None
+import mmbloom
+try:
+    import mmbloom.dask
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_without_dask() -> None:
+    """The module says what to install; the package does not need it."""
+    command = [sys.executable, "-P", "-c", WITHOUT]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "mmbloom.dask needs Dask: pip install 'mmbloom[dask]'\n"
