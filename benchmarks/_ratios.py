@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import cliff
+import cluster
 import contention
 import counting
 import dedup_log
@@ -322,6 +323,13 @@ GOALS = [
         at_most=True,
     ),
     Goal("the slowest batch of these: time", "the median", "cliff", 10, _slowest, at_most=True),
+    Goal(
+        "new rows on Dask",
+        "its drop_duplicates",
+        "cluster",
+        1.3,
+        _over("cluster", cluster.NEW, [cluster.DASK_EXACT], cluster.DASK),
+    ),
 ]
 
 

@@ -14,7 +14,7 @@ from workers import in_child
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, FormatError, KeyTypeError
 from mmbloom.errors import ParameterMismatchError
-from mmbloom.slices import SlicePlan
+from mmbloom.slices import Slice, SlicePlan
 
 pytest.importorskip("dask.dataframe", reason="needs Dask: pip install 'mmbloom[dask]'")
 
@@ -195,6 +195,19 @@ def test_input_that_changes() -> None:
         assert dask._keep(iter("abc"), 4, order, 0, [new]) == ["a", "b", "c"]
         with pytest.raises(ValueError, match="partition 4 has 2 rows now, and had 3"):
             dask._keep(["/a", "/b"], 4, order, 0, [new])
+
+    with_dask(program)
+
+
+def test_dask_knows_how_large_a_slice_is() -> None:
+    """It spills and moves tasks by size, and would take a slice for a few bytes."""
+
+    def program(_dd: Any, _db: Any, _dask: Any) -> None:
+        from dask.sizeof import sizeof  # noqa: PLC0415
+
+        plan = SlicePlan.draw(1_000_000, slices=4)
+        start, stop = plan.bounds(1)
+        assert sizeof(Slice.empty(plan, 1)) == stop - start > 100_000
 
     with_dask(program)
 

@@ -32,6 +32,7 @@ SCRIPTS = {
     "blocks": "| claim |",
     "cliff": "| 1e-6, in shared memory |",
     "features": "| union, intersection | yes, yes |",
+    "cluster": "| one process |",
     "billion": "| false positives when full |",
 }
 
