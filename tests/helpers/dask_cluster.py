@@ -39,7 +39,8 @@ def running_cluster(folder: Path) -> Iterator[str]:
     environment = {
         **os.environ,
         "DASK_TEMPORARY_DIRECTORY": str(folder),
-        "DASK_DISTRIBUTED__ADMIN__SYSTEM_MONITOR__GIL__ENABLED": "false",
+        # How long a worker waits for one that was killed; 30 s by default.
+        "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
     }
     with (folder / "cluster.log").open("wb") as log:
         process = subprocess.Popen(
