@@ -39,7 +39,7 @@ nitpick_ignore = [  # what docstrings name, and this site does not describe
     ("py:obj", "KeyTypeError"),
 ]
 
-autodoc_mock_imports = ["pyarrow", "pyspark"]  # 500 MB, of which no page needs anything
+autodoc_mock_imports = ["pyspark"]  # 500 MB, of which no page needs anything
 autodoc_member_order = "groupwise"
 autodoc_typehints = "none"  # numpydoc's sections have the types, in words
 autosummary_generate = False

@@ -31,7 +31,8 @@ class Disk:
     def __init__(self, durable: bool, outputs: Sequence[Path]) -> None:
         self.durable, self.outputs = durable, outputs
         self.on_disk: dict[Path, int] = {}  # bytes of a file; 0 for the names in a folder
-        self.marks = self.flushes = 0
+        self.lines: dict[Path, int] = {}  # of each output, on the disk
+        self.marks = self.flushes = self.marked = 0
         self.fsync = os.fsync
 
     def sync(self, fd: int) -> None:
@@ -39,11 +40,16 @@ class Disk:
         there = Path(os.path.realpath(f"/dev/fd/{fd}"))
         of_file = stat.S_ISREG(os.fstat(fd).st_mode)
         self.on_disk[there] = os.fstat(fd).st_size if of_file else 0
+        if there in self.outputs:  # only what was there when it was forced
+            self.lines[there] = there.read_bytes()[: self.on_disk[there]].count(b"\n")
 
-    def mark(self) -> None:
+    def mark(self, lines: int) -> None:
         self.marks += 1
-        if self.durable:
-            self.check(path for path in self.outputs if path.exists() and path.stat().st_size)
+        self.marked += lines
+        if self.durable and self.outputs:
+            assert self.marked <= sum(self.lines.values()), "a mark is before its line"
+            for output in self.lines:
+                assert output.parent in self.on_disk, "the name of the output may be lost"
 
     def flush(self) -> None:
         self.flushes += 1
@@ -63,11 +69,11 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
             disk.flush()
             super().flush(*args)
 
-    leave = Claim.__exit__
+    mark = Claim._mark
 
-    def marked(claim: Claim, *error: Any) -> None:
-        disk.mark()
-        leave(claim, *error)
+    def marked(claim: Claim) -> None:
+        disk.mark(int(claim._claimed.new.sum()))
+        mark(claim)
 
     def run_jobs(jobs: Sequence[FileJob], _: int, done: Callable[[int], None]) -> Tally:
         total = Tally()
@@ -77,7 +83,7 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fsync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
-    monkeypatch.setattr(Claim, "__exit__", marked)
+    monkeypatch.setattr(Claim, "_mark", marked)
     monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
 
 
