@@ -21,6 +21,7 @@ RECIPES = [
     "dataframes.md",
     "first-dedup.md",
     "full-filter.md",
+    "object-stores.md",
     "on-the-disk.md",
     "own-project.md",
     "python-and-commands.md",
