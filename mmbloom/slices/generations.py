@@ -357,6 +357,9 @@ class Run:
     def write(self, part: Slice) -> None:
         """Write a slice of the generation that this run makes.
 
+        When the run is committed nothing is written any more: a late task, or rows that are
+        computed once more, of an input that has changed, would change what is committed.
+
         Parameters
         ----------
         part : Slice
@@ -371,6 +374,8 @@ class Run:
         """
         if (part.plan, part.generation, part.run) != (self.plan, self.generation, self.id):
             raise ValueError(f"{part!r} was not read by this run: pass what its read gave")
+        if self._is_recorded():  # so what is there counts, and none but it
+            return
         name = slice_name(self.generation, self.id, part.number)
         self._records.place.put(name, part.to_bytes())
 

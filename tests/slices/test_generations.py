@@ -195,6 +195,22 @@ def test_a_commit_that_stood_still(where: str, seed: int, monkeypatch: pytest.Mo
     assert (state.generation, state.begin().base) == (3, run.id)
 
 
+def test_a_task_after_the_commit(where: str, seed: int) -> None:
+    """What a run has committed stays as it is, whatever its tasks are given afterwards."""
+    state = Generations.create(where, **SIZES)
+    run = state.begin()
+    parts = run.plan.partition(day(seed))
+    answers = [run.claim(number, [part[1:]]) for number, part in enumerate(parts)]
+    run.commit()
+    system, root = fsspec.core.url_to_fs(where)
+    before = {each: system.cat_file(each) for each in system.find(root)}
+    again = [run.claim(number, [part[1:]]) for number, part in enumerate(parts)]
+    assert [each[0].tolist() for each in again] == [each[0].tolist() for each in answers]
+    for number, part in enumerate(run.plan.partition(day(seed + 1))):
+        run.claim(number, [part[1:]])
+    assert {each: system.cat_file(each) for each in system.find(root)} == before
+
+
 def test_repeat(where: str, seed: int) -> None:
     """The newest generation made anew gives its rows again, and commits nothing."""
     days = [day(seed), day(seed + 1)]
