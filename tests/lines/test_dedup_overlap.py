@@ -290,6 +290,15 @@ def test_the_writer_of_lines_is_called_behind(create: Create, tmp_path: Path) ->
     assert threads == ["mmbloom-behind"] * 3
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """Have SIGINT raise, which a process in the background of a shell ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_a_late_write_and_the_next_run(create: Create) -> None:
     """A write that an interrupt has left under way, and those after it, are not mixed."""
     seen = create(100_000, 1e-9, seed=1)
