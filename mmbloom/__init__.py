@@ -23,6 +23,7 @@ _open         whichever filter is at a path
 _members      which member of a line of JSON is its key
 lines         records of a byte stream, and which part of one is its key
 dedup         each line once, marked after it is written
+counts        how often each line occurs
 sieve         each URL enqueued once, marked after it is enqueued
 slices        a filter in parts, each filled by one task of a cluster; its state
 scrapy        Scrapy's duplicate filter and scheduler, on a filter; imported by nothing

@@ -108,6 +108,44 @@ def _load_xopen(name: str) -> Any:
     return extras.load("xopen", f"{shown}: reading compressed files")
 
 
+def keep_stdin() -> int:
+    """See to it that stdin can be read twice; gives where it begins.
+
+    What comes from a pipe is kept in a temporary file, which becomes stdin.
+    """
+    if not os.path.isfile(STDIN_FD):
+        # 15 ms, and few runs read twice.
+        import shutil  # noqa: PLC0415
+        import tempfile  # noqa: PLC0415
+
+        with tempfile.TemporaryFile() as kept:
+            try:
+                kept.write(_taken)
+                _taken.clear()
+                with _Raw(STDIN_FD, NO_BAR) as raw:
+                    shutil.copyfileobj(raw, kept)
+                kept.seek(0)
+            except OSError as error:
+                said = f"{error.strerror}: stdin is kept here, to be read twice; give it as a file"
+                said += ", or set TMPDIR to a folder with more space"
+                raise OSError(error.errno, said, tempfile.gettempdir()) from error
+            os.dup2(kept.fileno(), STDIN_FD)
+    return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
+
+
+class FirstBytes:
+    """An input up to a byte, so that what is read twice is the same, though more was appended."""
+
+    def __init__(self, source: RawInput, size: int) -> None:
+        self._source, self._left = source, size
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read some bytes; 0 at the last one."""
+        count = self._source.readinto(memoryview(buffer)[: self._left]) if self._left else 0
+        self._left -= count or 0
+        return count
+
+
 @contextmanager
 def input_keys(keys: LineKeys, name: str) -> Iterator[Callable[[Chunk], Keys]]:
     """Give what takes the keys of the lines of one input; in the end `warn_of_lacking`."""

@@ -16,6 +16,7 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 # Pages that are read from top to bottom: `test_recipes` runs their commands and their Python.
 RECIPES = [
+    "command-line.md",
     "containers.md",
     "cron.md",
     "dataframes.md",

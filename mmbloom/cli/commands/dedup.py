@@ -3,7 +3,8 @@
 import argparse
 import os
 import time
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -21,8 +22,10 @@ from mmbloom.cli.arguments import (
 from mmbloom.cli.filters import consequence, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
+    FirstBytes,
     check_inputs,
     input_names,
+    keep_stdin,
     open_input,
     warn_of_lacking,
 )
@@ -33,9 +36,9 @@ from mmbloom.cli.outputs import (
     require_durable,
     require_folder,
 )
-from mmbloom.cli.process import OK, StoppedError, UsageError
+from mmbloom.cli.process import OK, STDIN_FD, InputError, StoppedError, UsageError
 from mmbloom.cli.report import NO_BAR, STDIN, print_stats, progress_bar, say_tally
-from mmbloom.dedup import Tally, dedup
+from mmbloom.dedup import Sink, Tally, dedup
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
@@ -44,6 +47,7 @@ from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
 EXAMPLES = (
     "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
     "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
+    "mmbloom dedup today.bloom -n 1e6 -c access.log | sort -rn    # the most frequent first",
     "mmbloom dedup events.bloom -n 1e6 --json-key user.id events.jsonl.gz",
     "mmbloom dedup days.bloom -n 1e6 --output-dir unique -j 2 monday.log tuesday.log",
     "mmbloom dedup all.bloom -n 1e6 --output-dir kept --relative north/a.log south/a.log",
@@ -56,6 +60,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     add_line_options(parser)
     add = parser.add_argument
     add("-d", "--repeated", action="store_true", help="print the repeated lines instead")
+    add(
+        "-c",
+        "--count",
+        action="store_true",
+        help="before each line print how many lines of this run's inputs have its key, as uniq; "
+        "the inputs are read twice",
+    )
     add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
     add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
     add(
@@ -100,18 +111,24 @@ class DedupOptions:
         """Open an output; None is stdout."""
         return open_output(output, self.terminator, durable=self.durable)
 
-    def run(self, seen: OfBits, name: str, bar: Any, writer: LineWriter) -> tuple[Tally, str]:
-        """Deduplicate one input; gives the figures, and why it was left, "" at its end."""
+    def run(
+        self, seen: OfBits, name: str, bar: Any, writer: Sink, size: int | None = None
+    ) -> tuple[Tally, str]:
+        """Deduplicate one input; gives the figures, and why it was left, "" at its end.
+
+        Of the input so many bytes, or all.
+        """
         tally, stopped = Tally(), ""
         try:
             with open_input(name, bar) as source:
-                self._run(seen, source, writer, tally)
+                part = source if size is None else FirstBytes(source, size)
+                self._run(seen, part, writer, tally)
         except FilterFullError as full:
             stopped = _stopped(full, name)
         warn_of_lacking(self.keys, name, tally.lines, tally.lacking)
         return tally, stopped
 
-    def _run(self, seen: OfBits, source: RawInput, writer: LineWriter, tally: Tally) -> None:
+    def _run(self, seen: OfBits, source: RawInput, writer: Sink, tally: Tally) -> None:
 
         def enter(claim: Claim) -> AbstractContextManager[Bools]:
             return patiently(seen.path, claim.within, self.lock_timeout)
@@ -192,9 +209,7 @@ def _to_go_on(seen: OfBits) -> str:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
-    settings = DedupOptions(
-        line_keys(args), terminator(args), args.repeated, args.lock_timeout, args.durable
-    )
+    settings = _options(args)
     names = input_names(args.inputs)
     outputs = _outputs(args, names)
     check_inputs(names)
@@ -231,6 +246,16 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
+def _options(args: argparse.Namespace) -> DedupOptions:
+    if args.count and args.repeated:
+        raise UsageError(
+            "-c prints a number for each key, and -d every repeat of a line: leave out one"
+        )
+    return DedupOptions(
+        line_keys(args), terminator(args), args.repeated, args.lock_timeout, args.durable
+    )
+
+
 def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
     """Return the output of each input; [] without --output-dir."""
     if args.output_dir is None:
@@ -243,6 +268,8 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
         return []
     if args.output is not None:
         raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
+    if args.count:
+        raise UsageError("-c counts the lines of all inputs: give one output, with -o OUTPUT")
     if STDIN in names:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
     by_output: dict[str, str] = {}
@@ -303,15 +330,55 @@ def _to_one(
     args: argparse.Namespace, seen: OfBits, settings: DedupOptions, names: list[str]
 ) -> Tally:
     tally, stopped = Tally(), ""
+    sizes: list[int | None] = [None] * len(names)
     with ExitStack() as stack:
         printing = args.output is None
+        counting = _Counting(settings) if args.count else None
+        if counting is not None:
+            with progress_bar(args, names, printing=False) as bar:
+                sizes = [counting.count(name, bar) for name in names]
         bar = stack.enter_context(progress_bar(args, names, printing=printing))
-        writer = stack.enter_context(settings.open(args.output))
-        for name in names:
-            one, stopped = settings.run(seen, name, bar, writer)
+        writer: Sink = stack.enter_context(settings.open(args.output))
+        if counting is not None:
+            writer = stack.enter_context(counting.before(writer))
+        for name, size in zip(names, sizes, strict=True):
+            one, stopped = settings.run(seen, name, bar, writer, size)
             tally.add(one)
             if stopped:
                 break
     if stopped:
         raise StoppedError(stopped, tally)
     return tally
+
+
+class _Counting:
+    """How often each line occurs in all inputs, which are read for that before one is printed."""
+
+    def __init__(self, settings: DedupOptions) -> None:
+        from mmbloom.counts import LineCounts  # noqa: PLC0415  few runs count
+
+        self._settings, self._counts = settings, LineCounts(settings.keys)
+
+    def count(self, name: str, bar: Any) -> int:
+        """Count the lines of an input; gives how many bytes that are."""
+        begin, size = keep_stdin() if name == STDIN else 0, 0
+        with open_input(name, bar) as source:
+            for chunk in read_chunks(source, self._settings.terminator):
+                self._counts.add(chunk)
+                size += chunk.num_bytes
+        if name == STDIN:
+            os.lseek(STDIN_FD, begin, os.SEEK_SET)
+        return size
+
+    @contextmanager
+    def before(self, writer: Sink) -> Iterator[Sink]:
+        """Give what writes the number before each line."""
+        from mmbloom.counts import CountedWriter, NotCountedError  # noqa: PLC0415  as above
+
+        try:
+            yield CountedWriter(writer, self._counts, self._settings.terminator)
+        except NotCountedError:
+            raise InputError(
+                "an input has changed between counting and printing: what is printed is marked; "
+                "run it again on a copy of the inputs"
+            ) from None

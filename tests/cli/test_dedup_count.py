@@ -1,0 +1,174 @@
+"""mmbloom dedup -c: each new line after the number of lines that have its key."""
+
+import gzip
+import os
+import subprocess
+import tempfile
+from collections import Counter
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, inside, is_one_line, mmbloom
+
+from mmbloom import BloomFilter
+from mmbloom.cli.commands import dedup as command
+from mmbloom.dedup import Sink
+
+Capture = pytest.CaptureFixture[bytes]
+SEEN = ["-n", "1e4", "-p", "1e-9"]
+
+
+def counted(lines: list[bytes]) -> bytes:
+    """What is expected: in the order in which lines come first."""
+    return b"".join(b"%7d %b\n" % (number, line) for line, number in Counter(lines).items())
+
+
+def test_as_uniq(tmp_path: Path, capfdbinary: Capture) -> None:
+    """Sorted, it is what sort and uniq give; over several inputs, compressed ones too."""
+    lines = [b"%d" % (i * i % 97) for i in range(3000)]
+    (tmp_path / "a").write_bytes(b"".join(line + b"\n" for line in lines[:2000]))
+    with gzip.open(tmp_path / "b.gz", "wb") as file:
+        file.writelines(line + b"\n" for line in lines[2000:])
+    inputs = [tmp_path / "a", tmp_path / "b.gz"]
+    code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *SEEN, "-c", *inputs)
+    assert (code, out, err) == (0, counted(lines), "")
+    (tmp_path / "all").write_bytes(b"".join(line + b"\n" for line in lines))
+    uniq = subprocess.run(
+        f"LC_ALL=C sort '{tmp_path}/all' | LC_ALL=C uniq -c | LC_ALL=C sort",
+        shell=True,
+        check=True,
+        capture_output=True,
+    )
+    assert b"".join(sorted(out.splitlines(keepends=True))) == uniq.stdout
+    assert inside(capfdbinary, "dedup", tmp_path / "seen", "-c", *inputs) == (0, b"", "")
+
+
+def test_only_new_lines(tmp_path: Path, capfdbinary: Capture) -> None:
+    """What an earlier run knew is not printed; the number is that of this run's inputs."""
+    with BloomFilter.create(tmp_path / "seen", 1000, 1e-9) as seen:
+        seen.add("old")
+    (tmp_path / "in").write_bytes(b"old\nnew\nold\nnew\nnew")
+    code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", tmp_path / "in")
+    assert (code, out) == (0, b"      3 new\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "data", "expected"),
+    [
+        (["-k1"], b"a 1\nb 2\na 3\n", b"      2 a 1\n      1 b 2\n"),
+        (["-i"], b"a\nA\nb", b"      2 a\n      1 b"),
+        (["-z"], b"a\nb\0a\nb\0c\0", b"      2 a\nb\0      1 c\0"),
+        (["--crlf"], b"a\r\na\n", b"      2 a\r\n"),
+        (["--count"], b"", b""),
+        (["--count"], b"\n\n", b"      2 \n"),
+    ],
+)
+def test_options(
+    tmp_path: Path, capfdbinary: Capture, options: list[str], data: bytes, expected: bytes
+) -> None:
+    """The key is what counts; the line is what is printed."""
+    (tmp_path / "in").write_bytes(data)
+    seen, path = tmp_path / "seen", tmp_path / "in"
+    assert inside(capfdbinary, "dedup", seen, *EXACT, "-c", *options, path) == (0, expected, "")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["pipe", "file", "rest of a file"])
+def test_stdin(tmp_path: Path, kind: str, packed: bool) -> None:
+    """It is read twice, whatever it is, from where it stands."""
+    data = b"a\nb\na\n" * 50_000
+    data = gzip.compress(data, 1) if packed else data
+    expected = b" 100000 a\n  50000 b\n"
+    arguments = ("dedup", tmp_path / "seen", *EXACT, "-c", "-")
+    if kind == "pipe":
+        found = mmbloom(*arguments, stdin=data)
+    else:
+        before = b"x\ny\n" if kind == "rest of a file" else b""
+        (tmp_path / "in").write_bytes(before + data)
+        with (tmp_path / "in").open("rb", buffering=0) as file:
+            os.lseek(file.fileno(), len(before), os.SEEK_SET)
+            found = mmbloom(*arguments, stdin=file)
+    assert found == (0, expected, "")
+
+
+def test_a_pipe_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing decompresses, a pipe's first bytes are taken to see what they are."""
+    monkeypatch.setattr("mmbloom.cli.extras.installed", lambda _name: False)
+    found = mmbloom("dedup", tmp_path / "seen", *EXACT, "-c", stdin=b"ab\nab\nc\n")
+    assert found == (0, b"      2 ab\n      1 c\n", "")
+
+
+def test_no_space_for_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says where a pipe is kept, and why."""
+    monkeypatch.setattr(
+        "tempfile.TemporaryFile", partial(Path("/dev/full").open, "r+b", buffering=0)
+    )
+    code, out, err = mmbloom("dedup", tmp_path / "seen", *EXACT, "-c", stdin=b"a\n")
+    assert (code, out) == (5, b"")
+    assert is_one_line(err)
+    assert f"{tempfile.gettempdir()}: No space left on device: stdin is kept here" in err
+
+
+def test_an_input_that_grows(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is appended after the count is left to the next run, and so is the rest of a line."""
+    path, real = tmp_path / "in", command._Counting.before
+    path.write_bytes(b"a\nb\na\nhal")
+
+    def grown(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
+        with path.open("ab") as file:
+            file.write(b"f\na\nc\n")
+        return real(self, writer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command._Counting, "before", grown)
+        code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, "-c", path)
+    assert (code, out, err) == (0, b"      2 a\n      1 b\n      1 hal", "")
+    code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", path)
+    assert (code, out) == (0, b"      1 half\n      1 c\n")
+
+
+def test_an_input_that_changes(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line that was not counted ends the run; it is not marked."""
+    path, real = tmp_path / "in", command._Counting.before
+    path.write_bytes(b"a\nb\n")
+
+    def changed(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
+        path.write_bytes(b"a\nx\n")
+        return real(self, writer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command._Counting, "before", changed)
+        code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, "-c", path)
+    assert (code, out) == (5, b"")
+    assert is_one_line(err)
+    assert "has changed between counting and printing" in err
+    code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", path)
+    assert (code, out) == (0, b"      1 a\n      1 x\n")
+
+
+@pytest.mark.parametrize("others", [["-d"], ["--output-dir", "out"]])
+def test_not_together(tmp_path: Path, capfdbinary: Capture, others: list[str]) -> None:
+    """Refused before anything is made."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    code, out, err = inside(
+        capfdbinary, "dedup", tmp_path / "seen", *EXACT, "-c", *others, tmp_path / "in"
+    )
+    assert (code, out) == (2, b"")
+    assert "-c" in err
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_appended_and_forced(tmp_path: Path, capfdbinary: Capture) -> None:
+    """With -o and --durable, and figures of what was printed."""
+    (tmp_path / "in").write_bytes(b"a\nb\na\n")
+    arguments = ("-c", "--durable", "--stats", "-o", tmp_path / "out", tmp_path / "in")
+    code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, *arguments)
+    assert (code, out) == (0, b"")
+    assert '"lines": 3, "unique": 2' in err
+    assert (tmp_path / "out").read_bytes() == b"      2 a\n      1 b\n"
