@@ -1,4 +1,4 @@
-"""How often the key of each line occurs, and lines with that number before them, as in uniq -c.
+"""How often the key of each line occurs: lines with that number, and lines that come once.
 
 Lines are read twice: all are counted first, and then those that are wanted are written. What is
 kept of a line is a hash of its key, so that memory grows with the keys and not with their length:
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -157,12 +158,55 @@ class CountedWriter:
             As the sink.
         """
         pieces: list[bytes] = []
-        for chunk in read_chunks(io.BytesIO(lines.data), self._terminator):
-            times = self._counts.of(chunk)
-            if not times.all():
-                raise NotCountedError
+        for chunk, times in _counted(lines, self._counts, self._terminator):
             end = self._terminator if chunk.terminated else b""
             pairs = zip(times.tolist(), chunk.lines, strict=True)
             pieces.extend(b"%7d %b%b" % (number, line, end) for number, line in pairs)
         if pieces:  # in one write, so that nothing of another process comes between
             self._sink.write(np.frombuffer(b"".join(pieces), np.uint8), terminated=terminated)
+
+
+class OnceWriter:
+    r"""Writes the lines whose keys occur once, as `uniq -u` does.
+
+    Parameters
+    ----------
+    sink, counts, terminator
+        As for `CountedWriter`.
+    """
+
+    def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
+        self._sink, self._counts, self._terminator = sink, counts, terminator
+        self.any_thread = getattr(sink, "any_thread", False)
+
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        """Write those of the lines.
+
+        Parameters
+        ----------
+        lines, terminated
+            As for `mmbloom.lines.LineWriter.write`.
+
+        Raises
+        ------
+        NotCountedError, OSError
+            As `CountedWriter.write`.
+        """
+        ended, pieces = terminated, list[Octets]()
+        for chunk, times in _counted(lines, self._counts, self._terminator):
+            if (once := times == 1).any():
+                pieces.append(chunk.where(once))
+                ended = chunk.terminated
+        if pieces:
+            self._sink.write(np.concatenate(pieces), terminated=ended)
+
+
+def _counted(
+    lines: Octets, counts: LineCounts, terminator: bytes
+) -> Iterator[tuple[Chunk, Array[np.int64]]]:
+    """Cut what is to be written into its lines again, and look their numbers up."""
+    for chunk in read_chunks(io.BytesIO(lines.data), terminator):
+        times = counts.of(chunk)
+        if not times.all():
+            raise NotCountedError
+        yield chunk, times

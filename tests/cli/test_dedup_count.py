@@ -1,9 +1,11 @@
-"""mmbloom dedup -c: each new line after the number of lines that have its key."""
+"""mmbloom dedup -c and -u: the number of lines that have a key; --dry-run marks nothing."""
 
 import gzip
+import json
 import os
 import subprocess
 import tempfile
+from argparse import Namespace
 from collections import Counter
 from contextlib import AbstractContextManager
 from functools import partial
@@ -60,6 +62,8 @@ def test_only_new_lines(tmp_path: Path, capfdbinary: Capture) -> None:
         (["-k1"], b"a 1\nb 2\na 3\n", b"      2 a 1\n      1 b 2\n"),
         (["-i"], b"a\nA\nb", b"      2 a\n      1 b"),
         (["-z"], b"a\nb\0a\nb\0c\0", b"      2 a\nb\0      1 c\0"),
+        (["-u"], b"a\nb\na\nc", b"      1 b\n      1 c"),
+        (["-u"], b"b\nc\na\na", b"      1 b\n      1 c\n"),
         (["--crlf"], b"a\r\na\n", b"      2 a\r\n"),
         (["--count"], b"", b""),
         (["--count"], b"\n\n", b"      2 \n"),
@@ -118,10 +122,12 @@ def test_an_input_that_grows(
     path, real = tmp_path / "in", command._Counting.before
     path.write_bytes(b"a\nb\na\nhal")
 
-    def grown(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
+    def grown(
+        self: command._Counting, writer: Sink, args: Namespace
+    ) -> AbstractContextManager[Sink]:
         with path.open("ab") as file:
             file.write(b"f\na\nc\n")
-        return real(self, writer)
+        return real(self, writer, args)
 
     with monkeypatch.context() as patch:
         patch.setattr(command._Counting, "before", grown)
@@ -138,9 +144,11 @@ def test_an_input_that_changes(
     path, real = tmp_path / "in", command._Counting.before
     path.write_bytes(b"a\nb\n")
 
-    def changed(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
+    def changed(
+        self: command._Counting, writer: Sink, args: Namespace
+    ) -> AbstractContextManager[Sink]:
         path.write_bytes(b"a\nx\n")
-        return real(self, writer)
+        return real(self, writer, args)
 
     with monkeypatch.context() as patch:
         patch.setattr(command._Counting, "before", changed)
@@ -152,15 +160,25 @@ def test_an_input_that_changes(
     assert (code, out) == (0, b"      1 a\n      1 x\n")
 
 
-@pytest.mark.parametrize("others", [["-d"], ["--output-dir", "out"]])
-def test_not_together(tmp_path: Path, capfdbinary: Capture, others: list[str]) -> None:
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-c", "-d"],
+        ["-u", "-d"],
+        ["-c", "--output-dir", "out"],
+        ["-u", "--output-dir", "out"],
+        ["--dry-run", "--output-dir", "out"],
+        ["--dry-run", "-o", "out"],
+    ],
+)
+def test_not_together(tmp_path: Path, capfdbinary: Capture, options: list[str]) -> None:
     """Refused before anything is made."""
     (tmp_path / "in").write_bytes(b"a\n")
     code, out, err = inside(
-        capfdbinary, "dedup", tmp_path / "seen", *EXACT, "-c", *others, tmp_path / "in"
+        capfdbinary, "dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in"
     )
     assert (code, out) == (2, b"")
-    assert "-c" in err
+    assert options[0] in err
     assert os.listdir(tmp_path) == ["in"]
 
 
@@ -172,3 +190,50 @@ def test_appended_and_forced(tmp_path: Path, capfdbinary: Capture) -> None:
     assert (code, out) == (0, b"")
     assert '"lines": 3, "unique": 2' in err
     assert (tmp_path / "out").read_bytes() == b"      2 a\n      1 b\n"
+
+
+def test_lines_that_come_once(tmp_path: Path, capfdbinary: Capture) -> None:
+    """As of uniq -u; those that come again are marked too, and so are new to no later run."""
+    lines = [b"%d" % (i * i % 97) for i in range(60)]
+    (tmp_path / "in").write_bytes(b"\n".join(lines) + b"\n")
+    (tmp_path / "later").write_bytes(b"\n".join([*lines, b"x"]) + b"\n")
+    once = b"".join(line + b"\n" for line, number in Counter(lines).items() if number == 1)
+    assert once
+    arguments = ("dedup", tmp_path / "seen", *EXACT, "-u")
+    assert inside(capfdbinary, *arguments, tmp_path / "in") == (0, once, "")
+    assert inside(capfdbinary, *arguments, tmp_path / "later") == (0, b"x\n", "")
+
+
+def state_of(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
+def test_dry_run(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, kind: list[str]
+) -> None:
+    """It prints what a run would print, and then the run prints it; nothing is left."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "in").write_bytes(b"a\nb\na\n")
+    (tmp_path / "more").write_bytes(b"b\nc\nc\n")
+    arguments: list[str | Path] = ["dedup", tmp_path / "seen", *EXACT, *kind]
+    for path, expected in ((tmp_path / "in", b"a\nb\n"), (tmp_path / "more", b"c\n")):
+        before = state_of(tmp_path)
+        assert inside(capfdbinary, *arguments, "--dry-run", path) == (0, expected, "")
+        assert state_of(tmp_path) == before
+        assert inside(capfdbinary, *arguments, path) == (0, expected, "")
+    assert not [*(tmp_path / "tmp").iterdir()]
+
+
+def test_dry_run_tells_figures(tmp_path: Path, capfdbinary: Capture) -> None:
+    """Those that a run would give; and what is no filter is an error that names it."""
+    (tmp_path / "in").write_bytes(b"a\nb\na\n")
+    arguments = ("dedup", tmp_path / "seen", *EXACT, "--dry-run", "--stats", tmp_path / "in")
+    code, out, err = inside(capfdbinary, *arguments)
+    assert (code, out) == (0, b"a\nb\n")
+    assert json.loads(err)["unique"] == 2
+    code, out, err = inside(capfdbinary, "dedup", tmp_path / "in", "--dry-run", tmp_path / "in")
+    assert (code, out) == (3, b"")
+    assert is_one_line(err)
+    assert str(tmp_path / "in") in err

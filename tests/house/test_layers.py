@@ -49,8 +49,8 @@ LATE = {
     "lines": {"_members"},  # for lines that are no JSON
     "cli.arguments": {"format.periods"},  # for commands without a duration
     "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
-    # For runs that do not end at a full filter; for runs that count nothing.
-    "cli.commands.dedup": {"operations.grow", "counts"},
+    # For runs that do not end at a full filter; that are not dry; that count nothing.
+    "cli.commands.dedup": {"operations.grow", "operations.copy", "counts"},
 }
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mmbloom import BloomFilter, counts
 from mmbloom._typing import Octets
-from mmbloom.counts import CountedWriter, LineCounts, NotCountedError
+from mmbloom.counts import CountedWriter, LineCounts, NotCountedError, OnceWriter
 from mmbloom.dedup import dedup
 from mmbloom.lines import Chunk, LineKeys, LineWriter, read_chunks
 
@@ -100,3 +100,20 @@ def test_not_counted(create: Callable[..., BloomFilter]) -> None:
         dedup(seen, chunks_of([b"a", b"x", b"y"]), CountedWriter(Collect(), found))
     assert written == [b"      1 a\n"]
     assert b"x" not in seen
+
+
+def test_once() -> None:
+    """What is left ends in a terminator, unless the last line of all is in it and had none."""
+    written: list[tuple[bytes, bool]] = []
+
+    class Collect:
+        def write(self, lines: Octets, *, terminated: bool) -> None:
+            written.append((lines.tobytes(), terminated))
+
+    found = LineCounts(LineKeys())
+    for line in (b"a", b"a", b"b", b"c"):
+        found.add(chunks_of([line])[0])
+    writer = OnceWriter(Collect(), found)
+    for data in (b"b\na", b"a\nb", b"a\nb\nc\n", b"a"):
+        writer.write(np.frombuffer(data, np.uint8), terminated=data.endswith(b"\n"))
+    assert written == [(b"b\n", True), (b"b", False), (b"b\nc\n", True)]

@@ -67,6 +67,17 @@ def register(parser: argparse.ArgumentParser) -> None:
         help="before each line print how many lines of this run's inputs have its key, as uniq; "
         "the inputs are read twice",
     )
+    add(
+        "-u",
+        "--unique",
+        action="store_true",
+        help="print only lines whose key comes once in this run's inputs; all are marked",
+    )
+    add(
+        "--dry-run",
+        action="store_true",
+        help="print what would be printed, and mark nothing: on a copy of the filter in TMPDIR",
+    )
     add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
     add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
     add(
@@ -208,6 +219,29 @@ def _to_go_on(seen: OfBits) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
+    return _run_dry(args) if args.dry_run else _run(args)
+
+
+def _run_dry(args: argparse.Namespace) -> int:
+    """Run the command on a copy of the filter that nobody keeps."""
+    import tempfile  # noqa: PLC0415  15 ms
+
+    from mmbloom.operations.copy import copy  # noqa: PLC0415  few runs are dry
+
+    if args.output is not None or args.output_dir is not None:
+        raise UsageError(
+            "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT and "
+            "--output-dir DIR"
+        )
+    path = os.path.normpath(args.file)
+    with tempfile.TemporaryDirectory(prefix="mmbloom-") as folder:
+        copied = os.path.join(folder, os.path.basename(path))
+        if os.path.lexists(path):
+            copy(path, copied)
+        return _run(argparse.Namespace(**{**vars(args), "file": copied}))
+
+
+def _run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     settings = _options(args)
     names = input_names(args.inputs)
@@ -247,9 +281,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> DedupOptions:
-    if args.count and args.repeated:
+    if args.repeated and (args.count or args.unique):
         raise UsageError(
-            "-c prints a number for each key, and -d every repeat of a line: leave out one"
+            "-d prints every repeat of a line, and -c and -u each key once: leave out one"
         )
     return DedupOptions(
         line_keys(args), terminator(args), args.repeated, args.lock_timeout, args.durable
@@ -268,8 +302,8 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
         return []
     if args.output is not None:
         raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
-    if args.count:
-        raise UsageError("-c counts the lines of all inputs: give one output, with -o OUTPUT")
+    if args.count or args.unique:
+        raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
     if STDIN in names:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
     by_output: dict[str, str] = {}
@@ -333,14 +367,14 @@ def _to_one(
     sizes: list[int | None] = [None] * len(names)
     with ExitStack() as stack:
         printing = args.output is None
-        counting = _Counting(settings) if args.count else None
+        counting = _Counting(settings) if args.count or args.unique else None
         if counting is not None:
             with progress_bar(args, names, printing=False) as bar:
                 sizes = [counting.count(name, bar) for name in names]
         bar = stack.enter_context(progress_bar(args, names, printing=printing))
         writer: Sink = stack.enter_context(settings.open(args.output))
         if counting is not None:
-            writer = stack.enter_context(counting.before(writer))
+            writer = stack.enter_context(counting.before(writer, args))
         for name, size in zip(names, sizes, strict=True):
             one, stopped = settings.run(seen, name, bar, writer, size)
             tally.add(one)
@@ -371,12 +405,16 @@ class _Counting:
         return size
 
     @contextmanager
-    def before(self, writer: Sink) -> Iterator[Sink]:
-        """Give what writes the number before each line."""
-        from mmbloom.counts import CountedWriter, NotCountedError  # noqa: PLC0415  as above
+    def before(self, writer: Sink, args: argparse.Namespace) -> Iterator[Sink]:
+        """Give what writes the number before each line, or leaves out what comes again."""
+        from mmbloom.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
 
         try:
-            yield CountedWriter(writer, self._counts, self._settings.terminator)
+            if args.count:
+                writer = CountedWriter(writer, self._counts, self._settings.terminator)
+            if args.unique:
+                writer = OnceWriter(writer, self._counts, self._settings.terminator)
+            yield writer
         except NotCountedError:
             raise InputError(
                 "an input has changed between counting and printing: what is printed is marked; "
