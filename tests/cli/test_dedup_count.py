@@ -7,6 +7,7 @@ import subprocess
 import tempfile
 from argparse import Namespace
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -115,24 +116,36 @@ def test_no_space_for_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert f"{tempfile.gettempdir()}: No space left on device: stdin is kept here" in err
 
 
+def counted_then_changed(
+    capture: Capture, monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
+) -> tuple[int, bytes, str]:
+    """Run on an input that changes when its lines are counted, before one is printed."""
+    real = command._Counting.before
+
+    def changed(
+        self: command._Counting, writer: Sink, args: Namespace
+    ) -> AbstractContextManager[Sink]:
+        change()
+        return real(self, writer, args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(command._Counting, "before", changed)
+        return inside(capture, "dedup", path.with_name("seen"), *EXACT, "-c", path)
+
+
 def test_an_input_that_grows(
     tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is appended after the count is left to the next run, and so is the rest of a line."""
-    path, real = tmp_path / "in", command._Counting.before
+    path = tmp_path / "in"
     path.write_bytes(b"a\nb\na\nhal")
 
-    def grown(
-        self: command._Counting, writer: Sink, args: Namespace
-    ) -> AbstractContextManager[Sink]:
+    def grow() -> None:
         with path.open("ab") as file:
             file.write(b"f\na\nc\n")
-        return real(self, writer, args)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(command._Counting, "before", grown)
-        code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, "-c", path)
-    assert (code, out, err) == (0, b"      2 a\n      1 b\n      1 hal", "")
+    found = counted_then_changed(capfdbinary, monkeypatch, path, grow)
+    assert found == (0, b"      2 a\n      1 b\n      1 hal", "")
     code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", path)
     assert (code, out) == (0, b"      1 half\n      1 c\n")
 
@@ -141,18 +154,10 @@ def test_an_input_that_changes(
     tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line that was not counted ends the run; it is not marked."""
-    path, real = tmp_path / "in", command._Counting.before
+    path = tmp_path / "in"
     path.write_bytes(b"a\nb\n")
-
-    def changed(
-        self: command._Counting, writer: Sink, args: Namespace
-    ) -> AbstractContextManager[Sink]:
-        path.write_bytes(b"a\nx\n")
-        return real(self, writer, args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(command._Counting, "before", changed)
-        code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, "-c", path)
+    change = partial(path.write_bytes, b"a\nx\n")
+    code, out, err = counted_then_changed(capfdbinary, monkeypatch, path, change)
     assert (code, out) == (5, b"")
     assert is_one_line(err)
     assert "has changed between counting and printing" in err

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sinks import Collect
 
 from mmbloom import BloomFilter, counts
-from mmbloom._typing import Octets
 from mmbloom.counts import CountedWriter, LineCounts, NotCountedError, OnceWriter
 from mmbloom.dedup import dedup
 from mmbloom.lines import Chunk, LineKeys, LineWriter, read_chunks
@@ -84,36 +84,26 @@ def test_written(tmp_path: Path, create: Callable[..., BloomFilter]) -> None:
 
 def test_not_counted(create: Callable[..., BloomFilter]) -> None:
     """A line that was not there when all were counted has no number: nothing of it is written."""
-    written: list[bytes] = []
-
-    class Collect:
-        def write(self, lines: Octets, *, terminated: bool) -> None:
-            written.append(lines.tobytes())
-            assert terminated
-
+    sink = Collect()
     found = LineCounts(LineKeys())
     (chunk,) = chunks_of([b"a"])
     found.add(chunk)
     seen = create(1000)
-    dedup(seen, [chunk], CountedWriter(Collect(), found))
+    dedup(seen, [chunk], CountedWriter(sink, found))
     with pytest.raises(NotCountedError):
-        dedup(seen, chunks_of([b"a", b"x", b"y"]), CountedWriter(Collect(), found))
-    assert written == [b"      1 a\n"]
+        dedup(seen, chunks_of([b"a", b"x", b"y"]), CountedWriter(sink, found))
+    assert sink.lines == [b"      1 a"]
     assert b"x" not in seen
 
 
 def test_once() -> None:
     """What is left ends in a terminator, unless the last line of all is in it and had none."""
-    written: list[tuple[bytes, bool]] = []
-
-    class Collect:
-        def write(self, lines: Octets, *, terminated: bool) -> None:
-            written.append((lines.tobytes(), terminated))
-
+    sink = Collect()
     found = LineCounts(LineKeys())
     for line in (b"a", b"a", b"b", b"c"):
         found.add(chunks_of([line])[0])
-    writer = OnceWriter(Collect(), found)
+    writer = OnceWriter(sink, found)
     for data in (b"b\na", b"a\nb", b"a\nb\nc\n", b"a"):
         writer.write(np.frombuffer(data, np.uint8), terminated=data.endswith(b"\n"))
-    assert written == [(b"b\n", True), (b"b", False), (b"b\nc\n", True)]
+    assert sink.lines == [b"b", b"b", b"b", b"c"]
+    assert sink.terminated == [True, False, True]

@@ -1,10 +1,8 @@
 """dedup(): each line once, marked only when it is written, by one process at a time."""
 
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import islice
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +10,7 @@ import pytest
 from forms import chunk_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sinks import Breaks, Collect, Lines, a_filter, cut, in_chunks
 
 from mmbloom import BloomFilter
 from mmbloom._typing import Bools
@@ -21,57 +20,8 @@ from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineKeys, read_chunks
 
 Create = Callable[..., BloomFilter]
-Lines = list[bytes]
 Octets = npt.NDArray[np.uint8]
 LINES = st.lists(st.sampled_from([b"", b"a", b"b", b"A", b"\r", b"\xff", b"long" * 9]), max_size=30)
-
-
-def cut(octets: Octets, terminated: bool) -> Lines:
-    """The lines that a sink got."""
-    lines = octets.tobytes().split(b"\n")
-    assert not terminated or not lines[-1], "the last line has its newline too"
-    return lines[:-1] if terminated else [line for line in lines if line]
-
-
-class Collect:
-    """A sink that keeps what it gets."""
-
-    def __init__(self) -> None:
-        self.lines: Lines = []
-        self.terminated: list[bool] = []
-
-    def write(self, lines: Octets, *, terminated: bool) -> None:
-        self.lines += cut(lines, terminated)
-        self.terminated.append(terminated)
-
-
-class Breaks(Collect):
-    """A sink that takes so many writes and then breaks."""
-
-    def __init__(self, good_writes: int, error: type[BaseException]) -> None:
-        super().__init__()
-        self._left, self._error = good_writes, error
-
-    def write(self, lines: Octets, *, terminated: bool) -> None:
-        if self._left == 0:
-            raise self._error("the output broke")
-        self._left -= 1
-        super().write(lines, terminated=terminated)
-
-
-def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
-    left = iter(lines)
-    while part := list(islice(left, size)):
-        yield chunk_of(part)
-
-
-@contextmanager
-def a_filter(folder: Path) -> Iterator[BloomFilter]:
-    """Make a filter for one hypothesis example; it goes away with it."""
-    path = folder / "example.bloom"
-    with BloomFilter.create(path, 10_000, 1e-9, seed=3) as seen:
-        yield seen
-    path.unlink()
 
 
 @settings(max_examples=30)  # each makes a file and waits for the disk

@@ -9,9 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,9 +18,11 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 import pytest
+import sinks
 from forms import chunk_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sinks import Lines, a_filter, in_chunks
 
 import mmbloom.dedup
 import mmbloom.filters.claim
@@ -33,42 +33,19 @@ from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineWriter
 
 Create = Callable[..., BloomFilter]
-Lines = list[bytes]
 LINES = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=40)
 
 
-class Collect:
-    """A sink that another thread may call, which keeps what it gets."""
+class Collect(sinks.Collect):
+    """A sink that another thread may call."""
 
     any_thread = True
 
-    def __init__(self) -> None:
-        self.lines: Lines = []
-        self.threads: list[str] = []
 
-    def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
-        self.threads.append(threading.current_thread().name)
-        self.lines += lines.tobytes().split(b"\n")[: -1 if terminated else None]
-
-
-class Breaks(Collect):
+class Breaks(sinks.Breaks):
     """One that takes so many writes and then breaks."""
 
-    def __init__(self, good_writes: int, error: type[BaseException]) -> None:
-        super().__init__()
-        self._left, self._error = good_writes, error
-
-    def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
-        if self._left == 0:
-            raise self._error("the output broke")
-        self._left -= 1
-        super().write(lines, terminated=terminated)
-
-
-def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
-    left = iter(lines)
-    while part := list(islice(left, size)):
-        yield chunk_of(part)
+    any_thread = True
 
 
 @pytest.fixture(autouse=True)
@@ -82,15 +59,6 @@ def _always_there(monkeypatch: pytest.MonkeyPatch) -> None:
         return look(self)
 
     monkeypatch.setattr(ReadAhead, "peek", peek)
-
-
-@contextmanager
-def a_filter(folder: Path) -> Iterator[BloomFilter]:
-    """Make a filter for one example; it goes away with it."""
-    path = folder / "example.bloom"
-    with BloomFilter.create(path, 10_000, 1e-9, seed=3) as seen:
-        yield seen
-    path.unlink()
 
 
 def alone(folder: Path, lines: Lines, size: int) -> tuple[Lines, Tally]:

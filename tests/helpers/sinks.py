@@ -1,0 +1,68 @@
+"""Sinks for dedup(): they keep what they get, or break; and what it is given."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from forms import chunk_of
+
+from mmbloom import BloomFilter
+from mmbloom._typing import Octets
+from mmbloom.lines import Chunk
+
+Lines = list[bytes]
+
+
+def cut(octets: Octets, terminated: bool) -> Lines:
+    """The lines that a sink got."""
+    lines = octets.tobytes().split(b"\n")
+    assert not terminated or not lines[-1], "the last line has its newline too"
+    return lines[:-1] if terminated else [line for line in lines if line]
+
+
+class Collect:
+    """A sink that keeps what it gets: lines, whether the last was ended, and by which thread."""
+
+    any_thread = False
+
+    def __init__(self) -> None:
+        self.lines: Lines = []
+        self.terminated: list[bool] = []
+        self.threads: list[str] = []
+
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        self.threads.append(threading.current_thread().name)
+        self.lines += cut(lines, terminated)
+        self.terminated.append(terminated)
+
+
+class Breaks(Collect):
+    """A sink that takes so many writes and then breaks."""
+
+    def __init__(self, good_writes: int, error: type[BaseException]) -> None:
+        super().__init__()
+        self._left, self._error = good_writes, error
+
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        if self._left == 0:
+            raise self._error("the output broke")
+        self._left -= 1
+        super().write(lines, terminated=terminated)
+
+
+def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
+    """Cut lines into chunks of so many."""
+    left = iter(lines)
+    while part := list(islice(left, size)):
+        yield chunk_of(part)
+
+
+@contextmanager
+def a_filter(folder: Path) -> Iterator[BloomFilter]:
+    """Make a filter for one example; it goes away with it."""
+    path = folder / "example.bloom"
+    with BloomFilter.create(path, 10_000, 1e-9, seed=3) as seen:
+        yield seen
+    path.unlink()
