@@ -1,28 +1,41 @@
-"""What does the engine of a cluster cost and bring? One process against Dask on one host.
+"""What does the engine of a cluster cost and bring? One process against Dask and Spark on one host.
 
 Question: seconds to build a filter of the URLs of a table in parquet, to ask it for each of them,
-and to write the rows whose URL no row before has; and how much memory a worker has at most.
+and to write the rows whose URL no row before has; how often the filter takes a URL for known that
+is not in it; and how much memory a worker has at most.
 
 Method: the table lies in files, and 63 of 100 rows have a URL of their own. A process alone reads
-and adds with one thread a core; the engine has two worker processes of one thread, started before
-the clock is. Both build for that many keys at 1e-6, and the files are compared, bit for bit. "New
-rows" are written as parquet; at 1e-9 with `first_seen`, and exactly with the engine's own way of
-dropping duplicates, in the same cluster. All take turns. Memory is the largest resident set that a
-worker process had during the job, and before it.
+and adds with one thread a core; Dask has two worker processes of one thread, Spark a session in
+`local[2]` with Arrow's batches of 262,144 rows. Both are started before the clock is, and have
+counted the table in a task of Python; one that is not installed (extras `dask` and `spark`, and
+Java) has no rows. All build for as many keys as the table has rows, at 1e-6; the files of mmbloom
+are compared, bit for bit. "New rows" are written as parquet: at 1e-9 with `first_seen`, and exactly
+with the engine's own way of dropping duplicates, in the same cluster. Spark's own Bloom filter is
+the JVM's `DataFrame.stat.bloomFilter`, and is written to a file too. It is built as Spark comes,
+and with `spark.sql.optimizer.runtime.bloomFilter.maxNumBits` and `maxNumItems` raised: these limit
+its size, and nothing says when they do. After all that is timed, each filter is asked for the same
+absent URLs, one at a time; what it takes for known is given per million, of which 1e-6 is one. All
+take turns. Memory is the largest resident set that a worker process had during the job, and before
+it.
 
 Limits: on one host nothing goes over a network, so figures flatter the engine; and the engine has
 the same cores as the process alone, which data on many hosts would not have. The state that
-`first_seen` keeps for the next run is written, and is not what the engines' own way gives.
+`first_seen` keeps for the next run is written, and is not what the engines' own way gives. Python
+has no function that asks Spark's own filter for a column, so that is not timed. So few absent URLs
+do not tell rates below 1e-5 apart. A worker of Spark is a process of Python: the JVM, which
+shuffles for every row of Spark, is left out, as it takes what its heap may have, whatever it does.
 """
 
 import argparse
 import os
 import shutil
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from _measure import Figures, Report, Rows, apart, benchmark, layout, memory, ratio, seconds
@@ -30,9 +43,17 @@ from _measure import Figures, Report, Rows, apart, benchmark, layout, memory, ra
 ALONE = "one process"
 DASK = "Dask, mmbloom"
 DASK_EXACT = "Dask, drop_duplicates"
+SPARK = "Spark, mmbloom"
+SPARK_EXACT = "Spark, dropDuplicates"
+SPARK_OWN = "Spark, its Bloom filter"
+SPARK_RAISED = "Spark, its Bloom filter, limits raised"
 BUILD, ASK, NEW, MEMORY, BEFORE = "build, s", "ask, s", "new rows, s", "MiB a worker", "before"
+FALSE = "false of 10^6"
 _RATE = 1e-6
-_EVERY = 0.02  # seconds between two looks at memory
+_EVERY = 0.05  # seconds between two looks at memory
+_MADE = "seen.bloom"
+_LIMITS = "spark.sql.optimizer.runtime.bloomFilter.max"
+_URL = "https://shop{}.example/article/{:010}?ref=a"
 
 
 class Job(NamedTuple):
@@ -41,6 +62,20 @@ class Job(NamedTuple):
     row: str
     column: str
     work: Callable[[], object]
+
+
+class Task(NamedTuple):
+    """What an engine is to do in a round, in a folder of its own."""
+
+    table: str
+    folder: str
+    rows: int
+    absent: int
+    seed: int
+
+    def at(self, name: str) -> str:
+        """Name a file of that folder."""
+        return os.path.join(self.folder, name)
 
 
 def write_table(folder: str, rows: int, files: int) -> str:
@@ -54,7 +89,7 @@ def write_table(folder: str, rows: int, files: int) -> str:
     for number in range(files):
         of_this = rows * (number + 1) // files - rows * number // files
         ids = chance.integers(0, rows, of_this)
-        urls = [f"https://shop{i % 97}.example/article/{i:010}?ref=a" for i in ids.tolist()]
+        urls = [_URL.format(i % 97, i) for i in ids.tolist()]
         columns = {
             "url": pa.array(urls),
             "time": pa.array(np.arange(of_this)),
@@ -64,35 +99,51 @@ def write_table(folder: str, rows: int, files: int) -> str:
     return table
 
 
-def alone(table: str, folder: str, rows: int, seed: int) -> dict[str, float]:
-    """Do all of it in this process, file by file; seconds by column."""
+def alone(task: Task) -> Rows:
+    """Do all of it in this process, file by file."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     from mmbloom import BloomFilter  # noqa: PLC0415
 
-    files = [os.path.join(table, name) for name in sorted(os.listdir(table))]
+    files = [os.path.join(task.table, name) for name in sorted(os.listdir(task.table))]
+    made = task.at(_MADE)
 
     def build() -> None:
-        with BloomFilter.create(os.path.join(folder, "alone"), rows, _RATE, seed=seed) as seen:
+        with BloomFilter.create(made, task.rows, _RATE, seed=task.seed) as seen:
             for file in files:
                 seen.add_many(pq.read_table(file, columns=["url"])["url"])
 
     def ask() -> None:
-        with BloomFilter.open(os.path.join(folder, "alone"), "r") as seen:
+        with BloomFilter.open(made, "r") as seen:
             for file in files:
                 assert seen.contains_many(pq.read_table(file, columns=["url"])["url"]).all()
 
     def new() -> None:
-        out = os.path.join(folder, "new-alone")
+        out = task.at("new")
         os.mkdir(out)
-        with BloomFilter.create(os.path.join(folder, "first"), rows, 1e-9) as seen:
+        with BloomFilter.create(task.at("first"), task.rows, 1e-9) as seen:
             for file in files:
                 whole = pq.read_table(file)
                 kept = whole.filter(pa.array(seen.add_many(whole["url"])))
                 pq.write_table(kept, os.path.join(out, os.path.basename(file)))
 
-    return {BUILD: seconds(build), ASK: seconds(ask), NEW: seconds(new)}
+    found = {BUILD: [seconds(build)], ASK: [seconds(ask)], NEW: [seconds(new)]}
+    return {ALONE: found | {FALSE: [mistaken_of(made, task)]}}
+
+
+def mistaken(known: Callable[[str], bool], task: Task) -> float:
+    """Ask for URLs that are in no filter; gives how many of a million it takes for known."""
+    beyond = range(task.rows, task.rows + task.absent)
+    return sum(known(_URL.format(i % 97, i)) for i in beyond) * 1e6 / task.absent
+
+
+def mistaken_of(path: str, task: Task) -> float:
+    """Ask a filter of mmbloom for URLs that are not in it: see `mistaken`."""
+    from mmbloom import BloomFilter  # noqa: PLC0415
+
+    with BloomFilter.open(path, "r") as seen:
+        return mistaken(seen.__contains__, task)
 
 
 def same_bits(one: str, other: str) -> None:
@@ -104,15 +155,23 @@ def same_bits(one: str, other: str) -> None:
             assert piece == there.read(1 << 20), "the cluster's filter is another one"
 
 
+def most_of(pids: list[int]) -> float:
+    """Give the MiB of the process that has most."""
+    found = 0.0
+    for pid in pids:
+        with suppress(OSError):  # it has ended
+            found = max(found, memory(pid)["Rss"])
+    return found
+
+
 @contextmanager
-def largest(pids: list[int]) -> Iterator[list[float]]:
+def largest(workers: Callable[[], list[int]]) -> Iterator[list[float]]:
     """Watch processes for a block; gives a list with the most MiB that one of them had."""
     found, over = [0.0], threading.Event()
 
     def watch() -> None:
         while not over.wait(_EVERY):
-            with suppress(OSError):
-                found[0] = max(found[0], *(memory(pid)["Rss"] for pid in pids))
+            found[0] = max(found[0], most_of(workers()))
 
     watching = threading.Thread(target=watch)
     watching.start()
@@ -123,20 +182,20 @@ def largest(pids: list[int]) -> Iterator[list[float]]:
         watching.join()
 
 
-def measured(jobs: list[Job], pids: list[int], tidy: Callable[[], object]) -> Rows:
+def measured(jobs: list[Job], workers: Callable[[], list[int]], tidy: Callable[[], object]) -> Rows:
     """Do the jobs of a cluster, one after the other: seconds, and memory where rows are new."""
     rows: Rows = {}
     for job in jobs:
         tidy()
-        before = max(memory(pid)["Rss"] for pid in pids)
-        with largest(pids) as most:
+        before = most_of(workers())
+        with largest(workers) as most:
             rows.setdefault(job.row, {})[job.column] = [seconds(job.work)]
-        if job.column == NEW:
+        if job.column == NEW and job.row != SPARK_EXACT:  # in which no process of Python has a part
             rows[job.row] |= {BEFORE: [before], MEMORY: most}
     return rows
 
 
-def on_dask(table: str, folder: str, rows: int, seed: int) -> Rows:
+def on_dask(task: Task) -> Rows:
     """Do all of it on a Dask cluster of two processes."""
     import gc  # noqa: PLC0415
 
@@ -145,24 +204,27 @@ def on_dask(table: str, folder: str, rows: int, seed: int) -> Rows:
 
     from mmbloom.dask import build, contains, first_seen  # noqa: PLC0415
 
-    made, out = os.path.join(folder, "dask"), os.path.join(folder, "new-dask")
+    made = task.at(_MADE)
+
+    def frame() -> Any:
+        return dd.read_parquet(task.table)
+
+    def filled() -> None:
+        build(frame()["url"], made, task.rows, _RATE, seed=task.seed)
+
+    def ask() -> None:
+        assert contains(frame()["url"], made).all().compute()
 
     def new() -> None:
-        state = os.path.join(folder, "state-dask")
-        first = first_seen(dd.read_parquet(table), on="url", state=state, capacity=rows)
-        first.frame.to_parquet(out)
+        first = first_seen(frame(), on="url", state=task.at("state"), capacity=task.rows)
+        first.frame.to_parquet(task.at("new"))
         first.commit()
 
     def exact() -> None:
-        dd.read_parquet(table).drop_duplicates("url").to_parquet(out + "-exact")
-
-    def ask() -> None:
-        assert contains(dd.read_parquet(table)["url"], made).all().compute()
+        frame().drop_duplicates("url").to_parquet(task.at("exact"))
 
     jobs = [
-        Job(
-            DASK, BUILD, lambda: build(dd.read_parquet(table)["url"], made, rows, _RATE, seed=seed)
-        ),
+        Job(DASK, BUILD, filled),
         Job(DASK, ASK, ask),
         Job(DASK, NEW, new),
         Job(DASK_EXACT, NEW, exact),
@@ -173,35 +235,143 @@ def on_dask(table: str, folder: str, rows: int, seed: int) -> Rows:
         Client(cluster) as client,
     ):
         pids = [*client.run(os.getpid).values()]
-        len(dd.read_parquet(table)["url"])  # workers import what all of it needs
-        found = measured(jobs, pids, lambda: client.run(gc.collect))
-    same_bits(os.path.join(folder, "alone"), made)
+        len(frame()["url"])  # workers import what all of it needs
+        found = measured(jobs, lambda: pids, lambda: client.run(gc.collect))
+    found[DASK][FALSE] = [mistaken_of(made, task)]
     return found
 
 
-ENGINES = {"distributed": on_dask}
+@contextmanager
+def session(folder: str) -> Iterator[Any]:
+    """Start a session of Spark, whose files are in a new folder; its JVM ends with the block."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415
+
+    os.mkdir(folder)
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # of this process, which is Spark's alone
+    settings = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} -XX:-UsePerfData",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": folder,
+        "spark.log.level": "OFF",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "262144",
+        "spark.sql.warehouse.dir": os.path.join(folder, "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    gateway = spark.sparkContext._gateway  # noqa: SLF001  the only way to its process
+    try:
+        yield spark
+    finally:
+        spark.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # upon which Java ends
+        gateway.proc.wait(60)
+
+
+def children(pid: int) -> list[int]:
+    """List the processes that a process has started."""
+    found: list[int] = []
+    for listing in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread that has ended
+            found += map(int, listing.read_text("ascii").split())
+    return found
+
+
+def forked_by(java: int) -> list[int]:
+    """List the workers of a JVM: it starts a process of Python, which forks them."""
+    return [worker for forking in children(java) for worker in children(forking)]
+
+
+def on_spark(task: Task) -> Rows:
+    """Do all of it in a session of Spark of two threads, and build Spark's own Bloom filter."""
+    from mmbloom.spark import build, first_seen, seen  # noqa: PLC0415
+
+    made = task.at(_MADE)
+    with session(task.at("spark")) as spark:
+        jvm = spark.sparkContext._jvm  # noqa: SLF001
+        own: dict[str, Any] = {}
+
+        def frame() -> Any:
+            return spark.read.parquet(task.table)
+
+        def filled() -> None:
+            build(frame(), "url", made, task.rows, _RATE, seed=task.seed)
+
+        def ask() -> None:
+            assert frame().where(~seen(made)("url")).count() == 0
+
+        def new() -> None:
+            first = first_seen(frame(), on="url", state=task.at("state"), capacity=task.rows)
+            first.frame.write.parquet(task.at("new"))
+            first.commit()
+
+        def exact() -> None:
+            frame().dropDuplicates(["url"]).write.parquet(task.at("exact"))
+
+        def fill_own(row: str) -> None:
+            stat = frame()._jdf.stat()  # noqa: SLF001  it has no name in Python
+            own[row] = stat.bloomFilter("url", task.rows, _RATE)
+            file = jvm.java.io.FileOutputStream(task.at("theirs"))
+            own[row].writeTo(file)
+            file.close()
+
+        def raised() -> None:
+            for limit in ("NumBits", "NumItems"):
+                spark.conf.set(f"{_LIMITS}{limit}", 1 << 40)
+            fill_own(SPARK_RAISED)
+
+        jobs = [
+            Job(SPARK, BUILD, filled),
+            Job(SPARK, ASK, ask),
+            Job(SPARK, NEW, new),
+            Job(SPARK_EXACT, NEW, exact),
+            Job(SPARK_OWN, BUILD, lambda: fill_own(SPARK_OWN)),
+            Job(SPARK_RAISED, BUILD, raised),
+        ]
+        frame().select("url").mapInArrow(lambda batches: batches, "url string").count()
+        java = spark.sparkContext._gateway.proc.pid  # noqa: SLF001
+        found = measured(jobs, lambda: forked_by(java), jvm.System.gc)
+        for row, theirs in own.items():
+            found[row][FALSE] = [mistaken(theirs.mightContainString, task)]
+    found[SPARK][FALSE] = [mistaken_of(made, task)]
+    return found
+
+
+ENGINES = {"mmbloom": alone, "distributed": on_dask, "pyspark": on_spark}
 """A library to what measures with it, if it is installed; each in a process of its own."""
-AGAINST = {DASK: DASK_EXACT}
+AGAINST = {DASK: DASK_EXACT, SPARK: SPARK_EXACT}
 """Rows to compare: ours, and the engine's own way."""
+
+
+def is_there(library: str) -> bool:
+    """Say whether a library can be imported, and has what it needs."""
+    return bool(find_spec(library) and (library != "pyspark" or shutil.which("java")))
 
 
 def run(args: argparse.Namespace, folder: str) -> Report:
     """Measure, and lay the figures out."""
     table = apart(write_table, folder, args.rows, args.files)
+    engines = {library: measure for library, measure in ENGINES.items() if is_there(library)}
     rows: Rows = {}
     for number in range(args.rounds):
-        place = os.path.join(folder, str(number))
-        os.mkdir(place)
-        found: Rows = {ALONE: {k: [v] for k, v in apart(alone, table, place, args.rows, 5).items()}}
-        for library, measure in ENGINES.items():
-            if find_spec(library):
-                found |= apart(measure, table, place, args.rows, 5)
-        for row, columns in found.items():
-            for column, values in columns.items():
-                rows.setdefault(row, {}).setdefault(column, []).extend(values)
-        shutil.rmtree(place)
-    title = f"### {args.rows:,} rows in {args.files} files"
-    digits = {BUILD: 2, ASK: 2, NEW: 2, BEFORE: 0, MEMORY: 0}
+        places = [os.path.join(folder, f"{number}-{library}") for library in engines]
+        for place, measure in zip(places, engines.values(), strict=True):
+            os.mkdir(place)
+            task = Task(table, place, args.rows, args.absent, seed=5)
+            for row, columns in apart(measure, task).items():
+                for column, values in columns.items():
+                    rows.setdefault(row, {}).setdefault(column, []).extend(values)
+        for place in places[1:]:
+            same_bits(os.path.join(places[0], _MADE), os.path.join(place, _MADE))
+        for place in places:
+            shutil.rmtree(place)
+    title = f"### {args.rows:,} rows in {args.files} files, {args.absent:,} absent URLs"
+    digits = {BUILD: 2, ASK: 2, NEW: 2, FALSE: 0, BEFORE: 0, MEMORY: 0}
     said = [
         f"New rows, {ours}: {ratio(rows[exact][NEW], rows[ours][NEW])} as fast as {exact}."
         for ours, exact in AGAINST.items()
@@ -218,7 +388,8 @@ if __name__ == "__main__":
         {
             "rows": (10_000_000, "rows of the table"),
             "files": (10, "files that it lies in"),
+            "absent": (200_000, "URLs to ask for that are in no filter"),
             "rounds": (3, "rounds"),
         },
-        ("numpy", "mmh3", "pyarrow", "dask", "distributed"),
+        ("numpy", "mmh3", "pyarrow", "dask", "distributed", "pyspark"),
     )

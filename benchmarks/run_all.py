@@ -36,7 +36,7 @@ SCRIPTS = {
     "blocks": "--capacity 20000 --keys 1000 --rounds 1",
     "cliff": "--capacity 20000 --batch 200 --batches 2 --seconds 6",
     "features": "--capacity 5000000 --keys 500 --files 2",
-    "cluster": "--rows 4000 --files 3 --rounds 1",
+    "cluster": "--rows 4000 --files 3 --absent 100 --rounds 1",
     "billion": "--keys 100000 --absent 10000 --batch 30000",
 }
 """What there is to run, with the arguments that make it a matter of a second."""
