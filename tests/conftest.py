@@ -3,6 +3,7 @@
 import argparse
 import ctypes
 import gc
+import importlib.util
 import multiprocessing
 import os
 import secrets
@@ -126,6 +127,13 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test that needs an object store, where the 200 MB of one are not installed."""
+    needs = ("flask", "moto", "s3fs") if item.get_closest_marker("object_store") else ()
+    if not all(map(importlib.util.find_spec, needs)):
+        pytest.skip("needs an object store: pip install 'mmbloom[test-s3]'")
 
 
 @pytest.fixture

@@ -1,9 +1,5 @@
-"""A state in an object store that speaks S3, on 127.0.0.1: its conditional puts decide.
+"""A state in an object store that speaks S3, on 127.0.0.1: its conditional puts decide."""
 
-Needs s3fs and moto[server], which are heavier than the rest of the tests: skipped without them.
-"""
-
-import importlib.util
 import os
 import socket
 import subprocess
@@ -26,10 +22,7 @@ from mmbloom import CommitConflictError
 from mmbloom.slices import Generations, Run, Slice, SlicePlan, assemble
 
 SIZES = OF_FOUR | {"slices": 2}  # each slice is some requests, of some 30 ms
-pytestmark = pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("s3fs", "moto", "flask"))),
-    reason="needs a server of objects: pip install s3fs 'moto[server]'",
-)
+pytestmark = pytest.mark.object_store
 
 
 @pytest.fixture(scope="module")
