@@ -470,7 +470,7 @@ def _number(given: object) -> float | None:
         return None
     try:
         number = float(given)
-    except ValueError:
+    except (ValueError, OverflowError):  # an int of hundreds of digits is too large for a float
         return None
     return number if abs(number) < 2**63 else None  # no NaN either
 

@@ -104,6 +104,7 @@ WRONG: dict[str, dict[str, object]] = {
     "MMBLOOM_CAPACITY is True, expected": {"MMBLOOM_CAPACITY": True},
     "MMBLOOM_CAPACITY is 'nan', expected": {"MMBLOOM_CAPACITY": "nan"},
     "MMBLOOM_CAPACITY is 'inf', expected": {"MMBLOOM_CAPACITY": "inf"},
+    "MMBLOOM_CAPACITY is 1000": {"MMBLOOM_CAPACITY": 10**400},
     "MMBLOOM_ERROR_RATE is 1, expected more than 0 and less than 1": {"MMBLOOM_ERROR_RATE": 1},
     "MMBLOOM_ERROR_RATE is 'low', expected": {"MMBLOOM_ERROR_RATE": "low"},
     "MMBLOOM_ERROR_RATE applies only when the filter is made, and MMBLOOM_CAPACITY is not set": {
