@@ -247,6 +247,9 @@ class ItemDupeFilter(_FileDupeFilter):
 
     Notes
     -----
+    A page that was reached by a redirect is marked under its own URL. A link that redirects to it
+    is followed once in each run, as far as the redirect.
+
     After a kill, a new run fetches all pages that have given no item yet. Scrapy's feeds are no
     pipelines: a kill can lose items that a feed still has in memory, though their pages are
     marked; and the others of a page of several items, which is marked with the first.
@@ -320,12 +323,15 @@ class ItemDupeFilter(_FileDupeFilter):
 class ClaimScheduler(Scheduler):
     """Scrapy's scheduler, which marks a request as seen after it is queued.
 
-    A request that cannot be queued, because the disk is full for one, stays unmarked, and the
-    next link to it is followed. Choose it by ``SCHEDULER = "mmbloom.scrapy.ClaimScheduler"``,
-    with `BloomDupeFilter`.
+    A request stays unmarked if the queue refuses it, or if the crawler is killed meanwhile. The
+    next link to it is followed. Choose it by ``SCHEDULER = "mmbloom.scrapy.ClaimScheduler"``, with
+    `BloomDupeFilter`.
 
     Notes
     -----
+    Scrapy's queues in ``JOBDIR`` write through a buffer. Where the disk is full, a queue takes
+    some requests that it cannot write later, and these are marked.
+
     Other crawlers that have found a new page wait while one is queued: some 10 µs, or 40 with
     ``JOBDIR``.
 

@@ -48,6 +48,17 @@ def test_pages_with_items_are_known(tmp_path: Path, seed: int) -> None:
         assert again.stats[0]["mmbloom/keys"] == len(gave)
 
 
+def test_redirects(tmp_path: Path) -> None:
+    """The page at the end of a redirect is known; the link to it is followed that far, each run."""
+    graph = {"/0": ["/moved/3", "/moved/5"], "/3": [], "/5": []}
+    settings = {**ITEMS, "MMBLOOM_FILE": str(tmp_path / "items.bloom")}
+    with serving(graph) as site:
+        for pages in (["/3", "/5"], ["/5"]):  # 5 gives no item
+            site.fetched.clear()
+            crawl(site, **settings)
+            assert site.fetched == Counter(["/0", "/moved/3", "/moved/5", *pages])
+
+
 def kill_when_known(path: Path, pid: int) -> None:
     """Kill a crawler once it has marked some pages; it gets no further page meanwhile."""
     deadline = time.monotonic() + 30

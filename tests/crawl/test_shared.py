@@ -81,6 +81,18 @@ def test_spiders_of_one_process(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("scheduler", [OURS, SCRAPYS])
+def test_start_that_is_asked_for(tmp_path: Path, seed: int, scheduler: str) -> None:
+    """A start without `dont_filter` is a request as any other: fetched once in all."""
+    graph = linked(seed, 60)
+    settings = {**SHARED, "SCHEDULER": scheduler, "MMBLOOM_FILE": str(tmp_path / "seen.bloom")}
+    with serving(graph) as site:
+        for _ in range(2):
+            (done,) = crawl(site, ask_for_start=True, **settings)
+            assert site.fetched == Counter(graph.keys())
+    assert done.stats[0]["dupefilter/filtered"] == 1
+
+
+@pytest.mark.parametrize("scheduler", [OURS, SCRAPYS])
 def test_crawl_again_after_a_time(tmp_path: Path, seed: int, scheduler: str) -> None:
     """Pages are fetched again 30 days after they were, however often they were linked to since."""
     graph = linked(seed, 60)

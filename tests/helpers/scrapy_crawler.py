@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,6 +24,7 @@ from mmbloom import RotatingFilter
 OURS = {
     "spiders": 1,  # how many in one process
     "items": False,
+    "ask_for_start": False,  # without `dont_filter`, as the start of a SitemapSpider
     "clock_ahead": 0,  # seconds; of a rotating filter only
 }
 
@@ -34,6 +35,12 @@ class Follower(Spider):
     name = "follower"
     allowed_domains = ("127.0.0.1",)
     items = False
+    ask_for_start = False
+
+    async def start(self) -> AsyncIterator[Request]:
+        """Begin at the start pages."""
+        for url in self.start_urls:
+            yield Request(url, dont_filter=not self.ask_for_start)
 
     def parse(self, response: Response, **_: Any) -> Iterator[Request | dict[str, str]]:
         """Follow every link of a page."""
@@ -87,7 +94,8 @@ def main() -> None:
     process = CrawlerProcess({"TELNETCONSOLE_ENABLED": False, "LOG_LEVEL": "INFO", **given})
     crawlers = [process.create_crawler(Follower) for _ in range(ours["spiders"])]
     for crawler in crawlers:
-        process.crawl(crawler, start_urls=[url], items=ours["items"])
+        given = {name: ours[name] for name in ("items", "ask_for_start")}
+        process.crawl(crawler, start_urls=[url], **given)
     process.start()
     stats = [crawler.stats.get_stats() for crawler in crawlers if crawler.stats]
     print(json.dumps(stats, default=str))

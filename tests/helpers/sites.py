@@ -65,6 +65,9 @@ class Page(BaseHTTPRequestHandler):
         if self.path.startswith("/redirected"):
             self.send_response(302)
             self.send_header("Location", "http://[")
+        elif self.path.startswith("/moved/"):
+            self.send_response(302)
+            self.send_header("Location", self.path.removeprefix("/moved"))
         else:
             self.send_response(200 if links is not None else 404)
         self.end_headers()
