@@ -199,6 +199,31 @@ def test_input_that_changes() -> None:
     with_dask(program)
 
 
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_driver_that_is_run_again(tmp_path: Path, committed: bool) -> None:
+    """Written to a place of its generation, no row is lost or twice, wherever a try ended."""
+
+    def program(dd: Any, _: Any, dask: Any) -> None:
+        import pandas as pd  # noqa: PLC0415
+
+        def tried(commits: bool) -> None:
+            rows = frame_of(dd, ["/a", "/b", "/a", "/c", "/c", "/b", "/d", "/a"])
+            first = dask.first_seen(rows, on="url", state=tmp_path / "state", capacity=1000)
+            output = tmp_path / f"new-{first.run.generation}"
+            first.frame.to_parquet(output, overwrite=True, write_index=False)
+            if commits:
+                first.commit()
+
+        tried(committed)
+        tried(True)
+        places = sorted(place.name for place in tmp_path.glob("new-*"))
+        assert places == ["new-1", "new-2"][: 1 + committed]
+        written = [pd.read_parquet(tmp_path / place)["row"] for place in places]
+        assert sorted(row for rows in written for row in rows) == [0, 1, 3, 6]
+
+    with_dask(program)
+
+
 def test_dask_knows_how_large_a_slice_is() -> None:
     """It spills and moves tasks by size, and would take a slice for a few bytes."""
 
