@@ -33,10 +33,8 @@ from mmbloom._storage.opening import absolute
 from mmbloom._typing import Bools, HashHalves, HashName, Nulls, Path, Words
 from mmbloom.errors import FileChangedError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.filters.options import choose_params
 from mmbloom.format.slices import pages_of
-from mmbloom.sizing import plan as plan_filter
+from mmbloom.sizing.params import FilterParams
 from mmbloom.slices import Generations, Part, Run, Slice, SlicePlan, assemble
 
 try:
@@ -56,8 +54,6 @@ __all__ = ["FirstSeen", "build", "contains", "first_seen"]
 Collection = Any
 Graph = dict[Any, Any]
 
-_SLICES = 8  # unless asked for; fewer where a filter has fewer pages
-_FEW_FALSE = 1e-9  # the error rate of a state: a false positive is a row that nobody gets
 _ROUND = 16  # partitions that a task of a slice takes: their hashes are in memory together
 
 
@@ -122,11 +118,15 @@ def build(
     _require_keys(collection)
     if os.path.lexists(path):  # before the work, and once more after it
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
-    params = choose_params(capacity, error_rate, None, seed, hash, like=like)
-    many = _as_many(slices, pages_of(params))
-    # A plan refuses a filter that counts, which its parameters do not tell.
-    of: Any = like if isinstance(like, CountingBloomFilter) else params
-    plan = SlicePlan(of, many)
+    plan = SlicePlan.draw(
+        capacity,
+        error_rate,
+        slices=slices,
+        seed=seed,
+        hash=hash,
+        like=like,
+        choose_slices=_choose_slices,
+    )
     tasks = _Tasks.of(_Building(plan), collection, nulls, os.urandom(16).hex())
     parts = dask.compute(
         *(Delayed(tasks.last(number), tasks.graph) for number in range(plan.slices))
@@ -252,8 +252,8 @@ def first_seen(
         A folder that all workers share, or a prefix of an object store: see
         `mmbloom.slices.Generations`. It is made if it is not there.
     capacity, error_rate, seed, hash
-        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. Needed where the
-        state is made, and otherwise compared with what it has, unless left out.
+        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. The capacity is
+        needed where the state is made; of one that is there, what is left out may be any.
     slices : int, optional
         How many slices a new state has, and so how many tasks claim keys at a time: by default
         8, or as many as the filter has pages.
@@ -296,46 +296,8 @@ def first_seen(
     0
     """
     keys = _keys_of(collection, on)
-    found = _state_at(
+    found = Generations.create(
         state,
-        capacity=capacity,
-        error_rate=error_rate,
-        slices=slices,
-        seed=seed,
-        hash=hash,
-        storage_options=storage_options,
-    )
-    run = found.begin()
-    tasks = _Tasks.of(run, keys, nulls, run.id.hex())
-    return FirstSeen(tasks.rows_of(collection), run)
-
-
-def _state_at(
-    path: Path,
-    *,
-    capacity: int | None,
-    error_rate: float | None,
-    slices: int | None,
-    seed: int | None,
-    hash: HashName | None,
-    storage_options: Mapping[str, Any] | None,
-) -> Generations:
-    """Open a state, or make it; what is asked for is what it has."""
-    if capacity is None:
-        asked = {"error_rate": error_rate, "slices": slices, "seed": seed, "hash": hash}
-        if given := [name for name, value in asked.items() if value is not None]:
-            raise TypeError(f"{given[0]} is given without capacity: give both, or neither")
-        return Generations.open(path, storage_options=storage_options)
-    try:
-        there = Generations.open(path, storage_options=storage_options).plan
-    except FileNotFoundError:
-        error_rate = _FEW_FALSE if error_rate is None else error_rate
-        slices = _as_many(slices, pages_of(plan_filter(capacity, error_rate)))
-    else:
-        error_rate = there.params.error_rate if error_rate is None else error_rate
-        slices = there.slices if slices is None else slices
-    return Generations.create(
-        path,
         capacity,
         error_rate,
         slices=slices,
@@ -343,11 +305,16 @@ def _state_at(
         hash=hash,
         exist_ok=True,
         storage_options=storage_options,
+        choose_slices=_choose_slices,
     )
+    run = found.begin()
+    tasks = _Tasks.of(run, keys, nulls, run.id.hex())
+    return FirstSeen(tasks.rows_of(collection), run)
 
 
-def _as_many(slices: int | None, pages: int) -> int:
-    return min(_SLICES, pages) if slices is None else slices
+def _choose_slices(params: FilterParams) -> int:
+    """Choose how many slices a filter has: a few, as each partition sends something to each."""
+    return min(8, pages_of(params))
 
 
 def _require_keys(collection: Collection) -> None:

@@ -33,9 +33,8 @@ from mmbloom._storage.opening import absolute
 from mmbloom._typing import Bools, HashName, Indices, Nulls, Path, Words
 from mmbloom.errors import FileChangedError, KeyEncodingError, KeyTypeError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.options import choose_params
-from mmbloom.format.slices import pages_of
-from mmbloom.sizing import plan as plan_filter
+from mmbloom.format.slices import PAGE_BYTES, pages_of
+from mmbloom.sizing.params import FilterParams
 from mmbloom.slices import Generations, Run, Slice, SlicePlan, assemble
 
 try:
@@ -48,10 +47,6 @@ except ImportError as error:
     ) from error
 
 __all__ = ["FirstSeen", "build", "first_seen", "seen"]
-
-_SLICES = 64  # unless asked for; fewer where they would be smaller than a MiB, as each is a task
-_PAGES_OF_A_SLICE = 256
-_FEW_FALSE = 1e-9  # unless asked for: a false positive is a row that is lost
 
 # The types of columns that hold keys: of what a key may be on one host, those that Spark has.
 _OF_KEYS = (
@@ -151,9 +146,15 @@ def build(
     if os.path.lexists(target):  # before hours of tasks; assemble makes sure of it
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
     _require_keys(frame, column)
-    params = choose_params(capacity, error_rate, None, seed, hash, like=like)
-    source: Any = params if like is None else like  # a plan says what a filter that counts lacks
-    plan = SlicePlan(source, _as_many(slices, pages_of(params)))
+    plan = SlicePlan.draw(
+        capacity,
+        error_rate,
+        slices=slices,
+        seed=seed,
+        hash=hash,
+        like=like,
+        choose_slices=_choose_slices,
+    )
     keys = _plain(frame).select(_plain_name(frame.columns.index(column)))
     filled = _to_slices(keys, plan, 0, nulls, carry=False).mapInArrow(_filling(plan), _FILLED)
     # Kept on the executors' disks: the driver takes one slice after the other, each by a job of
@@ -286,8 +287,8 @@ def first_seen(
         A folder that all hosts share, or a prefix of an object store: see
         `mmbloom.slices.Generations`. It is made if it is not there.
     capacity, error_rate, seed, hash
-        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. Needed where the
-        state is made, and otherwise compared with what it has, unless left out.
+        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. The capacity is
+        needed where the state is made; of one that is there, what is left out may be any.
     slices : int, optional
         How many slices a new state has, and so how many tasks claim keys: by default 64, or as
         many as are of a MiB.
@@ -335,14 +336,16 @@ def first_seen(
     0
     """
     _require_keys(frame, on)
-    found = _state_at(
+    found = Generations.create(
         state,
-        capacity=capacity,
-        error_rate=error_rate,
+        capacity,
+        error_rate,
         slices=slices,
         seed=seed,
         hash=hash,
+        exist_ok=True,
         storage_options=storage_options,
+        choose_slices=_choose_slices,
     )
     run = found.begin(generation)
     plain = _plain(frame)
@@ -351,42 +354,9 @@ def first_seen(
     return FirstSeen(new.toDF(*frame.columns), run)
 
 
-def _state_at(
-    path: Path,
-    *,
-    capacity: int | None,
-    error_rate: float | None,
-    slices: int | None,
-    seed: int | None,
-    hash: HashName | None,
-    storage_options: Mapping[str, Any] | None,
-) -> Generations:
-    """Open a state, or make it; what is asked for is what it has."""
-    if capacity is None:
-        asked = {"error_rate": error_rate, "slices": slices, "seed": seed, "hash": hash}
-        if given := [name for name, value in asked.items() if value is not None]:
-            raise TypeError(f"{given[0]} is given without capacity: give both, or neither")
-        return Generations.open(path, storage_options=storage_options)
-    error_rate = _FEW_FALSE if error_rate is None else error_rate
-    if slices is None:
-        try:
-            slices = Generations.open(path, storage_options=storage_options).plan.slices
-        except FileNotFoundError:
-            slices = _as_many(None, pages_of(plan_filter(capacity, error_rate)))
-    return Generations.create(
-        path,
-        capacity,
-        error_rate,
-        slices=slices,
-        seed=seed,
-        hash=hash,
-        exist_ok=True,
-        storage_options=storage_options,
-    )
-
-
-def _as_many(slices: int | None, pages: int) -> int:
-    return max(1, min(_SLICES, pages // _PAGES_OF_A_SLICE)) if slices is None else slices
+def _choose_slices(params: FilterParams) -> int:
+    """Choose how many slices a filter has: of a MiB or more, as each is a task."""
+    return max(1, min(64, pages_of(params) * PAGE_BYTES >> 20))
 
 
 def _require_keys(frame: DataFrame, column: object) -> None:

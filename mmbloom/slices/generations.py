@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,7 +21,7 @@ from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashName, Path, Words
 from mmbloom._warn import full_at, warn_past_capacity
 from mmbloom.errors import CommitConflictError, FormatError, ParameterMismatchError
-from mmbloom.filters.options import not_asked, require_equal
+from mmbloom.filters.options import choose_params, not_asked, require_equal
 from mmbloom.format.generations import (
     Record,
     folder_name,
@@ -30,6 +30,7 @@ from mmbloom.format.generations import (
     slice_name,
 )
 from mmbloom.format.slices import HEADER_BYTES, NO_RUN, decode, require_size
+from mmbloom.sizing.params import FilterParams
 from mmbloom.slices.assembly import assemble
 from mmbloom.slices.places import At, Place, place_of
 from mmbloom.slices.plan import SlicePlan, require_of
@@ -39,6 +40,8 @@ from mmbloom.slices.slice import Slice
 # Records are kept for so many generations: a driver that was stopped amid its commit for longer
 # could otherwise make one that was made before, and take it for its own.
 _RECORDS_KEPT = 1000
+
+_FEW_FALSE = 1e-9  # the error rate unless asked for: a false positive is a row that nobody gets
 
 
 @dataclass(frozen=True)
@@ -83,16 +86,17 @@ class Generations:
     def create(
         cls,
         path: Path,
-        capacity: int,
-        error_rate: float = 0.01,
+        capacity: int | None = None,
+        error_rate: float | None = None,
         *,
-        slices: int = 64,
+        slices: int | None = None,
         seed: int | None = None,
         hash: HashName | None = None,
         exist_ok: bool = False,
         storage_options: Mapping[str, Any] | None = None,
+        choose_slices: Callable[[FilterParams], int] | None = None,
     ) -> Generations:
-        """Make a state without a key: generation 0.
+        """Make a state without a key: generation 0; or open the one that is there.
 
         Parameters
         ----------
@@ -100,14 +104,17 @@ class Generations:
             A folder, which is made if it is not there, or a prefix of an object store. URLs need
             the extra "cluster", and fsspec's library for the store.
         capacity, error_rate, seed, hash
-            As for `BloomFilter.create`; the seed is drawn here, once for all runs and hosts.
-        slices : int, default 64
+            As for `BloomFilter.create`, but that the error rate is 1e-9 by default: a false
+            positive is a row that is lost. The seed is drawn here, once for all runs and hosts.
+        slices : int, optional
             How many slices the filter has.
         exist_ok : bool, default False
-            Open the state that is there, if it was made with these parameters (any hash and seed,
-            by default).
+            Open the state that is there, if it was made with these parameters; one that is left
+            out, even the capacity, may be any.
         storage_options : mapping, optional
             Of fsspec, for a URL. They travel with a run to its tasks.
+        choose_slices : callable, optional
+            As for `SlicePlan.draw`: how many slices a new state has, where that is left out.
 
         Returns
         -------
@@ -117,6 +124,8 @@ class Generations:
         ------
         FileExistsError
             If a state is there, and `exist_ok` is not set.
+        FileNotFoundError
+            If none is there, `exist_ok` is set and the capacity left out.
         ParameterMismatchError
             If it has other parameters, or another number of slices.
         FormatError
@@ -130,9 +139,19 @@ class Generations:
             system says.
         """
         place = place_of(path, storage_options)
-        plan = SlicePlan.draw(capacity, error_rate, slices=slices, seed=seed, hash=hash)
-        first = Record(os.urandom(16), 0, NO_RUN, NO_RUN, plan.params, slices)
         if newest_in(place) is None:
+            if capacity is None and exist_ok:
+                said = "no state of generations is there; give a capacity, and one is made"
+                raise FileNotFoundError(errno.ENOENT, said, place.path)
+            plan = SlicePlan.draw(
+                capacity,
+                _FEW_FALSE if error_rate is None else error_rate,
+                slices=slices,
+                seed=seed,
+                hash=hash,
+                choose_slices=choose_slices,
+            )
+            first = Record(os.urandom(16), 0, NO_RUN, NO_RUN, plan.params, plan.slices)
             place.prepare()
             records = Records(place.path, first.uuid, storage_options)
             with suppress(FileExistsError):  # by another driver meanwhile
@@ -143,11 +162,14 @@ class Generations:
             said = "a state is there already; open that one, or choose another path"
             raise FileExistsError(errno.EEXIST, said, place.path)
         state = cls.open(path, storage_options=storage_options)
-        free = not_asked(hash, seed)
-        require_equal(state.plan.params, plan.params, state.path, copied=False, free=free)
-        if state.plan.slices != slices:
-            found = str(state.plan.slices)
-            raise ParameterMismatchError(state.path, "slices", found, str(slices))
+        found, free = state.plan.params, not_asked(hash, seed)
+        capacity = found.capacity if capacity is None else capacity
+        error_rate = found.error_rate if error_rate is None else error_rate
+        asked = choose_params(capacity, error_rate, None, seed, hash, like=None)
+        require_equal(found, asked, state.path, copied=False, free=free)
+        if slices not in (None, state.plan.slices):
+            cut = str(state.plan.slices)
+            raise ParameterMismatchError(state.path, "slices", cut, str(slices))
         return state
 
     @classmethod

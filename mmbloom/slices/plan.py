@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -121,21 +122,26 @@ class SlicePlan:
     @classmethod
     def draw(
         cls,
-        capacity: int,
-        error_rate: float = 0.01,
+        capacity: int | None = None,
+        error_rate: float | None = None,
         *,
-        slices: int = 64,
+        slices: int | None = None,
         seed: int | None = None,
         hash: HashName | None = None,
+        like: object = None,
+        choose_slices: Callable[[FilterParams], int] | None = None,
     ) -> Self:
-        """Plan a filter for so many keys, with a seed drawn at random.
+        """Plan a filter for so many keys, with a seed drawn at random; or one like another.
 
         Parameters
         ----------
-        capacity, error_rate, seed, hash
+        capacity, error_rate, seed, hash, like
             As for `BloomFilter.create`.
-        slices : int, default 64
+        slices : int, optional
             How many.
+        choose_slices : callable, optional
+            Gives that number where it is left out, of the parameters of the filter: by default
+            64, or as many as it has pages.
 
         Returns
         -------
@@ -144,15 +150,19 @@ class SlicePlan:
         Raises
         ------
         ValueError, TypeError
-            If an argument is out of range, or the filter has fewer pages than slices.
+            If an argument is out of range, or the filter cannot be cut so.
 
         Examples
         --------
         >>> SlicePlan.draw(1_000_000, slices=16) == SlicePlan.draw(1_000_000, slices=16)
         False
         """
-        params = choose_params(capacity, error_rate, "blocked", seed, hash, like=None)
-        return cls(params, slices)
+        params = choose_params(capacity, error_rate, None, seed, hash, like=like)
+        # Not its parameters, which do not tell that a filter counts.
+        cut: Any = params if like is None else like
+        if slices is None:
+            slices = choose_slices(params) if choose_slices else min(64, pages_of(params))
+        return cls(cut, slices)
 
     def split(self, keys: Keys, *, nulls: Nulls = "error", threads: int = 1) -> Split:
         """Hash a batch of keys, and tell which slice each belongs to.

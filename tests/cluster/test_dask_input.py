@@ -159,9 +159,10 @@ def test_states_of_others(tmp_path: Path) -> None:
         bag, state = db.from_sequence(["/a", "/b"]), tmp_path / "state"
         with pytest.raises(FileNotFoundError, match="no state"):
             dask.first_seen(bag, state=state)
-        with pytest.raises(TypeError, match="slices is given without capacity"):
+        with pytest.raises(FileNotFoundError, match="no state"):
             dask.first_seen(bag, state=state, slices=2)
         first = dask.first_seen(bag, state=state, capacity=100_000, slices=2)
+        assert first.run.plan.params.error_rate == 1e-9
         with pytest.raises(FormatError, match="slice 0 of generation 1, which no task wrote"):
             first.commit()
         assert first.frame.compute() == ["/a", "/b"]
@@ -173,14 +174,27 @@ def test_states_of_others(tmp_path: Path) -> None:
         assert first.frame.compute() == ["/a", "/b"]
         first.commit()
         for asked in ({"capacity": 99_999}, {"slices": 1}, {"error_rate": 0.5}, {"seed": 1}):
-            with pytest.raises(ParameterMismatchError, match=next(iter(asked))):
-                dask.first_seen(bag, state=state, **{"capacity": 100_000, **asked})
+            for given in ({}, {"capacity": 100_000}):
+                with pytest.raises(ParameterMismatchError, match=next(iter(asked))):
+                    dask.first_seen(bag, state=state, **{**given, **asked})
         slices[0].unlink()
         again = dask.first_seen(bag, state=state)
         with pytest.raises(FormatError, match=f"{slices[0].name}.*missing"):
             again.frame.compute()
         with pytest.raises(FormatError, match="which no task wrote"):
             again.commit()
+
+    with_dask(program)
+
+
+def test_slices_of_small_filters(tmp_path: Path) -> None:
+    """Unless asked for, there are eight, or as many as the filter has pages of 4096 bytes."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        bag = db.from_sequence(["/a", "/b"])
+        for capacity, slices in ((100, 1), (5_000, 7), (1_000_000, 8)):
+            first = dask.first_seen(bag, state=tmp_path / str(capacity), capacity=capacity)
+            assert first.run.plan.slices == slices
 
     with_dask(program)
 

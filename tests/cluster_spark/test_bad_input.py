@@ -95,12 +95,19 @@ def test_states_of_others(rows: Any, state: str) -> None:
     """A state with other parameters is named, with what differs."""
     Generations.create(state, 30_000, 1e-9, slices=6, seed=1)
     for name, other in {"capacity": 40_000, "error_rate": 1e-6, "slices": 3, "seed": 2}.items():
-        with pytest.raises(ParameterMismatchError, match=rf"state: exists with {name} "):
-            mmbloom.spark.first_seen(rows, "id", state=state, **{**SIZES, name: other})
-    with pytest.raises(TypeError, match="slices is given without capacity"):
-        mmbloom.spark.first_seen(rows, "id", state=state, slices=6)
-    with pytest.raises(FileNotFoundError):
+        for given in ({}, SIZES):
+            with pytest.raises(ParameterMismatchError, match=rf"state: exists with {name} "):
+                mmbloom.spark.first_seen(rows, "id", state=state, **{**given, name: other})
+    with pytest.raises(FileNotFoundError, match="no state"):
         mmbloom.spark.first_seen(rows, "id", state=state + "2")
+
+
+def test_slices_of_small_filters(rows: Any, tmp_path: Path) -> None:
+    """Unless asked for, there are as many as are of a MiB, up to 64."""
+    for capacity, slices in ((1000, 1), (1_000_000, 5), (100_000_000, 64)):
+        state = tmp_path / str(capacity)
+        first = mmbloom.spark.first_seen(rows, "id", state=state, capacity=capacity)
+        assert first.run.plan.slices == slices
 
 
 def test_a_damaged_generation(rows: Any, state: str) -> None:

@@ -63,7 +63,7 @@ def test_a_killed_worker(
     fuse, made = str(tmp_path / "fuse"), tmp_path / "made.bloom"
     drawn = SlicePlan.draw(40_000, 1e-6, slices=6, seed=7)
     plan = fuses.DeadlyPlan(drawn.params, 6, fuse)
-    monkeypatch.setattr(mmbloom.spark, "SlicePlan", lambda *_: plan)
+    monkeypatch.setattr(SlicePlan, "draw", lambda *_, **__: plan)
     last = spark.createDataFrame([("/last",)], "string string")
     mmbloom.spark.build(rows.select("string").union(last), "string", made, 40_000, 1e-6, seed=7)
     assert int(Path(fuse).read_text()) != os.getpid()

@@ -301,12 +301,18 @@ def test_create_and_open(where: str) -> None:
     """A state is made once; opening takes its plan, with the seed that was drawn."""
     with pytest.raises(FileNotFoundError, match="no state of generations is there"):
         Generations.open(where)
+    with pytest.raises(FileNotFoundError, match="no state of generations is there; give"):
+        Generations.create(where, slices=4, exist_ok=True)
+    with pytest.raises(TypeError, match="capacity is required"):
+        Generations.create(where)
+    assert names(where) == []
     state = Generations.create(where, **SIZES)
     assert Generations.open(where) == state
     assert pickle.loads(pickle.dumps(state)) == state
     with pytest.raises(FileExistsError, match="a state is there already"):
         Generations.create(where, **SIZES)
-    assert Generations.create(where, **SIZES, exist_ok=True).plan == state.plan
+    for given in ({}, SIZES, *({name: value} for name, value in SIZES.items())):
+        assert Generations.create(where, **given, exist_ok=True) == state
     changed: list[dict[str, Any]] = [
         {"capacity": 40_000},
         {"slices": 5},
@@ -314,9 +320,22 @@ def test_create_and_open(where: str) -> None:
         {"error_rate": 1e-3},
     ]
     for change in changed:
-        with pytest.raises(ParameterMismatchError, match=next(iter(change))):
-            Generations.create(where, **{**SIZES, **change}, exist_ok=True)
+        for given in ({}, SIZES):
+            with pytest.raises(ParameterMismatchError, match=next(iter(change))):
+                Generations.create(where, **{**given, **change}, exist_ok=True)
     assert str(state.plan.params.seed) not in repr(state) + repr(state.begin())
+
+
+def test_what_a_new_state_has(where: str) -> None:
+    """What is left out is for few false positives, and for as many slices as its caller says."""
+    plan = Generations.create(f"{where}/1", 1_000_000).plan
+    assert (plan.params.error_rate, plan.slices) == (1e-9, 64)
+    assert Generations.create(f"{where}/2", 100).plan.slices == 1  # it has one page
+    tenths = Generations.create(
+        f"{where}/3", 1_000_000, choose_slices=lambda params: params.capacity // 100_000
+    )
+    assert tenths.plan.slices == 10
+    assert Generations.create(f"{where}/3", choose_slices=lambda _: 3, exist_ok=True) == tenths
 
 
 def test_another_state_in_its_place(where: str, seed: int) -> None:
