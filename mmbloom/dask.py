@@ -26,11 +26,10 @@ from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom._open import open as open_filter
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, HashHalves, HashName, Nulls, Path, Words
+from mmbloom._typing import Array, Bools, HashHalves, HashName, Nulls, Octets, Path, Words
 from mmbloom.errors import FileChangedError
 from mmbloom.filters.base import Filter
 from mmbloom.format.slices import pages_of
@@ -393,7 +392,7 @@ class _Order(NamedTuple):
         How many rows there are.
     """
 
-    rows: npt.NDArray[np.uint32]
+    rows: Array[np.uint32]
     counts: list[int]
     total: int
 
@@ -417,7 +416,7 @@ def _small(part: Part, plan: SlicePlan) -> HashHalves:
     return (part.h1 >> np.uint64(32)).astype(np.uint32), part.h2.copy()
 
 
-def _whole(h1: npt.NDArray[Any], h2: Words) -> HashHalves:
+def _whole(h1: Array[Any], h2: Words) -> HashHalves:
     """Undo `_small`, as far as positions depend on it."""
     return (h1 if h1.dtype == np.uint64 else h1.astype(np.uint64) << np.uint64(32)), h2
 
@@ -426,7 +425,7 @@ def _part_of(cut: tuple[_Order, list[HashHalves]], number: int) -> HashHalves:
     return cut[1][number]
 
 
-_Answers = list[npt.NDArray[np.uint8]]  # of each partition, a bit a key
+_Answers = list[Octets]  # of each partition, a bit a key
 
 
 def _claim(

@@ -8,12 +8,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from mmbloom import _engine
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
-from mmbloom._typing import HashHalves, HashName, Indices, Keys, Nulls, Words
+from mmbloom._typing import Array, HashHalves, HashName, Indices, Keys, Nulls, Words
 from mmbloom.errors import FormatError, ParameterMismatchError
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
@@ -35,7 +34,7 @@ class Split(NamedTuple):
         Its hash halves; 0 for a null.
     """
 
-    slice_no: npt.NDArray[np.int32]
+    slice_no: Array[np.int32]
     h1: Words
     h2: Words
 

@@ -39,6 +39,12 @@ def test_import_of_the_package() -> None:
     assert imported("import mmbloom; mmbloom.GrowingFilter") >= OF_FOLDERS - {ROTATING}
 
 
+@pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine imports it")
+def test_import_of_slices() -> None:
+    """Their arrays have the types of the package; `numpy.typing` would be imported for nothing."""
+    assert "numpy.typing" not in imported("import mmbloom.slices")
+
+
 @pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine locks with filelock")
 def test_locks_of_the_compiled_engine() -> None:
     """It takes its locks without filelock, whose import takes as long as the package's."""
