@@ -123,8 +123,8 @@ def test_build_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path, see
 
         import mmbloom.dask  # noqa: PLC0415
 
-        pid = stall(client, "mmbloom.slices.slice:Slice.claim", 30, note)
-        killer = threading.Thread(target=kill_when_noted, args=(pid, note))
+        stall(client, "mmbloom.slices.slice:Slice.claim", 30, note)
+        killer = threading.Thread(target=kill_when_noted, args=(note,))
         killer.start()
         mmbloom.dask.build(read(day)["url"], made, CAPACITY, seed=seed)
         killer.join()
@@ -213,9 +213,9 @@ def test_first_seen_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path
         from mmbloom.dask import first_seen  # noqa: PLC0415
 
         first = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
-        pid = stall(client, "mmbloom.slices.generations:Run.write", 2, note)
+        stall(client, "mmbloom.slices.generations:Run.write", 2, note)
         rows = client.compute(first.frame["row"])
-        kill_when_noted(pid, note)
+        kill_when_noted(note)
         assert list(rows.result()) == first_rows(day)
         first.commit()
         again = first_seen(read(day), on="url", state=state)

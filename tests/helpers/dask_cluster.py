@@ -80,14 +80,16 @@ def driver(address: str, program: Callable[[Any], T], timeout: float = 60.0) -> 
     return in_child(run, timeout)
 
 
-def stall(client: Any, where: str, calls: int, note: Path) -> int:
-    """Have one worker stand still for ever after so many calls of a method; gives its pid.
+def stall(client: Any, where: str, calls: int, note: Path) -> None:
+    """Have the worker that first has made so many calls of a method stand still for ever.
 
-    The method is named as "module:Class.method". `note` is written when the worker stands.
+    The method is named as "module:Class.method". The worker writes its pid to `note`. Which worker
+    it is Dask decides: now and then it gives one of two all tasks of a kind.
     """
 
-    def patch(where: str, calls: int, note: str) -> int:
-        import importlib  # noqa: PLC0415  all of it is sent to the worker
+    def patch(where: str, calls: int, note: str) -> None:
+        import contextlib  # noqa: PLC0415  all of it is sent to the workers
+        import importlib  # noqa: PLC0415
         import os  # noqa: PLC0415
         import time  # noqa: PLC0415
 
@@ -101,24 +103,22 @@ def stall(client: Any, where: str, calls: int, note: Path) -> int:
             result = original(*arguments, **options)
             done.append(None)
             if len(done) == calls:
-                with open(note, "w") as file:
-                    file.write(str(arguments))
-                while True:
-                    time.sleep(1)
+                with contextlib.suppress(FileExistsError), open(note, "x") as file:
+                    file.write(f"{os.getpid()}\n")
+                    file.flush()
+                    while True:
+                        time.sleep(1)
             return result
 
         setattr(cls, method, stalling)
-        return os.getpid()
 
-    worker = min(client.scheduler_info()["workers"])
-    pids = client.run(patch, where, calls, str(note), workers=[worker])
-    return int(pids[worker])
+    client.run(patch, where, calls, str(note))
 
 
-def kill_when_noted(pid: int, note: Path, timeout: float = 40.0) -> None:
+def kill_when_noted(note: Path, timeout: float = 40.0) -> None:
     """Wait until a worker stands, and end it with SIGKILL."""
     deadline = time.monotonic() + timeout
-    while not note.exists():
-        assert time.monotonic() < deadline, "the worker was given no such task"
+    while not (note.exists() and note.read_text().endswith("\n")):
+        assert time.monotonic() < deadline, "no worker was given so many tasks"
         time.sleep(0.01)
-    os.kill(pid, signal.SIGKILL)
+    os.kill(int(note.read_text()), signal.SIGKILL)
