@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import fsspec
 import numpy as np
 
 from mmbloom.slices import Run
@@ -51,3 +52,9 @@ def first_of(days: Sequence[Rows]) -> list[Rows]:
 
 def together(partitions: Sequence[Rows]) -> Rows:
     return [row for rows in partitions for row in rows]
+
+
+def names(where: str) -> list[str]:
+    """All that lies in a state, by name."""
+    system, root = fsspec.core.url_to_fs(where)
+    return sorted(each[len(root) :].lstrip("/") for each in system.find(root))

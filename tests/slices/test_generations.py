@@ -1,47 +1,17 @@
 """First-seen by generations: the rows that pandas keeps, whatever is run twice, or half."""
 
-import os
 import pickle
 import random
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import pytest
-from drivers import SIZES, cut, day, first_of, tasks, together
+from drivers import SIZES, cut, day, first_of, names, tasks, together
 
 import mmbloom
-from mmbloom import (
-    CapacityWarning,
-    CommitConflictError,
-    FileChangedError,
-    FormatError,
-    ParameterMismatchError,
-)
-from mmbloom.slices import Generations, Slice, SlicePlan, generations, places
-
-
-@pytest.fixture(params=["folder", "memory", "moving"])
-def where(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
-    """Where a state may be made: a folder, a store in memory, and one whose files are moved."""
-    if request.param == "folder":
-        yield str(tmp_path / "seen")
-        return
-    if request.param == "moving":
-        monkeypatch.setattr(places, "_OBJECT_STORES", frozenset())
-    system = fsspec.filesystem("memory")
-    yield f"memory://{tmp_path.name}/seen"
-    system.rm(f"/{tmp_path.name}", recursive=True)
-
-
-def names(where: str) -> list[str]:
-    """All that lies in a state, by name."""
-    system, root = fsspec.core.url_to_fs(where)
-    return sorted(each[len(root) :].lstrip("/") for each in system.find(root))
+from mmbloom import CapacityWarning, CommitConflictError, FormatError
+from mmbloom.slices import Generations, Slice, generations
 
 
 def kept_by_pandas(days: list[list[str]]) -> list[list[str]]:
@@ -297,76 +267,6 @@ def test_a_task_that_is_overtaken(where: str, seed: int) -> None:
         late.read(0)
 
 
-def test_create_and_open(where: str) -> None:
-    """A state is made once; opening takes its plan, with the seed that was drawn."""
-    with pytest.raises(FileNotFoundError, match="no state of generations is there"):
-        Generations.open(where)
-    with pytest.raises(FileNotFoundError, match="no state of generations is there; give"):
-        Generations.create(where, slices=4, exist_ok=True)
-    with pytest.raises(TypeError, match="capacity is required"):
-        Generations.create(where)
-    assert names(where) == []
-    state = Generations.create(where, **SIZES)
-    assert Generations.open(where) == state
-    assert pickle.loads(pickle.dumps(state)) == state
-    with pytest.raises(FileExistsError, match="a state is there already"):
-        Generations.create(where, **SIZES)
-    for given in ({}, SIZES, *({name: value} for name, value in SIZES.items())):
-        assert Generations.create(where, **given, exist_ok=True) == state
-    changed: list[dict[str, Any]] = [
-        {"capacity": 40_000},
-        {"slices": 5},
-        {"seed": 7},
-        {"error_rate": 1e-3},
-    ]
-    for change in changed:
-        for given in ({}, SIZES):
-            with pytest.raises(ParameterMismatchError, match=next(iter(change))):
-                Generations.create(where, **{**given, **change}, exist_ok=True)
-    assert str(state.plan.params.seed) not in repr(state) + repr(state.begin())
-
-
-def test_what_a_new_state_has(where: str) -> None:
-    """What is left out is for few false positives, and for as many slices as its caller says."""
-    plan = Generations.create(f"{where}/1", 1_000_000).plan
-    assert (plan.params.error_rate, plan.slices) == (1e-9, 64)
-    assert Generations.create(f"{where}/2", 100).plan.slices == 1  # it has one page
-    tenths = Generations.create(
-        f"{where}/3", 1_000_000, choose_slices=lambda params: params.capacity // 100_000
-    )
-    assert tenths.plan.slices == 10
-    assert Generations.create(f"{where}/3", choose_slices=lambda _: 3, exist_ok=True) == tenths
-
-
-def test_another_state_in_its_place(where: str, seed: int) -> None:
-    """A run does not commit to a state that was made anew."""
-    state = Generations.create(where, **SIZES)
-    run = state.begin()
-    tasks(run, cut(day(seed)))
-    system, root = fsspec.core.url_to_fs(where)
-    system.rm(f"{root}/generation-00000000.json")
-    Generations.create(where, **SIZES)
-    for call in (run.commit, state.begin, lambda: state.generation):
-        with pytest.raises(FileChangedError, match="replaced by another state"):
-            call()
-
-
-@pytest.mark.parametrize("where", ["memory", "moving"], indirect=True)
-def test_a_store_that_makes_twice(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that ignores the condition of a put cannot tell two drivers apart: refused, by test."""
-    system = type(fsspec.filesystem("memory"))
-    put = system.pipe_file
-
-    def careless(self: Any, path: str, value: bytes, **_: Any) -> None:
-        put(self, path, value)
-
-    monkeypatch.setattr(system, "pipe_file", careless)
-    with pytest.raises(OSError, match="this store makes a file that is there once more"):
-        Generations.create(where, **SIZES)
-    assert names(where) == []
-    fsspec.filesystem("memory").pipe_file(f"{where}/x", b"")  # for the fixture to remove
-
-
 def test_more_keys_than_planned(where: str) -> None:
     """A commit past the plan tells before it is made; where warnings are errors, it is not."""
     state = Generations.create(where, 100, slices=1)
@@ -381,33 +281,3 @@ def test_more_keys_than_planned(where: str) -> None:
     with pytest.warns(CapacityWarning, match="was planned for 100"):
         run.commit()
     assert state.generation == 1
-
-
-def test_without_fsspec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A URL says what to install; paths need nothing."""
-    monkeypatch.setattr(places, "fsspec", None)
-    part = Slice.empty(SlicePlan.draw(100, slices=1), 0)
-    said = r"memory://seen.*: .*needs fsspec: pip install 'mmbloom\[cluster\]'"
-    for call in (
-        lambda: Generations.create("memory://seen", 100, slices=1),
-        lambda: Generations.open("memory://seen"),
-        lambda: part.write("memory://seen/0"),
-        lambda: Slice.read("memory://seen/0"),
-    ):
-        with pytest.raises(ImportError, match=said):
-            call()
-    part.write(tmp_path / "0")
-    assert Slice.read(f"file://{tmp_path}/0").number == 0
-    assert Generations.create(f"file://{tmp_path}/seen", 100, slices=1).path == f"{tmp_path}/seen"
-
-
-def test_files_are_private(tmp_path: Path, seed: int) -> None:
-    """What has the secret seed in it can be read by its owner alone."""
-    state = Generations.create(tmp_path / "seen", **SIZES)
-    run = state.begin()
-    tasks(run, cut(day(seed)))
-    run.commit()
-    for folder, _, files in os.walk(tmp_path / "seen"):
-        assert Path(folder).stat().st_mode & 0o077 == 0
-        for name in files:
-            assert (Path(folder) / name).stat().st_mode & 0o077 == 0
