@@ -200,6 +200,11 @@ class FirstSeen:
     Computing `frame` again gives the same rows, before the commit and right after it. A run that is
     never committed leaves files in the state, which the next commit removes. Any thread or process
     may have it: it pickles.
+
+    Each partition that is computed leaves a note in the state, so that `commit` refuses where one
+    never was, as after ``frame.head()``, which computes the first alone. What it cannot see is
+    whether rows that were computed were written: after ``len(frame)``, ``head(npartitions=-1)``, or
+    ``head()`` of a frame of one partition all rows are computed, and a commit makes them old.
     """
 
     frame: Collection
@@ -213,12 +218,12 @@ class FirstSeen:
         CommitConflictError
             If another driver has committed meanwhile: drop these rows, and call `first_seen` again.
         FormatError
-            If a slice is missing, as where `frame` was computed in part, or not at all; or is cut,
-            or of another generation. It is named, and nothing is committed.
+            If a partition of `frame` was never computed; or if a slice is missing, cut or of
+            another generation. It is named, and nothing is committed.
         FileChangedError, OSError
             As `mmbloom.slices.Run.commit`.
         """
-        self.run.commit()
+        self.run.commit(self.frame.npartitions)
 
 
 def first_seen(
@@ -308,7 +313,7 @@ def first_seen(
     )
     run = found.begin()
     tasks = _Tasks.of(run, keys, nulls, run.id.hex())
-    return FirstSeen(tasks.rows_of(collection), run)
+    return FirstSeen(tasks.rows_of(collection, run), run)
 
 
 def _choose_slices(params: FilterParams) -> int:
@@ -455,6 +460,12 @@ def _keep(rows: Any, partition: int, order: _Order, place: int, answers: list[_A
     return list(compress(rows, marks.tolist())) if isinstance(rows, list) else rows[marks]
 
 
+def _noted(rows: Any, partition: int, run: Run) -> Any:
+    """Give a partition of the output, when it is noted that it is given."""
+    run.note(partition)
+    return rows
+
+
 def _listed(rows: Any) -> Any:
     """List a partition of a bag, which may be an iterator; one of a dataframe stays as it is."""
     return rows if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else list(rows)
@@ -588,15 +599,16 @@ class _Tasks:
         """Name the task that gives a slice with all keys."""
         return self._ref("slice", (self.partitions - 1) // _ROUND, number).key
 
-    def rows_of(self, collection: Collection) -> Collection:
+    def rows_of(self, collection: Collection, run: Run) -> Collection:
         """Give the rows of a collection that are new, as one of its kind."""
         graph, inputs = _graph_of(collection)
         self.graph.update(graph)
         for partition, key in enumerate(inputs):
             round_, place = divmod(partition, _ROUND)
             answers = List(*(self._ref("new", round_, number) for number in range(self.slices)))
-            order = self._ref("order", partition)
-            self._add("rows", (partition,), _keep, TaskRef(key), partition, order, place, answers)
+            rows, order = TaskRef(key), self._ref("order", partition)
+            kept = self._add("kept", (partition,), _keep, rows, partition, order, place, answers)
+            self._add("rows", (partition,), _noted, kept, partition, run)
         name = f"rows-{self.name}"
         if isinstance(collection, bag.Bag):
             return bag.Bag(self.graph, name, self.partitions)

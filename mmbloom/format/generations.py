@@ -7,7 +7,8 @@ the highest number is the state; all others are its past. The slices of generati
 are the files ``NNNNNNNN-RUN/SSSSSS.slice``, with the run that its record names, in 32 hexadecimal
 digits, and the slice's number in six digits or more: the format of ``slices.py``, with this
 generation and run in their headers. Generation 0 has none: its slices are empty. What no record
-names is of a run that was not committed.
+names is of a run that was not committed. Beside its slices a run may have empty files
+``PPPPPP.part``: each notes that a part of its output was computed, and none is of the state.
 
 A record is JSON in UTF-8, at most 64 KiB, an object of exactly these fields:
 
@@ -79,7 +80,7 @@ def record_name(generation: int) -> str:
 
 
 def folder_name(generation: int, run: bytes) -> str:
-    """Name the folder of the slices that a run has written."""
+    """Name the folder of what a run has written."""
     return f"{generation:08}-{run.hex()}"
 
 
@@ -92,6 +93,17 @@ def slice_name(generation: int, run: bytes, number: int) -> str:
     '00000003-00000000000000000000000000000000/000007.slice'
     """
     return f"{folder_name(generation, run)}/{number:06}.slice"
+
+
+def part_name(generation: int, run: bytes, part: int) -> str:
+    """Name the file that notes a part of a run's output.
+
+    Examples
+    --------
+    >>> part_name(3, bytes(16), 7)
+    '00000003-00000000000000000000000000000000/000007.part'
+    """
+    return f"{folder_name(generation, run)}/{part:06}.part"
 
 
 def generation_of_record(name: str) -> int | None:

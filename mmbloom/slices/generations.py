@@ -27,6 +27,7 @@ from mmbloom.format.generations import (
     folder_name,
     generation_of_folder,
     generation_of_record,
+    part_name,
     slice_name,
 )
 from mmbloom.format.slices import HEADER_BYTES, NO_RUN, decode, require_size
@@ -401,7 +402,25 @@ class Run:
         name = slice_name(self.generation, self.id, part.number)
         self._records.place.put(name, part.to_bytes())
 
-    def commit(self) -> None:
+    def note(self, part: int) -> None:
+        """Note that a part of the output is computed: for an engine that may compute only some.
+
+        That all slices are written does not say that anyone got the rows: Dask computes what is
+        asked for, and the first rows of a frame need every slice, and one partition.
+
+        Parameters
+        ----------
+        part : int
+            Its number, from 0. Noting it again, as a task that runs again does, changes nothing.
+
+        Raises
+        ------
+        OSError
+            If there is no space, or as the system says.
+        """
+        self._records.place.put(part_name(self.generation, self.id, part), b"")
+
+    def commit(self, parts: int = 0) -> None:
         """Make what this run has written the state: to be called when its rows are written.
 
         Calling it again is fine, also after an error of the network that left open what happened.
@@ -409,12 +428,18 @@ class Run:
         (`CapacityWarning`) tells if the filter has more keys than it was planned for, so that it
         takes new rows for seen; where warnings are errors, nothing is committed then.
 
+        Parameters
+        ----------
+        parts : int, default 0
+            How many parts the output has: each must have been noted, see `note`.
+
         Raises
         ------
         CommitConflictError
             If another run was committed meanwhile: the rows of this one are to be dropped.
         FormatError
-            If a slice is missing, cut, or of another generation: names it; nothing is committed.
+            If a slice is missing, cut, or of another generation, or a part was not noted: names
+            it; nothing is committed.
         FileChangedError
             If another state is at the path.
         OSError
@@ -428,6 +453,7 @@ class Run:
             return
         self._require_current()
         positions_set, params = self._require_slices(), self.plan.params
+        self._require_parts(parts)
         if positions_set > full_at(params):
             # Before anything counts: it may raise, and whoever reads it may stop there.
             warn_past_capacity(self.path, params, round(params.estimated_count(positions_set)))
@@ -483,6 +509,17 @@ class Run:
         found = header.number, header.generation, header.run
         _require_same(path, found, (number, self.generation, self.id))
         return header.positions_set
+
+    def _require_parts(self, parts: int) -> None:
+        """Make sure that all parts of the output were noted."""
+        place = self._records.place
+        noted = {*place.names(folder_name(self.generation, self.id))} if parts else set()
+        for part in range(parts):
+            name = part_name(self.generation, self.id, part)
+            if os.path.basename(name) not in noted:
+                self._require_current()  # a run that was committed has removed it
+                expected = f"a note of part {part} of the output, which no task computed"
+                raise FormatError(place.name_of(name), "file", "missing", expected)
 
     def _make_record(self) -> None:
         """Make the record of this generation; only one run can."""

@@ -205,15 +205,18 @@ def test_first_seen_over_days(cluster: str, day: Path, tmp_path: Path, seed: int
     driver(cluster, program)
 
 
-def test_first_seen_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path) -> None:
-    """A worker that wrote its slice and died has taken no row with it."""
+@pytest.mark.parametrize("step", ["write", "note"])
+def test_first_seen_with_a_worker_killed(
+    cluster: str, day: Path, tmp_path: Path, step: str
+) -> None:
+    """A worker that died when it had written a slice, or noted its rows, has taken none with it."""
     state, note = tmp_path / "state", tmp_path / "note"
 
     def program(client: Any) -> None:
         from mmbloom.dask import first_seen  # noqa: PLC0415
 
         first = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
-        stall(client, "mmbloom.slices.generations:Run.write", 2, note)
+        stall(client, f"mmbloom.slices.generations:Run.{step}", 2, note)
         rows = client.compute(first.frame["row"])
         kill_when_noted(note)
         assert list(rows.result()) == first_rows(day)

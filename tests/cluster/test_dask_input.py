@@ -166,7 +166,7 @@ def test_states_of_others(tmp_path: Path) -> None:
         with pytest.raises(FormatError, match="slice 0 of generation 1, which no task wrote"):
             first.commit()
         assert first.frame.compute() == ["/a", "/b"]
-        slices = sorted(state.glob("*/*"))
+        slices = sorted(state.glob("*/*.slice"))
         assert len(slices) == 2
         os.truncate(slices[1], 5000)
         with pytest.raises(FormatError, match=f"{slices[1].name}"):
@@ -195,6 +195,62 @@ def test_slices_of_small_filters(tmp_path: Path) -> None:
         for capacity, slices in ((100, 1), (5_000, 7), (1_000_000, 8)):
             first = dask.first_seen(bag, state=tmp_path / str(capacity), capacity=capacity)
             assert first.run.plan.slices == slices
+
+    with_dask(program)
+
+
+@pytest.mark.parametrize("slices", [1, 3])
+@pytest.mark.parametrize("partitions", [2, 5, 17])
+def test_rows_that_nobody_got(tmp_path: Path, partitions: int, slices: int) -> None:
+    """Where a partition was not computed, nothing becomes old; all of it computed, all does."""
+    old = range(2, 200, 3)  # rows that repeat the row before, some in each partition
+    urls = [f"/{number - 1 if number in old else number}" for number in range(200)]
+
+    def program(dd: Any, db: Any, dask: Any) -> None:
+        import pandas as pd  # noqa: PLC0415
+
+        rows = pd.DataFrame({"url": urls, "row": range(200)})
+        frame = dd.from_pandas(rows, npartitions=partitions, sort=False)
+        assert frame.npartitions == partitions
+        bag, state = db.from_sequence(urls, npartitions=partitions), tmp_path / "state"
+        parts: dict[str, Callable[[Any], Any]] = {
+            "head": lambda frame: frame.head(),
+            "tail": lambda frame: frame.tail(),
+            "the first": lambda frame: frame.partitions[0].compute(),
+            "all but the first": lambda frame: frame.partitions[1:].compute(),
+            "all but the last": lambda frame: frame.partitions[:-1].compute(),
+        }
+        for part in parts.values():
+            first = dask.first_seen(frame, on="url", state=state, capacity=3000, slices=slices)
+            assert len(part(first.frame))
+            with pytest.raises(FormatError, match=r"which no task (computed|wrote)"):
+                first.commit()
+        taken = dask.first_seen(bag, state=state)
+        assert taken.frame.take(2) == ("/0", "/1")
+        with pytest.raises(FormatError, match=r"which no task (computed|wrote)"):
+            taken.commit()
+        first = dask.first_seen(frame, on="url", state=state)
+        assert len(first.frame.head()) == 5
+        assert first.frame["row"].compute().tolist() == sorted({*range(200)} - {*old})
+        first.commit()
+        assert len(dask.first_seen(frame, on="url", state=state).frame.compute()) == 0
+
+    with_dask(program)
+
+
+def test_one_partition_after_the_other(tmp_path: Path) -> None:
+    """They may be computed each by itself, again, and in any order."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        bag, state = db.from_sequence("abcab", npartitions=5), tmp_path / "state"
+        first = dask.first_seen(bag, state=state, capacity=3000)
+        for number in (4, 2, 2, 0, 3):
+            first.frame.to_delayed()[number].compute()
+        with pytest.raises(FormatError, match=r"000001\.part: .* a note of part 1 of the output"):
+            first.commit()
+        assert first.frame.to_delayed()[1].compute() == ["b"]
+        first.commit()
+        assert dask.first_seen(bag, state=state).frame.compute() == []
 
     with_dask(program)
 

@@ -11,7 +11,7 @@ from drivers import SIZES, cut, day, first_of, names, tasks, together
 
 import mmbloom
 from mmbloom import CapacityWarning, CommitConflictError, FormatError
-from mmbloom.slices import Generations, Slice, generations
+from mmbloom.slices import Generations, Run, Slice, generations
 
 
 def kept_by_pandas(days: list[list[str]]) -> list[list[str]]:
@@ -249,6 +249,53 @@ def test_slices_of_a_run(where: str, seed: int, tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"000003\.slice: file is missing, expected a slice of"):
         state.assemble(tmp_path / "all.bloom")
     assert not (tmp_path / "all.bloom").exists()
+
+
+def test_parts_of_the_output(where: str, seed: int) -> None:
+    """Where a part was never noted nothing is committed; a note may be made twice, or too late."""
+    state = Generations.create(where, **SIZES)
+    run = state.begin()
+    tasks(run, cut(day(seed)))
+    for part in (0, 2, 3, 2):
+        run.note(part)
+    missing = r"000001\.part: file is missing, expected a note of part 1 of the output"
+    with pytest.raises(FormatError, match=missing):
+        run.commit(4)
+    assert state.generation == 0
+    run.note(1)
+    with pytest.raises(FormatError, match=r"000004\.part"):
+        run.commit(5)
+    run.commit(4)
+    written = names(where)
+    run.note(1)
+    assert names(where) == written
+    following = state.begin()
+    following.note(0)
+    following.discard()
+    assert names(where) == written
+    assert len([name for name in written if name.endswith(".part")]) == 4
+
+
+def test_parts_of_one_that_is_overtaken(
+    where: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where another run is committed meanwhile it removes the notes: then that is what is said."""
+    state = Generations.create(where, **SIZES)
+    run, other = state.begin(), state.begin()
+    for each in (run, other):
+        tasks(each, cut(day(seed)))
+        each.note(0)
+    require = Run._require_slices
+
+    def overtaken(self: Run) -> int:
+        found = require(self)
+        if self.id == run.id:
+            other.commit(1)
+        return found
+
+    monkeypatch.setattr(Run, "_require_slices", overtaken)
+    with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
+        run.commit(1)
 
 
 def test_a_task_that_is_overtaken(where: str, seed: int) -> None:
