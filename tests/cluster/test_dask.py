@@ -1,13 +1,12 @@
 """Filters filled and asked by a Dask cluster of two processes: as one process would, and pandas."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from dask_cluster import driver, kill_when_noted, running_cluster, stall
+from dask_cluster import driver, kill_when_noted, stall
 from workers import in_child
 
 import mmbloom
@@ -18,17 +17,6 @@ pytest.importorskip("distributed", reason="needs Dask: pip install 'mmbloom[dask
 ARRAY, COUNTERS = slice(4096, None), slice(2048, 2064)  # of a filter's file
 FILES, ROWS = 20, 400  # more than a round of partitions
 CAPACITY = 20_000
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    import dask.dataframe  # noqa: F401, PLC0415  the children then have it
-    import distributed  # noqa: F401, PLC0415
-
-    import mmbloom.dask  # noqa: F401, PLC0415
-
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as address:
-        yield address
 
 
 def urls_of(seed: int, rows: int) -> list[str]:

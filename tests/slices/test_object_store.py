@@ -1,12 +1,6 @@
 """A state in an object store that speaks S3, on 127.0.0.1: its conditional puts decide."""
 
-import os
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +9,7 @@ import pytest
 from drivers import SIZES as OF_FOUR
 from drivers import cut, day, first_of, tasks
 from drivers import together as in_order
+from object_store import quietly, running_object_store
 from workers import in_child, together
 
 import mmbloom
@@ -27,49 +22,8 @@ pytestmark = pytest.mark.object_store
 
 @pytest.fixture(scope="module")
 def options() -> Iterator[dict[str, Any]]:
-    """A server with a bucket, ended by its pid; what fsspec needs to reach it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    code = f"from moto.server import main; main(['-H', '127.0.0.1', '-p', '{port}'])"
-    environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-    server = subprocess.Popen(
-        [sys.executable, "-c", code],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    url = f"http://127.0.0.1:{port}"
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/moto-api/", timeout=1).close()
-                break
-            except OSError:
-                assert time.monotonic() < deadline, "the server did not start"
-                assert server.poll() is None, "the server ended"
-                time.sleep(0.1)
-        given = {"key": "x", "secret": "x", "endpoint_url": url}
-        in_child(partial(make_bucket, given))
+    with running_object_store() as given:
         yield given
-    finally:
-        server.kill()
-        server.wait()
-
-
-def make_bucket(options: dict[str, Any]) -> None:
-    import fsspec  # noqa: PLC0415  s3fs has a thread of its own, so all of it is in children
-
-    fsspec.filesystem("s3", **options).mkdir("bucket")
-
-
-def quietly(function: Callable[[], Any]) -> Any:
-    """In a child: the libraries of the store warn of what is their own affair."""
-    import warnings  # noqa: PLC0415
-
-    warnings.simplefilter("ignore")
-    return function()
 
 
 def test_days(options: dict[str, Any], tmp_path: Path) -> None:
