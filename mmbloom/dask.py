@@ -14,7 +14,6 @@ what the one before it gave, and `first_seen` moves its state only by `FirstSeen
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from mmbloom._open import open as open_filter
+from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Array, Bools, HashHalves, HashName, Nulls, Octets, Path, Words
 from mmbloom.errors import FileChangedError
@@ -35,6 +35,7 @@ from mmbloom.filters.base import Filter
 from mmbloom.format.slices import pages_of
 from mmbloom.sizing.params import FilterParams
 from mmbloom.slices import Generations, Part, Run, Slice, SlicePlan, assemble
+from mmbloom.slices.assembly import require_free
 
 try:
     import dask
@@ -67,7 +68,8 @@ def build(
     hash: HashName | None = None,
     like: object = None,
     nulls: Nulls = "error",
-    **options: Any,
+    permissions: int = OWNER_ONLY,
+    allow_network: bool = False,
 ) -> None:
     """Make a filter file of all keys of a collection; it is computed at once.
 
@@ -87,8 +89,10 @@ def build(
         By how many tasks the filter is filled; by default 8, or as many as it has pages.
     nulls : {"error", "skip"}, default "error"
         Whether a null is an error, or left out.
-    **options
-        Of `mmbloom.slices.assemble`.
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow it on a network file system.
 
     Raises
     ------
@@ -115,8 +119,7 @@ def build(
     [ True False]
     """
     _require_keys(collection)
-    if os.path.lexists(path):  # before the work, and once more after it
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), os.fspath(path))
+    target = require_free(path)  # before hours of tasks
     plan = SlicePlan.draw(
         capacity,
         error_rate,
@@ -130,7 +133,7 @@ def build(
     parts = dask.compute(
         *(Delayed(tasks.last(number), tasks.graph) for number in range(plan.slices))
     )
-    assemble(path, plan, parts, **options)
+    assemble(target, plan, parts, permissions=permissions, allow_network=allow_network)
 
 
 def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> Collection:
@@ -172,6 +175,9 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
     [True, False]
     """
     _require_keys(collection)
+    if isinstance(collection, dataframe.Index):
+        said = "a dask Series or bag of keys was expected, got Index: pass its to_series()"
+        raise TypeError(said)
     where = absolute(path)
     if isinstance(collection, bag.Bag):
         count = collection.npartitions
@@ -192,8 +198,8 @@ class FirstSeen:
     frame : dask DataFrame, Series or bag
         The new rows, lazy, with the partitions of the input, some of which may be empty.
     run : mmbloom.slices.Run
-        What `commit` commits; its `discard` removes what the tasks have written, where the rows
-        are not wanted after all.
+        What `commit` commits. Its `repeats` says whether the generation is committed already; its
+        `discard` removes what the tasks have written, where the rows are not wanted after all.
 
     Notes
     -----
@@ -237,6 +243,7 @@ def first_seen(
     seed: int | None = None,
     hash: HashName | None = None,
     nulls: Nulls = "error",
+    generation: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> FirstSeen:
     """Find the rows whose key no row before them has, nor any run that was committed.
@@ -263,6 +270,10 @@ def first_seen(
         8, or as many as the filter has pages.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
+    generation : int, optional
+        Which one to make, for a caller who numbers his runs: the next one, or the newest again,
+        see `mmbloom.slices.Generations.begin`. A run of a driver that died, nobody knows whether
+        before its commit or after it, gives the same rows again.
     storage_options : mapping, optional
         Of fsspec, for a URL. They travel to the workers.
 
@@ -280,7 +291,8 @@ def first_seen(
     KeyError, TypeError
         If there is no such column, or more than one is asked for.
     FormatError, ValueError, ImportError, OSError
-        As `mmbloom.slices.Generations.create`. What tasks raise, computing `frame` raises.
+        As `mmbloom.slices.Generations.create` and `begin`. What tasks raise, computing `frame`
+        raises.
 
     Examples
     --------
@@ -311,7 +323,7 @@ def first_seen(
         storage_options=storage_options,
         choose_slices=_choose_slices,
     )
-    run = found.begin()
+    run = found.begin(generation)
     tasks = _Tasks.of(run, keys, nulls, run.id.hex())
     return FirstSeen(tasks.rows_of(collection, run), run)
 
@@ -602,6 +614,12 @@ class _Tasks:
     def rows_of(self, collection: Collection, run: Run) -> Collection:
         """Give the rows of a collection that are new, as one of its kind."""
         graph, inputs = _graph_of(collection)
+        if len(inputs) != self.partitions:
+            raise ValueError(
+                f"the collection has {len(inputs)} partitions, and the column of its keys alone "
+                f"has {self.partitions}: Dask cuts each by its own size; pass a number, as in "
+                "repartition(npartitions=...), or write the rows to files first"
+            )
         self.graph.update(graph)
         for partition, key in enumerate(inputs):
             round_, place = divmod(partition, _ROUND)

@@ -15,7 +15,6 @@ all slices are there, and `first_seen` moves its state only by `FirstSeen.commit
 
 from __future__ import annotations
 
-import errno
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,6 +35,7 @@ from mmbloom.filters.base import Filter
 from mmbloom.format.slices import PAGE_BYTES, pages_of
 from mmbloom.sizing.params import FilterParams
 from mmbloom.slices import Generations, Run, Slice, SlicePlan, assemble
+from mmbloom.slices.assembly import require_free
 
 try:
     import pyarrow as pa
@@ -142,9 +142,7 @@ def build(
     ...     print(seen.contains_many(["/a", "/c"]))
     [ True False]
     """
-    target = absolute(path)
-    if os.path.lexists(target):  # before hours of tasks; assemble makes sure of it
-        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target)
+    target = require_free(path)  # before hours of tasks
     _require_keys(frame, column)
     plan = SlicePlan.draw(
         capacity,

@@ -6,7 +6,9 @@ there when all of them were.
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 
@@ -91,6 +93,25 @@ def assemble(
     if made.positions_set > full_at(plan.params):  # said last: it may raise
         count = round(plan.params.estimated_count(made.positions_set))
         warn_past_capacity(target.path, plan.params, count)
+
+
+def require_free(destination: Path) -> str:
+    """Give the absolute path of a file to be made; for before the work, as `assemble` looks after.
+
+    Raises
+    ------
+    FileExistsError
+        If it exists.
+    FileNotFoundError
+        If there is no folder for it.
+    """
+    path = absolute(destination)
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    if not os.path.isdir(folder := os.path.dirname(path)):
+        said = f"there is no such folder, in which {os.path.basename(path)} is to be made"
+        raise FileNotFoundError(errno.ENOENT, said, folder)
+    return path
 
 
 _SHOWN = 8  # of those that are missing

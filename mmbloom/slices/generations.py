@@ -10,6 +10,7 @@ fails if there is one. Until then g is the state, and a rerun gives the same row
 from __future__ import annotations
 
 import errno
+import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -224,13 +225,14 @@ class Generations:
         ------
         ValueError
             If it is neither of these two.
+        TypeError
+            If it is no int.
         FormatError, FileChangedError, OSError
             If the state cannot be read, or another one is in its place.
         """
         latest = self._records.latest()
         following = latest.generation + 1
-        if generation is None:
-            generation = following
+        generation = following if generation is None else _whole(generation)
         base = latest.run
         if generation == latest.generation > 0:
             base = latest.base
@@ -392,6 +394,8 @@ class Run:
         ------
         ValueError
             If it is none of this run.
+        CommitConflictError
+            If another run was committed meanwhile, which has removed what this one had written.
         OSError
             If there is no space, or as the system says.
         """
@@ -400,7 +404,14 @@ class Run:
         if self._is_recorded():  # so what is there counts, and none but it
             return
         name = slice_name(self.generation, self.id, part.number)
-        self._records.place.put(name, part.to_bytes())
+        self._put(name, part.to_bytes())
+
+    def _put(self, name: str, content: bytes) -> None:
+        try:
+            self._records.place.put(name, content)
+        except FileNotFoundError:  # its folder is gone
+            self._require_current()
+            raise
 
     def note(self, part: int) -> None:
         """Note that a part of the output is computed: for an engine that may compute only some.
@@ -415,10 +426,10 @@ class Run:
 
         Raises
         ------
-        OSError
-            If there is no space, or as the system says.
+        CommitConflictError, OSError
+            As `write`.
         """
-        self._records.place.put(part_name(self.generation, self.id, part), b"")
+        self._put(part_name(self.generation, self.id, part), b"")
 
     def commit(self, parts: int = 0) -> None:
         """Make what this run has written the state: to be called when its rows are written.
@@ -558,6 +569,14 @@ class Run:
                 if over or (record is not None and record < self.generation - _RECORDS_KEPT):
                     with suppress(OSError):
                         place.remove(name)
+
+
+def _whole(generation: int) -> int:
+    """Give the int that a number is: a record would keep True as it is, and no int of NumPy."""
+    try:
+        return int(operator.index(generation))
+    except TypeError:
+        raise TypeError(f"generation is {generation!r}, expected an int") from None
 
 
 def _require_same(

@@ -144,8 +144,8 @@ def _within(path: Path | At) -> At:
         return path
     text = os.fsdecode(path)
     if _URL.match(text) and not text.startswith(_LOCAL):
-        above, _, name = text.rpartition("/")
-        return At(place_of(above), name)
+        name = text[text.rindex("/") + 1 :]
+        return At(place_of(text.removesuffix(name)), name)
     for scheme in _LOCAL:
         text = text.removeprefix(scheme)
     above, name = os.path.split(absolute(text))
@@ -230,7 +230,7 @@ class Prefix:
             raise ImportError(
                 f"{url}: reading and writing URLs needs fsspec: pip install 'mmbloom[cluster]'"
             )
-        self.path = url.rstrip("/")
+        self.path = url if url.endswith("://") else url.rstrip("/")
         self._system, self._root = fsspec.core.url_to_fs(self.path, **(options or {}))
         protocols = self._system.protocol
         protocols = (protocols,) if isinstance(protocols, str) else protocols
@@ -241,7 +241,7 @@ class Prefix:
             self._system.makedirs(self._root, exist_ok=True)
 
     def name_of(self, name: str) -> str:  # noqa: D102
-        return f"{self.path}/{name}"
+        return f"{self.path.removesuffix('/')}/{name}"
 
     def _at(self, name: str) -> str:
         return f"{self._root.rstrip('/')}/{name}" if name else self._root

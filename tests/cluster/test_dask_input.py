@@ -109,6 +109,8 @@ def test_wrong_collections(tmp_path: Path) -> None:
                 call(frame, *arguments)
             with pytest.raises(TypeError, match="got list: make one"):
                 call(["/a"], *arguments)
+        with pytest.raises(TypeError, match=r"got Index: pass .*to_series\(\)"):
+            dask.contains(frame.index, path)
         for on in (None, ["url", "row"]):
             with pytest.raises(TypeError, match="expected the name of one column"):
                 dask.first_seen(frame, on=on, state=state, capacity=1000)
@@ -148,6 +150,10 @@ def test_filters_without_slices(tmp_path: Path) -> None:
         mmbloom.merge(tmp_path / "both", [tmp_path / "made", tmp_path / "blocked"])
         with pytest.raises(FileExistsError):
             dask.build(bag.map(lambda _: 1 / 0), tmp_path / "made", 1000)
+        with pytest.raises(FileNotFoundError, match="there is no such folder"):
+            dask.build(bag.map(lambda _: 1 / 0), tmp_path / "no" / "made", 1000)
+        with pytest.raises(TypeError, match="permission"):
+            dask.build(bag.map(lambda _: 1 / 0), tmp_path / "other", 1000, permission=0o640)
 
     with_dask(program)
 
@@ -252,6 +258,17 @@ def test_one_partition_after_the_other(tmp_path: Path) -> None:
         first.commit()
         assert dask.first_seen(bag, state=state).frame.compute() == []
 
+
+def test_partitions_cut_by_size(tmp_path: Path) -> None:
+    """Dask cuts the column of the keys by its own size: an error before a task of ours runs."""
+
+    def program(dd: Any, _: Any, dask: Any) -> None:
+        frame = frame_of(dd, ["/a"] * 8, partitions=8).assign(pad="x" * 1000)
+        with pytest.raises(ValueError, match="the column of its keys alone has 1: Dask cuts each"):
+            dask.first_seen(
+                frame.repartition(partition_size=1200), on="url", state=tmp_path, capacity=1000
+            )
+
     with_dask(program)
 
 
@@ -290,6 +307,27 @@ def test_a_driver_that_is_run_again(tmp_path: Path, committed: bool) -> None:
         assert places == ["new-1", "new-2"][: 1 + committed]
         written = [pd.read_parquet(tmp_path / place)["row"] for place in places]
         assert sorted(row for rows in written for row in rows) == [0, 1, 3, 6]
+
+    with_dask(program)
+
+
+def test_numbered_runs(tmp_path: Path) -> None:
+    """A run under the number of one that is committed gives its rows again, and commits nothing."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        for number, urls, new in [(1, ["/a", "/b"], ["/a", "/b"]), (2, ["/b", "/c"], ["/c"])]:
+            for again in (False, True):
+                first = dask.first_seen(
+                    db.from_sequence(urls, npartitions=2),
+                    state=tmp_path / "state",
+                    capacity=1000,
+                    generation=number,
+                )
+                assert first.run.repeats == again
+                assert first.frame.compute() == new
+                first.commit()
+        with pytest.raises(ValueError, match="the next is 3, or 2 again"):
+            dask.first_seen(db.from_sequence(urls), state=tmp_path / "state", generation=4)
 
     with_dask(program)
 

@@ -4,14 +4,17 @@ import pickle
 import random
 import warnings
 from pathlib import Path
+from typing import Any
 
 import fsspec
+import numpy as np
 import pytest
 from drivers import SIZES, cut, day, first_of, names, tasks, together
 
 import mmbloom
 from mmbloom import CapacityWarning, CommitConflictError, FormatError
-from mmbloom.slices import Generations, Run, Slice, generations
+from mmbloom._storage import atomic
+from mmbloom.slices import Generations, Run, Slice, generations, places
 
 
 def kept_by_pandas(days: list[list[str]]) -> list[list[str]]:
@@ -204,6 +207,19 @@ def test_repeat(where: str, seed: int) -> None:
     assert names(where) == committed
 
 
+@pytest.mark.parametrize("number", [np.int64(1), np.uint8(1), True])
+def test_a_generation_of_another_type(where: str, seed: int, number: int) -> None:
+    """A number that is an int in all but type makes a record as an int does; no other is taken."""
+    state = Generations.create(where, **SIZES)
+    for wrong in (1.0, "1"):
+        with pytest.raises(TypeError, match=r"generation is .*, expected an int"):
+            state.begin(wrong)  # type: ignore[arg-type]
+    run = state.begin(number)
+    tasks(run, cut(day(seed)))
+    run.commit()
+    assert (type(run.generation), state.generation) == (int, 1)
+
+
 def test_slices_of_a_run(where: str, seed: int, tmp_path: Path) -> None:
     """A slice missing, cut, or of another generation: named, and nothing is committed."""
     state = Generations.create(where, **SIZES)
@@ -312,6 +328,27 @@ def test_a_task_that_is_overtaken(where: str, seed: int) -> None:
             late.read(0)  # and still is
     with pytest.raises(CommitConflictError, match="has made generation 3 meanwhile"):
         late.read(0)
+
+
+@pytest.mark.parametrize("what", ["a slice", "a note"])
+def test_a_task_that_is_overtaken_as_it_writes(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A commit removes what others have begun to write: the task says that it was overtaken."""
+    state = Generations.create(tmp_path / "seen", **SIZES)
+    late, draft = state.begin(), atomic.draft_file
+    part = late.read(0)
+
+    def overtaken(temporary: str, *arguments: Any) -> int:
+        monkeypatch.undo()
+        run = state.begin()
+        tasks(run, cut(day(seed)))
+        run.commit()
+        return draft(temporary, *arguments)
+
+    monkeypatch.setattr(places, "draft_file", overtaken)
+    with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
+        late.write(part) if what == "a slice" else late.note(0)
 
 
 def test_more_keys_than_planned(where: str) -> None:

@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import numpy as np
 import pytest
 
@@ -15,7 +16,7 @@ from mmbloom import FileChangedError, FormatError, NewerFormatError, ParameterMi
 from mmbloom.errors import MmbloomError
 from mmbloom.format.slices import decode, encode
 from mmbloom.sizing import FilterParams
-from mmbloom.slices import Slice, SlicePlan, assemble
+from mmbloom.slices import Generations, Slice, SlicePlan, assemble
 
 PARAMS = FilterParams(2000, 0.01, "blocked", 512 * 200, 5, seed=3, hash="murmur3")
 PLAN = SlicePlan(PARAMS, 3)  # of four pages, the last one small
@@ -247,3 +248,17 @@ def test_assemble_keeps_what_is_there(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         assemble(tmp_path / "all.bloom", PLAN, list(filled()))
     assert (tmp_path / "all.bloom").read_text() == "mine"
+
+
+def test_at_the_root_of_a_store() -> None:
+    """A URL without a folder in it is a URL all the same, of a slice and of a state."""
+    root = fsspec.filesystem("memory")
+    assert not root.ls("/", detail=False)
+    try:
+        Slice.empty(SlicePlan.draw(1000, slices=1), 0).write("memory://one.slice")
+        assert Slice.read("memory://one.slice").number == 0
+        assert Generations.create("memory://", 1000, slices=1).path == "memory://"
+        found = [name.lstrip("/") for name in root.ls("/", detail=False)]
+        assert sorted(found) == ["generation-00000000.json", "one.slice"]
+    finally:
+        root.rm("/", recursive=True)
