@@ -346,7 +346,7 @@ def _require_keys(collection: Collection) -> None:
 def _keys_of(collection: Collection, on: Any) -> Collection:
     """Give the keys of rows."""
     if isinstance(collection, dataframe.DataFrame):
-        if on is None or isinstance(on, list):
+        if on is None or (isinstance(on, (list, tuple)) and on not in [*collection.columns]):
             raise TypeError(
                 f"on is {on!r}, expected the name of one column; where several columns are the "
                 "key, make one of them"

@@ -105,8 +105,8 @@ def build(
     capacity, error_rate, seed, hash, like
         As for `BloomFilter.create`.
     slices : int, optional
-        How many slices, and so tasks that fill them, there are: by default 64, or as many as are
-        of a MiB.
+        How many slices, and so tasks that fill them, there are: by default 8 to 64, each of a MiB
+        or more where 8 are.
     nulls : {"error", "skip"}, default "error"
         Whether a null is an error, or left out.
     permissions : int, default 0o600
@@ -231,9 +231,10 @@ class FirstSeen:
     Notes
     -----
     Compute `frame` once, by what writes it: whatever computes it claims all keys anew. Each time
-    the rows are the same, if the input is. A run that is never committed leaves files in the state,
-    which the next commit removes. Threads of the driver may share it; it does not pickle, and no
-    other process may have it, as `frame` belongs to the session.
+    the rows are the same, if the input is. Never look at some of them and commit then: `take` may
+    run all tasks, and the rows that it leaves out are lost. A run that is never committed leaves
+    files in the state, which the next commit removes. Threads of the driver may share it; it does
+    not pickle, and no other process may have it, as `frame` belongs to the session.
     """
 
     frame: DataFrame
@@ -247,8 +248,9 @@ class FirstSeen:
         CommitConflictError
             If another driver has committed meanwhile: drop these rows, and call `first_seen` again.
         FormatError
-            If a slice is missing, as where `frame` was computed in part, or not at all; or is cut,
-            or of another generation. It is named, and nothing is committed.
+            If a slice is missing, as where `frame` was not computed, or some of its tasks were
+            not run; or is cut, or of another generation. It is named, and nothing is committed.
+            Whether Spark took all rows that the tasks gave, nobody can see: see the notes.
         FileChangedError, OSError
             As `mmbloom.slices.Run.commit`.
         """
@@ -288,8 +290,8 @@ def first_seen(
         As for `BloomFilter.create`, but that the error rate is 1e-9 by default. The capacity is
         needed where the state is made; of one that is there, what is left out may be any.
     slices : int, optional
-        How many slices a new state has, and so how many tasks claim keys: by default 64, or as
-        many as are of a MiB.
+        How many slices a new state has, and so how many tasks claim keys: by default 8 to 64, each
+        of a MiB or more where 8 are.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
     generation : int, optional
@@ -353,8 +355,12 @@ def first_seen(
 
 
 def _choose_slices(params: FilterParams) -> int:
-    """Choose how many slices a filter has: of a MiB or more, as each is a task."""
-    return max(1, min(64, pages_of(params) * PAGE_BYTES >> 20))
+    """Choose how many slices a filter has: of a MiB or more, as each is a task.
+
+    But 8, or as many as there can be: of one a look at some rows runs all tasks.
+    """
+    pages = pages_of(params)
+    return min(pages, 64, max(8, pages * PAGE_BYTES >> 20))
 
 
 def _require_keys(frame: DataFrame, column: object) -> None:

@@ -35,6 +35,7 @@ except ImportError:  # which only URLs need
 Source = Path | bytes | bytearray | memoryview | IO[bytes]
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
+_LOST_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 _LOCAL = ("file://", "local://")
 
 # Where an object is there when all of it is, and moving one is copying it.
@@ -107,6 +108,10 @@ class At(NamedTuple):
 def place_of(path: Path, options: Mapping[str, Any] | None = None) -> Place:
     """Take a path for a folder, and a URL for a prefix, opened with options of fsspec."""
     text = os.fsdecode(path)
+    if not text:
+        raise ValueError("the path is empty, expected a folder or a URL")
+    if isinstance(path, os.PathLike) and _LOST_SLASH.match(text):
+        raise ValueError(f"{text}: is a URL that lost a slash, as pathlib does; pass it as str")
     for scheme in _LOCAL:
         text = text.removeprefix(scheme)
     return Prefix(text, options) if _URL.match(text) else Folder(absolute(text))

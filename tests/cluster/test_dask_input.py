@@ -111,7 +111,7 @@ def test_wrong_collections(tmp_path: Path) -> None:
                 call(["/a"], *arguments)
         with pytest.raises(TypeError, match=r"got Index: pass .*to_series\(\)"):
             dask.contains(frame.index, path)
-        for on in (None, ["url", "row"]):
+        for on in (None, ["url", "row"], ("url", "row")):
             with pytest.raises(TypeError, match="expected the name of one column"):
                 dask.first_seen(frame, on=on, state=state, capacity=1000)
         with pytest.raises(KeyError, match=r"on is 'link', and the columns are \['url'"):

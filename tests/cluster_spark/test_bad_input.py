@@ -103,8 +103,8 @@ def test_states_of_others(rows: Any, state: str) -> None:
 
 
 def test_slices_of_small_filters(rows: Any, tmp_path: Path) -> None:
-    """Unless asked for, there are as many as are of a MiB, up to 64."""
-    for capacity, slices in ((1000, 1), (1_000_000, 5), (100_000_000, 64)):
+    """Unless asked for, there are as many as are of a MiB, 8 to 64; or as many as have a page."""
+    for capacity, slices in ((1000, 2), (1_000_000, 8), (3_000_000, 16), (100_000_000, 64)):
         state = tmp_path / str(capacity)
         first = mmbloom.spark.first_seen(rows, "id", state=state, capacity=capacity)
         assert first.run.plan.slices == slices

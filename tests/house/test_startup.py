@@ -39,7 +39,6 @@ def test_import_of_the_package() -> None:
     assert imported("import mmbloom; mmbloom.GrowingFilter") >= OF_FOLDERS - {ROTATING}
 
 
-@pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine imports it")
 def test_import_of_slices() -> None:
     """Their arrays have the types of the package; `numpy.typing` would be imported for nothing."""
     assert "numpy.typing" not in imported("import mmbloom.slices")

@@ -111,3 +111,15 @@ def test_files_are_private(tmp_path: Path, seed: int) -> None:
         assert Path(folder).stat().st_mode & 0o077 == 0
         for name in files:
             assert (Path(folder) / name).stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("", "is empty, expected a folder"), (Path("s3://b/seen"), "lost a slash, as pathlib does")],
+)
+def test_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, said: str) -> None:
+    """What would be a folder that nobody meant is refused."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=said):
+        Generations.create(path, 1000, slices=1)
+    assert not [*tmp_path.iterdir()]

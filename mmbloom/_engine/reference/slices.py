@@ -5,13 +5,12 @@ keys. Of P slices of n pages, the j-th begins at page j * n // P.
 """
 
 import numpy as np
-import numpy.typing as npt
 
-from mmbloom._typing import HashHalves, Indices, Words
+from mmbloom._typing import Array, HashHalves, Indices, Words
 from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import FilterParams
 
-Numbers = npt.NDArray[np.int32]
+Numbers = Array[np.int32]
 
 _32 = np.uint64(32)
 _LOW = np.uint64(2**32 - 1)
