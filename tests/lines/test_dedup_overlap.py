@@ -33,6 +33,7 @@ from mmbloom.filters.claim import Claim
 from mmbloom.lines import Chunk, LineWriter
 
 Create = Callable[..., BloomFilter]
+LONGEST = mmbloom.dedup._LONGEST  # seconds
 LINES = st.lists(st.sampled_from([b"%d" % i for i in range(12)]), max_size=40)
 
 
@@ -49,8 +50,8 @@ class Breaks(sinks.Breaks):
 
 
 @pytest.fixture(autouse=True)
-def _always_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the next chunk be there, if there is one."""
+def _steadily(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the next chunk be there, if there is one, however slow the machine is."""
     look = ReadAhead.peek
 
     def peek(self: Any) -> Any:
@@ -59,6 +60,7 @@ def _always_there(monkeypatch: pytest.MonkeyPatch) -> None:
         return look(self)
 
     monkeypatch.setattr(ReadAhead, "peek", peek)
+    monkeypatch.setattr(mmbloom.dedup, "_LONGEST", 60.0)
 
 
 def alone(folder: Path, lines: Lines, size: int) -> tuple[Lines, Tally]:
@@ -205,8 +207,9 @@ def test_a_chunk_that_is_alone_is_written_at_once(
     assert sink.threads == ["MainThread"] * 2
 
 
-def test_a_slow_output_leaves_the_lock(create: Create) -> None:
+def test_a_slow_output_leaves_the_lock(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
     """After 20 ms no further chunk follows, so that others have their chance between two."""
+    monkeypatch.setattr(mmbloom.dedup, "_LONGEST", LONGEST)
     seen, entered = create(1000, 1e-9, seed=1), []
 
     class Slow(Collect):
