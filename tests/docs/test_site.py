@@ -30,6 +30,19 @@ TOO_WIDE = """[...document.querySelectorAll("html, body, article, article *")]
     .filter(part => !part.closest("[class*=highlight], .pst-scrollable-table-container"))
     .filter(part => !part.matches("p:has(> img)"))
     .map(part => `${part.tagName}.${part.className} ${part.scrollWidth}`)"""
+# The words of tables that stand on two lines, one half on each.
+HALVED = """[...document.querySelectorAll("article td, article th")].flatMap(cell => {
+    const halved = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    while (texts.nextNode()) {
+        for (const word of texts.currentNode.data.matchAll(/\\w+/g)) {
+            const range = document.createRange();
+            range.setStart(texts.currentNode, word.index);
+            range.setEnd(texts.currentNode, word.index + word[0].length);
+            if (range.getClientRects().length > 1) halved.push(word[0]);
+        }
+    }
+    return halved;
+})"""
 PHONE = 390  # pixels: the width of a small telephone
 
 needs_sphinx = pytest.mark.skipif(
@@ -203,6 +216,7 @@ def test_in_a_browser(site: Path, address: str, browser: Any) -> None:
         assert answer.ok
         assert page.locator("h1").first.is_visible(), where
         assert not page.evaluate(TOO_WIDE), (where, page.evaluate(TOO_WIDE))
+        assert not page.evaluate(HALVED), (where, page.evaluate(HALVED))
     page.goto(f"{address}/search.html?q=claim")
     page.wait_for_selector("#search-results li a")
     assert page.locator("#search-results li a").count() >= 3
