@@ -34,7 +34,8 @@ TOO_WIDE = """[...document.querySelectorAll("html, body, article, article *")]
 HALVED = """[...document.querySelectorAll("article td, article th")].flatMap(cell => {
     const halved = [], texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) {
-        for (const word of texts.currentNode.data.matchAll(/\\w+/g)) {
+        const words = texts.currentNode.parentNode.closest("code") ? /\\S+/g : /\\w+/g;
+        for (const word of texts.currentNode.data.matchAll(words)) {
             const range = document.createRange();
             range.setStart(texts.currentNode, word.index);
             range.setEnd(texts.currentNode, word.index + word[0].length);
