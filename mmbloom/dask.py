@@ -23,6 +23,7 @@ from itertools import compress
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
+from zlib import crc32
 
 import numpy as np
 
@@ -45,6 +46,7 @@ try:
     from dask.sizeof import sizeof
     from dask.task_spec import List, Task, TaskRef
     from distributed import get_worker
+    from tlz import pluck
 except ImportError as error:
     raise ImportError("mmbloom.dask needs Dask: pip install 'mmbloom[dask]'") from error
 
@@ -325,7 +327,7 @@ def first_seen(
     )
     run = found.begin(generation)
     tasks = _Tasks.of(run, keys, nulls, run.id.hex())
-    return FirstSeen(tasks.rows_of(collection, run), run)
+    return FirstSeen(tasks.rows_of(collection, run, nulls, on), run)
 
 
 def _choose_slices(params: FilterParams) -> int:
@@ -396,34 +398,56 @@ class _Building:
         """Keep nothing: it is on its way to the caller."""
 
 
-class _Order(NamedTuple):
-    """Which rows of a partition have which keys of its slices; it stays where it was made.
+class _Cutting(NamedTuple):
+    """How the tasks cut the keys of a partition for the slices, and which keys of its rows.
 
     Attributes
     ----------
-    rows : ndarray of uint32, shape (n,)
-        Those of the first slice's keys first. A row without a key is not among them.
-    counts : list of int
-        How many keys each slice has.
-    total : int
-        How many rows there are.
+    plan : SlicePlan
+        How the filter is cut.
+    nulls : {"error", "skip"}
+        Whether a null is an error, or no key.
+    on : object, optional
+        What rows have their keys under.
     """
 
-    rows: Array[np.uint32]
-    counts: list[int]
-    total: int
+    plan: SlicePlan
+    nulls: Nulls
+    on: Any = None
+
+    def parts_of(self, keys: Any, partition: int) -> tuple[list[Part], _Print]:
+        """Hash keys, and bring those of each slice together."""
+        with _naming(partition):
+            parts = self.plan.partition(keys, nulls=self.nulls)
+        checksum = 0
+        for part in parts:
+            checksum = crc32(part.h1.data, checksum)
+        return parts, _Print(len(keys), tuple(len(part.rows) for part in parts), checksum)
+
+    def keys_of(self, rows: Any) -> Any:
+        """Give the keys of rows."""
+        if self.on is None:
+            return rows
+        return list(pluck(self.on, rows)) if isinstance(rows, list) else rows[self.on]
 
 
-def _cut(
-    keys: Any, partition: int, plan: SlicePlan, nulls: Nulls
-) -> tuple[_Order, list[HashHalves]]:
+class _Print(NamedTuple):
+    """What tells whether a partition has the same keys in the same order when it is read again.
+
+    Which row has which key of which slice is not kept until then. It would be four bytes for each
+    row that there is, as Dask claims the keys of all partitions before it reads the first again;
+    and to hash a partition once more takes less time than to read it.
+    """
+
+    rows: int
+    keys: tuple[int, ...]  # of each slice
+    checksum: int  # of their hashes
+
+
+def _cut(keys: Any, partition: int, cutting: _Cutting) -> tuple[_Print, list[HashHalves]]:
     """Hash the keys of a partition, and bring those of each slice together."""
-    keys = _listed(keys)
-    with _naming(partition):
-        parts = plan.partition(keys, nulls=nulls)
-    rows = np.concatenate([part.rows for part in parts]).astype(np.uint32)
-    order = _Order(rows, [len(part.rows) for part in parts], len(keys))
-    return order, [_small(part, plan) for part in parts]
+    parts, print_ = cutting.parts_of(_listed(keys), partition)
+    return print_, [_small(part, cutting.plan) for part in parts]
 
 
 def _small(part: Part, plan: SlicePlan) -> HashHalves:
@@ -438,7 +462,7 @@ def _whole(h1: Array[Any], h2: Words) -> HashHalves:
     return (h1 if h1.dtype == np.uint64 else h1.astype(np.uint64) << np.uint64(32)), h2
 
 
-def _part_of(cut: tuple[_Order, list[HashHalves]], number: int) -> HashHalves:
+def _part_of(cut: tuple[_Print, list[HashHalves]], number: int) -> HashHalves:
     return cut[1][number]
 
 
@@ -457,19 +481,27 @@ def _claim(
     return part, answers
 
 
-def _keep(rows: Any, partition: int, order: _Order, place: int, answers: list[_Answers]) -> Any:
-    """Keep the rows of a partition that are new; `place` is its own among the answers."""
+def _keep(
+    rows: Any, partition: int, cutting: _Cutting, had: _Print, answers: list[_Answers]
+) -> Any:
+    """Keep the rows of a partition that are new; the answers are those of its round."""
     rows = _listed(rows)
-    if len(rows) != order.total:
+    parts, has = cutting.parts_of(cutting.keys_of(rows), partition)
+    if has != had:
+        found = f"{has.rows} rows now, and had {had.rows}"
+        found = found if has.rows != had.rows else f"other keys in its {has.rows} rows now than"
         raise ValueError(
-            f"partition {partition} has {len(rows)} rows now, and had {order.total} when its keys "
-            "were hashed; pass a collection that gives the same rows each time, such as files"
+            f"partition {partition} has {found} when its keys were hashed; pass a collection that "
+            "gives the same rows each time, such as files"
         )
-    bits = zip(answers, order.counts, strict=True)
-    found = [np.unpackbits(each[place], count=count).view(np.bool_) for each, count in bits]
-    marks = np.zeros(order.total, np.bool_)
-    marks[order.rows] = np.concatenate(found)
+    marks = np.zeros(has.rows, np.bool_)
+    for part, each in zip(parts, answers, strict=True):
+        marks[part.rows] = _unpacked(each[partition % _ROUND], len(part.rows))
     return list(compress(rows, marks.tolist())) if isinstance(rows, list) else rows[marks]
+
+
+def _unpacked(answers: Octets, count: int) -> Bools:
+    return np.unpackbits(answers, count=count).view(np.bool_)
 
 
 def _noted(rows: Any, partition: int, run: Run) -> Any:
@@ -578,7 +610,7 @@ class _Tasks:
         graph, inputs = _graph_of(keys)
         tasks = cls(graph, f"mmbloom-{token}", plan.slices, len(inputs))
         for partition, key in enumerate(inputs):
-            tasks._cut(partition, key, plan, nulls)
+            tasks._cut(partition, key, _Cutting(plan, nulls))
         for start in range(0, len(inputs), _ROUND):
             for number in range(plan.slices):
                 tasks._claim(slices, number, start)
@@ -592,9 +624,9 @@ class _Tasks:
     def _ref(self, kind: str, *place: int) -> TaskRef:
         return TaskRef((f"{kind}-{self.name}", *place))
 
-    def _cut(self, partition: int, key: Any, plan: SlicePlan, nulls: Nulls) -> None:
-        cut = self._add("cut", (partition,), _cut, TaskRef(key), partition, plan, nulls)
-        self._add("order", (partition,), itemgetter(0), cut)
+    def _cut(self, partition: int, key: Any, cutting: _Cutting) -> None:
+        cut = self._add("cut", (partition,), _cut, TaskRef(key), partition, cutting)
+        self._add("print", (partition,), itemgetter(0), cut)
         for number in range(self.slices):
             self._add("hashes", (partition, number), _part_of, cut, number)
 
@@ -611,8 +643,9 @@ class _Tasks:
         """Name the task that gives a slice with all keys."""
         return self._ref("slice", (self.partitions - 1) // _ROUND, number).key
 
-    def rows_of(self, collection: Collection, run: Run) -> Collection:
+    def rows_of(self, collection: Collection, run: Run, nulls: Nulls, on: Any) -> Collection:
         """Give the rows of a collection that are new, as one of its kind."""
+        cutting = _Cutting(run.plan, nulls, on)
         graph, inputs = _graph_of(collection)
         if len(inputs) != self.partitions:
             raise ValueError(
@@ -622,10 +655,12 @@ class _Tasks:
             )
         self.graph.update(graph)
         for partition, key in enumerate(inputs):
-            round_, place = divmod(partition, _ROUND)
+            round_ = partition // _ROUND
             answers = List(*(self._ref("new", round_, number) for number in range(self.slices)))
-            rows, order = TaskRef(key), self._ref("order", partition)
-            kept = self._add("kept", (partition,), _keep, rows, partition, order, place, answers)
+            had = self._ref("print", partition)
+            kept = self._add(
+                "kept", (partition,), _keep, TaskRef(key), partition, cutting, had, answers
+            )
             self._add("rows", (partition,), _noted, kept, partition, run)
         name = f"rows-{self.name}"
         if isinstance(collection, bag.Bag):

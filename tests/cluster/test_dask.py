@@ -233,12 +233,39 @@ def test_order_of_tasks_does_not_matter(day: Path, tmp_path: Path, seed: int) ->
     in_child(run)
 
 
-def shuffled(frame: Any, chance: np.random.Generator) -> list[Any]:
-    """Compute a frame task by task, in a random order; give its partitions."""
+def test_what_is_kept_until_rows_are_read_again(tmp_path: Path) -> None:
+    """It is little more than a bit a row, so that the memory of workers does not grow with rows."""
+
+    def run() -> None:
+        import dask.bag  # noqa: PLC0415
+        from dask.sizeof import sizeof  # noqa: PLC0415
+
+        from mmbloom.dask import first_seen  # noqa: PLC0415
+
+        count = 200_000
+        rows = dask.bag.from_sequence(range(count), npartitions=20)
+        first = first_seen(rows, state=tmp_path / "state", capacity=CAPACITY, slices=2)
+        done: dict[Any, Any] = {}
+        shuffled(first.frame, np.random.default_rng(1), done)
+        given = {key for key in first.frame.__dask_graph__() if key[0].startswith("kept-mmbloom")}
+        graph = {key: first.frame.__dask_graph__()[key] for key in given}
+        sources = set(rows.__dask_keys__())
+        needed = set().union(*(task.dependencies for task in graph.values())) - sources
+        assert len(needed) == 20 + 2 * 2  # of each partition, and of two rounds by two slices
+        kept = [sizeof(done[key]) for key in needed]
+        assert count / 8 < sum(kept) < count / 4, kept
+
+    in_child(run)
+
+
+def shuffled(
+    frame: Any, chance: np.random.Generator, done: dict[Any, Any] | None = None
+) -> list[Any]:
+    """Compute a frame task by task, in a random order; give its partitions, and all in `done`."""
     from dask._task_spec import convert_legacy_graph  # noqa: PLC0415
 
     graph = convert_legacy_graph(dict(frame.__dask_graph__()))
-    done: dict[Any, Any] = {}
+    done = {} if done is None else done
     while left := [key for key in graph if key not in done]:
         ready = [key for key in left if graph[key].dependencies <= done.keys()]
         key = ready[chance.integers(len(ready))]

@@ -277,11 +277,16 @@ def test_input_that_changes() -> None:
 
     def program(_dd: Any, _db: Any, dask: Any) -> None:
         plan = SlicePlan.draw(1000, slices=1)
-        order, hashes = dask._cut(["/a", "/b", "/c"], 4, plan, "error")
+        cutting = dask._Cutting(plan, "error", 1)
+        had, hashes = dask._cut(["/a", "/b", "/a"], 0, dask._Cutting(plan, "error"))
         _, new = dask._claim(dask._Building(plan), 0, None, hashes, True)
-        assert dask._keep(iter("abc"), 4, order, 0, [new]) == ["a", "b", "c"]
-        with pytest.raises(ValueError, match="partition 4 has 2 rows now, and had 3"):
-            dask._keep(["/a", "/b"], 4, order, 0, [new])
+        rows = [(1, "/a"), (2, "/b"), (3, "/a")]
+        assert dask._keep(iter(rows), 0, cutting, had, [new]) == rows[:2]
+        with pytest.raises(ValueError, match="partition 0 has 2 rows now, and had 3 when its"):
+            dask._keep(rows[:2], 0, cutting, had, [new])
+        for others in (rows[::-1][1:] + rows[2:], [*rows[:2], (3, "/c")]):
+            with pytest.raises(ValueError, match="0 has other keys in its 3 rows now than when"):
+                dask._keep(others, 0, cutting, had, [new])
 
     with_dask(program)
 

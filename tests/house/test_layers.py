@@ -263,7 +263,8 @@ def test_extras_stay_in_the_command_line(library: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "libraries"), [("dask", {"dask", "distributed"}), ("spark", {"pyspark", "pyarrow"})]
+    ("module", "libraries"),
+    [("dask", {"dask", "distributed", "tlz"}), ("spark", {"pyspark", "pyarrow"})],
 )
 def test_engines_stay_in_their_module(module: str, libraries: set[str]) -> None:
     """The library of a cluster is imported at the top of one public module, and that by nothing.
