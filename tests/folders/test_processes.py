@@ -26,6 +26,7 @@ Kind = Growing | Rotating
 Keys = npt.NDArray[np.int64]
 
 KEYS = 6000
+ACKNOWLEDGED = np.dtype([("began", "<f8"), ("first", "<i8")])  # in a pipe, for 16 keys
 FOR_EVER = 900  # longer than a test lasts, by its clock
 
 
@@ -103,11 +104,15 @@ def check_whole(kind: Kind, folder: Path, keys: range) -> None:
 
 
 def add_for_ever(kind: Kind, folder: Path, me: int, pipe: int) -> None:
-    """Add batches of keys of one's own, and acknowledge each one when its call has returned."""
+    """Add batches of keys of one's own, and acknowledge each one when its call has returned.
+
+    With the time before the call: however long a writer waits, its keys are kept from then on.
+    """
     with kind.open(folder) as seen:
         for batch in range(1_000_000):
             first = (me << 32) + batch * 16
             keys = range(first, first + 16)
+            began = kind.now()
             if batch % 3 == 0:
                 with seen.claim(keys):
                     pass
@@ -116,7 +121,7 @@ def add_for_ever(kind: Kind, folder: Path, me: int, pipe: int) -> None:
             else:
                 for key in keys:
                     seen.add(key)
-            os.write(pipe, first.to_bytes(8, "little"))
+            os.write(pipe, np.array([(began, first)], ACKNOWLEDGED).tobytes())
 
 
 @pytest.mark.stress
@@ -148,12 +153,12 @@ def test_writers_are_killed(
             if len(writers) > 2:
                 time.sleep(chance.uniform(0.005, 0.06))
                 end(writers.pop(chance.randrange(3)))
-                acknowledged += [(kind.now() - 3, first) for first in read_all(output)]
+                acknowledged += read_all(output)
                 kind.pass_time(3)
                 assert reader.contains_many(kept()).all()
         for writer in writers:
             end(writer)
-        acknowledged += [(kind.now() - 3, first) for first in read_all(output)]
+        acknowledged += read_all(output)
     finally:
         for writer in writers:
             end(writer)
@@ -171,14 +176,14 @@ def test_writers_are_killed(
     tally(kills=kills, keys=16 * len(acknowledged), change_overs=len(files_of(folder)) - 1)
 
 
-def read_all(output: int) -> list[int]:
-    found: list[int] = []
+def read_all(output: int) -> list[tuple[float, int]]:
+    found: list[tuple[float, int]] = []
     while True:
         try:
-            raw = os.read(output, 1 << 16)  # whole items: writes of 8 bytes are atomic
+            raw = os.read(output, 1 << 16)  # whole items: small writes are atomic
         except BlockingIOError:
             return found
-        found += np.frombuffer(raw, "<u8").tolist()
+        found += np.frombuffer(raw, ACKNOWLEDGED).tolist()
 
 
 def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_ok: bool) -> str:
