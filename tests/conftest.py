@@ -6,6 +6,7 @@ import gc
 import importlib.util
 import multiprocessing
 import os
+import random
 import secrets
 import shutil
 import signal
@@ -16,6 +17,7 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis
@@ -26,6 +28,7 @@ from mmbloom import BloomFilter
 from mmbloom._engine.choice import FAULT, remedy
 from mmbloom._machine import memory
 from mmbloom._storage import mapped
+from mmbloom.filters import options
 
 pytest_plugins = ["excluding", "folders", "locks", "power", "tally", "unions"]
 
@@ -42,14 +45,15 @@ os.environ["MMBLOOM_ENGINE"] = mmbloom.engine
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# New examples and seeds at every run; on CI the same ones, as a failure must be the change's there.
+ON_CI = bool(os.environ.get("CI"))
 # No example database: a test run writes nothing outside its own folder.
-# New examples at every run, and the same ones on CI, where a failure must be the change's.
 hypothesis.settings.register_profile(
     "mmbloom",
     database=None,
     deadline=None,
     print_blob=True,
-    derandomize=bool(os.environ.get("CI")),
+    derandomize=ON_CI,
 )
 hypothesis.settings.register_profile(  # for .ci/sanitize
     "few", hypothesis.settings.get_profile("mmbloom"), max_examples=25
@@ -58,9 +62,10 @@ hypothesis.settings.load_profile("mmbloom")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say what is tested."""
+    """Say what is tested, and how to repeat it."""
     where = "in shared memory" if config.getoption("--resident") else "mapped"
-    return f"mmbloom: {mmbloom.engine} engine, files {where}, {os.path.dirname(mmbloom.__file__)}"
+    tested = f"{mmbloom.engine} engine, files {where}, {os.path.dirname(mmbloom.__file__)}"
+    return f"mmbloom: {tested}, repeat with --seed={config.getoption('--seed')}"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -79,7 +84,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="keep every filter that can be kept in shared memory there, however small it is",
     )
-    parser.addoption("--seed", type=int, default=None, help="repeat a run with the seed it printed")
+    parser.addoption(
+        "--seed",
+        type=int,
+        default=0 if ON_CI else secrets.randbits(32),
+        help="repeat a run, or one test of it, with the seed that it printed",
+    )
 
 
 def _multiplier(text: str) -> int:
@@ -92,6 +102,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Refuse an engine that is not this code's; give longer tests more time to show stacks."""
     if FAULT not in ("", "was not built"):
         raise pytest.UsageError(f"the compiled engine {FAULT}: {remedy()}")
+    _draw_seeds_again(config)
     patience = STACKS_AFTER * config.getoption("--stress")
     config._inicache["faulthandler_timeout"] = patience  # what -o does, which comes too early
     assert config.getini("faulthandler_timeout") == patience
@@ -103,6 +114,26 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = tempfile.mkdtemp(prefix="mmbloom-tests-", dir=memory.SHARED)
         config.add_cleanup(partial(shutil.rmtree, shared))
         patch.setattr(memory, "SHARED", shared)
+
+
+_DRAWN = random.Random()  # where filters that are made without a seed have theirs from, in a test
+
+
+def _draw_seeds_again(config: pytest.Config) -> None:
+    """Have a filter made without a seed draw the same one whenever its test is repeated.
+
+    A filter tells a few absent keys that they are there, other ones with each seed: a test that
+    asks for thousands would fail now and then, and would not when it is run again to see why. In
+    its children, of which two may not draw alike, seeds come from the system as ever.
+    """
+    here = os.getpid()
+
+    def drawn(size: int) -> bytes:
+        return _DRAWN.randbytes(size) if os.getpid() == here else os.urandom(size)
+
+    patch = pytest.MonkeyPatch()
+    config.add_cleanup(patch.undo)
+    patch.setattr(options, "os", SimpleNamespace(urandom=drawn))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -130,7 +161,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a test that needs an object store, where the 200 MB of one are not installed."""
+    """Begin with the test's own seeds; skip it if it needs an object store that is not there."""
+    its_own = f"{item.config.getoption('--seed')} {item.nodeid}"
+    _DRAWN.seed(its_own)
+    random.seed(its_own)
+    # 200 MB, which not everybody installs.
     needs = ("flask", "moto", "s3fs") if item.get_closest_marker("object_store") else ()
     if not all(map(importlib.util.find_spec, needs)):
         pytest.skip("needs an object store: pip install 'mmbloom[test-s3]'")
@@ -144,11 +179,10 @@ def stress(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """Seed for a random generator; another one in every run, and printed."""
-    given: int | None = request.config.getoption("--seed")
-    drawn = secrets.randbits(32) if given is None else given
-    print(f"seed: repeat with --seed={drawn}")
-    return drawn
+    """Seed for a random generator, of this test in this run; the run's is printed."""
+    of_run = request.config.getoption("--seed")
+    print(f"seed: repeat with --seed={of_run}")
+    return random.Random(f"{of_run} {request.node.nodeid}").getrandbits(32)
 
 
 @pytest.fixture

@@ -339,7 +339,7 @@ def test_what_is_never_kept_so(path: str, tmp_path: Path) -> None:
         seen.add("a")
         assert not seen.info().resident
     small = tmp_path / "small"
-    with BloomFilter.create(small, 100) as plain:
+    with BloomFilter.create(small, 100, 1e-9) as plain:
         plain.add_many(range(100))
         assert not plain.info().resident
     status = lasting(small)
