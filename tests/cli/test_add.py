@@ -78,18 +78,18 @@ def test_lock_timeout_is_the_whole_wait(
     tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """After some seconds a line says what is waited for; these count, and the wait is no longer."""
-    monkeypatch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 1.0)
+    monkeypatch.setattr("mmbloom.cli.filters.SILENT_SECONDS", 2.0)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
     with BloomFilter.open(path) as seen, seen.locked():
         begun = time.monotonic()
-        done = inside(capfdbinary, command, path, tmp_path / "in", "--lock-timeout", "1.1")
+        done = inside(capfdbinary, command, path, tmp_path / "in", "--lock-timeout", "2.1")
         waited = time.monotonic() - begun
     assert (done.code, done.out) == (4, b"")
     first, second = done.err.splitlines(keepends=True)
     assert is_one_line(first, str(path), " is writing to this filter; waiting")
-    assert is_one_line(second, str(path), "held by others for 1.1 s")
-    assert 1.1 <= waited < 2  # a second wait of 1.1 s would be longer
+    assert is_one_line(second, str(path), "held by others for 2.1 s")
+    assert 2.1 <= waited < 4  # a second wait of 2.1 s would be longer
 
 
 @pytest.mark.parametrize("options", [(), ("--lock-timeout", "60")], ids=["for ever", "long"])

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -175,21 +174,23 @@ def test_the_loop_goes_on(create: Create, path: str) -> None:
             ticks = 0
             while not waiting.done():
                 ticks += 1
+                if ticks == 5:
+                    enough.set()
                 await asyncio.sleep(0.001)
             assert await waiting == [True]
             return ticks
 
-        lock = threading.Event()
+        lock, enough = threading.Event(), threading.Event()
 
         def hold() -> None:
             with other.locked():
                 lock.set()
-                time.sleep(0.05)
+                enough.wait(20)  # a loop that does not go on never says so
 
         holder = threading.Thread(target=hold)
         holder.start()
         assert lock.wait(20)
-        assert asyncio.run(main()) > 3
+        assert asyncio.run(main()) >= 5
         holder.join()
 
 

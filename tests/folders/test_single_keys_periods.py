@@ -38,21 +38,21 @@ def _long_ways() -> Iterator[list[int]]:
 
 def _age(path: Path, seed: int) -> tuple[int, int]:
     """Add keys to periods of a second, and ask for them: how many were found, and were gone."""
-    chance, added, found, gone = random.Random(seed), list[tuple[float, str]](), 0, 0
+    chance, added, found, gone = random.Random(seed), list[tuple[float, float, str]](), 0, 0
     begun = time.monotonic()
     with rotating(path, keep="1s", every="1s", exist_ok=True) as seen:
         while time.monotonic() < begun + 3.4:
-            key = f"{seed} {len(added)}"
+            key, before = f"{seed} {len(added)}", time.monotonic()
             assert seen.add(key)
-            added.append((time.monotonic(), key))
-            when, key = chance.choice(added)
+            added.append((before, time.monotonic(), key))
+            before, after, key = chance.choice(added)
             asked = time.monotonic()
             if key in seen:
                 found += 1
-                assert asked - when < 2.1, "found for longer than keep and every"
+                assert asked - after < 2.1, "found for longer than keep and every"
             else:
                 gone += 1
-                assert time.monotonic() - when > 1, "lost before its time"
+                assert time.monotonic() - before > 1, "lost before its time"
     return found, gone
 
 

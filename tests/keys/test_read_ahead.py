@@ -121,15 +121,17 @@ def test_an_error_of_the_reader_stops_the_thread() -> None:
 def test_a_blocked_producer_does_not_block_closing() -> None:
     """A producer that waits in a read which never ends is not waited for; later it ends."""
     reading, writing = os.pipe()
+    asked = threading.Event()
 
     def items() -> Iterator[bytes]:
         yield b"first"
+        asked.set()
         while piece := os.read(reading, 10):
             yield piece
 
     ahead = ReadAhead(items())
     assert next(ahead) == b"first"
-    time.sleep(0.01)  # now it reads
+    assert asked.wait(LONG)
     start = time.monotonic()
     ahead.close()
     assert time.monotonic() - start < LONG

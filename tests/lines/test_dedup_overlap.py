@@ -289,9 +289,13 @@ def test_a_late_write_and_the_next_run(create: Create) -> None:
 
     with open(writing, "wb", buffering=0) as file:
         sink = LineWriter(file)
-        Stop().start()
-        with pytest.raises(KeyboardInterrupt):
+
+        def stopped() -> None:
+            Stop().start()
             dedup(seen, in_chunks(lines, 500), sink)  # nobody reads
+
+        with pytest.raises(KeyboardInterrupt):
+            stopped()
         reader = threading.Thread(target=read)
         reader.start()
         dedup(seen, in_chunks(lines, 500), sink)
