@@ -27,6 +27,10 @@ _BEGINNINGS = {
 }
 _LONGEST = max(map(len, _BEGINNINGS))
 _AT_A_TIME = 1 << 16  # decompressed
+# What follows a stream is copied at its end: of files of many short ones, with 128 KiB the most.
+_COMPRESSED_AT_A_TIME = 1 << 14
+_GZIP_MAGIC = b"\x1f\x8b"
+_GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
@@ -230,10 +234,66 @@ class _Looked(RawIOBase):
         return count
 
 
-class _Decompressed:
-    """A stream of xopen; an error of any decompressor becomes an `InputError`.
+class _Gzip:
+    """The lines of a .gz, as far as they come before the byte at which it is cut off.
 
-    What was decompressed before the error is given first, but for the last 64 KiB.
+    The files of isal and zlib-ng lose with their error what the same call had decompressed: up to
+    64 KiB of lines. Their decompressors lose nothing.
+    """
+
+    def __init__(self, raw: _Looked) -> None:
+        self._raw, self._new_stream = raw, extras.gzip_decompressor()
+        self._stream: Any = None  # None at the beginning, and behind each stream
+        self._compressed = b""
+        self._is_first, self._ended = True, False
+
+    def read1(self, size: int, /) -> bytes:
+        """Decompress at most `size` bytes; none at the end."""
+        while self._stream is not None or self._enter_stream():
+            self._fill()
+            block: bytes = self._stream.decompress(self._compressed, size)
+            if self._stream.eof:
+                self._compressed, self._stream = self._stream.unused_data, None
+            else:
+                self._compressed = self._stream.unconsumed_tail
+            if block:
+                return block
+            if self._ended and self._stream is not None:
+                raise EOFError("it ends before its end-of-stream marker")
+        return b""
+
+    def _fill(self) -> bool:
+        if not self._compressed and not self._ended:
+            self._compressed = self._raw.read(_COMPRESSED_AT_A_TIME) or b""
+            self._ended = not self._compressed
+        return bool(self._compressed)
+
+    def _enter_stream(self) -> bool:
+        """Begin the next stream, behind the zeros that may fill up a block; False at the end."""
+        while self._fill():
+            if not self._is_first:
+                self._compressed = self._compressed.lstrip(b"\0")
+            if self._compressed:
+                self._require_gzip(self._compressed[:10])
+                self._stream, self._is_first = self._new_stream(_GZIP), False
+                return True
+        return False
+
+    def _require_gzip(self, head: bytes) -> None:
+        """Name what is there instead of a stream; zlib would only say "incorrect header check"."""
+        if _GZIP_MAGIC.startswith(head[:2]):
+            return
+        found = f"{head!r}, expected gzip's {_GZIP_MAGIC!r}"
+        if self._is_first:
+            raise ValueError(f"it begins with {found}; if it has plain lines, rename it")
+        raise ValueError(f"a whole gzip stream is followed by {found} or the end")
+
+
+class _Decompressed:
+    """A stream that is decompressed; an error of any decompressor becomes an `InputError`.
+
+    What was decompressed before the error is given first: all of it if the input is cut off, and
+    all but the last 64 KiB if it is damaged, which may be damaged too.
     """
 
     def __init__(self, name: str, stream: Any) -> None:
@@ -277,6 +337,9 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
             yield looked
             return
         xopen, shown = _load_xopen(name), "stdin" if name == STDIN else name
+        if kind == "gz":
+            yield _Decompressed(shown, _Gzip(looked))
+            return
         # threads=0: no subprocess that could stay behind.
         try:
             stream = stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))

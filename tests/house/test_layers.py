@@ -36,7 +36,6 @@ FEWEST_LINES = 30  # of code, in a private file that is no command
 SHORT = {
     "_typing": "aliases, and protocols, have no body",
     "format.checker": "what the codecs of files, folders and Guava's files have in common",
-    "cli.extras": "the optional libraries, imported in one place",
 }
 
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
