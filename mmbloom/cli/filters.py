@@ -1,4 +1,6 @@
-"""Open or create the filter that a command names, and report a long wait for its lock.
+"""Open or create the filter that a command names, or a copy of it to try things on.
+
+A long wait for its lock is reported.
 
 Classes are taken from the package, which imports each when it is asked for: a command on a file
 imports nothing of folders.
@@ -17,8 +19,13 @@ from mmbloom._machine.locks import holder
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
-from mmbloom.cli.process import UsageError, say
-from mmbloom.errors import LockTimeoutError, MmbloomError, MmbloomWarning
+from mmbloom.cli.process import UsageError, name_as, say
+from mmbloom.errors import (
+    LockTimeoutError,
+    MmbloomError,
+    MmbloomWarning,
+    NetworkFileSystemError,
+)
 
 Opened = TypeVar("Opened")
 
@@ -62,6 +69,41 @@ def open_or_create(
         return mmbloom.GrowingFilter.open(args.file, **options)
     made = mmbloom.GrowingFilter if args.growing else mmbloom.BloomFilter
     return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options, **new)
+
+
+@contextmanager
+def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """Give the arguments with a copy of the filter, which nobody keeps; messages name the filter.
+
+    But an error of the copy's file is one of the temporary folder, and not of the filter.
+    """
+    import tempfile  # noqa: PLC0415  15 ms
+
+    from mmbloom.operations.copy import copy  # noqa: PLC0415  few runs are dry
+
+    path, temporary = os.path.abspath(args.file), os.path.abspath(tempfile.gettempdir())
+    with tempfile.TemporaryDirectory(prefix="mmbloom-", dir=temporary) as folder:
+        tried = os.path.join(folder, os.path.basename(path))
+        name_as(tried, path)
+        try:
+            if os.path.lexists(path):
+                copy(path, tried)
+            elif args.capacity is not None:
+                os.stat(os.path.dirname(path))  # an error if a run could not make it there
+            yield argparse.Namespace(**{**vars(args), "file": tried})
+        except OSError as error:
+            if isinstance(error, FileNotFoundError) and error.filename == tried:
+                raise FileNotFoundError(error.errno, error.strerror, path) from None
+            if not str(getattr(error, "path", error.filename)).startswith(folder):
+                raise
+            network = isinstance(error, NetworkFileSystemError)
+            why = "is on a network file system" if network else error.strerror
+            raise OSError(
+                error.errno,
+                f"{why}: a dry run works on a copy of the filter here: set TMPDIR to another "
+                "folder, on this machine and with space for it",
+                temporary,
+            ) from error
 
 
 def _refuse_file(path: str) -> None:

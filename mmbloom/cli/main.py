@@ -57,7 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             # not marked.
             return UNREAD
         except KeyboardInterrupt:
-            say(COMMANDS[command].interrupted if command else "interrupted")
+            to_go_on = command and not getattr(args, "dry_run", False)
+            say(COMMANDS[command].interrupted if to_go_on else "interrupted")
             return INTERRUPTED
         except MemoryError:
             say("not enough memory: a line or the filter is larger than the memory that is left")

@@ -83,8 +83,18 @@ def _escape(character: str) -> str:
     return f"\\x{code - 0xDC00:02x}" if 0xDC80 <= code <= 0xDCFF else repr(character)[1:-1]
 
 
+_names: dict[str, str] = {}
+
+
+def name_as(path: str, name: str) -> None:
+    """From now on call a file, and all files in it, by another name: a copy, by its original's."""
+    _names[path] = name
+
+
 def say(message: str) -> None:
     """Print one line to stderr, escaped."""
+    for path, name in _names.items():
+        message = message.replace(path, name)
     with suppress(OSError):  # a full disk under stderr must not change the exit code
         print(f"mmbloom: {escaped(message)}", file=sys.stderr, flush=True)
 

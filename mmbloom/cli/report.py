@@ -180,7 +180,8 @@ def say_tally(args: argparse.Namespace, tally: Tally, seen: Filter, started: flo
     """Say in one line what went through, and how full the filter is."""
     if _for_people(args):
         lines = f"{tally.lines:,} lines, {tally.unique:,} new, {tally.repeated:,} seen"
-        say(f"{lines}; {args.file} is {_full(seen.info())}; {_seconds_since(started)}")
+        verb = "would be" if getattr(args, "dry_run", False) else "is"
+        say(f"{lines}; {args.file} {verb} {_full(seen.info())}; {_seconds_since(started)}")
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """mmbloom dedup -c and -u: the number of lines that have a key; --dry-run marks nothing."""
 
+import errno
 import gzip
 import json
 import os
@@ -13,9 +14,10 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom
+from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter
+from mmbloom._machine import mounts
 from mmbloom.cli.commands import dedup as command
 from mmbloom.dedup import Sink
 
@@ -238,7 +240,111 @@ def test_dry_run_tells_figures(tmp_path: Path, capfdbinary: Capture) -> None:
     code, out, err = inside(capfdbinary, *arguments)
     assert (code, out) == (0, b"a\nb\n")
     assert json.loads(err)["unique"] == 2
-    code, out, err = inside(capfdbinary, "dedup", tmp_path / "in", "--dry-run", tmp_path / "in")
+    (tmp_path / "other").write_bytes(b"a\n")
+    code, out, err = inside(capfdbinary, "dedup", tmp_path / "in", "--dry-run", tmp_path / "other")
     assert (code, out) == (3, b"")
     assert is_one_line(err)
     assert str(tmp_path / "in") in err
+
+
+@pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
+def test_dry_run_names_the_filter(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, kind: list[str]
+) -> None:
+    """No message has the path of the copy, and none says that something is marked."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(b"a\nb\nc\n")
+    sizes = ("-n", "2", "-p", "1e-9", *kind)
+    for path in (Path("seen"), tmp_path / "seen"):
+        code, out, err = inside(capfdbinary, "dedup", path, *sizes, "--dry-run", "in")
+        if kind == ["--growing"]:
+            assert (code, out, err) == (0, b"a\nb\nc\n", "")
+            continue
+        assert (code, out) == (6, b"a\nb\n")
+        said = "mmbloom: nothing is marked, as this is a dry run; a run would end so: "
+        assert err.startswith(f"{said}{tmp_path / 'seen'}: is full: it holds about 2 keys")
+        assert is_one_line(err, "stopped in in: what is printed is marked, and nothing else; ")
+        assert kind or f"mmbloom grow {tmp_path / 'seen'} makes room: then run the same" in err
+        assert tempfile.gettempdir() not in err.replace(str(tmp_path), "")
+    assert os.listdir(tmp_path) == ["in"]
+
+
+def test_dry_run_finds_what_a_run_would(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a run would refuse, in the same words and order."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(b"a\n")
+    inside(capfdbinary, "create", "one", "-n", "100")
+    inside(capfdbinary, "create", "many", "-n", "100", "--growing")
+    for words in (
+        "one -n 100 -p 0.5 in",
+        "many -n 7 in",
+        "one one",
+        "one no-input",
+        "in in",
+        "in one",
+        "no-filter in",
+        "./no-filter in",
+        "no-filter no-input",
+        "no-filter -c -d in",
+        "no-filter -p 0.1 in",
+        "no-filter --growing in",
+        "no/filter in",
+        "no/filter -n 7 in",
+        f"{tmp_path}/no-filter in",
+        f"{tmp_path}/no/filter -n 7 in",
+    ):
+        dry, wet = (
+            inside(capfdbinary, "dedup", *words.split(), *option) for option in (["--dry-run"], [])
+        )
+        assert dry.code > 0
+        assert (dry.code, dry.out) == (wet.code, wet.out), words
+        # Some words name a filter as it was given, and some by its whole path.
+        assert dry.err.replace(f"{tmp_path}/", "") == wet.err.replace(f"{tmp_path}/", ""), words
+    assert sorted(os.listdir()) == ["in", "many", "one"]
+    monkeypatch.chdir("many")
+    for name in (".", "../many/", "../one"):
+        assert inside(capfdbinary, "dedup", name, "--dry-run", "../in") == (0, b"a\n", "")
+
+
+@pytest.mark.parametrize("kind", [[], ["--growing"]])
+def test_dry_run_blames_the_temporary_folder(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, kind: list[str]
+) -> None:
+    """A disk that is full under the copy is not the filter's; nor is a network's."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    arguments: list[str | Path] = ["dedup", tmp_path / "seen", "-n", "1M", *kind]
+    assert inside(capfdbinary, *arguments, tmp_path / "in").code == 0
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "posix_fallocate", refuse)
+        for path in (tmp_path / "seen", tmp_path / "new"):
+            argv = [arguments[0], path, *arguments[2:], "--dry-run", tmp_path / "in"]
+            code, out, err = inside(capfdbinary, *argv)
+            assert (code, out) == (5, b"")
+            assert is_one_line(err, f"mmbloom: {tmp_path / 'tmp'}: ", "No space left on device")
+            assert "set TMPDIR to another folder" in err
+    monkeypatch.setattr(
+        mounts, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
+    )
+    code, out, err = inside(capfdbinary, *arguments, "--dry-run", tmp_path / "in")
+    assert (code, out) == (5, b"")
+    assert is_one_line(err, f"mmbloom: {tmp_path / 'tmp'}: is on a network file system: a dry run")
+    assert not os.listdir(tmp_path / "tmp")
+
+
+def test_temporary_folder_given_relatively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With TMPDIR=. as well no message has the path of the copy."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", ".")
+    (tmp_path / "in").write_bytes(b"a\nb\n")
+    done = started("dedup", "seen", "-n", "1", "-p", "1e-9", "--dry-run", "in")
+    assert (done.code, done.out) == (6, b"a\n")
+    seen = tmp_path / "seen"
+    assert is_one_line(done.err, f"so: {seen}: is full", f"mmbloom grow {seen} makes room")

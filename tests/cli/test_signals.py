@@ -132,6 +132,24 @@ def test_interrupted_amid_lines(folder: Path, command: str) -> None:
         assert is_one_line(said, "interrupted; run it again to go on")
 
 
+def test_interrupted_dry_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is nothing to go on with, and the copy is removed."""
+    (folder / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
+    with running("dedup", folder / "lines", "-n", "9", "--dry-run") as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(b"a\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"a\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == b"mmbloom: interrupted\n"
+        assert process.wait(PATIENCE) == 130
+    assert not os.listdir(folder / "tmp")
+    assert not (folder / "lines").exists()
+
+
 def hears(pid: int) -> bool:
     """Whether a process has an answer of its own to Ctrl-C: what is imported before has none."""
     status = Path(f"/proc/{pid}/status").read_text()

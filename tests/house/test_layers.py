@@ -44,12 +44,13 @@ LATE = {
     # For programs that never ask for it; for files beside no manifest.
     "filters.file": {"filters.info", "_storage.folder"},
     "cli.main": {"format.header"},  # for files that are filters
-    "cli.filters": {"_storage.folder"},  # for filters that are not past their plan
+    # For filters that are not past their plan, and runs that are not dry.
+    "cli.filters": {"_storage.folder", "operations.copy"},
     "lines": {"_members"},  # for lines that are no JSON
     "cli.arguments": {"format.periods"},  # for commands without a duration
     "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
-    # For runs that do not end at a full filter; that are not dry; that count nothing.
-    "cli.commands.dedup": {"operations.grow", "operations.copy", "counts"},
+    # For runs that do not end at a full filter; that count nothing.
+    "cli.commands.dedup": {"operations.grow", "counts"},
 }
 
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -19,7 +19,7 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import consequence, open_or_create, patiently
+from mmbloom.cli.filters import consequence, copied, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
     FirstBytes,
@@ -219,29 +219,6 @@ def _to_go_on(seen: OfBits) -> str:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    return _run_dry(args) if args.dry_run else _run(args)
-
-
-def _run_dry(args: argparse.Namespace) -> int:
-    """Run the command on a copy of the filter that nobody keeps."""
-    import tempfile  # noqa: PLC0415  15 ms
-
-    from mmbloom.operations.copy import copy  # noqa: PLC0415  few runs are dry
-
-    if args.output is not None or args.output_dir is not None:
-        raise UsageError(
-            "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT and "
-            "--output-dir DIR"
-        )
-    path = os.path.normpath(args.file)
-    with tempfile.TemporaryDirectory(prefix="mmbloom-") as folder:
-        copied = os.path.join(folder, os.path.basename(path))
-        if os.path.lexists(path):
-            copy(path, copied)
-        return _run(argparse.Namespace(**{**vars(args), "file": copied}))
-
-
-def _run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     settings = _options(args)
     names = input_names(args.inputs)
@@ -258,7 +235,10 @@ def _run(args: argparse.Namespace) -> int:
     elif args.output is not None:
         require_folder(args.output)
     on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
-    with open_or_create(args, open_of_bits, on_full=on_full) as seen:
+    with (
+        copied(args) if args.dry_run else nullcontext(args) as opened,
+        open_or_create(opened, open_of_bits, on_full=on_full) as seen,
+    ):
         try:
             tally = _work(args, seen, settings, names, outputs)
         except StoppedError as error:
@@ -272,9 +252,10 @@ def _run(args: argparse.Namespace) -> int:
         else:
             say_tally(args, tally, seen, started)
         if stopped is not None:
+            dry = "nothing is marked, as this is a dry run; a run would end so: "
             raise StoppedError(
-                f"{stopped.message}; {_to_go_on(seen)}; or go on with --when-full warn, which "
-                "drops more and more new lines as seen",
+                f"{dry * args.dry_run}{stopped.message}; {_to_go_on(seen)}; or go on with "
+                "--when-full warn, which drops more and more new lines as seen",
                 tally,
             )
     return OK
@@ -284,6 +265,11 @@ def _options(args: argparse.Namespace) -> DedupOptions:
     if args.repeated and (args.count or args.unique):
         raise UsageError(
             "-d prints every repeat of a line, and -c and -u each key once: leave out one"
+        )
+    if args.dry_run and (args.output is not None or args.output_dir is not None):
+        raise UsageError(
+            "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT and "
+            "--output-dir DIR"
         )
     return DedupOptions(
         line_keys(args), terminator(args), args.repeated, args.lock_timeout, args.durable
