@@ -100,5 +100,5 @@ def run(command: list[str], folder: Path) -> str:
     done = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), f"{command}: {done}"
     return done.stdout
