@@ -235,19 +235,21 @@ def test_one_is_told(path: str, held: bool, tally: Callable[..., None]) -> None:
 
 
 @pytest.mark.laws("T11")
-def test_threads_of_one_object(seen: BloomFilter, tally: Callable[..., None]) -> None:
+def test_threads_of_one_object(path: str, tally: Callable[..., None]) -> None:
     """Threads that add the same keys through one object: each key is new once."""
     new: list[list[int]] = [[], []]
+    with BloomFilter.create(path, 100_000) as seen:
+        trust(seen)
 
-    def add(number: int) -> None:
-        new[number] += [key for key in KEYS_OF_ALL if seen.add(key)]
+        def add(number: int) -> None:
+            new[number] += [key for key in KEYS_OF_ALL if seen.add(key)]
 
-    run_threads(lambda: add(0), lambda: add(1))
-    tally(keys=len(KEYS_OF_ALL))
-    there = set(new[0]) & set(new[1])
-    assert not there
-    assert seen.contains_many(KEYS_OF_ALL).all()
-    assert len(new[0]) + len(new[1]) == seen.info().keys_added - 1
+        run_threads(lambda: add(0), lambda: add(1))
+        tally(keys=len(KEYS_OF_ALL))
+        there = set(new[0]) & set(new[1])
+        assert not there
+        assert seen.contains_many(KEYS_OF_ALL).all()
+        assert len(new[0]) + len(new[1]) == seen.info().keys_added - 1
 
 
 def test_closed_by_another_thread(path: str) -> None:

@@ -40,7 +40,7 @@ def _age(path: Path, seed: int) -> tuple[int, int]:
     """Add keys to periods of a second, and ask for them: how many were found, and were gone."""
     chance, added, found, gone = random.Random(seed), list[tuple[float, float, str]](), 0, 0
     begun = time.monotonic()
-    with rotating(path, keep="1s", every="1s", exist_ok=True) as seen:
+    with rotating(path, keep="1s", every="1s", exist_ok=True, lock_timeout=60) as seen:
         while time.monotonic() < begun + 3.4:
             key, before = f"{seed} {len(added)}", time.monotonic()
             assert seen.add(key)
