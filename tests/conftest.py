@@ -41,6 +41,13 @@ STACKS_AFTER = 120.0  # seconds until the stacks of a test that hangs are shown,
 os.environ["PYTHONSAFEPATH"] = "1"
 os.environ["MMBLOOM_ENGINE"] = mmbloom.engine
 
+# numpy starts a thread a core for linear algebra, which nothing here does: that takes half of the
+# time of a short child.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# A process of xdist has it, and it would go before the size of a test's own terminal.
+os.environ.pop("COLUMNS", None)
+
 # A shell has what it starts in the background ignore Ctrl-C, and so would all children.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -80,6 +87,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"multiply the length of stress tests; {LONG} if no number is given",
     )
     parser.addoption(
+        "--slow",
+        action="store_true",
+        help="run also the tests that are marked slow, as where files or marks are named",
+    )
+    parser.addoption(
         "--resident",
         action="store_true",
         help="keep every filter that can be kept in shared memory there, however small it is",
@@ -103,6 +115,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if FAULT not in ("", "was not built"):
         raise pytest.UsageError(f"the compiled engine {FAULT}: {remedy()}")
     _draw_seeds_again(config)
+    if not hasattr(config, "workerinput"):  # a process of xdist is told what this one has found
+        named = config.args_source is pytest.Config.ArgsSource.ARGS
+        config.option.slow |= named or bool(config.option.markexpr or config.option.keyword)
     patience = STACKS_AFTER * config.getoption("--stress")
     config._inicache["faulthandler_timeout"] = patience  # what -o does, which comes too early
     assert config.getini("faulthandler_timeout") == patience
@@ -136,26 +151,55 @@ def _draw_seeds_again(config: pytest.Config) -> None:
     patch.setattr(options, "os", SimpleNamespace(urandom=drawn))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the folders that fork most, and leave columns to the end.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run what is named in this process, where it can be looked at; all tests in one a core."""
+    return 0 if config.args_source is pytest.Config.ArgsSource.ARGS else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each process a file at a time, or a folder whose tests share a cluster."""
+    from xdist.scheduler import LoadScopeScheduling  # noqa: PLC0415  it may be missing
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+        def _split_scope(self, nodeid: str) -> str:
+            folder, file = nodeid.partition("::")[0].rsplit("/", 1)
+            return folder if "/cluster" in folder else f"{folder}/{file}"
+
+    config.option.loadscopereorder = False  # in the order below
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is slow, unless it is asked for; begin with the folders that fork most.
+
+    Columns come at the end.
 
     A fork copies the page tables of all that the process holds, which grows from test to test (the
     first column of pyarrow imports pandas), and these tests fork some thousand times.
     """
 
-    def place(item: pytest.Item) -> tuple[bool, bool]:
+    def place(item: pytest.Item) -> tuple[bool, bool, bool]:
+        folder = item.path.parent.name
+        cluster = folder.startswith("cluster")  # whose engines import pandas, and which takes long
         columns = isinstance(item, pytest.Function) and "pa" in vars(item.module)
-        columns = columns or item.path.parent.name == "cluster"  # whose engines import pandas
-        return columns, item.path.parent.name not in FORKING
+        return columns or cluster, folder not in FORKING, not cluster
 
+    if not config.option.slow:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if not item.get_closest_marker("slow")]
     items.sort(key=place)
 
 
 def pytest_collection_finish() -> None:
-    """Have the garbage collector pass over what lives to the end, as it does after each module.
+    """Have the garbage collector pass over the tests from now on, and over what they import."""
+    _collect_once()
 
-    That is a tenth of a second each time, for the tests that were collected and what they import.
-    """
+
+def _collect_once() -> None:
+    """Collect garbage, and pass over all else from now on: a tenth of a second each time."""
     gc.collect()
     gc.freeze()
 
@@ -243,7 +287,7 @@ def _children() -> set[int]:
 def _give_memory_back() -> Iterator[None]:
     """A fork copies the page tables of all that is held, and the tests fork some thousand times."""
     yield
-    gc.collect()
+    _collect_once()
     with suppress(AttributeError, OSError, TypeError):  # of another C library
         ctypes.CDLL(None).malloc_trim(0)
 

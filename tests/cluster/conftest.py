@@ -1,4 +1,4 @@
-"""One cluster for the tests of this folder: starting it takes seconds."""
+"""Dask for the tests of this folder, and one cluster: starting it takes seconds."""
 
 from collections.abc import Iterator
 
@@ -6,13 +6,16 @@ import pytest
 from dask_cluster import running_cluster
 
 
+@pytest.fixture(scope="package", autouse=True)
+def _dask() -> None:
+    """Import it for the children, not with the tests: all forks before would copy its memory."""
+    for module in ("dask.dataframe", "distributed"):
+        pytest.importorskip(module, reason="needs Dask: pip install 'mmbloom[dask]'")
+    import mmbloom.dask  # noqa: F401, PLC0415
+
+
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A cluster of two processes; its address."""
-    import dask.dataframe  # noqa: F401, PLC0415  the children then have it
-    import distributed  # noqa: F401, PLC0415
-
-    import mmbloom.dask  # noqa: F401, PLC0415
-
     with running_cluster(tmp_path_factory.mktemp("cluster")) as address:
         yield address

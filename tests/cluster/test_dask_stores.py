@@ -11,7 +11,7 @@ from object_store import quietly, running_object_store
 
 from mmbloom import FormatError
 
-pytest.importorskip("distributed", reason="needs Dask: pip install 'mmbloom[dask]'")
+pytestmark = pytest.mark.slow
 
 URLS = [f"/{number % 700}" for number in range(1000)]
 

@@ -81,8 +81,8 @@ def test_a_killed_worker(
     """
     fuse, begin = str(tmp_path / "fuse"), Generations.begin
 
-    def deadly(self: Generations, generation: int | None = None) -> Run:
-        return fuses.DeadlyRun.of(begin(self, generation), fuse, written=written)
+    def deadly(self: Generations, *which: Any, **options: Any) -> Run:
+        return fuses.DeadlyRun.of(begin(self, *which, **options), fuse, written=written)
 
     monkeypatch.setattr(Generations, "begin", deadly)
     frame = deal(cut(day(4)))

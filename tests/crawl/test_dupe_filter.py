@@ -28,6 +28,8 @@ from mmbloom import (
 )
 from mmbloom.scrapy import BloomDupeFilter, ClaimScheduler, ItemDupeFilter
 
+pytestmark = pytest.mark.slow
+
 A, B = Request("http://a.example/a"), Request("http://a.example/b")
 
 

@@ -12,7 +12,9 @@ import pytest
 from crawls import OURS, SCRAPYS, SHARED, Crawled, crawl, crawler, ended
 from sites import Graph, Site, random_graph, reachable, serving
 
-PAGES, STOPPED_AT = 200, 60
+pytestmark = pytest.mark.slow
+
+PAGES, STOPPED_AT = 120, 30
 
 
 def stopped(site: Site, number: int, **settings: object) -> Crawled:

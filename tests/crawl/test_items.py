@@ -8,12 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from crawls import crawl, crawler, ended
 from scrapy import Request
 from scrapy.utils.request import fingerprint
 from sites import Graph, random_graph, serving
 
 from mmbloom import BloomFilter
+
+pytestmark = pytest.mark.slow
 
 KNOWN = 20  # pages that it has marked when it is killed
 ITEMS: dict[str, Any] = {

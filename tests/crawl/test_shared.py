@@ -12,6 +12,8 @@ from sites import Graph, random_graph, serving
 
 from mmbloom import BloomFilter, GrowingFilter
 
+pytestmark = pytest.mark.slow
+
 DAY = 86_400
 
 
@@ -41,7 +43,7 @@ def told(stats: dict[str, Any]) -> str:
 @pytest.mark.stress
 def test_processes_share_a_filter(tmp_path: Path, seed: int, stress: int, scheduler: str) -> None:
     """Three processes fetch each page once in all; a fourth, later, its start page."""
-    graph = linked(seed, 300 * stress)
+    graph = linked(seed, 120 * stress)
     settings = {
         **SHARED,
         "MMBLOOM_CAPACITY": 10_000 * stress,

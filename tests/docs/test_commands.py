@@ -73,7 +73,7 @@ def test_recovery_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("unique.log").write_bytes(b"\n".join([*FIRST_SEEN[: -len(lost)], cut_off]))
     assert mmbloom(*again) == (0, b"", "")
     printed = b""
-    for block in blocks(DOCS / "how-to-break-a-filter.md", "sh"):
+    for block in blocks(DOCS / "how-to-break-a-filter.md", "sh")[1:]:  # after what it makes
         for words in map(shlex.split, block.splitlines()):
             if words[0] == "mmbloom":
                 done = mmbloom(*words[1:])

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 from pages import DOCS, RECIPES, Example, examples
 
-# Between the examples of these stands something else; each has a test of its own.
+# These need something else besides; each has a test of its own.
 NOT_ALONE = {
     "interchange.md": "Java: test_interchange_docs",
+    "long-work.md": "killed workers: test_long_work",
     "spark.md": "a session: tests/cluster_spark/test_docs",
 }
 PAGES = [page for page in sorted(DOCS.glob("*.md")) if examples(page) and page.name not in RECIPES]

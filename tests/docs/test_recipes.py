@@ -51,10 +51,8 @@ def test_from_top_to_bottom(folder: Path, name: str) -> None:
 def test_every_block_of_shell_is_run() -> None:
     """Each page with commands has a test that runs them: it stands above, or is named here."""
     elsewhere = {
-        "composite-keys.md": "test_composite_keys",
         "exclusions.md": "test_commands",
         "growing.md": "test_commands",
-        "how-to-break-a-filter.md": "test_commands",
         "interchange.md": "test_interchange_docs",
         "which-one.md": "test_commands",
     }

@@ -22,7 +22,7 @@ _CHOICES = 12
 _SEPARATORS = [None, None, b",", b"::", b"\t", b" ", b"aa", b"aab", b"\0", b"\n", b"\xff"]
 _PATHS = ["a", "a.b", "0", "a.0", ""]
 _HUGE = 2**64  # more than any line has
-_BLANKS, _SPACES = b" \t\n", b" \t\n\r\v\f"
+_BLANKS = b" \t\n"
 
 
 def check(data: bytes) -> None:
@@ -110,7 +110,7 @@ def key_of(line: bytes, keys: LineKeys) -> bytes:
 def field_of(line: bytes, number: int, separator: bytes | None) -> bytes | None:
     fields, current, at = [], b"", 0
     while at < len(line):
-        if separator is None and line[at] in _SPACES:
+        if separator is None and line[at] in _BLANKS:
             fields += [current] if current else []
             current, at = b"", at + 1
         elif separator is not None and line.startswith(separator, at):
@@ -119,7 +119,7 @@ def field_of(line: bytes, number: int, separator: bytes | None) -> bytes | None:
         else:
             current, at = current + line[at : at + 1], at + 1
     fields += [current] if current or separator is not None else []
-    return fields[number - 1] if number <= len(fields) else None
+    return (fields[number - 1] or None) if number <= len(fields) else None
 
 
 class _Written:
@@ -141,6 +141,8 @@ def _member_of(line: bytes, path: str) -> bytes | None:
             value = value[int(name)]
         else:
             return None
+    if value is None or value == "":
+        return None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     return b"\xff" + _written(value).encode()

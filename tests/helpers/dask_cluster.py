@@ -41,6 +41,8 @@ def running_cluster(folder: Path) -> Iterator[str]:
         "DASK_TEMPORARY_DIRECTORY": str(folder),
         # How long a worker waits for one that was killed; 30 s by default.
         "DASK_DISTRIBUTED__COMM__TIMEOUTS__CONNECT": "5s",
+        # Of workers, two and those in the place of killed ones: else each imports all anew.
+        "DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver",
     }
     with (folder / "cluster.log").open("wb") as log:
         process = subprocess.Popen(

@@ -17,15 +17,20 @@ DOCS = ROOT / "docs"
 # Pages that are read from top to bottom: `test_recipes` runs their commands and their Python.
 RECIPES = [
     "command-line.md",
+    "composite-keys.md",
     "containers.md",
     "cron.md",
     "dataframes.md",
     "first-dedup.md",
     "full-filter.md",
+    "how-to-break-a-filter.md",
+    "install.md",
+    "monitoring.md",
     "object-stores.md",
     "on-the-disk.md",
     "own-project.md",
     "python-and-commands.md",
+    "rotating.md",
 ]
 
 _VALUES = re.compile(r"(?:[\[\](){},:\s]|'[^']*'|-?\d[\d.e+-]*|(?:True|False|None|nan|inf)\b)+")

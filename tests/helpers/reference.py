@@ -13,6 +13,7 @@ from typing import Self
 MAGIC = bytes.fromhex("894d4d424c4d0d0a")
 HEADER_BYTES = 4096
 MUTABLE_OFFSET = 2048
+RULE_OFFSET = 2560
 MIB = 2**20
 _MASK = 2**64 - 1
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -21,7 +22,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 # | uuid | compatible read_only_compatible incompatible | hash key | blocks | padding | crc
 IMMUTABLE = struct.Struct("<8s6IQIIQdQ16sQQQ16sI376sI")
 
-Key = bytes | str | int
+Key = bytes | str | int | tuple[bytes | str | int, ...]
 
 
 class BadFileError(ValueError):
@@ -117,6 +118,24 @@ def parse_header(raw: bytes, file_bytes: int) -> Fields:
     return fields
 
 
+def pack_key_rule(rule: str) -> bytes:
+    """Lay out the field that says how lines became keys: its checksum, then the text."""
+    text = struct.pack("1532s", rule.encode())
+    return struct.pack("<I", zlib.crc32(text)) + text
+
+
+def parse_key_rule(raw: bytes) -> str | None:
+    """Read that field of a header; None where no rule is written whole."""
+    crc, field = struct.unpack_from("<I1532s", raw, RULE_OFFSET)
+    text, _, rest = field.partition(b"\0")
+    if crc != zlib.crc32(field) or not text or any(rest):
+        return None
+    try:
+        return str(text, "utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
 def seal(array: bytes) -> bytes:
     """Make the trailer of a sealed file: a CRC-32 per MiB, then a CRC-32 of that table."""
     pieces = [array[start : start + MIB] for start in range(0, len(array), MIB)]
@@ -125,7 +144,13 @@ def seal(array: bytes) -> bytes:
 
 
 def key_bytes(key: Key) -> bytes:
-    """Turn a key into its bytes: str is UTF-8, int is 8-byte little-endian two's complement."""
+    """Turn a key into its bytes: str is UTF-8, int is 8-byte little-endian two's complement.
+
+    A tuple is the byte FE, then the items, each after its length.
+    """
+    if isinstance(key, tuple):
+        items = [key_bytes(item) for item in key]
+        return b"\xfe" + b"".join(struct.pack("<Q", len(item)) + item for item in items)
     if isinstance(key, str):
         return key.encode("utf-8")
     if isinstance(key, int):

@@ -9,8 +9,9 @@ its tests that was started has passed, setup and teardown included.
 
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
@@ -39,6 +40,8 @@ WHAT = {
     "F11": "as T11: counters, folders",
 }
 _COUNTS_WIDTH = 56
+# Properties that a test's reports bring from the process that ran it: its id, and what it did.
+_LAW, _DID = "law", "did"
 
 Count = Callable[..., None]
 
@@ -57,12 +60,17 @@ class Row:
     def record(self, report: pytest.TestReport) -> None:
         """Take in the report of a phase of a test: setup, call or teardown."""
         self.seconds += report.duration
+        self.started.add(report.nodeid)
         if report.failed:
             self.failed.add(report.nodeid)
         elif report.skipped:
             self.skipped.add(report.nodeid)
         elif report.when == "teardown":  # the last phase: a test that never came so far is cut off
             self.passed.add(report.nodeid)
+        if report.when == "teardown":
+            for name, counts in report.user_properties:
+                if name == _DID:
+                    self.counts.update(cast("dict[str, int]", counts))
 
     def result(self) -> str:
         """Say how the tests ended, the worst first."""
@@ -78,33 +86,19 @@ class Tally:
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {}
-        self._ids: dict[str, str] = {}  # of the tests started
-
-    def count(self, test: str, **counts: int) -> None:
-        """Add to the counts of the row that a test belongs to; `test` is its node id."""
-        if test not in self._ids:
-            raise LookupError(f"{test} has no marker laws")
-        self._rows[self._ids[test]].counts.update(counts)
 
     @pytest.hookimpl(tryfirst=True)  # before -m selects
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Make a marker of each id."""
+        """Make a marker of each id, and let the reports tell it."""
         for item in items:
             if law := id_of(item):
                 item.add_marker(law)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Note that a test was started."""
-        if law := id_of(item):
-            self._ids[item.nodeid] = law
-            self._rows.setdefault(law, Row()).started.add(item.nodeid)
-        return (yield)
+                item.user_properties.append((_LAW, law))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note how a phase ended."""
-        if report.nodeid in self._ids:
-            self._rows[self._ids[report.nodeid]].record(report)
+        """Note how a phase ended, in whichever process."""
+        if law := dict(report.user_properties).get(_LAW):
+            self._rows.setdefault(str(law), Row()).record(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table."""
@@ -141,9 +135,6 @@ def id_of(item: pytest.Item) -> str:
     return str(marker.args[0])
 
 
-_TALLY = pytest.StashKey[Tally]()
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and count anew."""
     config.addinivalue_line(
@@ -151,8 +142,7 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     for law, what in WHAT.items():
         config.addinivalue_line("markers", f"{law}: {what}; set by laws({law!r})")
-    config.stash[_TALLY] = Tally()
-    config.pluginmanager.register(config.stash[_TALLY])
+    config.pluginmanager.register(Tally())
 
 
 @pytest.fixture
@@ -160,6 +150,8 @@ def tally(request: pytest.FixtureRequest) -> Count:
     """Count what the test did: tally(kills=3, keys=100); before the asserts, so that it shows."""
 
     def count(**counts: int) -> None:
-        request.config.stash[_TALLY].count(request.node.nodeid, **counts)
+        if not id_of(request.node):
+            raise LookupError(f"{request.node.nodeid} has no marker laws")
+        request.node.user_properties.append((_DID, counts))
 
     return count

@@ -15,6 +15,8 @@ from kernels import needs_compiled
 
 from mmbloom.sizing import plan
 
+pytestmark = pytest.mark.slow
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 SCRIPTS = {
     "insert_query": "| mmbloom, int64 array |",
@@ -44,6 +46,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, str(BENCHMARKS / "run_all.py"), "--quick", "--results", str(folder)]
     # As if started by hand: a script finds its neighbours (see conftest).
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
+    environment["DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD"] = "forkserver"  # sooner there
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     assert ("no charts" in done.stderr) == (find_spec("matplotlib") is None)

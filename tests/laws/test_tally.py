@@ -55,9 +55,10 @@ def run(pytester: pytest.Pytester, tests: str, *options: str) -> tuple[pytest.Ru
     return result, [re.sub(" +", " ", line) for line in result.outlines if re.match(r"T\d", line)]
 
 
-def test_tally_counts_and_hides_no_failure(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("processes", [0, 2])
+def test_tally_counts_and_hides_no_failure(pytester: pytest.Pytester, processes: int) -> None:
     """Cases add up; a row with a failure or a broken teardown says so; a skip is no pass."""
-    result, rows = run(pytester, TESTS)
+    result, rows = run(pytester, TESTS, f"-n{processes}")
     result.assert_outcomes(passed=6, failed=1, errors=1, skipped=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert [re.sub(r" \d+\.\d ", " # ", row) for row in rows] == [
