@@ -59,6 +59,10 @@ def in_order(work: Callable[[T], R], items: Iterable[T], helpers: int) -> Iterat
         pool.shutdown(cancel_futures=True)
 
 
+# Seconds.
+_SIGNALS_SEEN_AFTER = 0.5
+
+
 class ReadAhead(Generic[T]):
     """Iterate in another thread, at most so many items ahead; errors come in their place.
 
@@ -111,7 +115,9 @@ class ReadAhead(Generic[T]):
         if self._ended:
             raise StopIteration
         self._start()
-        self._filled.acquire()
+        # Not for ever at once: a signal that comes just before a wait begins does not end it.
+        while not self._filled.acquire(timeout=_SIGNALS_SEEN_AFTER):
+            pass
         found = self._ready.popleft()
         if isinstance(found, tuple):
             self._room.release()

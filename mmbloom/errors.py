@@ -65,10 +65,9 @@ class FormatError(MmbloomError, ValueError):
         What stands there, and what would be right.
     """
 
-    def __init__(self, path: str, field: str, found: str, expected: str) -> None:
-        super().__init__(
-            f"{path}: {field} is {found}, expected {expected}", path, field, found, expected
-        )
+    def __init__(self, path: str, field: str, found: str, expected: str, said: str = "") -> None:
+        said = said or f"{field} is {found}"
+        super().__init__(f"{path}: {said}, expected {expected}", path, field, found, expected, said)
         self.path, self.field, self.found, self.expected = path, field, found, expected
 
 
@@ -176,16 +175,19 @@ class LockTimeoutError(MmbloomError, TimeoutError):
         The file.
     seconds : float
         How long it was waited for.
+    lock : str
+        What was waited for, if not for the write lock.
     """
 
-    def __init__(self, path: str, seconds: float) -> None:
+    def __init__(self, path: str, seconds: float, lock: str = "the write lock") -> None:
         super().__init__(
-            f"{path}: the write lock was held by others for {seconds:g} s; "
+            f"{path}: {lock} was held by others for {seconds:g} s; "
             "try again, or allow a longer lock timeout",
             path,
             seconds,
+            lock,
         )
-        self.path, self.seconds = path, seconds
+        self.path, self.seconds, self.lock = path, seconds, lock
 
 
 class ReentryError(MmbloomError, RuntimeError):
@@ -280,24 +282,33 @@ class FilterFullError(MmbloomError, RuntimeError):
     and more new keys for seen. Of an iterable that is given to `update`, each 16,384 keys are a
     batch, and those before this one stay added.
 
+    A run of a cluster raises it too: one of its tasks does, or its commit, which is then not made.
+
     Attributes
     ----------
     path : str
-        The file, or the folder.
+        The file, the folder, or the state of a cluster.
     keys : int
-        About how many keys it holds.
+        About how many keys it holds; of a run, with those of the run, at the least.
     capacity : int
         How many it was planned for; of a `RotatingFilter` in a period.
-    fits : int
-        How many keys of the batch, nulls left out, it still has room for, from the first on.
+    fits : int or None
+        How many keys of the batch, nulls left out, it still has room for, from the first on; of a
+        run None.
     advice : str
         What to do.
     """
 
-    def __init__(self, path: str, keys: int, capacity: int, fits: int, advice: str) -> None:
+    def __init__(self, path: str, keys: int, capacity: int, fits: int | None, advice: str) -> None:
+        what, none = (
+            f"holds about {keys} keys",
+            f"of this batch the first {fits} keys still fit, and",
+        )
+        if fits is None:
+            what, none = f"would hold about {keys} keys or more", "this run is not committed, and"
         super().__init__(
-            f"{path}: is full: it holds about {keys} keys and was planned for {capacity}; of this "
-            f"batch the first {fits} keys still fit, and none of it was marked: {advice}",
+            f"{path}: is full: it {what} and was planned for {capacity}; {none} none of it was "
+            f"marked: {advice}",
             path,
             keys,
             capacity,

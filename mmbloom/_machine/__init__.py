@@ -1,7 +1,9 @@
 """What the machine is, and gives: facts that the package goes by, maps, and nothing of filters.
 
-``mounts``  which file system a path is on
-``memory``  how much of it is free, and how much of a file it lets be dirty
-``locks``   which process has the lock of a file
-``pages``   maps of files, and the pages that they consist of; the only importer of mmap
+``mounts``       which file system a path is on
+``memory``       how much of it is free, and how much of a file it lets be dirty
+``locks``        which process has the lock of a file
+``descriptors``  when an open descriptor is closed, and what a fork leaves to the parent
+``moments``      for how long a look at a file is good
+``pages``        maps of files, and the pages that they consist of; the only importer of mmap
 """

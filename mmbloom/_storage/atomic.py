@@ -78,13 +78,20 @@ class NewFile(NamedTuple):
 
 @contextmanager
 def new_file(
-    path: str, size: int, *, permissions: int, allow_network: bool, mapped: bool = True
+    path: str,
+    size: int,
+    *,
+    permissions: int,
+    allow_network: bool,
+    mapped: bool = True,
+    instead_of: os.stat_result | None = None,
 ) -> Iterator[NewFile]:
     """Make a file, reserved and private, that gets its path only when the block has succeeded.
 
     The block writes the file and forces it to the disk. Parameters and errors are those of
     `create_file`; `size` is that of the whole file in bytes, and `mapped` whether it is for
-    writing to through a map, where a full disk is a signal.
+    writing to through a map, where a full disk is a signal; `instead_of` is of the file at the
+    path, if the new one is to take its place.
     """
     _require_permissions(permissions)
     folder = os.path.dirname(path)
@@ -95,7 +102,8 @@ def new_file(
     if os.path.lexists(exclusions) and not os.path.lexists(path):
         # They would make the new filter deny keys that it holds: false negatives.
         raise FileExistsError(errno.EEXIST, _OTHERS_EXCLUSIONS, exclusions)
-    if os.path.lexists(path):  # before gigabytes are reserved; the link below is what decides
+    # Before gigabytes are reserved; the link below is what decides.
+    if instead_of is None and os.path.lexists(path):
         said = _FOLDER_THERE if os.path.isdir(path) else _THERE_ALREADY
         raise FileExistsError(errno.EEXIST, said, path)
     temporary = os.path.join(folder, f".mmbloom-{os.urandom(16).hex()}.tmp")
@@ -115,7 +123,11 @@ def new_file(
                 made = os.fstat(fd)
             finally:
                 os.close(fd)
-            _link(temporary, path)
+            if instead_of is None:
+                _link(temporary, path)
+            else:
+                require_same(instead_of, path)
+                os.replace(temporary, path)
             require_same(made, path)
     finally:
         with suppress(OSError):
@@ -294,7 +306,11 @@ _SOMETHING_THERE = "something is there already; open that, or choose another pat
 
 @contextmanager
 def new_folder(
-    path: str, permissions: int, *, instead_of: os.stat_result | None = None
+    path: str,
+    permissions: int,
+    *,
+    instead_of: os.stat_result | None = None,
+    like: os.stat_result | None = None,
 ) -> Iterator[str]:
     """Make a folder that gets its path only when the block, which fills it, has succeeded.
 
@@ -305,15 +321,17 @@ def new_folder(
     permissions : int
         Mode bits of the files in it. Users who may read or write those may enter the folder.
     instead_of : os.stat_result, optional
-        Of the file at the path, whose place, owner and group the folder takes. The file loses
-        this name, in one step with the folder getting it: the block is to give it another.
+        Of what is at the path, whose place the folder takes. It loses this name in one step with
+        the folder getting it, and is removed: the block is to give a file that stays another name.
+    like : os.stat_result, optional
+        Of a file whose owner and group the folder is to have.
 
     Raises
     ------
     FileExistsError
         If something is at the path, an empty folder that appears meanwhile left aside.
     PermissionError
-        If the folder cannot be given to the owner and the group of the file.
+        If the folder cannot be given to the owner and the group of `like`.
     OSError
         As the system says, of the path asked for.
     """
@@ -329,8 +347,8 @@ def new_folder(
         try:
             os.mkdir(temporary, 0o700)
             fd = _open_empty(temporary)
-            if instead_of is not None:
-                _give_all(fd, instead_of, permissions)
+            if like is not None:
+                _give_all(fd, like, permissions)
             yield temporary
             os.fchmod(fd, permissions | (permissions & 0o444) >> 2)
             sync_folder(temporary)
@@ -358,8 +376,11 @@ def new_folder(
         close_quietly(fd)
 
 
+_THE_FOLDER_ITSELF = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
 def _open_empty(folder: str) -> int:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(folder, _THE_FOLDER_ITSELF)
     if os.listdir(fd):  # it is not the one that was made, and its files are not ours to remove
         os.close(fd)
         raise OSError(errno.ESTALE, _PUT_IN_PLACE)
@@ -386,19 +407,19 @@ def _rename(temporary: str, path: str) -> None:
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
-def _exchange(temporary: str, path: str, file: os.stat_result) -> None:
-    """Put a folder in the place of a file, and the file in its; undone if it was another file."""
+def _exchange(temporary: str, path: str, there: os.stat_result) -> None:
+    """Put a folder in the place of what is there, and that in its; undone if it was another."""
     try:
         exchange_names(temporary, path)
     except OSError as error:
         reason = error.strerror
         if error.errno in _NO_EXCHANGE:
             reason = (
-                "this file system cannot put a folder in the place of a file in one step; "
+                "this file system cannot put a folder in the place of what is there in one step; "
                 f"do this on another one ({reason})"
             )
         raise OSError(error.errno, reason, path) from error
-    if not os.path.samestat(os.lstat(temporary), file):
+    if not os.path.samestat(os.lstat(temporary), there):
         exchange_names(temporary, path)
         raise OSError(errno.ESTALE, _PUT_IN_PLACE, path)
 
@@ -420,15 +441,23 @@ def exchange_names(one: str, other: str) -> None:
 
 
 def _remove(temporary: str, fd: int, path: str) -> None:
-    """Remove what has the temporary name: the folder, or the file whose place it has taken."""
+    """Remove what has the temporary name: the folder, or that whose place it has taken."""
     with suppress(OSError):
         if fd < 0:
             os.rmdir(temporary)
+            return
         # By a look at both, for an exception may come at any time, from a signal: a folder that
         # has its path is in use.
-        elif os.path.samestat(os.fstat(fd), os.lstat(temporary)):
-            for name in os.listdir(fd):
-                os.unlink(name, dir_fd=fd)
-            os.rmdir(temporary)
-        elif os.path.samestat(os.fstat(fd), os.lstat(path)):
+        made, there = os.fstat(fd), os.lstat(temporary)
+        if not (os.path.samestat(made, there) or os.path.samestat(made, os.lstat(path))):
+            return
+        if not stat.S_ISDIR(there.st_mode):
             os.unlink(temporary)
+            return
+        folder = os.open(temporary, _THE_FOLDER_ITSELF)
+        try:
+            for name in os.listdir(folder):
+                os.unlink(name, dir_fd=folder)
+        finally:
+            close_quietly(folder)
+        os.rmdir(temporary)

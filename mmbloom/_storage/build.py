@@ -77,22 +77,27 @@ class Appender:
 
 
 class Target(NamedTuple):
-    """Where a new filter file goes, and how: the options that all ways to make one share."""
+    """Where a new filter file goes, and how: the options that all ways to make one share.
+
+    `instead_of` is of the filter at the path, if its place is to be taken.
+    """
 
     path: str
     permissions: int
     allow_network: bool
+    instead_of: os.stat_result | None = None
 
     def within(self, folder: str, name: str) -> "Target":
         """Name a file of a folder that is made with the same options."""
-        return self._replace(path=os.path.join(folder, name))
+        return self._replace(path=os.path.join(folder, name), instead_of=None)
 
 
 class Builder:
     """A filter file that is being written; made by `new_filter`."""
 
-    def __init__(self, fd: int, path: str, header: Header) -> None:
-        self._header, self._count_set = header, kind_of(header).count_set
+    def __init__(self, fd: int, path: str, header: Header, key_rule: str | None) -> None:
+        self._header, self._key_rule = header, key_rule
+        self._count_set = kind_of(header).count_set
         self._file = Appender(fd, path, HEADER_BYTES)
         self._checksums: list[int] = []
         self.positions_set = 0
@@ -123,13 +128,18 @@ class Builder:
             "batches_done": batches,
             "flushed_ns": time.time_ns(),
         }
-        self._file.finish(with_counters(encode(self._header), counters))
+        self._file.finish(with_counters(encode(self._header, self._key_rule), counters))
         return keys_added
 
 
 @contextmanager
 def new_filter(
-    target: Target, params: FilterParams, *, sealed: bool = False, kind: Kind = BITS
+    target: Target,
+    params: FilterParams,
+    *,
+    sealed: bool = False,
+    kind: Kind = BITS,
+    key_rule: str | None = None,
 ) -> Iterator[Builder]:
     """Make a filter file of the segments that the block writes; it is there when that succeeds."""
     header = Header(params, time.time_ns(), os.urandom(16), kind.number)
@@ -140,8 +150,9 @@ def new_filter(
         header.file_bytes,
         permissions=target.permissions,
         allow_network=target.allow_network,
+        instead_of=target.instead_of,
     ) as made:
-        yield Builder(made.fd, target.path, header)
+        yield Builder(made.fd, target.path, header, key_rule)
 
 
 def create_file(
@@ -152,6 +163,7 @@ def create_file(
     allow_network: bool,
     reserve: Reserve = "zeros",
     kind: int = KIND_BITS,
+    key_rule: str | None = None,
 ) -> None:
     """Create the file of an empty filter.
 
@@ -172,6 +184,8 @@ def create_file(
         and without zeros 3).
     kind : int
         What the positions are, as the header has it.
+    key_rule : str, optional
+        How lines are to become its keys, if that is known.
 
     Raises
     ------
@@ -188,7 +202,7 @@ def create_file(
     with new_file(
         path, header.file_bytes, permissions=permissions, allow_network=allow_network
     ) as made:
-        write_at(made.fd, encode(header), 0)
+        write_at(made.fd, encode(header, key_rule), 0)
         os.fsync(made.fd)
         on_disk = made.reserved and made.file_system not in mounts.IN_MEMORY
         if on_disk and reserve == "zeros" and not too_large_to_be_dirty(header.array_bytes):

@@ -10,10 +10,10 @@ This file takes no lock.
 
 import os
 import re
-import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
+from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
@@ -60,7 +60,7 @@ class ManifestFile:
     """
 
     def __init__(self, fd: int, path: str, place: str = "") -> None:
-        self._close = weakref.finalize(self, os.close, fd)
+        self._file = OpenFile(fd)
         self._path, self._place = path, place
         self.in_place = not place
         try:
@@ -82,7 +82,7 @@ class ManifestFile:
 
     def close(self) -> None:
         """Let go of the file."""
-        self._close()
+        self._file.close()
 
 
 def read_manifest(folder: str) -> ManifestFile:
@@ -197,7 +197,14 @@ def file_name(number: int, suffix: str = "") -> str:
 
 
 def make_member(
-    folder: str, name: str, plan: FolderPlan, number: int, *, permissions: int, allow_network: bool
+    folder: str,
+    name: str,
+    plan: FolderPlan,
+    number: int,
+    *,
+    permissions: int,
+    allow_network: bool,
+    key_rule: str | None = None,
 ) -> Entry:
     """Make a file for a folder, which no manifest names yet; raises as `create_file`."""
     create_file(
@@ -206,6 +213,7 @@ def make_member(
         permissions=permissions,
         allow_network=allow_network,
         reserve=plan.reserve,
+        key_rule=key_rule,
     )
     return entry_of(folder, name, number)
 

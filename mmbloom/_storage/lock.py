@@ -14,12 +14,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import ENGINE, Hold, LockState
+from mmbloom._machine.descriptors import OpenFile, opening, remember
 from mmbloom._tasks import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
     ClosedFilterError,
@@ -57,13 +57,12 @@ class DescriptorLock:
 
     def __init__(self, path: str, identity: tuple[int, int]) -> None:
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._file = OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
         except (FileNotFoundError, NotADirectoryError):
             raise FileChangedError(path, "removed or renamed") from None
         except IsADirectoryError:
             raise FileChangedError(path, "replaced by a folder") from None
-        self._close_fd = weakref.finalize(self, os.close, self._fd)
-        status = os.fstat(self._fd)
+        status = os.fstat(self._file.fd)
         if (status.st_dev, status.st_ino) != identity:
             self.close()
             raise FileChangedError(path, "replaced by another file")
@@ -71,18 +70,18 @@ class DescriptorLock:
     @property
     def native(self) -> int:
         """The descriptor, on which the compiled engine calls flock by itself."""
-        return self._fd if type(self) is DescriptorLock else -1
+        return self._file.fd if type(self) is DescriptorLock else -1
 
     def try_acquire(self) -> bool:
-        got: bool = _filelock().lock_descriptor(self._fd, blocking=False)
+        got: bool = _filelock().lock_descriptor(self._file.fd, blocking=False)
         return got
 
     def release(self) -> None:
-        _filelock().unlock_descriptor(self._fd)
+        _filelock().unlock_descriptor(self._file.fd)
 
     def close(self) -> None:
         # Closing, not unlocking: in a forked child the lock may be the parent's.
-        self._close_fd()
+        self._file.close()
 
 
 class WriteLock:
@@ -113,12 +112,12 @@ class WriteLock:
         self._path, self._identity, self._backend = path, identity, backend
         self._closed = False
         self.state = LockState(path, self._opened, wait)
-        _locks.add(self)
+        remember(self)
 
     def _opened(self) -> DescriptorLock:
         if self._closed:
             raise ClosedFilterError(self._path)
-        with _forks:
+        with opening:
             return self._backend(self._path, self._identity)
 
     def after_fork(self) -> None:
@@ -272,24 +271,3 @@ class TaskHold:
         turn.tasks -= 1
         if not turn.tasks:
             self._hold.state.turns.pop(id(turn.loop), None)
-
-
-_locks: weakref.WeakSet[WriteLock] = weakref.WeakSet()
-
-
-# Held while a descriptor is opened and not yet known to `after_fork`: a fork by another
-# thread in between would give the child a copy that keeps a killed holder's lock.
-_forks = threading.RLock()
-
-
-def _after_fork_in_child() -> None:
-    _forks.release()
-    for lock in list(_locks):
-        lock.after_fork()
-
-
-os.register_at_fork(
-    before=_forks.acquire,
-    after_in_parent=_forks.release,
-    after_in_child=_after_fork_in_child,
-)

@@ -11,11 +11,11 @@ This file takes no lock: a caller that writes through the map holds it.
 
 import os
 import stat
-import weakref
 
 import numpy as np
 
 from mmbloom._machine import mounts, pages
+from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
     identity_of,
@@ -37,7 +37,13 @@ from mmbloom.errors import (
     ReadOnlyError,
     ReentryError,
 )
-from mmbloom.format.header import MUTABLE_FIELDS
+from mmbloom.format.header import (
+    HEADER_BYTES,
+    KEY_RULE_OFFSET,
+    MUTABLE_FIELDS,
+    encode_key_rule,
+    read_key_rule,
+)
 
 _READ_AT_A_TIME = 8 << 20
 
@@ -99,7 +105,7 @@ class MappedFilter(MovingArray):
         resident: Resident = False,
     ) -> None:
         super().__init__(path, kind)
-        self._fd = open_filter_file(path, os.O_RDONLY)
+        self._file = OpenFile(open_filter_file(path, os.O_RDONLY))
         try:
             self.header, self._size = read_header(self._fd, path, (kind,))
             self.identity = identity_of(os.fstat(self._fd))
@@ -110,10 +116,8 @@ class MappedFilter(MovingArray):
             self._few_left = _FEW_KEYS
             self._find_array()
         except BaseException:
-            os.close(self._fd)
+            self._file.close()
             raise
-        # A filter that is dropped unclosed must not keep its descriptor for ever.
-        self._close_fd = weakref.finalize(self, os.close, self._fd)
         possible = kind is BITS and not self.read_only_reason
         if possible and is_wanted(resident, self.header.array_bytes, path):
             few = self.counter("keys_added") + _FEW_CHANGES
@@ -124,8 +128,8 @@ class MappedFilter(MovingArray):
         file_system = mounts.file_system_type(self.path)
         if file_system in mounts.NETWORK and not allow_network:
             raise NetworkFileSystemError(self.path, file_system)
-        read_only, self._fd = self._fd, open_regular(self.path, os.O_RDWR)
-        os.close(read_only)
+        read_only, self._file = self._file, OpenFile(open_regular(self.path, os.O_RDWR))
+        read_only.close()
         if identity_of(os.fstat(self._fd)) != self.identity:
             raise FileChangedError(self.path, "replaced by another file")
 
@@ -162,6 +166,17 @@ class MappedFilter(MovingArray):
                 place, addend = MUTABLE_FIELDS.index(name), np.uint64(by % 2**64)
                 counters[place : place + 1] += addend
         return self.counter("positions_set")
+
+    @property
+    def key_rule(self) -> str | None:
+        """How lines became its keys; None if that is not noted. It looks at the file first."""
+        self.check_unchanged()
+        return read_key_rule(self._there.head[:HEADER_BYTES])
+
+    def note_key_rule(self, rule: str) -> None:
+        """Write how lines become its keys, for the holder of the write lock."""
+        self.ready_to_write(0)
+        self._there.head[KEY_RULE_OFFSET:HEADER_BYTES] = encode_key_rule(rule)
 
     @property
     def positions_set(self) -> int:
@@ -274,7 +289,7 @@ class MappedFilter(MovingArray):
         if not place.is_plain:
             if place.copy is None:
                 return None  # the header is to name no copy that is lost before a key is added
-            if self._is_astray(place):
+            if place.share is not None and not place.share.held:
                 return None
         self._touched(place, keys)
         return place
@@ -310,4 +325,4 @@ class MappedFilter(MovingArray):
         del place
         for close in closers:
             close()
-        self._close_fd()
+        self._file.close()

@@ -3,6 +3,7 @@
 The header of the file, with the counters, is mapped from the file in both cases.
 """
 
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from mmbloom._keys.coerce import coerce_one
 from mmbloom._machine import pages
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.resident.share import Share
-from mmbloom._storage.resident.working_copy import NO_COPY, WorkingCopy
+from mmbloom._storage.resident.working_copy import NO_COPY, WORD_OF_NAME, WorkingCopy
 from mmbloom._typing import Array
 from mmbloom.format.header import (
     COPY_BYTES,
@@ -24,8 +25,6 @@ from mmbloom.format.header import (
     MUTABLE_OFFSET,
     Header,
 )
-
-_WORD = COPY_OFFSET + 16  # the first random one
 
 
 class Views(NamedTuple):
@@ -75,12 +74,15 @@ class Place(NamedTuple):
     def name(self, named: bytes) -> None:
         """Let the header name a copy, or none.
 
-        The boot comes last, or goes first: without it nothing is named.
+        One store of the word that all compare decides, of eight bytes at once: all else is
+        written while that word is 0. A process that is killed amid this has named it or not.
         """
-        fields = np.frombuffer(self.head, "<u8", COPY_BYTES // 8, COPY_OFFSET)
-        fields[:2] = 0
-        fields[2:] = np.frombuffer(named, "<u8", 2, 16)
-        fields[:2] = np.frombuffer(named, "<u8", 2)
+        self.word_now[0] = 0
+        fields = np.frombuffer(self.head, np.uint8, COPY_BYTES, COPY_OFFSET)
+        fields[:16] = np.frombuffer(named, np.uint8, 16)
+        fields[24:] = np.frombuffer(named, np.uint8, 8, 24)
+        if named != NO_COPY:
+            self.word_now[0] = word_of(named)
 
     def closers(self) -> list[Callable[[], object]]:
         """Give what unmaps and closes it: to be called when this, which has the views, is gone.
@@ -119,11 +121,11 @@ def map_array(
     counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
     one = kind.one_key(words, counters, header.params, coerce_one)
     pages.expect_random(array)
-    word_now = memoryview(head)[_WORD : _WORD + 8].cast("Q")
+    word_now = memoryview(head)[COPY_OFFSET:][WORD_OF_NAME].cast("Q")
     views = Views(words, counters, one)
     return Place(copy, share, named, word_of(named), word_now, head, array, views)
 
 
 def word_of(named: bytes) -> int:
     """Give the part of a name by which it is told from others."""
-    return int.from_bytes(named[16:24], "little")
+    return int.from_bytes(named[WORD_OF_NAME], sys.byteorder)

@@ -25,6 +25,7 @@ from mmbloom.format.header import (
     SEGMENT_BYTES,
     Header,
     read_counters,
+    read_key_rule,
 )
 from mmbloom.format.positions import positions
 
@@ -141,9 +142,18 @@ class UnmappedFilter(UnmappedFile):
             os.close(self._fd)
             raise
 
+    @property
+    def resident(self) -> bool:
+        """Whether the array is in shared memory, where those who use the filter have put it."""
+        return self._copy is not None
+
     def counters(self) -> dict[str, int]:
         """Read the counters: any values, for nothing proves them."""
         return read_counters(self.read(0, HEADER_BYTES))
+
+    def key_rule(self) -> str | None:
+        """Read how lines became its keys; None if that is not noted."""
+        return read_key_rule(self.read(0, HEADER_BYTES))
 
     def header_first(self) -> bytes:
         """Read the header, and look then where the array is: it has all that was counted."""

@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -103,9 +103,9 @@ class Claims:
 class Claim(Held):
     """Keys that are new, and stay claimed by this block until it ends.
 
-    Made by `BloomFilter.claim`, which checks and hashes the keys; the write lock is taken
-    when the block is entered and kept until it is left. When the block succeeds the keys
-    are marked as seen; when it raises, nothing is marked.
+    Made by `BloomFilter.claim`, which checks and hashes the keys, and says what the lock costs;
+    the lock is taken when the block is entered and kept until it is left. When the block succeeds
+    the keys are marked as seen; when it raises, nothing is marked.
 
     In a task of asyncio enter it with ``async with``: other tasks go on while it waits for the
     lock, and in its block. Until the block ends, the lock is the task's: others that use
@@ -153,6 +153,11 @@ class Claim(Held):
         self.marked = 0
         self._pid = 0  # of the process that entered
         self._task_hold: TaskHold | None = None
+
+    if TYPE_CHECKING:  # of `Held`, where any block may give anything
+
+        def __enter__(self) -> Bools:
+            """Take the lock, and answer."""
 
     def within(self, timeout: float | None) -> Claim:
         """Wait for the lock for another time than the filter's own.

@@ -21,6 +21,7 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 from mmbloom._keys.coerce import batches, coerce_one
+from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.exclusion_list import (
     MOST_BYTES,
     NOTHING,
@@ -34,10 +35,6 @@ from mmbloom._typing import Array, Bools, HashHalves, Key, Keys, Words
 from mmbloom._warn import warn
 from mmbloom.errors import MmbloomWarning
 from mmbloom.sizing.params import KeyHash
-
-# The file is looked at once in so many seconds, not for every hit: a look takes 1 us.
-_LOOK_SECONDS = 0.001
-
 
 # Of the hits that are no exclusions, one in so many is looked up among the hashes, the others
 # are told by one byte.
@@ -130,7 +127,7 @@ class ExclusionList:
         now = monotonic()
         if now > self.refresh_at:
             self.reread()
-            self.refresh_at = now + _LOOK_SECONDS
+            self.refresh_at = now + MOMENT
 
     def reread(self) -> None:
         """Learn of changes of the file at once; raises what `refresh` raises."""

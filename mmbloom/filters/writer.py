@@ -20,12 +20,12 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import ENGINE, Hold, OneCounted
+from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.place import Views
 from mmbloom._storage.resident.leaving import leave
-from mmbloom._storage.resident.moving import CHECK_SECONDS
 from mmbloom._tasks import BLOCK, READ, STEP, WHOLE
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
 from mmbloom.errors import (
@@ -42,7 +42,7 @@ from mmbloom.filters.exclusion_list import ExclusionList
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
 
-_KEYS_A_CHECK = 16  # as many as are added in `CHECK_SECONDS` where each waits for the disk
+_KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
 
 # A kernel of the compiled engine is one step, amid which no signal handler comes. What a handler
 # adds before it or after it is as if it had been added by another process.
@@ -112,7 +112,7 @@ class Writer(ABC):
     def _begin_section(self, _hold: Hold, _patient: bool) -> bool:
         self._check_at = 0.0  # as in `_ready`
         self._storage.ready_to_write(0)
-        self._check_at = monotonic() + CHECK_SECONDS
+        self._check_at = monotonic() + MOMENT
         return True
 
     def amid(self) -> Hold:
@@ -125,7 +125,7 @@ class Writer(ABC):
         views, now = self._storage.ready_to_write(keys), monotonic()
         if now > self._exclusions.refresh_at:
             self._exclusions.refresh()  # which can fail: before anything is changed
-        self._check_at = now + CHECK_SECONDS
+        self._check_at = now + MOMENT
         return views
 
     def move_to_memory(self) -> None:

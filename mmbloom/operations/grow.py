@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import ExitStack, suppress
 
+from mmbloom._machine.moments import outlast
 from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind, is_named
@@ -45,9 +46,10 @@ def grow(
     Parameters
     ----------
     path : str or path-like
-        A file of a `BloomFilter`. Others may have it open: what they add until this returns is
-        in the folder, and from then on they get `FileChangedError` until they open it again,
-        with `mmbloom.open` or `GrowingFilter.open`.
+        A file of a `BloomFilter`. Other processes may have it open: what they add before the
+        folder is at the path is in the folder. From then on, and before the first key is added
+        to the folder, they get `FileChangedError` until they open it again, with `mmbloom.open`
+        or `GrowingFilter.open`.
     reserve : {"zeros", "fallocate"}, default "zeros"
         Of the further files, as for `BloomFilter.create`.
     lock_timeout : float or None, default 60.0
@@ -110,7 +112,12 @@ def grow(
         with lock.held(lock_timeout, WHOLE):
             storage.check_unchanged()
             now = storage.current_error_rate
-            _swap(where, plan)
+            try:
+                _swap(where, plan)
+            finally:
+                # A process that has the file open may add to it, and ask it, by a look of before.
+                # Under the lock of the newest file nothing is added to the folder.
+                outlast()
     # By the plan, unless the first file is so far past its own that it alone drops more.
     return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))
 
@@ -163,7 +170,7 @@ def _swap(path: str, plan: GrowthPlan) -> None:
     file, beside = os.lstat(path), exclusions_path(path)
     listed = counted_listed(beside)  # if damaged, nothing is made
     permissions, name = stat.S_IMODE(file.st_mode) & 0o777, file_name(0)
-    with new_folder(path, permissions, instead_of=file) as folder:
+    with new_folder(path, permissions, instead_of=file, like=file) as folder:
         os.link(path, os.path.join(folder, name))
         require_same(file, os.path.join(folder, name))
         first_manifest(folder, plan, [entry_of(folder, name, 0)], permissions, like=file)

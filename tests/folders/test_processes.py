@@ -20,7 +20,7 @@ from checks import flock_is_free, run_threads
 from tally import Count
 from workers import Child, end, in_child, together
 
-from mmbloom import GrowingFilter, verify
+from mmbloom import FileChangedError, GrowingFilter, verify
 
 Kind = Growing | Rotating
 Keys = npt.NDArray[np.int64]
@@ -242,3 +242,16 @@ def test_killed_holder_frees_the_lock_of_the_newest(tmp_path: Path) -> None:
     with GrowingFilter.open(folder, lock_timeout=1) as seen:
         assert not seen.add_many(range(100)).any()
         assert seen.add("more")
+
+
+def test_key_rule_of_a_file_that_was_cut(tmp_path: Path) -> None:
+    """How lines became keys is read of no file that was cut: that would be a signal that kills."""
+
+    def ask() -> str | None:
+        with GrowingFilter.create(tmp_path / "seen", 100) as seen:
+            (file,) = files_of(tmp_path / "seen")
+            os.truncate(file, 0)
+            return seen.key_rule
+
+    with pytest.raises(FileChangedError, match="resized"):
+        in_child(ask)

@@ -10,6 +10,7 @@ import os
 import random
 import shutil
 import signal
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -352,3 +353,49 @@ def test_a_reader_amid_writers(tmp_path: Path) -> None:
     finally:
         end(writer)
     assert asked
+
+
+@both
+@pytest.mark.parametrize("year", [1969, 1901, 2300, 2600])
+def test_manifest_of_any_time(
+    make: Make, tmp_path: Path, year: int, request: pytest.FixtureRequest
+) -> None:
+    """Whatever the time of the list of files: each key is answered, and new once."""
+    folder = tmp_path / "folder"
+    if os.path.isdir("/dev/shm"):  # where every time can be
+        folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
+        request.addfinalizer(lambda: shutil.rmtree(folder))
+    with make(folder / "seen") as seen:
+        day = int((year - 1970) * 365.2425 * 86400)
+        os.utime(folder / "seen" / "manifest.json", (day, day))
+        if int(os.stat(folder / "seen" / "manifest.json").st_mtime) != day:
+            pytest.skip("this file system has no such time")
+        for turn in range(3):
+            assert [seen.add(number) for number in range(50)] == [not turn] * 50
+            assert list(seen.add_many([-1, -2])) == [not turn] * 2
+            assert all(number in seen for number in range(50))
+            assert seen.contains_many([1, 2, -1]).all()
+
+
+@compiled
+def test_grounds_that_cannot_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is wrong with them costs no answer that is known: the next key looks for itself."""
+    with growing(tmp_path / "seen") as seen:
+        real = type(seen)._grounds
+        for strange in (("of", "another"), {"size": -1}, {"mtime": None}, {"parts": [1]}):
+
+            def grounds(self: Any, gone: int, more: int, strange: Any = strange) -> Any:
+                found = real(self, gone, more)
+                if isinstance(strange, tuple) or found is None:
+                    return strange
+                if "parts" in strange:
+                    return found._replace(**strange)
+                path, device, inode, size, mtime = found.file
+                file = (path, device, inode, strange.get("size", size), strange.get("mtime", mtime))
+                return found._replace(file=file)
+
+            monkeypatch.setattr(type(seen), "_grounds", grounds)
+            for key in range(30):
+                assert seen.add(f"{strange} {key}")
+                assert f"{strange} {key}" in seen
+                assert not seen.add_many([f"{strange} {key}"]).any()

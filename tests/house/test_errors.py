@@ -34,6 +34,7 @@ EXAMPLES: list[MmbloomError] = [
     errors.ReentryError("/f/seen", "another task has the lock"),
     errors.ParameterMismatchError("/f/seen", "seed", "6", "0", "has seed 6, Guava's 0"),
     errors.CommitConflictError("/f/state", 4, "another run has made it"),
+    errors.FilterFullError("/f/state", 1000, 101, None, "begin another state"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
@@ -157,6 +158,7 @@ def documented_attributes(cls: type) -> list[str]:
         (EXAMPLES[16], {"path": "/f/seen", "capacity": 1001, "fits": 7}),
         (EXAMPLES[17], {"path": "/f/seen", "reason": "another task has the lock"}),
         (EXAMPLES[19], {"path": "/f/state", "generation": 4, "reason": "another run has made it"}),
+        (EXAMPLES[20], {"path": "/f/state", "keys": 1000, "capacity": 101, "fits": None}),
     ],
 )
 def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:

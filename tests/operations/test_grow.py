@@ -2,14 +2,17 @@
 
 import errno
 import os
+import shutil
 import stat
+import tempfile
 import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from checks import flock_is_free
+from checks import flock_is_free, let_others_in, soon
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from workers import ChildDiedError, add_range, in_child, running
 
@@ -28,6 +31,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage import atomic
+from mmbloom.operations import grow as grow_module
 
 OLD, NEW = range(100), range(1000, 1400)
 
@@ -167,7 +171,7 @@ def test_nothing_is_lost_while_others_add(tmp_path: Path) -> None:
             time.sleep(0.001)
         grow(path)
         added = int(done.read_text() or 0)  # nothing while it is written anew
-    added = max(added, int(done.read_text()))
+    added = max(added, int(done.read_text() or 0))  # it was killed, perhaps amid writing
     with GrowingFilter.open(path) as seen:
         assert seen.contains_many(range(added)).all()
 
@@ -234,8 +238,8 @@ def test_of_another_user(tmp_path: Path) -> None:
     os.chmod(path, 0o666)
     theirs = full(tmp_path / "theirs", "")  # of a group that its owner is not in
     os.chown(theirs, 65534, 2345)
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        os.chmod(folder, 0o777)
+    let_others_in(tmp_path)
+    tmp_path.chmod(0o777)
 
     def as_nobody() -> None:
         os.setgroups([])
@@ -256,7 +260,7 @@ def test_a_file_system_that_cannot(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
 
     monkeypatch.setattr(atomic, "exchange_names", cannot)
-    refuse(path, OSError, "cannot put a folder in the place of a file in one step")
+    refuse(path, OSError, "cannot put a folder in the place of what is there in one step")
     monkeypatch.undo()
     monkeypatch.setattr("ctypes.CDLL", lambda *_, **__: object())
     refuse(path, OSError, "in one step")
@@ -377,3 +381,42 @@ def test_interrupted_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.undo()
     assert sorted(os.listdir(tmp_path)) == ["seen", "seen.exclusions"]
     check_grown(path)
+
+
+TRUSTED_ROUNDS = 40
+
+
+@pytest.mark.parametrize("how", ["add", "ask"])
+def test_no_look_of_before_outlasts_it(
+    tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As soon as keys can be added to the folder, the file that was there is refused."""
+    shared = Path(
+        "/dev/shm"
+    )  # no disk is waited for, so that a look may still be good by the clock
+    folder = tempfile.mkdtemp(dir=shared if shared.is_dir() else tmp_path)
+    missed, real = 0, grow_module._swap
+    try:
+        for number in range(TRUSTED_ROUNDS):
+            path = os.path.join(folder, f"seen{number}")
+            with BloomFilter.create(path, 100, 1e-9) as seen:
+                seen.add_many(OLD)
+
+                def swap(*arguments: Any, seen: BloomFilter = seen) -> None:
+                    soon()  # a step of the kernel's clock begins: the look is good until its end
+                    assert "absent" not in seen
+                    real(*arguments)
+
+                monkeypatch.setattr(grow_module, "_swap", swap)
+                grow(path)
+                try:
+                    if how == "add":
+                        seen.add("x")
+                    else:
+                        assert "x" not in seen
+                    missed += 1
+                except FileChangedError:
+                    pass
+    finally:
+        shutil.rmtree(folder)
+    assert missed == 0, f"{missed} of {TRUSTED_ROUNDS} calls went by a look of before"

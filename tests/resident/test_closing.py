@@ -82,7 +82,7 @@ def test_amid_the_first_add_of_a_thread(file: str, monkeypatch: pytest.MonkeyPat
         moving.set()
         assert go_on.wait(20)
 
-    before_call(monkeypatch, working_copy, "_sweep", wait)
+    before_call(monkeypatch, working_copy, "sweep", wait)
     seen = BloomFilter.open(file, resident=True)
     added = threading.Thread(target=seen.add_many, args=(NEW,))
     added.start()
@@ -423,3 +423,32 @@ def test_verify_amid_moves(file: str, tmp_path: Path, monkeypatch: pytest.Monkey
     mmbloom.copy(file, tmp_path / "copy")
     with BloomFilter.open(tmp_path / "copy", "r") as made:
         assert missing(made, MORE) == 0
+
+
+def test_at_the_end_amid_the_flush_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program ends while a daemon thread flushes: its filter is saved when that is done."""
+    writing, go_on = threading.Event(), threading.Event()
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    real = working_copy.WorkingCopy.write_to
+
+    def slow(*arguments: Any) -> None:
+        real(*arguments)
+        writing.set()
+        assert go_on.wait(20)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(working_copy.WorkingCopy, "write_to", slow)
+        flushed = threading.Thread(target=seen.flush)
+        flushed.start()
+        assert writing.wait(20)
+        patch.setattr(working_copy.WorkingCopy, "write_to", real)
+        left = threading.Thread(target=seen._left)  # as the interpreter calls it
+        left.start()
+        left.join(0.1)
+        assert left.is_alive()
+        go_on.set()
+        flushed.join()
+        left.join()
+    all_in_file(file, OLD, NEW)
+    seen.close()

@@ -17,6 +17,8 @@ from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, DurabilityError, MmbloomWarning, verify
 
+pytestmark = pytest.mark.slow
+
 STEPS: list[tuple[Callable[[BloomFilter], object], list[int]]] = [
     (lambda seen: seen.add(900), [900]),
     (lambda seen: seen.add_many(NEW), NEW.tolist()),

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from checks import let_others_in
 from copies import COPY_OFFSET, NEW, OLD, array_of, copies, left_behind, missing, name_in
 from workers import in_child
 
@@ -149,8 +150,8 @@ def test_two_users(file: str, shared: Path) -> None:
         pytest.skip("only root becomes another user")
     os.chmod(file, 0o666)
     shared.chmod(0o777)
-    for folder in Path(file).parents[:3]:
-        folder.chmod(0o755 if folder != Path(file).parent else 0o777)
+    let_others_in(Path(file).parent)
+    Path(file).parent.chmod(0o777)
 
     def as_stranger(act: Callable[[], object]) -> None:
         def inside() -> None:

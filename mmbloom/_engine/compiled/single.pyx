@@ -35,6 +35,7 @@ from mmbloom._engine.compiled.text cimport (
     has_layout,
 )
 
+from mmbloom._machine.moments import MOMENT_NS
 from mmbloom.format import header
 
 cdef extern from *:
@@ -74,7 +75,6 @@ cdef extern from *:
     int64_t now_by "mmbloom_now"(int) noexcept nogil
 
 cdef enum:
-    MOMENT = 1000000  # ns
     KEYS = 1000  # after so many there is a look, too: 60 us, of which it takes a twentieth
     FEW = 256  # keys of a call: of more the look is a tenth, and other threads would wait
     LONGEST = 512  # code points of a text that is not ASCII
@@ -86,7 +86,9 @@ cdef enum Taken:
 
 cdef Py_ssize_t KEYS_ADDED = header.KEYS_ADDED
 cdef Py_ssize_t POSITIONS_SET = header.POSITIONS_SET
+cdef int64_t MOMENT = MOMENT_NS
 cdef int64_t EVER = 0x7FFFFFFFFFFFFFFF
+cdef object EVERY_BIT = 2**64 - 1
 cdef object empty = np.empty, bool_ = np.bool_
 
 
@@ -281,6 +283,7 @@ cdef class SingleKeys:
         cdef LockState lock, section
         cdef const uint64_t[::1] listed
         cdef bytes path
+        cdef object mtime
         cdef Stamp stamp
         cdef uint64_t edition
         cdef double full_at, capacity, listed_until, since, ends
@@ -292,18 +295,23 @@ cdef class SingleKeys:
         self.left = 0
         try:
             grounds = self._grounds(gone, KEYS)
-            if grounds is None:
-                self._look_again()
-                return 0
-            (
-                found, lock, section,
-                (path, stamp.device, stamp.inode, stamp.size, stamp.mtime), kept, each, since,
-                ends, renews, listed, edition, listed_until, plain, full_at, capacity,
-            ) = grounds
-            parts = tuple([Part(*one) for one in found])
         except BaseException:
             self._look_again()
             raise
+        if grounds is None:
+            self._look_again()
+            return 0
+        try:
+            (
+                found, lock, section,
+                (path, stamp.device, stamp.inode, stamp.size, mtime), kept, each, since,
+                ends, renews, listed, edition, listed_until, plain, full_at, capacity,
+            ) = grounds
+            stamp.mtime = mtime & EVERY_BIT  # before 1970, and after 2554, as `look` counts them
+            parts = tuple([Part(*one) for one in found])
+        except Exception:  # the next key looks again; this call's answer is right all the same
+            self._look_again()
+            return 0
         # Let go of only when all is noted: what goes may run anything.
         before = self.parts, self.lock, self.section, self.kept
         if looks == self.looks:

@@ -1,4 +1,4 @@
-"""Leaving a filter: who closes it last brings its file up to date, and frees the shared memory.
+"""Leaving a filter: the last writer brings its file up to date, and frees the shared memory.
 
 Only where the array lies in shared memory is anything done here. What a process that was killed
 did not do is done by the next one that opens the filter for writing, and closes it.
@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import sys
 import weakref
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.resident.working_copy import say_not_saved
 from mmbloom._tasks import WHOLE
 from mmbloom.errors import LockTimeoutError, ReentryError
 
 # The lock is wanted for some milliseconds.
 _LEAVE_SECONDS = 10.0
+
+# What a killed process has left is not worth waiting for: the next writer that closes removes it.
+_SWEEP_SECONDS = 0.1
 
 
 def leave_when_dropped(filter_: object, storage: MappedFilter) -> weakref.finalize[..., object]:
@@ -40,7 +45,9 @@ def _leave_if_there(storage: weakref.ref[MappedFilter]) -> None:
 
 
 def leave(storage: MappedFilter, lock: WriteLock | None = None) -> None:
-    """Bring the file up to date and remove its copy, if there is one that nobody else uses.
+    """Bring the file up to date and remove its copy, if there is one that no other process uses.
+
+    Also remove copies that processes have left that were killed while they made them.
 
     Parameters
     ----------
@@ -55,35 +62,60 @@ def leave(storage: MappedFilter, lock: WriteLock | None = None) -> None:
         If the file cannot be written; the copy then stays.
     FileChangedError
         If the file was cut or extended; the copy then stays as well.
+
+    Warns
+    -----
+    MmbloomWarning
+        If the file is not brought up to date, and no other process will do it.
     """
-    if storage.closed or not storage.drop_share():
+    if storage.closed:
         return
+    if storage.drop_share():
+        with _lock_of(storage, lock) as free:
+            _give_back(storage, free)
+    elif storage.may_have_left_copies():
+        with (
+            _lock_of(storage, lock) as free,
+            suppress(LockTimeoutError, ReentryError),
+            free.held(_SWEEP_SECONDS, WHOLE),
+        ):
+            storage.remove_left_copies()
+
+
+@contextmanager
+def _lock_of(storage: MappedFilter, lock: WriteLock | None) -> Iterator[WriteLock]:
     if lock is not None and lock.state.descriptor is not None:  # of the same file, open already
-        _give_back(storage, lock)
+        yield lock
         return
     # Another one, by another path: the file may have been renamed.
     own = WriteLock(storage.open_path, storage.identity, _LEAVE_SECONDS)
     try:
-        _give_back(storage, own)
+        yield own
     finally:
         with own.closing():
             pass
 
 
 def _give_back(storage: MappedFilter, lock: WriteLock) -> None:
-    with suppress(LockTimeoutError, ReentryError):  # others are there, who will do it
-        for patient in (True, True, False):
+    try:
+        for _ in range(2):
             with lock.held(_LEAVE_SECONDS, WHOLE):
                 begun = storage.counter("batches_begun")
-                if not patient:  # others have come, added and left, again and again
-                    _flush(storage, begun)
-            if patient:
+            try:
                 _flush(storage, begun)  # while others may come
+            except LockTimeoutError:  # below it is done without the turn, if it can be
+                break
             with lock.held(_LEAVE_SECONDS, WHOLE):
                 if storage.give_back():
-                    break
+                    return
+        with lock.held(_LEAVE_SECONDS, WHOLE):  # others have come, added and left, each time
+            _flush(storage, storage.counter("batches_begun"), locked=True)
+            storage.give_back()
+    except (LockTimeoutError, ReentryError) as error:
+        if not storage.has_company():  # which would do it in its turn
+            say_not_saved(storage.path, error)
 
 
-def _flush(storage: MappedFilter, begun: int) -> None:
+def _flush(storage: MappedFilter, begun: int, *, locked: bool = False) -> None:
     if not storage.is_removed():
-        storage.flush(_LEAVE_SECONDS, begun)
+        storage.flush(_LEAVE_SECONDS, begun, locked=locked)

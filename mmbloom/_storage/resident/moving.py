@@ -12,22 +12,26 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
 from mmbloom._machine import pages
+from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.kinds import BITS, Kind, possible_count
 from mmbloom._storage.place import Place, Views, map_array
 from mmbloom._storage.resident.share import Share, in_use
 from mmbloom._storage.resident.working_copy import (
     NO_COPY,
     WorkingCopy,
+    has_copies,
     is_named,
     named_by,
     say_lost,
     say_why_mapped,
+    sweep,
 )
 from mmbloom._tasks import AMID
 from mmbloom.errors import (
@@ -38,11 +42,6 @@ from mmbloom.errors import (
     ReentryError,
 )
 from mmbloom.format.header import Header
-
-# Some ask whether the array is still where it was only once in so many seconds: a look at the
-# file takes 2 us, adding a key 0.3. A file truncated between two looks is as dangerous as one
-# truncated between a look and an access.
-CHECK_SECONDS = 0.001
 
 # When to look again whether a part of it is to be written, if there was nothing to write.
 _LOOK_SECONDS = 1.0
@@ -64,6 +63,8 @@ class MovingArray(ABC):
     ----------
     header : Header
         The immutable block.
+    identity : (int, int)
+        Device and inode of the file.
     read_only_reason : str
         Why the map cannot be written, "" if it can.
     closed : bool
@@ -75,8 +76,9 @@ class MovingArray(ABC):
     """
 
     header: Header
+    identity: tuple[int, int]
     read_only_reason: str
-    _fd: int
+    _file: OpenFile
     _size: int
 
     def __init__(self, path: str, kind: Kind) -> None:
@@ -103,8 +105,25 @@ class MovingArray(ABC):
     def close(self) -> None:
         """Unmap and close."""
 
+    @property
+    def _fd(self) -> int:
+        """The descriptor of the file, for a caller that `close` waits for."""
+        return self._file.fd
+
+    @contextmanager
+    def _using(self) -> Iterator[int]:
+        """Give the descriptor to a caller that `close` does not wait for: a query."""
+        with self._file.used() as fd:
+            if fd < 0:
+                raise ClosedFilterError(self.path)
+            yield fd
+
     def _find_array(self) -> Place:
         """Map the array where it lies now, and the counters, which are in the file."""
+        with self._using() as fd:
+            return self._found_from(fd)
+
+    def _found_from(self, fd: int) -> Place:
         while True:
             with self._one_at_a_time():
                 before = self._place
@@ -112,10 +131,11 @@ class MovingArray(ABC):
                 if before is not None and before.share is not None and before.share.held:
                     if before.is_named():  # another thread, or a signal handler, was faster
                         return before
-                    # While it has a share nobody gives its copy up, or names another one.
-                    what = "overwritten where it says where the array lies"
-                    raise FileChangedError(self.path, what)
-                found = self._found()
+                    # While it has a share no other process gives the copy up, or names another.
+                    if not before.share.gives_up:
+                        what = "overwritten where it says where the array lies"
+                        raise FileChangedError(self.path, what)
+                found = self._found(fd)
                 if self._place is before:
                     self._place, self._attend_at = found, 0.0
                     break
@@ -138,18 +158,18 @@ class MovingArray(ABC):
             self._pid, self._moving = os.getpid(), threading.RLock()
         return self._moving
 
-    def _found(self) -> Place:
+    def _found(self, fd: int) -> Place:
         writable = not self.read_only_reason
         while True:
-            named, copy = WorkingCopy.find(self._fd, self.header, self.path, writable=writable)
-            share = Share(self._fd, self.path) if copy is not None and writable else None
-            if share is None or named_by(self._fd) == named:
-                return self._map(named, copy, share)
+            named, copy = WorkingCopy.find(fd, self.header, self.path, writable=writable)
+            share = Share(fd, self.path) if copy is not None and writable else None
+            if share is None or named_by(fd) == named:
+                return self._map(fd, named, copy, share)
             share.close()  # the copy was given up meanwhile
 
-    def _map(self, named: bytes, copy: WorkingCopy | None, share: Share | None) -> Place:
+    def _map(self, fd: int, named: bytes, copy: WorkingCopy | None, share: Share | None) -> Place:
         return map_array(
-            self._fd,
+            fd,
             self.path,
             self.header,
             kind=self._kind,
@@ -187,7 +207,10 @@ class MovingArray(ABC):
         """Tell whether this process has no share in what it has mapped, or another has one."""
         if place.share is not None:
             return not place.share.held
-        return place.copy is None and is_named(place.named) and in_use(self._fd)
+        if place.copy is not None or not is_named(place.named):
+            return False
+        with self._using() as fd:
+            return in_use(fd)
 
     def _attended(self, place: Place) -> Views:
         """Do what is to be done with an array that may lie in shared memory; give the map."""
@@ -245,7 +268,7 @@ class MovingArray(ABC):
         try:
             share = Share(self._fd, self.path)
             copy, found = WorkingCopy.make(self._fd, self.header, self.path, empty=empty)
-            place = self._map(copy.named, copy, share)
+            place = self._map(self._fd, copy.named, copy, share)
             self.settle(found)
             copy.set_written(self.counter("batches_begun"))
             # Else each page is mapped at its first key, which takes 1 us.
@@ -271,7 +294,7 @@ class MovingArray(ABC):
             return before
         self._wanted = True
         self.on_share(self)
-        time.sleep(2 * CHECK_SECONDS)  # until everybody has looked, nothing is added
+        time.sleep(2 * MOMENT)  # until every reader has looked, nothing is added
         return place
 
     def settle(self, positions_set: int) -> None:
@@ -325,6 +348,23 @@ class MovingArray(ABC):
             place.copy.remove()
         return False
 
+    def has_company(self) -> bool:
+        """Tell whether other writers have a share in the copy."""
+        share = self._there.share
+        return share is not None and share.has_company()
+
+    def may_have_left_copies(self) -> bool:
+        """Tell whether a process that was killed while it made a copy may have left it behind."""
+        if self._kind is not BITS or self.read_only_reason:
+            return False
+        # Which are there comes first: for most filters that is all, and costs no look at the file.
+        return has_copies(*self.identity) and named_by(self._fd) == NO_COPY
+
+    def remove_left_copies(self) -> None:
+        """Remove copies that no header names; call it within a section of the write lock."""
+        if named_by(self._fd) == NO_COPY:
+            sweep(self._fd)
+
     def is_removed(self) -> bool:
         """Tell whether the file has no name any more: nothing is saved in it."""
         return not os.fstat(self._fd).st_nlink
@@ -344,8 +384,8 @@ class MovingArray(ABC):
         if share is None or place.copy is None:
             return True
         with share.alone() as alone:
-            if not alone:  # who is there now will do it
-                return True
+            if not alone:  # a writer that is there now will do it
+                return share.has_company() or place.copy.is_written(self.counter("batches_begun"))
             if not self.is_removed():
                 if not place.is_named():  # done by who came and went
                     return True
@@ -353,10 +393,11 @@ class MovingArray(ABC):
                     return False
                 if not place.copy.can_be_removed():  # it is left to its owner
                     return True
+                share.gives_up = True
                 place.name(NO_COPY)
-        share.drop()
+            share.drop()  # before it is not alone any more: the copy is never taken up again
         place.copy.remove()
-        time.sleep(2 * CHECK_SECONDS)  # as when it was made
+        time.sleep(2 * MOMENT)  # as when it was made
         return True
 
     def _to_disk(self, write: Callable[[], T]) -> T:
@@ -367,7 +408,9 @@ class MovingArray(ABC):
             self.news[0] += 1
             raise DurabilityError(self.path, self._failure) from error
 
-    def flush(self, timeout: float | None = None, begun: int | None = None) -> None:
+    def flush(
+        self, timeout: float | None = None, begun: int | None = None, *, locked: bool = False
+    ) -> None:
         """Force every change to the disk.
 
         Parameters
@@ -377,6 +420,8 @@ class MovingArray(ABC):
         begun : int, optional
             How many batches had begun when this process had the write lock: none of them is
             under way, though some may never have been done, as their process was killed.
+        locked : bool, default False
+            Whether the caller has the write lock all the time.
 
         Raises
         ------
@@ -390,16 +435,19 @@ class MovingArray(ABC):
         """
         if os.fstat(self._fd).st_size != self._size:
             raise FileChangedError(self.path, "truncated")
-        self._flushing = os.getpid()
         try:
-            place = self._follow()
-            if place.copy is not None and place.share is not None:
-                with place.share.writing(timeout):
-                    self._write_all(place.copy, begun)
-                return
-            self._to_disk(place.array.flush)
-            self._to_disk(partial(os.fsync, self._fd))
-        finally:
+            try:
+                self._flushing = os.getpid()
+                place = self._follow()
+                if place.copy is not None and place.share is not None:
+                    with place.share.writing(timeout, locked=locked):
+                        self._write_all(place.copy, begun)
+                    return
+                self._to_disk(place.array.flush)
+                self._to_disk(partial(os.fsync, self._fd))
+            finally:
+                self._flushing = 0
+        finally:  # an exception out of a handler has kept it from its end
             self._flushing = 0
 
     def _write_all(self, copy: WorkingCopy, begun: int | None) -> None:

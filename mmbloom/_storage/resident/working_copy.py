@@ -22,7 +22,6 @@ import os
 import stat
 import struct
 import time
-import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -30,6 +29,7 @@ import numpy as np
 
 from mmbloom._engine import count_set
 from mmbloom._machine import memory, mounts, pages
+from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.resident.share import in_use
 from mmbloom._typing import Resident
@@ -54,9 +54,6 @@ _ROUND = struct.Struct("<dQ")
 # them once in so many seconds: a power cut loses the keys of that time, whatever is never flushed.
 ROUND_SECONDS = 300.0
 
-# How long it may take to write a name of four words.
-_GAP = 0.005
-
 # So much is written at a time of what is due: all of it, after a pause, would keep the lock long.
 _DUE_AT_ONCE = 256 << 20
 
@@ -65,11 +62,14 @@ _STRANGE = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR}
 
 NO_COPY = bytes(COPY_BYTES)
 
+# The first of the random bytes: while they are 0 no copy is named, whatever else stands there.
+WORD_OF_NAME = slice(16, 24)
+
 
 def named_by(fd: int) -> bytes:
-    """Read which copy the header of an open file names; without a boot, none."""
+    """Read which copy the header of an open file names."""
     named = os.pread(fd, COPY_BYTES, COPY_OFFSET)
-    return named if any(named[:16]) else NO_COPY
+    return named if any(named[WORD_OF_NAME]) else NO_COPY
 
 
 def is_named(named: bytes) -> bool:
@@ -101,9 +101,13 @@ class WorkingCopy:
     """
 
     def __init__(self, named: bytes, fd: int, size: int, path: str) -> None:
-        self.named, self.fd, self.size, self._path = named, fd, size, path
-        self._close_fd = weakref.finalize(self, os.close, fd)
-        self._close_fd.atexit = False  # a program's end may still have it to write
+        self.named, self.size, self._path = named, size, path
+        self._file = OpenFile(fd)
+
+    @property
+    def fd(self) -> int:
+        """Its descriptor."""
+        return self._file.fd
 
     @classmethod
     def make(cls, fd: int, header: Header, path: str, *, empty: bool) -> tuple["WorkingCopy", int]:
@@ -132,8 +136,8 @@ class WorkingCopy:
         """
         size, named = header.file_bytes, memory.boot_id() + os.urandom(16)
         status = os.fstat(fd)
+        sweep(fd)  # first: what it frees is room
         _require_possible(size, status, path)
-        _sweep(status)
         there = _path(named, status)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         made = None
@@ -182,9 +186,7 @@ class WorkingCopy:
                 if not fault:
                     return named, copy
                 copy.close()
-            if named_by(fd) == named and in_use(fd):
-                time.sleep(_GAP)  # the name may be half written
-            if named_by(fd) == named:  # else it was removed meanwhile, in order
+            if named_by(fd) == named:  # else it was half written a moment ago, or was given up
                 _require_unused(fd, fault, path)
                 return named, None
 
@@ -273,13 +275,13 @@ class WorkingCopy:
 
     def close(self) -> None:
         """Close the descriptor."""
-        self._close_fd()
+        self._file.close()
 
 
 def discard(fd: int) -> None:
     """Remove the copy of a file, open, that has no name any more, unless it is in use."""
     if named_by(fd) != NO_COPY and not in_use(fd):
-        _sweep(os.fstat(fd))
+        sweep(fd)
 
 
 def _has_access_list(fd: int) -> bool:
@@ -381,6 +383,15 @@ def say_lost(path: str) -> None:
     )
 
 
+def say_not_saved(path: str, error: Exception) -> None:
+    """Warn that the last writer has left the array in shared memory."""
+    warn(
+        f"{path}: its file was not brought up to date, as {error}; its keys are in shared memory "
+        "until the machine starts anew: open the filter for writing and close it again",
+        MmbloomWarning,
+    )
+
+
 def say_why_mapped(path: str, error: OSError) -> None:
     """Warn that a filter cannot be kept in memory, and what that means."""
     warn(
@@ -390,18 +401,30 @@ def say_why_mapped(path: str, error: OSError) -> None:
     )
 
 
-def _sweep(file: os.stat_result) -> None:
-    """Remove copies of a file whose header names none: their makers were killed."""
-    prefix = _prefix(file)
+def sweep(fd: int) -> None:
+    """Remove copies of an open file whose header names none: their makers were killed."""
+    file = os.fstat(fd)
+    for copy in _copies(file.st_dev, file.st_ino):
+        with suppress(OSError):  # another user's, perhaps: the others go all the same
+            os.unlink(copy)
+
+
+def has_copies(device: int, inode: int) -> bool:
+    """Tell whether there are copies of a file, named by it or left by killed makers."""
+    return bool(_copies(device, inode))
+
+
+def _copies(device: int, inode: int) -> list[str]:
+    prefix = _prefix(device, inode)
     with suppress(OSError):
-        for name in os.listdir(memory.SHARED):
-            if name.startswith(prefix):
-                os.unlink(os.path.join(memory.SHARED, name))
+        names = os.listdir(memory.SHARED)
+        return [os.path.join(memory.SHARED, name) for name in names if name.startswith(prefix)]
+    return []
 
 
-def _prefix(file: os.stat_result) -> str:
-    return f"mmbloom-{file.st_dev:x}-{file.st_ino}-"
+def _prefix(device: int, inode: int) -> str:
+    return f"mmbloom-{device:x}-{inode}-"
 
 
 def _path(named: bytes, file: os.stat_result) -> str:
-    return f"{memory.SHARED}/{_prefix(file)}{named[16:].hex()}"
+    return f"{memory.SHARED}/{_prefix(file.st_dev, file.st_ino)}{named[16:].hex()}"
