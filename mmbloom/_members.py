@@ -31,9 +31,25 @@ def _refuse(_number: bytes) -> Any:
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_refuse)
 
 
+def names_of(path: str) -> list[str]:
+    r"""Cut a path at its dots, but for those of a name, which have a backslash before them.
+
+    Any other backslash is itself.
+
+    Examples
+    --------
+    >>> names_of("user.id"), names_of(r"labels.app\.kubernetes\.io/name"), names_of(r"a\b")
+    (['user', 'id'], ['labels', 'app.kubernetes.io/name'], ['a\\b'])
+    """
+    return [name.replace(r"\.", ".") for name in re.split(r"(?<!\\)\.", path)]
+
+
 def member_taker(path: str) -> Callable[[bytes], bytes | None]:
-    """Give a function that finds the bytes of a member in a line, None if it is not there."""
-    names = path.split(".")
+    """Give a function that finds the bytes of a member in a line.
+
+    None if it is not there, or has nothing to tell lines by: null, or the empty string.
+    """
+    names = names_of(path)
 
     def take(line: bytes) -> bytes | None:
         try:
@@ -43,6 +59,8 @@ def member_taker(path: str) -> Callable[[bytes], bytes | None]:
             for name in names:
                 index = isinstance(value, list) and name.isdecimal()
                 value = value[int(name)] if index else value[name]
+            if value is None or value == "":
+                return None
             if isinstance(value, str):
                 return value.encode("utf-8", "surrogatepass")
             return _NOT_TEXT + (value if isinstance(value, bytes) else _written(value))

@@ -20,7 +20,7 @@ from mmbloom._engine.key_batch import (
     RowKeys,
     ViewKeys,
 )
-from mmbloom._keys.arrow_c import Node, open_column
+from mmbloom._keys.arrow_c import Kind, Node, open_column
 from mmbloom._typing import Array
 from mmbloom.errors import KeyTypeError
 
@@ -39,6 +39,11 @@ _FIXED = "w:"  # and the width
 _NULL = "n"
 
 _CAST = "cast it to integers or strings"
+
+# Extension types of which the storage is the value. That of any other may need more to be read:
+# pandas' months and days are both numbers, and a month would be the same key as some day.
+_TAKEN = ("arrow.uuid", "arrow.json")
+_STORED = "cast it to strings, or pass its storage where that alone is the value"
 
 # Formats that hold no keys, by how they begin: what they are, and what to do.
 _REFUSED = {
@@ -75,7 +80,8 @@ def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
     Parameters
     ----------
     keys : object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        A column of strings, binary or integers of any width; or a dictionary of these.
+        A column of strings, binary or integers of any width; or a dictionary of these. Of
+        extension types, UUIDs are 16 bytes, and JSON is text.
 
     Returns
     -------
@@ -104,10 +110,21 @@ def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
         raise KeyTypeError(
             "a column of Python objects", None, "cast it to strings, or pass .to_list()"
         )
-    formats, arrays = open_column(keys)
+    kinds, arrays = open_column(keys)
     # First of all the type: to make the data may take the producer long.
-    _check_type(formats)
+    formats = _checked_formats(kinds)
     return [_read_array(array, formats) for array in arrays]
+
+
+def _checked_formats(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
+    """Give the formats of a column, and of its dictionary; raise if they hold no keys."""
+    for kind in kinds:
+        if kind.extension not in (None, *_TAKEN):
+            found = f"an Arrow column of the extension type {kind.extension}"
+            raise KeyTypeError(found, None, _STORED)
+    formats = tuple(kind.format for kind in kinds)
+    _check_type(formats)
+    return formats
 
 
 def _check_type(formats: tuple[str, ...]) -> None:

@@ -19,7 +19,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,9 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
     ("PyCapsule_GetPointer", ctypes.pythonapi)
 )
 
+
+# The name of an extension type: what a library stores in the columns of another type.
+_EXTENSION = b"ARROW:extension:name"
 
 # No process has more memory: what is to lie beyond that is not there, nor is what an offset past
 # the end of all addresses would come back to.
@@ -206,14 +209,29 @@ class Node:
         return _view(address + skip * size if address else 0, dtype, shape, self._owner)
 
 
-def open_column(keys: object) -> tuple[tuple[str, ...], Iterator[Node]]:
+class Kind(NamedTuple):
+    """What a column, or its dictionary, is made of.
+
+    Attributes
+    ----------
+    format : str
+        Its format string.
+    extension : str or None
+        The name of its extension type, if it is of one.
+    """
+
+    format: str
+    extension: str | None
+
+
+def open_column(keys: object) -> tuple[tuple[Kind, ...], Iterator[Node]]:
     """Ask an object for its Arrow data.
 
     Returns
     -------
-    formats : tuple of str
-        The format of the column. If it has a dictionary, then also the format of the
-        dictionary's values; a third one means that these have a dictionary of their own.
+    kinds : tuple of Kind
+        That of the column. If it has a dictionary, then also that of the dictionary's values; a
+        third one means that these have a dictionary of their own.
     arrays : iterator of Node
         The arrays, each taken from the stream when it is asked for.
 
@@ -232,7 +250,7 @@ def open_column(keys: object) -> tuple[tuple[str, ...], Iterator[Node]]:
         if not schema.release:
             raise ValueError("broken Arrow stream: it has no schema")
         try:
-            return _formats(schema), _arrays(stream)
+            return _kinds(schema), _arrays(stream)
         finally:
             schema.release(ctypes.byref(schema))
     if not hasattr(keys, "__arrow_c_array__"):
@@ -240,9 +258,9 @@ def open_column(keys: object) -> tuple[tuple[str, ...], Iterator[Node]]:
     capsules = keys.__arrow_c_array__()
     if not isinstance(capsules, tuple) or len(capsules) != 2:
         raise ValueError("__arrow_c_array__ did not return two capsules")
-    formats = _formats(_struct(_Schema, capsules[0], b"arrow_schema"))
+    kinds = _kinds(_struct(_Schema, capsules[0], b"arrow_schema"))
     array = _struct(_Array, capsules[1], b"arrow_array")
-    return formats, iter([Node(array, array)])
+    return kinds, iter([Node(array, array)])
 
 
 def _struct(kind: type[ctypes.Structure], capsule: object, name: bytes) -> Any:
@@ -280,14 +298,39 @@ def _fill(stream: Any, function: str, struct: ctypes.Structure) -> None:
         raise ValueError(message) if code == errno.EINVAL else OSError(code, message)
 
 
-def _formats(schema: Any) -> tuple[str, ...]:
-    formats: list[str] = []
+def _kinds(schema: Any) -> tuple[Kind, ...]:
+    kinds: list[Kind] = []
     while True:
         if not schema.release:
             raise ValueError("broken Arrow schema: it was released before it was read")
         if schema.format is None:
             raise ValueError("broken Arrow schema: it has no format")
-        formats.append(schema.format.decode(errors="backslashreplace"))
-        if not schema.dictionary or len(formats) == 3:
-            return tuple(formats)
+        kinds.append(Kind(schema.format.decode(errors="backslashreplace"), _extension_of(schema)))
+        if not schema.dictionary or len(kinds) == 3:
+            return tuple(kinds)
         schema = _Schema.from_address(schema.dictionary)
+
+
+def _extension_of(schema: Any) -> str | None:
+    """Find the name of an extension type in the metadata: a count, and so many keys and values."""
+    place = schema.metadata
+
+    def number() -> int:
+        nonlocal place
+        found = ctypes.c_int32.from_address(place).value
+        if found < 0:
+            raise ValueError(f"broken Arrow schema: metadata of length {found}")
+        place += 4
+        return found
+
+    def octets() -> bytes:
+        nonlocal place
+        size = number()
+        place += size
+        return ctypes.string_at(place - size, size)
+
+    for _ in range(number() if place else 0):
+        key, value = octets(), octets()
+        if key == _EXTENSION:
+            return value.decode(errors="backslashreplace")
+    return None

@@ -10,7 +10,8 @@ Keys that the engine can hash as they lie are not copied.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import compress, islice
+from math import isnan
 from operator import index
 from typing import Any
 
@@ -69,7 +70,7 @@ def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
         The keys, as `BloomFilter.add_many` takes them.
     nulls : {"error", "skip"}
         Whether a null is an error or left out. A null is None, a masked item of an array, or
-        a null of a column.
+        a null of a column; among objects also nan, and pandas' NA and NaT.
 
     Returns
     -------
@@ -177,11 +178,11 @@ def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
             f"an array of keys has one dimension, or two of uint8 (a key a row); this one has "
             f"{keys.ndim} of {keys.dtype}"
         )
+    if not rows and (keys.dtype.kind == "O" or keys.size == 0):
+        return _from_list(keys.tolist(), 0, nulls)  # a masked item is None there
     # The type is looked at first because importing numpy.ma takes 7 ms.
     if type(keys) is not np.ndarray and isinstance(keys, np.ma.MaskedArray):
         return _from_masked(keys, nulls)
-    if keys.size == 0 and not rows:
-        return Batch([], 0)
     if rows:
         return Batch([RowKeys(keys, padded=False)], len(keys))
     if keys.dtype.kind in "iu":
@@ -194,8 +195,7 @@ def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
         if (wrong := _engine.first_unencodable(keys)) >= 0:
             raise KeyEncodingError(wrong)
         return Batch([TextKeys(keys)], len(keys))
-    advice = "use .tolist(), or pass the column itself" if keys.dtype.kind == "O" else _CAST
-    raise KeyTypeError(f"an array of dtype {keys.dtype} holds no keys", None, advice)
+    raise KeyTypeError(f"an array of dtype {keys.dtype} holds no keys", None, _CAST)
 
 
 def _from_masked(keys: Any, nulls: Nulls) -> Batch:
@@ -216,13 +216,14 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
     parts: list[KeyBatch] = []
     presents: list[Bools] = []
     done = 0
-    # Of a column of Python objects, Arrow would make one of a single type, or refuse it.
-    if str(getattr(keys, "dtype", "")) == "object":
-        return _from_list(_objects_of(keys), 0, nulls)
+    # Of a column of Python objects, Arrow would make one of a single type, or refuse it; and it
+    # has no sparse ones.
+    if str(getattr(keys, "dtype", "")).startswith(("object", "Sparse[")):
+        return _from_list(list(keys), 0, nulls)
     try:
         column = arrow.read(keys)
     except ImportError:  # pandas may need pyarrow to export a Series; its items are there anyway
-        return _from_list(_objects_of(keys), 0, nulls)
+        return _from_list(list(keys), 0, nulls)
     for part, valid in column:
         if valid is not None and nulls == "error":
             raise KeyTypeError("a null", done + int(valid.argmin()), _SKIP)
@@ -235,24 +236,29 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
     return Batch(parts, num_keys, presents[0] if len(presents) == 1 else np.concatenate(presents))
 
 
-def _objects_of(column: Any) -> list[Any]:
-    """List a column of pandas; what it takes for missing, such as NaN, is None."""
-    items = list(column)
-    if hasattr(column, "isna"):
-        for place in np.flatnonzero(column.isna()).tolist():
-            items[place] = None
-    return items
+def _may_be_null(kind: type) -> bool:
+    """Tell whether items of a type may stand for a missing key."""
+    of_pandas = kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
+    return of_pandas or issubclass(kind, (type(None), float, np.floating))
 
 
-def _from_list(keys: list[Any], offset: int, nulls: Nulls) -> Batch:
+def _is_null(key: Any) -> bool:
+    """Tell whether an item stands for a missing key, as pandas writes it among objects."""
+    kind = type(key)
+    number = issubclass(kind, (float, np.floating))
+    return isnan(key) if number else _may_be_null(kind)
+
+
+def _from_list(keys: list[Any], offset: int, nulls: Nulls = "error") -> Batch:
     if _engine.plain(keys):
         return Batch([ByteKeys(keys, 0, len(keys))], len(keys))
     kinds = set(map(type, keys))
-    if type(None) in kinds and nulls == "skip":
-        present = np.fromiter((key is not None for key in keys), np.bool_, len(keys))
-        left = [key for key in keys if key is not None]
+    if nulls == "skip" and (odd := {kind for kind in kinds if _may_be_null(kind)}):
+        kept = (type(key) not in odd or not _is_null(key) for key in keys)
+        present = np.fromiter(kept, np.bool_, len(keys))
+        left = list(compress(keys, present.tolist()))
         try:
-            return Batch(_from_list(left, 0, nulls).parts, len(left), present)
+            return Batch(_from_list(left, 0).parts, len(left), present)
         except (KeyTypeError, KeyEncodingError) as error:
             raise _where_it_was(error, present, offset) from None
     if kinds == {int}:
@@ -286,13 +292,6 @@ def joined(items: Sequence[bytes]) -> bytes:
     for item in items:
         parts += len(item).to_bytes(8, "little"), item
     return b"".join(parts)
-
-
-def _within(item: Any, position: int | None) -> bytes:
-    if item is None or issubclass(type(item), tuple):
-        name = "None" if item is None else "a tuple"
-        raise KeyTypeError(f"{name} within a tuple is not a kind of key", position)
-    return _to_bytes(item, position)
 
 
 def columns(*values: Keys) -> list[tuple[Any, ...]]:
@@ -343,7 +342,7 @@ def _items_of(column: Any) -> list[Any]:
     return list(several(column))
 
 
-def _to_bytes(key: Any, position: int | None) -> bytes:
+def _to_bytes(key: Any, position: int | None, where: str = "") -> bytes:
     # By its real type, and by that type's own methods: a mock gives itself out for what it stands
     # for, and a subclass can spell itself as anything, even as no bytes.
     kind = type(key)
@@ -356,10 +355,9 @@ def _to_bytes(key: Any, position: int | None) -> bytes:
             raise KeyEncodingError(position) from None
     if issubclass(kind, (bytearray, memoryview)):
         return memoryview(key).tobytes()
-    if issubclass(kind, tuple):
-        return joined([_within(item, position) for item in tuple.__iter__(key)])
-    if key is None and position is not None:
-        raise KeyTypeError("None is a null", position, _SKIP)
+    if issubclass(kind, tuple) and not where:
+        items = tuple.__iter__(key)
+        return joined([_to_bytes(item, position, " within a tuple") for item in items])
     # bool descends from int, and timedelta64 from numpy's integer, but neither is a number here.
     if issubclass(kind, (int, np.integer)) and not issubclass(kind, (bool, np.timedelta64)):
         number = index(key)
@@ -369,5 +367,7 @@ def _to_bytes(key: Any, position: int | None) -> bytes:
         bits = number.bit_length()
         shown = f"int {number}" if bits <= 128 else f"an int of {bits} bits"
         raise KeyTypeError(f"{shown} is outside int64 and uint64", position)
-    name = "None" if key is None else kind.__name__
-    raise KeyTypeError(f"{name} is not a kind of key", position)
+    if position is not None and not where and _is_null(key):
+        raise KeyTypeError(f"{key} is a null", position, _SKIP)
+    name = "a tuple" if issubclass(kind, tuple) else "None" if key is None else kind.__name__
+    raise KeyTypeError(f"{name}{where} is not a kind of key", position)

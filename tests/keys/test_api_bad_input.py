@@ -1,6 +1,7 @@
 """What callers pass by mistake: a clear error with the right place, and nothing added."""
 
 import ctypes
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -12,9 +13,17 @@ import pytest
 from checks import array_of, counters_of
 
 from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
+from mmbloom._keys.coerce import coerce
 
 Create = Callable[..., BloomFilter]
 LONE = "\ud800"
+
+
+def objects(*keys: Any) -> Any:
+    """The keys as an array of Python objects."""
+    array = np.empty(len(keys), object)
+    array[:] = keys
+    return array
 
 
 def take_claim(seen: BloomFilter, keys: Any, **options: Any) -> Any:
@@ -57,6 +66,13 @@ WRONG: list[tuple[Any, str, type[Exception], int]] = [
     (masked(np.zeros((3, 2), dtype=np.uint8), 2), "error", KeyTypeError, 2),
     ([True], "skip", KeyTypeError, 0),
     ([None, True], "skip", KeyTypeError, 1),
+    ([math.nan, "a", 1.5, LONE], "skip", KeyTypeError, 2),
+    (["a", math.nan], "error", KeyTypeError, 1),
+    (objects("a", None, LONE), "skip", KeyEncodingError, 2),
+    (objects("a", None, LONE), "error", KeyTypeError, 1),
+    (objects("a", 1.5), "skip", KeyTypeError, 1),
+    (masked(objects("a", 1.5, "b"), 0), "skip", KeyTypeError, 1),
+    (masked(objects("a", "b"), 1), "error", KeyTypeError, 1),
     ([None], "error", KeyTypeError, 0),
     ([np.float32(1)], "error", KeyTypeError, 0),
     ([["a"]], "error", KeyTypeError, 0),
@@ -82,7 +98,6 @@ def test_wrong_keys(
 # Arrays that hold no keys at all: no position is named.
 WRONG_AS_A_WHOLE: list[tuple[Any, str]] = [
     (masked([1.5, 2.5], 0), "skip"),
-    (np.array(["a", None], dtype=object), "skip"),
     (np.array([1.0]), "skip"),
     (np.array([True]), "error"),
 ]
@@ -121,11 +136,8 @@ def test_advice_is_possible(create: Create) -> None:
 
 
 def test_advice_works(create: Create) -> None:
-    """What the errors of arrays and single keys advise is taken by the same call."""
+    """What the errors of arrays, single keys and columns advise is taken by the same call."""
     seen = create(1000, 1e-9, seed=1)
-    with pytest.raises(KeyTypeError, match=r"use \.tolist\(\), or pass the column itself$"):
-        seen.add_many(np.array(["a", 5], dtype=object))
-    assert seen.add_many(np.array(["a", 5], dtype=object).tolist()).all()
     with pytest.raises(KeyTypeError, match=r"\.astype\('int64'\) or \.astype\('str'\)$"):
         seen.add_many(np.array([7.0, 8.0]))
     assert seen.add_many(np.array([7.0, 8.0]).astype("int64")).all()
@@ -174,6 +186,12 @@ NULLS: list[tuple[Any, list[Any]]] = [
     ([None, 5, -1], [None, 5, -1]),
     ([None, None], [None, None]),
     ([None, 2**63, "é", bytearray(b"x")], [None, 2**63, "é", b"x"]),
+    ([math.nan, "a", np.float32("nan"), np.float64("nan")], [None, "a", None, None]),
+    ([math.nan, 5, -1], [None, 5, -1]),
+    (objects("a", None, math.nan, 5), ["a", None, None, 5]),
+    (objects("a", b"b"), ["a", b"b"]),
+    (objects(), []),
+    (masked(objects("a", "b", None), 0), [None, "b", None]),
     (masked([1, 2, 3], 0, 2), [None, 2, None]),
     (masked(["a", "é", LONE], 2), ["a", "é", None]),
     (masked([b"a", b"b"], 0), [None, b"b"]),
@@ -184,6 +202,37 @@ NULLS: list[tuple[Any, list[Any]]] = [
     (np.ma.zeros((0, 4), dtype=np.uint8), []),
     (np.ma.zeros((3, 0), dtype=np.uint8), [b"", b"", b""]),
 ]
+
+
+# The same of pandas, which is imported when the test is run.
+NULLS_OF_PANDAS: list[tuple[Callable[[Any], Any], list[Any]]] = [
+    (lambda pd: ["a", pd.NA, pd.NaT], ["a", None, None]),
+    (lambda pd: [pd.NA, 5, -1], [None, 5, -1]),
+    (
+        lambda pd: pd.Series(["a", pd.NA, None, math.nan], dtype=object).to_numpy(),
+        ["a"] + [None] * 3,
+    ),
+    (lambda pd: pd.Series(["a", None], dtype="str").to_numpy(), ["a", None]),
+    (lambda pd: pd.array([7, None], dtype="Int64"), [7, None]),
+    (lambda pd: pd.array(["a", None], dtype="string"), ["a", None]),
+    (lambda pd: pd.Series([0, 0, 7], dtype="Sparse[int64]"), [0, 0, 7]),
+    (lambda pd: pd.Series(["a", None, "b"], dtype=pd.SparseDtype(object)), ["a", None, "b"]),
+]
+
+
+@pytest.mark.parametrize(("make", "expected"), NULLS_OF_PANDAS)
+def test_nulls_of_pandas(create: Create, make: Callable[[Any], Any], expected: list[Any]) -> None:
+    """What pandas writes for a missing key is a null, wherever it stands."""
+    import pandas as pd
+
+    keys = make(pd)
+    test_nulls_left_out(create, (keys, expected))
+    if None in expected:
+        with pytest.raises(
+            KeyTypeError, match=r"^key at position \d: .* is a null; where"
+        ) as caught:
+            coerce(keys)
+        assert caught.value.position == expected.index(None)
 
 
 @pytest.mark.parametrize("given", NULLS, ids=lambda one: f"{one[0]!r:.40}")

@@ -1,5 +1,6 @@
 """Arrow columns of pyarrow, polars and pandas are the keys that their Python values are."""
 
+import ctypes
 import subprocess
 import sys
 import tracemalloc
@@ -10,13 +11,13 @@ import hypothesis
 import numpy as np
 import pyarrow as pa
 import pytest
-from arrow_made import column_of
+from arrow_made import column_of, strings
 from hypothesis import strategies as st
 
 from mmbloom import BloomFilter
 from mmbloom._engine import key_batch
 from mmbloom._keys.arrow import is_arrow, read
-from mmbloom._keys.coerce import coerce
+from mmbloom._keys.coerce import coerce, columns
 from mmbloom.errors import KeyTypeError
 
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64()]
@@ -268,12 +269,113 @@ def test_nulls_take_a_byte_a_row(make: Callable[[int], Any]) -> None:
     assert rows <= peak < 1.1 * rows
 
 
-def test_extension_types_are_what_they_are_stored_as() -> None:
-    """A column of UUIDs is one of 16 bytes each."""
-    assert column_of(pa.array([b"0123456789abcdef", None], pa.uuid())) == [
-        b"0123456789abcdef",
-        None,
-    ]
+ONE = b"0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    ("column", "keys"),
+    [
+        (pa.array([ONE, None], pa.uuid()), [ONE, None]),
+        (pa.chunked_array([pa.array([ONE], pa.uuid())] * 2), [ONE, ONE]),
+        (pa.DictionaryArray.from_arrays([0, 0], pa.array([ONE], pa.uuid())), [ONE, ONE]),
+        (pa.array(['{"a": 1}', None], pa.json_()), [b'{"a": 1}', None]),
+    ],
+)
+def test_extension_types_that_are_their_storage(column: Any, keys: list[bytes | None]) -> None:
+    """A column of UUIDs is one of 16 bytes each, and one of JSON is text."""
+    import pandas as pd
+    import polars as pl
+
+    assert column_of(column) == keys
+    if not pa.types.is_dictionary(column.type):
+        assert (
+            column_of(pd.Series(pd.array(column.to_pylist(), pd.ArrowDtype(column.type)))) == keys
+        )
+        assert column_of(pl.Series(column)) == keys
+
+
+def months() -> Any:
+    import pandas as pd
+
+    return pd.Series(pd.period_range("1970-01", periods=3, freq="M"))
+
+
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        (months, "pandas.period"),
+        (lambda: months().astype("category"), "pandas.period"),
+        (lambda: pa.array(months()), "pandas.period"),
+        (lambda: pa.chunked_array([pa.array(months())]), "pandas.period"),
+        (lambda: pa.table({"month": pa.array(months())})["month"], "pandas.period"),
+        (
+            lambda: pa.DictionaryArray.from_arrays([0, 1], pa.array(months())),
+            "pandas.period",
+        ),
+        (
+            lambda: pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
+            "arrow.bool8",
+        ),
+        (
+            lambda: pa.ExtensionArray.from_storage(
+                pa.opaque(pa.binary(), "point", "postgis"), pa.array([b"a"])
+            ),
+            "arrow.opaque",
+        ),
+    ],
+)
+def test_extension_types_that_are_more(make: Callable[[], Any], name: str) -> None:
+    """Where the storage may not be the value, the column is refused by the name of its type."""
+    words = f"^an Arrow column of the extension type {name}; cast it to strings, or pass its"
+    with pytest.raises(KeyTypeError, match=words) as caught:
+        read(make())
+    assert caught.value.position is None
+
+
+def test_months_are_no_days(path: str) -> None:
+    """Months and days with one number were one key; as strings they are what they are."""
+    import pandas as pd
+
+    days = pd.Series(pd.period_range("1970-01-01", periods=3, freq="D"))
+    with BloomFilter.create(path, 1000, 1e-9) as seen:
+        for periods in (months(), days):
+            with pytest.raises(KeyTypeError, match=r"pandas\.period"):
+                seen.add_many(periods)
+            with pytest.raises(KeyTypeError, match="Period within a tuple is not a kind of key"):
+                seen.add_many(columns(periods, periods))
+        assert seen.add_many(months().astype("str")).all()
+        assert seen.add_many(days.astype("str")).all()
+        assert "1970-01" in seen
+
+
+def test_metadata_that_names_no_extension() -> None:
+    """Other metadata of a column is passed over, and a name may be anything."""
+    field = pa.field("url", pa.string(), metadata={"unit": "", "a": "b" * 1000})
+    batch = pa.record_batch([pa.array(["a"])], schema=pa.schema([field]))
+    assert column_of(batch.column(0)) == [b"a"]
+    for octets, words in (
+        (metadata((b"k", b"v" * 300), (b"", b"")), ""),
+        (metadata(), ""),
+        (metadata((b"k", b"v"), (b"ARROW:extension:name", b"\xff")), r"extension type \\xff;"),
+        (np.int32(-1).tobytes(), "broken Arrow schema: metadata of length -1"),
+        (np.array([1, -5], np.int32).tobytes(), "broken Arrow schema: metadata of length -5"),
+    ):
+        kept = ctypes.create_string_buffer(octets, len(octets))
+        made = strings(b"a")
+        made.schema.metadata = ctypes.addressof(kept)
+        if words:
+            with pytest.raises((KeyTypeError, ValueError), match=words):
+                read(made)
+        else:
+            assert column_of(made) == [b"a"]
+
+
+def metadata(*pairs: tuple[bytes, bytes]) -> bytes:
+    """Write metadata as the specification has it."""
+    flat = [part for pair in pairs for part in pair]
+    return np.int32(len(pairs)).tobytes() + b"".join(
+        np.int32(len(part)).tobytes() + part for part in flat
+    )
 
 
 def test_empty_streams() -> None:

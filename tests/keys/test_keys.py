@@ -245,7 +245,8 @@ WRONG_KEYS: list[Refusal] = [
     (dt.date(2026, 1, 1), "date is not a kind of key"),
     (("a", ("b",)), "a tuple within a tuple is not a kind of key"),
     (("a", None), "None within a tuple is not a kind of key"),
-    (("a", 1.0), "float is not a kind of key"),
+    (("a", 1.0), "float within a tuple is not a kind of key"),
+    (("a", float("nan")), "float within a tuple is not a kind of key"),
     (("a", 2**64), "int 18446744073709551616 is outside int64 and uint64"),
     (np.array([1]), "ndarray is not a kind of key"),
     (2**64, "int 18446744073709551616 is outside int64 and uint64"),
@@ -312,7 +313,6 @@ def test_position_beyond_a_chunk(wrong: Any, place: int) -> None:
 @pytest.mark.parametrize(
     "array",
     [
-        np.array(["a", 5], dtype=object),
         np.array([1.0, 2.0]),
         np.array([True]),
         np.array([1j]),
@@ -327,10 +327,7 @@ def test_position_beyond_a_chunk(wrong: Any, place: int) -> None:
 )
 def test_wrong_arrays(array: Any) -> None:
     """An array of another dtype is a KeyTypeError as a whole: no item of it is to blame."""
-    advice = r"use \.tolist" if array.dtype == object else "cast it to integers or strings"
-    with pytest.raises(
-        KeyTypeError, match=f"^an array of dtype .* holds no keys; {advice}"
-    ) as caught:
+    with pytest.raises(KeyTypeError, match=r"^an array of dtype .* holds no keys; cast") as caught:
         coerce(array)
     assert caught.value.position is None
 
