@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from functools import partial
+from io import IOBase
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -77,7 +78,8 @@ class Tally:
     bytes : int
         Bytes read.
     lacking : int
-        Lines without the field or member asked for: each was its own key.
+        Lines in which the field or member asked for is missing, empty or null: each was its own
+        key.
     """
 
     lines: int = 0
@@ -116,7 +118,8 @@ def dedup(
     sink : Sink
         Gets the lines in order.
     keys : LineKeys, optional
-        Which part of a line counts; all of it by default.
+        Which part of a line counts; all of it by default. The filter notes that as its
+        `key_rule`, unless it has one.
     repeats : bool, default False
         Write the lines that are not new instead.
     enter : callable, optional
@@ -135,6 +138,8 @@ def dedup(
     FilterFullError
         If the filter was opened with ``on_full="raise"``, at the first line that goes past its
         plan: all lines before it are done, and none after it.
+    TypeError
+        If `seen` is no open filter, `chunks` gives no chunks, or `sink` is a file and no sink.
 
     Examples
     --------
@@ -150,6 +155,11 @@ def dedup(
     b'a\nb\n'
     Tally(lines=3, unique=2, repeated=1, bytes=6, lacking=0)
     """
+    if not isinstance(seen, Filter):
+        raise TypeError(f"seen is {seen!r}, expected an open filter: mmbloom.open(path)")
+    if isinstance(sink, IOBase) or not hasattr(sink, "write"):
+        expected = "a sink such as mmbloom.lines.LineWriter(file), of a file without a buffer"
+        raise TypeError(f"sink is {sink!r}, expected {expected}")
     run = _Run(seen, sink, keys or LineKeys(), repeats, enter, Tally() if tally is None else tally)
     overlap = getattr(sink, "any_thread", False)
     with (
@@ -197,9 +207,15 @@ class _Run:
     repeats: bool
     enter: Callable[[Claim], AbstractContextManager[Bools]] | None
     total: Tally
+    noted: bool = False  # whether the filter says how lines become its keys
 
     def prepare(self, chunk: Chunk) -> _Prepared:
         """Find the keys, and hash them; unlocked."""
+        if not isinstance(chunk, Chunk):
+            raise TypeError(
+                f"chunks gives {chunk!r:.80}, expected chunks of lines: pass "
+                "mmbloom.lines.read_chunks(file), of a file that was opened with 'rb'"
+            )
         found = self.select(chunk)
         return _Prepared(chunk, self.seen.claim(found), self.select.lacking(found))
 
@@ -209,6 +225,9 @@ class _Run:
         try:
             with self.enter(claim) if self.enter else claim as new:
                 entered = True
+                if not self.noted and new.any():
+                    self.seen.note_key_rule(self.select.rule)
+                    self.noted = True
                 work(new)
         except FilterFullError as full:
             if entered:

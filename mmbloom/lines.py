@@ -2,16 +2,19 @@
 
 The options mean what they mean in uniq(1) in the C locale. If a line lacks the chosen field or
 member, the whole line is its key, and no field or member of another line makes the same key:
-no line is dropped because the chosen part of it is missing.
+no line is dropped because the chosen part of it is missing. A field or member that is empty or
+null is missing, and of several one that is missing is enough: what says nothing of two lines
+does not say that they are the same.
 """
 
 from __future__ import annotations
 
 import select
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import FileIO
+from io import BufferedWriter, FileIO, TextIOBase
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -20,6 +23,7 @@ from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._keys.coerce import joined
 from mmbloom._typing import Bools, Keys, Octets, Offsets
+from mmbloom.format.header import KEY_RULE_BYTES
 
 # A block of log lines of usual length fills a chunk, which is what the engine hashes fastest.
 # After a kill a rerun repeats at most 64 Ki lines or 8 MiB, of which this is far short.
@@ -137,6 +141,8 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     ------
     OSError
         If the stream cannot be read.
+    TypeError
+        If it is no binary file.
 
     Examples
     --------
@@ -144,6 +150,8 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     >>> [(c.lines, c.terminated) for c in read_chunks(io.BytesIO(b"a\r\n\nb"))]
     [([b'a\r', b''], True), ([b'b'], False)]
     """
+    if not hasattr(source, "readinto"):
+        raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
     block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
     while count := _read(source, block[filled : filled + BLOCK_BYTES]):
         start, searched, filled = 0, filled, filled + count
@@ -192,6 +200,11 @@ class LineWriter:
         Forces the file to the disk. If it is passed, `write` calls it before it returns, so
         that lines are on the disk before `mmbloom.dedup.dedup` marks them.
 
+    Raises
+    ------
+    TypeError
+        If the file has a buffer of its own, or is none.
+
     Examples
     --------
     >>> import pathlib, tempfile
@@ -215,6 +228,12 @@ class LineWriter:
         ends_mid_line: Callable[[], bool] | None = None,
         sync: Callable[[], None] | None = None,
     ) -> None:
+        given: object = file
+        if not hasattr(given, "write") or isinstance(given, BufferedWriter | TextIOBase):
+            # A line in a buffer would be marked before it is written.
+            raise TypeError(
+                f"file is {file!r}, expected a raw file, as open(path, 'ab', buffering=0) gives"
+            )
         self._file, self._name, self._sync = file, name or str(file.name), sync
         self._terminator, self._mid_line = terminator, False
         self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
@@ -260,6 +279,8 @@ class LineWriter:
                 rest = rest[written:]
 
 
+WHOLE_LINES = "whole lines"  # the rule without options
+
 _RETURN = 13  # the carriage return, before the newline of a line that Windows has ended
 
 
@@ -269,19 +290,23 @@ class LineKeys:
 
     The options are applied in the order in which they stand here.
 
+    Where the field or member chosen is missing, empty or null, the whole line is the key: so it is
+    where that is one of several.
+
     Attributes
     ----------
     field : int or tuple of int, optional
         Take this field, counted from 1; or several, whose key is that of the tuple of them.
     separator : bytes, optional
-        What separates fields; runs of blanks by default.
+        What separates fields; by default runs of blanks, which are space, tab and newline, as
+        for awk(1): a carriage return is a part of the last field, unless ``crlf`` is set.
     json_key : str or tuple of str, optional
-        Take this member of a line of JSON, as in "user.id"; digits index arrays. Of several the
-        key is that of the tuple of them. The string
-        "5" and the number 5 are two keys. Numbers are compared as they are written: 1.0 and 1
-        are two keys.
+        Take this member of a line of JSON, as in "user.id"; digits index arrays, and a dot within
+        a name has a backslash before it, as in r"app\.name". Of several the key is that of the
+        tuple of them. The string "5" and the number 5 are two keys. Numbers are compared as
+        they are written: 1.0 and 1 are two keys.
     skip_fields : int
-        Skip so many fields. A field is a run of blanks and the non-blanks after it.
+        Skip so many fields. A field is a run of blanks (as above) and the non-blanks after it.
     skip_chars : int
         Skip so many bytes.
     compare_at_most : int, optional
@@ -343,6 +368,53 @@ class LineKeys:
         # Filters take the engine's own forms as well, which are no matter of their signatures.
         return cast("Keys", keys)
 
+    @property
+    def rule(self) -> str:
+        r"""All that decides which bytes of a line are its key, as options of the commands.
+
+        What the options choose is the same exactly if this is the same text: "whole lines" if
+        there are none. One that is too long for the header of a filter ends in its SHA-256.
+
+        Examples
+        --------
+        >>> LineKeys().rule, LineKeys(field=(1, 3), separator=b"\t").rule
+        ('whole lines', "-k 1,3 -t '\\t'")
+        """
+        words = self._words()
+        if self.skip_fields:
+            words += ["-f", str(self.skip_fields)]
+        if self.skip_chars:
+            words += ["-s", str(self.skip_chars)]
+        if self.compare_at_most is not None:
+            words += ["-w", str(self.compare_at_most)]
+        words += ["-i"] * self.ignore_case + ["--crlf"] * self.crlf
+        raw = shlex.join(words).encode("utf-8", "backslashreplace") or WHOLE_LINES.encode()
+        if len(raw) > KEY_RULE_BYTES:
+            from hashlib import sha256  # noqa: PLC0415  for names of members of a kilobyte
+
+            digest = f"... SHA-256 {sha256(raw).hexdigest()}".encode()
+            raw = raw[: KEY_RULE_BYTES - len(digest)] + digest
+        return raw.decode(errors="ignore")
+
+    def _words(self) -> list[str]:
+        """Spell the field or member as options; a tuple of one ends in a comma, as in Python."""
+        if isinstance(self.json_key, tuple):
+            end = [","] * (len(self.json_key) == 1)
+            return [word for name in self.json_key for word in ("--json-key", name)] + end
+        if self.json_key is not None:
+            return ["--json-key", self.json_key]
+        if self.field is None:
+            return []
+        several = isinstance(self.field, tuple)
+        numbers = ",".join(map(str, self.field if isinstance(self.field, tuple) else [self.field]))
+        words = ["-k", numbers + "," * (several and "," not in numbers)]
+        if self.separator is None:
+            return words
+        spelled = self.separator
+        for raw, escape in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\0", rb"\0"), (b"\n", rb"\n")):
+            spelled = spelled.replace(raw, escape)
+        return [*words, "-t", spelled.decode("utf-8", "backslashreplace")]
+
     def lacking(self, keys: Keys) -> int:
         """Count the lines that lack the field or member, by the keys that were found of them.
 
@@ -354,7 +426,7 @@ class LineKeys:
         Returns
         -------
         int
-            How many of them are whole lines, as that part is missing.
+            How many of them are whole lines, as that part is missing, empty or null.
         """
         if self.field is None and self.json_key is None:
             return 0

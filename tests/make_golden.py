@@ -8,7 +8,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from reference import Fields, Key, NaiveFilter
+from reference import RULE_OFFSET, Fields, Key, NaiveFilter, pack_key_rule
 
 GOLDEN = Path(__file__).parent / "golden"
 CREATED_NS = 1_700_000_000_000_000_000
@@ -55,7 +55,11 @@ CASES: list[tuple[str, Fields, int]] = [
         1500,
     ),
     ("siphash-paged-counters", Fields(32768, 4, 3, KEY, 900, kind=2, hash_id=2, blocks=2), -1),
+    ("siphash-key-rule", Fields(512 * 20, 6, 2, KEY, 1000, hash_id=2), 900),
 ]
+
+# Of those that say how lines became their keys.
+KEY_RULES = {"siphash-key-rule": "-k 1,3 -t ';' --caf\u00e9"}
 
 
 def as_json(key: Key) -> object:
@@ -164,6 +168,9 @@ def main() -> None:
             golden.add(key)
         if fields.read_only_compatible & 1:
             golden.reseal()
+        rule = KEY_RULES.get(name)
+        if rule is not None:
+            golden.data[RULE_OFFSET:4096] = pack_key_rule(rule)
         (GOLDEN / f"{name}.bloom").write_bytes(golden.data)
         files[name] = {
             "sha256": hashlib.sha256(golden.data).hexdigest(),
@@ -171,6 +178,7 @@ def main() -> None:
             "keys": len(keys),
             "positions_set": golden.popcount(),
             "first_false_positives": first_false_positives(golden) if keys else [],
+            **({} if rule is None else {"key_rule": rule}),
         }
     expectations = {
         "keys": "the first n of: edge_keys, then key-0, key-1, ...; absent keys: absent-0, ...",

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
+from types import FunctionType
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import batches, coerce, coerce_one
 from mmbloom._keys.hashed import HashedBatch
-from mmbloom._tasks import BLOCK, WHOLE
+from mmbloom._tasks import BLOCK, STEP, WHOLE
 from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
@@ -66,6 +67,16 @@ class FilterWriter(Marker, Protocol):
         """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
 
 
+def _called(function: FunctionType, name: str) -> FunctionType:
+    """Give the same function with another name."""
+    parts = function.__code__, function.__globals__, function.__name__
+    other = FunctionType(*parts, function.__defaults__, function.__closure__)
+    other.__kwdefaults__, other.__annotations__ = function.__kwdefaults__, function.__annotations__
+    other.__doc__, other.__module__ = function.__doc__, function.__module__
+    other.__qualname__ = name
+    return other
+
+
 class Filter(ABC):
     """An open Bloom filter, whatever it is made of.
 
@@ -80,6 +91,17 @@ class Filter(ABC):
     """
 
     _prepare: Callable[[HashHalves], Any] | None = None  # what can be done ahead of the lock
+
+    def __init_subclass__(cls) -> None:
+        """Call what makes and opens a filter by the name of the class, in Python's own errors.
+
+        Of an unexpected argument these would name a base class, which nobody outside knows.
+        """
+        super().__init_subclass__()
+        for name in ("create", "open"):
+            if hasattr(cls, name):
+                function = _called(getattr(cls, name).__func__, f"{cls.__qualname__}.{name}")
+                setattr(cls, name, classmethod(function))
 
     def __init__(self, *_arguments: object, **_options: object) -> None:
         name = type(self).__name__
@@ -123,6 +145,40 @@ class Filter(ABC):
     @abstractmethod
     def current_error_rate(self) -> float:
         """False-positive rate to expect at the present fill."""
+
+    @property
+    @abstractmethod
+    def key_rule(self) -> str | None:
+        """How lines became its keys, as options of the commands; None if that is not noted.
+
+        "whole lines", or as in "-k 1,3 -t ,". The first command that adds lines notes it, and
+        `mmbloom.dedup.dedup`; keys of other calls are no lines.
+        """
+
+    @abstractmethod
+    def _set_key_rule(self, rule: str) -> None:
+        """Write the rule, for the holder of the write lock."""
+
+    def note_key_rule(self, rule: str) -> None:
+        """Note how lines become the keys of this filter, unless that is noted already.
+
+        Parameters
+        ----------
+        rule : str
+            As `mmbloom.lines.LineKeys.rule` spells it; 1 to 1532 bytes in UTF-8.
+
+        Raises
+        ------
+        ValueError
+            If the rule is empty or too long.
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the file cannot be written.
+        """
+        self._check_writable()
+        if self.key_rule is None:
+            with self._writer.section(self._writer.timeout, STEP):
+                if self.key_rule is None:  # another process may have noted its own
+                    self._set_key_rule(rule)
 
     @abstractmethod
     def info(self) -> Any:
@@ -261,11 +317,13 @@ class Filter(ABC):
             Types may be mixed in an iterable. An array has shape (n,) and dtype integer (of
             any width), S or U, or shape (n, w) and dtype uint8: one key of w bytes a row. A
             column is anything with the Arrow PyCapsule interface (of pyarrow, polars, pandas)
-            that holds strings, binaries, integers or a dictionary of them. Arrays and columns
-            are not copied; an iterable becomes a list.
+            that holds strings, binaries, integers, UUIDs (16 bytes), JSON (text) or a dictionary
+            of them. Arrays and columns are not copied; an iterable becomes a list, and so do an
+            array of objects and a sparse column.
         nulls : {"error", "skip"}, default "error"
-            Whether None, a masked item of an array or a null of a column is an error, or is
-            left out: it adds nothing, and its answer is False.
+            Whether None, a masked item of an array or a null of a column, among objects also nan
+            and pandas' NA and NaT, is an error, or is left out: it adds nothing, and its answer
+            is False.
 
         Returns
         -------
@@ -432,8 +490,13 @@ ClosedFilterError
     def claim(self, keys: Keys, *, nulls: Nulls = "error") -> Claim:
         """Learn which keys are new, and mark them only if the block that follows succeeds.
 
-        The write lock is kept for the whole block. A block that raises leaves the keys unmarked,
-        and so does a process that dies in it. Memory is in proportion to the keys given.
+        A block that raises leaves the keys unmarked, and so does a process that dies in it. Memory
+        is in proportion to the keys given.
+
+        The write lock is kept for the whole block, so all processes together do one block at a
+        time: twelve items of 0.1 seconds took 1.3 seconds in one process and in four. The page
+        "Workers that take long" (docs/long-work.md) measures that, and has two ways that took 0.4
+        seconds in four.
 
         Parameters
         ----------

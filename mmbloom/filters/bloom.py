@@ -19,7 +19,7 @@ from mmbloom._typing import Path
 from mmbloom.errors import ClosedFilterError
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import BitWriter
-from mmbloom.operations.combine import FilterAt, require_alike, united_count
+from mmbloom.operations.combine import FilterAt, require_alike, united_count, warn_of_rules
 from mmbloom.operations.compare import compare_sources, disjoint_sources
 
 
@@ -156,7 +156,7 @@ class BloomFilter(SingleKeys, FileFilter):
         self._storage.check_writable()
         with UnmappedFilter(*source_of(other)) as source:
             require_alike(self.path, self.params, source.path, source.header.params)
-            theirs = source.counters()["keys_added"]
+            theirs, rule = source.counters()["keys_added"], source.key_rule()
             with ExitStack() as stack:
                 if self._writer.strict:  # none may fill it in between
                     stack.enter_context(self.locked())
@@ -172,6 +172,9 @@ class BloomFilter(SingleKeys, FileFilter):
                 total = self._storage.positions_set
                 self._writer.count_united(united_count(keys_added, total, self.params))
             self._writer.warn_if_full()
+        if rule is not None:
+            self.note_key_rule(rule)
+            warn_of_rules(self.path, [self.key_rule, rule])
 
     def __ior__(self, other: object) -> Self:
         """Add all keys of another open filter, ``seen |= other``: as `union_update` does."""

@@ -140,7 +140,7 @@ class CountingBloomFilter(FileFilter):
         uuid = self._storage.header.uuid
         with (
             UnmappedFilter(self.path, uuid, kinds=(COUNTERS,)) as counted,
-            new_filter(target, self.params) as made,
+            new_filter(target, self.params, key_rule=self.key_rule) as made,
         ):
             for segment in counted.segments():
                 made.write(_engine.nonzero_bits(segment))

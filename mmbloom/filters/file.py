@@ -310,6 +310,13 @@ class FileFilter(Filter):
         self._storage.check_unchanged()
         return self._storage.current_error_rate
 
+    @property
+    def key_rule(self) -> str | None:  # noqa: D102  as in the base
+        return self._storage.key_rule
+
+    def _set_key_rule(self, rule: str) -> None:
+        self._storage.note_key_rule(rule)
+
     def info(self) -> FilterInfo:
         """Read everything that the file says of itself."""
         # Here, not above: most programs never ask, and to make the record's class takes 1 ms.

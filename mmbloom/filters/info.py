@@ -53,6 +53,8 @@ class FilterInfo:
     exclusions : int
         Keys that are answered as not seen, whatever their bits; for a file opened as part of a
         folder, the folder's.
+    key_rule : str or None
+        How lines became its keys: see `Filter.key_rule`.
     """
 
     path: str
@@ -80,6 +82,7 @@ class FilterInfo:
     read_only: str
     sealed: bool
     exclusions: int
+    key_rule: str | None
 
     def as_dict(self) -> dict[str, object]:
         """Return the same as a dict of JSON-ready values; `seed` is None where it is secret."""
@@ -122,4 +125,5 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         read_only=storage.read_only_reason,
         sealed=header.sealed,
         exclusions=len(exclusions.keys),
+        key_rule=storage.key_rule,
     )

@@ -47,7 +47,7 @@ from mmbloom.errors import (
 )
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions
-from mmbloom.folders.member import Member, contains_any
+from mmbloom.folders.member import Member, contains_any, key_rule_of
 from mmbloom.format.exclusion_list import exclusions_path_in
 from mmbloom.format.manifest import Entry
 
@@ -254,6 +254,7 @@ class Chain:
             number,
             permissions=self.current.file.permissions,
             allow_network=self.settings.allow_network,
+            key_rule=key_rule_of(self.current.members),
         )
         return Member(self.folder, entry, self.plan, self.settings, self.exclusions)
 
@@ -266,6 +267,8 @@ class Chain:
         known = {member.entry.uuid for member in self.current.members}
         same = left.params == self.plan.params(number) and not left.storage.read_only_reason
         if same and entry.uuid not in known and not left.keys_that_were_added():
+            if (rule := key_rule_of(self.current.members)) is not None:
+                left.storage.note_key_rule(rule)
             return left
         left.close()
         return None

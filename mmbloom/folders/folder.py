@@ -33,7 +33,7 @@ from mmbloom.filters.claim import Claims
 from mmbloom.filters.options import EXIST_OK, OpenOptions, require_field
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
-from mmbloom.folders.member import Member, contains_one
+from mmbloom.folders.member import Member, contains_one, key_rule_of
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.manifest import MANIFEST, FolderPlan
 from mmbloom.format.periods import PeriodPlan
@@ -323,6 +323,13 @@ class FolderFilter(Filter):
     def current_error_rate(self) -> float:
         """False-positive rate to expect of all files together, at the present fill."""
         return self.info().current_error_rate
+
+    @property
+    def key_rule(self) -> str | None:  # noqa: D102  as in the base
+        return self._chain.ask(lambda now: key_rule_of(now.members))
+
+    def _set_key_rule(self, rule: str) -> None:
+        self._chain.current.newest.storage.note_key_rule(rule)
 
     def info(self) -> FolderInfo:
         """Read everything that the folder says of itself."""

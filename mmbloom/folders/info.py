@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.info import FilterInfo, read_info, without_secret
-from mmbloom.folders.member import Member
+from mmbloom.folders.member import Member, key_rule_of
 from mmbloom.format.manifest import Manifest
 from mmbloom.sizing.formulas import rate_of_any
 
@@ -45,6 +45,8 @@ class FolderInfo:
         Why this object cannot write, "" if it can.
     exclusions : int
         Keys that are answered as not seen, by the file in the folder.
+    key_rule : str or None
+        How lines became its keys: see `Filter.key_rule`.
     files : list of FilterInfo
         Each file, oldest first; of a rotating filter those that a query asks.
     """
@@ -63,6 +65,7 @@ class FolderInfo:
     past_plan: bool
     read_only: str
     exclusions: int
+    key_rule: str | None
     files: list[FilterInfo]
 
     def as_dict(self) -> dict[str, object]:
@@ -96,5 +99,6 @@ def read_folder_info(
         past_plan=any(info.past_plan for info in infos),
         read_only=members[-1].storage.read_only_reason,
         exclusions=len(exclusions.keys),
+        key_rule=key_rule_of(members),
         files=infos,
     )

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from time import monotonic
 
 from mmbloom import _engine
+from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.folder import require_named
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.resident.leaving import leave_when_dropped
-from mmbloom._storage.resident.moving import CHECK_SECONDS
 from mmbloom._typing import Bools, HashHalves
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
@@ -86,7 +86,7 @@ class Member:
     def recheck(self, now: float) -> None:
         """Make sure that touching the file is safe, and will be for some keys."""
         self.storage.ready(_KEYS_A_CHECK)
-        self.check_at = now + CHECK_SECONDS
+        self.check_at = now + MOMENT
 
     @property
     def room(self) -> int:
@@ -107,6 +107,15 @@ class Member:
         """Unmap it and release everything."""
         self.writer.close()
         self._left.detach()
+
+
+def key_rule_of(members: Sequence[Member]) -> str | None:
+    """Read how lines became keys, from the newest of these files that says it.
+
+    Each new file gets the rule, so that the rule outlives the old ones.
+    """
+    rules = (member.storage.key_rule for member in reversed(members))
+    return next((rule for rule in rules if rule is not None), None)
 
 
 def contains_one(members: Sequence[Member], key: bytes) -> bool:

@@ -1,9 +1,13 @@
 r"""How exclusions are written down: the name of their file, and its lines.
 
-One key a line, in UTF-8, for people to read and edit. What nobody could see or type is
-escaped, as is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN`` for any byte. The
-empty key is the line ``\empty``; a line without anything is no key. There are no comments:
-a key may begin with any character. This file opens nothing.
+That of a filter ``FILE`` is ``FILE.exclusions``, of the file itself and not of a link to it; that
+of a folder is ``exclusions`` in it. A reader believes it only if no other user could write it
+(docs/SECURITY.md says when).
+
+One key a line, in UTF-8, for people to read and edit. What cannot be seen or typed is escaped, as
+is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN`` for any byte. The empty key is the
+line ``\empty``; a line without anything is no key. There are no comments: a key may begin with any
+character. This file opens nothing.
 """
 
 import os

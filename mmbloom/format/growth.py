@@ -69,7 +69,13 @@ class GrowthPlan:
             # Small files may be many times the textbook's size, larger ones not: an error now, and
             # not when the folder is to grow.
             sizes = (self.params(number).num_bits for number in range(MAX_FILES))
-            next(bits for bits in sizes if bits > SMALL_BITS)
+            try:
+                next(bits for bits in sizes if bits > SMALL_BITS)
+            except ValueError as error:  # speaks of the sizes of one of its files
+                raise ValueError(
+                    f"no growing filter begins with {self.initial_capacity} keys at this error "
+                    f"rate: for one of its files, {error}"
+                ) from None
 
     @classmethod
     def beginning_with(cls, first: FilterParams, reserve: Reserve) -> "GrowthPlan":

@@ -39,10 +39,25 @@ Mutable block, bytes 2048..2087: five unsigned 64-bit counters, written under th
 lock, covered by no checksum and never trusted for correctness: keys added (new when
 added), positions set, batches begun, batches done, time of last flush (Unix nanoseconds).
 After them, bytes 2088..2119, while the array lies in shared memory: the boot id of the running
-kernel, and 16 random bytes. It is then in the file ``/dev/shm/mmbloom-DEVICE-INODE-NAME``, at the
-same offset: the device of this file in hex, its inode, the random bytes in hex. Bytes of another
-boot, or 0, mean that the array is here. A writer compares them in each section of the write lock,
-and a reader in each query.
+kernel, and 16 random bytes, of which the first eight are not all 0. It is then in the file
+``/dev/shm/mmbloom-DEVICE-INODE-NAME``, at the same offset: the device of this file in hex, its
+inode, the random bytes in hex. Another boot, or 0 in the first eight random bytes, means that the
+array is here. These eight are stored last, and cleared first, by one store each. A writer compares
+them in each section of the write lock, and a reader in each query.
+
+Key rule, bytes 2560..4095: how lines became the keys of this filter, as text for people, and for
+comparing. The first process that adds keys of lines writes it once, under the write lock, all
+bytes of it; before that, and where no keys are of lines, they are 0. It says nothing about bits,
+and a reader need not know of it.
+
+======  =====  =========================  =================================================
+2560    4      crc                        CRC-32 of the 1532 bytes that follow
+2564    1532   text                       UTF-8, at least one byte, none of them 0; then zeros
+======  =====  =========================  =================================================
+
+Bytes there that are not this are no rule, and no error: a writer was killed, and the next one
+writes the rule anew. A copy, a union and a mended file have the rule of their source.
+
 All other bytes of the header are 0; a reader refuses others within the immutable block.
 
 Array: bit p is bit p & 7 of byte p >> 3 (m/8 bytes); counter p is in byte p >> 1, the low
@@ -50,14 +65,49 @@ nibble for even p (m/2 bytes). Trailer of a sealed file: one CRC-32 (u32) for ea
 the array, the last for the remainder, then a CRC-32 of that table. The size of the file is
 exactly the sum.
 
-A reader checks in this order, so that every file gets its truest error: length, magic,
-version, CRC, incompatible flags, kind, layout, hash id, b, k, m, the other fields, file size.
-A key's hash is 16 bytes, which are two unsigned 64-bit integers h1 and h2. hash_id 1 is
+A reader checks in this order, so that every file gets its truest error: magic, as far as the file
+goes, length, version, CRC, incompatible flags, kind, layout, hash id, b, k, m, the other fields,
+file size.
+
+A key is hashed as bytes:
+
+=======  ===================================================================================
+key      its bytes
+=======  ===================================================================================
+bytes    as they are
+str      in UTF-8; one with a lone surrogate is no key
+int      8 bytes, two's complement, for -2^63 to 2^64 - 1: so -1 and 2^64 - 1 are one key
+tuple    the byte FE; then for each item, which is one of the above, the number of its bytes as
+         8 bytes, and these bytes
+=======  ===================================================================================
+
+Its hash is 16 bytes: h1 is the first 8 of them as an unsigned integer, h2 the other 8. hash_id 1 is
 MurmurHash3_x64_128 with the seed. hash_id 2 is SipHash with one compression round, three
 finalisation rounds and 16 bytes of output, as in its authors' reference code (v1 ^= 0xee at the
 start, v2 ^= 0xee before the first finalisation, v1 ^= 0xdd before the second), with hash_key as
-its key. How h1 and h2 become positions is in ``positions.py``. The version counts this format,
-not the package; a change of any rule above needs a new version or a new flag.
+its key. With the seed 7, and with the hash_key ``00 01 02 ... 0F``:
+
+=========  =======  ================  ================
+key        hash_id  h1 (hexadecimal)  h2
+=========  =======  ================  ================
+"abc"      1        6660e03884dff827  d55f9449c6d9969b
+"abc"      2        e81efa46153f7543  01d65f4901d5d4b2
+-1         1        d68a355fb5a122cd  9b4286014f61a771
+-1         2        772d5bb1d8d6400b  565ddd71bb9a0caf
+("ab", 1)  1        686f0f9f08479dcc  7f1e25aa1d8bb0c1
+("ab", 1)  2        e982c79feb8c28f2  d1efeb9c6ffee727
+b""        1        f402c55ac5dec98f  2de586f681711c02
+b""        2        bea58827b2bc7ee7  013030dd6adb62fd
+=========  =======  ================  ================
+
+How h1 and h2 become k positions is in ``positions.py``, with more of such examples. A key is in the
+filter if the bits, or the counters, at all of its positions are not 0. To add it sets these bits.
+In a file of counters it adds 1 to the counter at each distinct position, and to remove it subtracts
+1; a counter of 15 stays 15 for ever. A key on the list of ``exclusion_list.py`` is not in the
+filter, whatever its bits are.
+
+The version counts this format, not the package; a change of any rule above needs a new version or
+a new flag.
 """
 
 import math
@@ -89,6 +139,9 @@ KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = map(
 # Which copy in shared memory has the array, if one has.
 COPY_OFFSET = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
 COPY_BYTES = 32
+
+KEY_RULE_OFFSET = 2560
+KEY_RULE_BYTES = HEADER_BYTES - KEY_RULE_OFFSET - 4  # of the text
 
 KIND_BITS, KIND_COUNTERS = 1, 2
 SEALED = 1  # bit 0 of read_only_compatible
@@ -180,7 +233,7 @@ class Header:
         return HEADER_BYTES + self.array_bytes + (self.seal_bytes if self.sealed else 0)
 
 
-def encode(header: Header) -> bytes:
+def encode(header: Header, key_rule: str | None = None) -> bytes:
     r"""Lay out a header as its 4096 bytes, counters zero.
 
     Examples
@@ -212,7 +265,7 @@ def encode(header: Header) -> bytes:
     record["compatible"] = header.compatible
     record["read_only_compatible"] = header.read_only_compatible
     record["crc"] = zlib.crc32(record.tobytes()[:_CRC_OFFSET])
-    return record.tobytes().ljust(HEADER_BYTES, b"\0")
+    return record.tobytes().ljust(KEY_RULE_OFFSET, b"\0") + encode_key_rule(key_rule)
 
 
 def with_counters(block: bytes, counters: Mapping[str, int]) -> bytes:
@@ -226,6 +279,35 @@ def read_counters(raw: bytes) -> dict[str, int]:
     """Read `MUTABLE_FIELDS` from the first 4096 bytes of a file: any values, for none is proved."""
     values = np.frombuffer(raw, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
     return dict(zip(MUTABLE_FIELDS, values.tolist(), strict=True))
+
+
+def encode_key_rule(rule: str | None) -> bytes:
+    r"""Lay out the bytes of a key rule, from `KEY_RULE_OFFSET` to the end of the header.
+
+    Examples
+    --------
+    >>> encode_key_rule("-k 1")[:10]
+    b'\x84\xe0:A-k 1\x00\x00'
+    """
+    if rule is None:
+        return bytes(HEADER_BYTES - KEY_RULE_OFFSET)
+    text = rule.encode()
+    if not 0 < len(text) <= KEY_RULE_BYTES or 0 in text:
+        raise ValueError(f"a key rule is 1 to {KEY_RULE_BYTES} bytes of text, none of them 0")
+    text = text.ljust(KEY_RULE_BYTES, b"\0")
+    return zlib.crc32(text).to_bytes(4, "little") + text
+
+
+def read_key_rule(raw: bytes) -> str | None:
+    """Read the key rule from the first 4096 bytes of a file; None if there is none."""
+    crc, text = raw[KEY_RULE_OFFSET : KEY_RULE_OFFSET + 4], raw[KEY_RULE_OFFSET + 4 : HEADER_BYTES]
+    if zlib.crc32(text).to_bytes(4, "little") != crc:
+        return None
+    text = text.rstrip(b"\0")
+    try:
+        return None if 0 in text else text.decode() or None
+    except UnicodeDecodeError:
+        return None
 
 
 def decode(raw: bytes, file_bytes: int, path: str) -> Header:
@@ -262,8 +344,12 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     Takes, gives and raises what `decode` does, but for the error about the size.
     """
     require = Checker(path)
+    # Before the length, which is of no interest in a file that is no filter.
+    if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
+        found = str(raw[: len(MAGIC)])
+        said = f"is no filter: it begins with {found}"
+        raise FormatError(path, "magic", found, f"{MAGIC!r}", said)
     require(len(raw) >= HEADER_BYTES, "length", f"{file_bytes} bytes", "at least 4096")
-    require(raw[:8] == MAGIC, "magic", raw[:8], f"{MAGIC!r}, the start of an mmbloom filter")
     record = np.frombuffer(raw, dtype=IMMUTABLE, count=1)[0]
     version = int(record["version"])
     if version > VERSION:

@@ -11,14 +11,37 @@ format     "mmbloom folder"
 version    1; a reader refuses others
 kind       "growing" or "rotating"
 uuid       of the folder: 32 hexadecimal digits, random
-settings   an object of exactly the fields of `GrowthPlan` or `PeriodPlan`, by the kind; hash is
-           "siphash" and seed its 16 bytes, as headers have them, in 32 hexadecimal digits; or
-           there is no hash: then it is MurmurHash3, and seed an int below 2^32
+settings   an object, by the kind: below
 members    a list, not empty, of objects of exactly: number (an int, in rising order; of a
            growing filter 0, 1, 2 ...; of a rotating one the period), name (of the file,
            in this folder: digits, lower-case letters and hyphens, then ".bloom") and uuid
            (of the file's header)
 =========  =================================================================================
+
+A key is in the folder if it is in one of the members, which are asked newest first. The settings
+say how further members are made. They have these fields, and no others:
+
+===================  =======================================================================
+field                rule
+===================  =======================================================================
+initial_capacity     growing: keys that member 0 is planned for; member i for 2^i times as many
+keep_seconds         rotating: how long a key is found at least
+every_seconds        rotating: the length of a period; period i begins at i * every_seconds, in
+                     Unix time
+capacity_per_period  rotating: keys that each member is planned for
+error_rate           of all members together, a number with a point or exponent, between 0 and 1
+layout               "standard" or "blocked" (which has the layout ids 2 and 3 in the members)
+seed                 as the headers of the members have it: with a hash its key, 16 bytes in 32
+                     hexadecimal digits; without one an int below 2^32
+reserve              "zeros" or "fallocate": how the space of a new member is had
+hash                 "siphash"; or there is no such field: then it is MurmurHash3
+===================  =======================================================================
+
+All others are ints from 1 to 2^63 - 1. A member of a rotating folder is asked until keep_seconds
+after the end of its period, that is at times before (number + 1) * every_seconds + keep_seconds. A
+growing folder has at most 64 members, a rotating one ceil(keep_seconds / every_seconds) + 1, which
+is at most 1,000. The keys on the list in the file ``exclusions`` (``exclusion_list.py``) are not in
+the folder, whatever its members say.
 
 Any bytes are either a valid manifest or a `FormatError`.
 """

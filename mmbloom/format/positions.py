@@ -1,9 +1,44 @@
-"""From the two halves of a key's hash to its bit positions: one function per layout id.
+"""From the two halves of a key's hash to its k positions: one formula for each layout id.
 
-Each function takes Python ints or uint64 arrays and yields k positions (or arrays of
-positions) of the same kind: ints do not wrap at 2^64 and uint64 does, so each formula
-ends in a mask that makes the two agree. These formulas are part of the file format and
-never change.
+h1 and h2 are unsigned integers of 64 bits (``header.py`` says which), m is num_positions, k is
+num_hashes and b is blocks_per_key. Products are modulo 2^64, ``>>`` is a shift to the right, and
+all divisions are whole. G = 0x9E3779B97F4A7C15 (2^64 over the golden ratio, odd: Knuth's
+multiplicative hashing), and G^n its power modulo 2^64. For i from 0 to k - 1:
+
+======  ==================================================================================
+layout  position i
+======  ==================================================================================
+1       ((h1 + i * h2) AND (2^63 - 1)) mod m
+2       512 * block + bit(i)
+3       32768 * page + 512 * block(i) + bit(i)
+======  ==================================================================================
+
+- bit(i) = (h2 * G^(i+1)) >> 55: the top nine bits of the product.
+- block = ((h1 >> 32) * (m / 512)) >> 32: one of all blocks of 512 positions, for all i.
+- page = ((h1 >> 32) * (m / 32768)) >> 32: one of all pages of 64 blocks, for all i.
+- block(i) = ((h1 AND 63) + j * step) mod 64, with j = i / (k / b), so that k / b positions in
+  succession are in each of b blocks; and step = 2 * ((h1 >> 6) AND 31) + 1, which is odd, so that
+  these blocks differ.
+
+Positions of one key may be equal. Of the hashes in ``header.py``, with k = 3 and m = 6400 in layout
+1 and m = 5120 in layout 2, and with m = 98304, k = 4 and b = 2 in layout 3:
+
+=========  =======  ================  ================  ==========================
+key        hash_id  layout 1          layout 2          layout 3
+=========  =======  ================  ================  ==========================
+"abc"      1        5415, 3778, 2141  1960, 1627, 1909  53160, 52827, 53621, 53249
+"abc"      2        67, 2549, 5031    4966, 5010, 4950  67430, 67474, 89430, 89105
+-1         1        973, 1342, 3503   4394, 4448, 4141  72490, 72544, 84013, 84208
+-1         2        267, 2490, 4713   2099, 2381, 2052  38451, 38733, 38916, 39037
+("ab", 1)  1        4044, 4237, 4430  2447, 2240, 2068  39311, 39104, 62996, 63347
+("ab", 1)  2        6130, 3353, 576   4758, 4774, 4976  91286, 91302, 95088, 94948
+b""        1        143, 1681, 1427   4864, 4883, 4770  73472, 73491, 80034, 80048
+b""        2        1255, 1764, 2273  3962, 4077, 4086  85882, 85997, 81398, 80976
+=========  =======  ================  ================  ==========================
+
+Each function takes Python ints or uint64 arrays and yields k positions (or arrays of positions) of
+the same kind: ints do not wrap at 2^64 and uint64 does, so each formula ends in a mask that makes
+the two agree. These formulas are part of the file format and never change.
 """
 
 from collections.abc import Iterator
@@ -16,7 +51,7 @@ from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 
 Hash = TypeVar("Hash", int, Array[np.uint64])
-_GOLDEN = 0x9E3779B97F4A7C15  # 2^64 / golden ratio, odd: Knuth's multiplicative hashing
+_GOLDEN = 0x9E3779B97F4A7C15  # G
 _MULTIPLIERS = [pow(_GOLDEN, i + 1, 2**64) for i in range(MAX_HASHES)]
 
 
@@ -30,7 +65,7 @@ def standard(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
 
 
 def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
-    """Stay within one block of 512 bits: block from the top of h1, bits from h2 * G^(i+1)."""
+    """Stay within one block of 512 bits: the block comes from h1, the bits in it from h2."""
     start = (((h1 >> 32) * (num_bits // BLOCK_BITS)) >> 32) * BLOCK_BITS
     for multiplier in _MULTIPLIERS[:num_hashes]:
         yield start + (((h2 * multiplier) >> 55) & (BLOCK_BITS - 1))
@@ -39,9 +74,7 @@ def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
 def paged(h1: Any, h2: Any, num_bits: int, num_hashes: int, blocks: int) -> Iterator[Any]:
     """Stay within b blocks of one page of 64: k/b bits in each.
 
-    The page comes from the top of h1; its lowest six bits are the first block, and the five above
-    them the step to the next one, 2*5 bits + 1, around the page: odd, so that all differ. Bits
-    are those of `blocked`, the first k/b in the first block.
+    Bits are those of `blocked`, the first k/b in the first block.
     """
     page = (((h1 >> 32) * (num_bits // PAGE_BITS)) >> 32) * PAGE_BITS
     step = ((h1 >> 6) & 31) * 2 + 1

@@ -28,7 +28,7 @@ offset  bytes  field          rule
 1024    3072   rest           0
 ======  =====  =============  ==============================================================
 
-A reader checks in this order: length, magic, version, CRC, the block of the filter, the other
+A reader checks in this order: magic, length, version, CRC, the block of the filter, the other
 fields, the file's size, and last the CRC of the body: so a file that is cut or damaged anywhere is
 no slice.
 """
@@ -170,8 +170,9 @@ def decode(raw: bytes, path: str) -> SliceHeader:
         At the first rule that does not hold; `NewerFormatError` if a later mmbloom wrote it.
     """
     require = Checker(path)
+    start = MAGIC[: len(raw)]
+    require(raw[:8] == start, "magic", raw[:8], f"{MAGIC!r}, the start of a slice of a filter")
     require(len(raw) >= HEADER_BYTES, "length", f"{len(raw)} bytes", "at least 4096")
-    require(raw[:8] == MAGIC, "magic", raw[:8], f"{MAGIC!r}, the start of a slice of a filter")
     record = np.frombuffer(raw, dtype=FIELDS, count=1)[0]
     version = int(record["version"])
     if version > VERSION:

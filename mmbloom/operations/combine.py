@@ -16,7 +16,8 @@ from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words
-from mmbloom.errors import FormatError, IncompatibleFiltersError
+from mmbloom._warn import warn
+from mmbloom.errors import FormatError, IncompatibleFiltersError, MmbloomWarning
 from mmbloom.sizing.params import FilterParams, spelled
 
 if TYPE_CHECKING:  # a program without folders imports nothing of them
@@ -43,6 +44,7 @@ class Combined(NamedTuple):
     path: str
     params: FilterParams
     positions_set: int
+    key_rules: tuple[str, ...]  # of the others, each once
 
 
 def require_alike(path: str, here: Parameters, other: str, there: Parameters) -> None:
@@ -130,12 +132,30 @@ def combine_opened(
     """Make a filter of the arrays of others that are open, and of equal parameters."""
     added = [each.counters()["keys_added"] for each in inputs]
     params = inputs[0].header.params
-    with new_filter(target, params) as made:
+    rules = different_rules(each.key_rule() for each in inputs)
+    with new_filter(target, params, key_rule=next(iter(rules), None)) as made:
         for segment in combined(inputs, operation):
             made.write(segment)
         keys = count_keys(added, made.positions_set, params)
         made.finish(keys, batches=len(inputs))
-    return Combined(target.path, params, made.positions_set)
+    return Combined(target.path, params, made.positions_set, rules)
+
+
+def different_rules(rules: Iterable[str | None]) -> tuple[str, ...]:
+    """Give each key rule once, in order; a filter without one says nothing of its keys."""
+    return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
+
+
+def warn_of_rules(path: str, rules: Iterable[str | None]) -> None:
+    """Warn if keys that are now in one filter were made of lines in different ways."""
+    different = different_rules(rules)
+    if len(different) > 1:
+        warn(
+            f"{path}: its keys were made of lines in different ways: {'; '.join(different)}; "
+            f"a line is found only in the way that put it there, and {different[0]} is noted: "
+            "combine filters that were filled with the same options",
+            MmbloomWarning,
+        )
 
 
 @contextmanager

@@ -3,19 +3,25 @@
 No lock is taken. Bits only go from 0 to 1, so the copy has at least every key whose add had
 returned when it began; in a folder, such a key is in one of the files that the manifest named
 then, and all of these are copied. The copy is complete, checked and on the disk before it gets
-its path.
+its path. In the place of another copy it comes in one step of the system: whoever looks finds
+the old one or the new one.
 """
 
+import errno
 import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 
-from mmbloom._storage.atomic import OWNER_ONLY, new_folder
+from mmbloom._storage.atomic import OWNER_ONLY, close_quietly, new_folder
 from mmbloom._storage.build import Target, new_filter
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
-from mmbloom._storage.folder import entry_of, first_manifest, open_named
+from mmbloom._storage.folder import entry_of, first_manifest, is_named, open_named
 from mmbloom._storage.kinds import ALL_KINDS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
+from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 from mmbloom.format.manifest import MANIFEST
 
@@ -25,6 +31,7 @@ def copy(
     destination: Path,
     *,
     seal: bool = False,
+    replace: bool = False,
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
@@ -42,6 +49,10 @@ def copy(
     seal : bool, default False
         Freeze the copy: it opens for reading only, always, and `verify` can compare it with the
         CRC-32 of each MiB that it keeps.
+    replace : bool, default False
+        Take the place of a filter that is at the destination, as of the copy of last night. It is
+        there, whole, until the new one is, and is never needed: so there must be space for both.
+        What is no filter stays, and so does a filter in shared memory, which is in use.
     permissions : int, default 0o600
         Mode bits of the copy; of a folder, of the files in it.
     allow_network : bool, default False
@@ -53,7 +64,9 @@ def copy(
         If the source is no filter; if it is sealed and damaged; if its exclusions are damaged;
         of a folder also if a file is missing.
     FileExistsError
-        If the destination exists, or the exclusions of a filter that was there before.
+        If the destination exists, or the exclusions of a filter that was there before. With
+        `replace`, if what is there is no filter, is the source, or is a folder and the source a
+        file, or the other way round.
     FileChangedError
         If the source is truncated or overwritten meanwhile.
     NetworkFileSystemError
@@ -66,6 +79,11 @@ def copy(
     The copy has at least every key whose add had returned when `copy` was called. Of a
     `CountingBloomFilter`, keys that are removed meanwhile may be half there in it: hold
     `locked` to prevent that.
+
+    With `replace` a process that dies at any moment leaves the old filter or the new one. Of a
+    file, whose exclusions are another file, it may leave either with those keys excluded only
+    that both exclude: of an exclusion that is missing a false positive comes back, and no key is
+    lost. Those who have the old filter open get `FileChangedError` at their next call.
 
     Examples
     --------
@@ -82,33 +100,99 @@ def copy(
     """
     path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
     copy_it = _copy_folder if is_folder(path) else _copy_file
-    copy_it(path, target, seal=seal)
+    with _to_be_replaced(path, target.path) if replace else nullcontext() as there:
+        copy_it(path, target._replace(instead_of=there), seal=seal)
+
+
+@contextmanager
+def _to_be_replaced(source: str, path: str) -> Iterator[os.stat_result | None]:
+    """Look at the filter whose place a copy is to take; None if nothing is there.
+
+    It is kept open, so that no other file can have its inode, by which it is known.
+    """
+    try:
+        there = os.lstat(path)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        why_not = _why_it_stays(source, path, there)
+    except FormatError as error:
+        why_not = f"is no sound filter: {error.field} is {error.found}"
+    if why_not:
+        said = f"{why_not}; only another filter is replaced: choose another path"
+        raise FileExistsError(errno.EEXIST, said, path)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield os.fstat(fd)
+    finally:
+        close_quietly(fd)
+
+
+def _why_it_stays(source: str, path: str, there: os.stat_result) -> str:
+    """Say why something is not replaced, "" if it is a filter that can be."""
+    if stat.S_ISLNK(there.st_mode):
+        return f"is a symbolic link to {os.path.realpath(path)}"
+    if os.path.samestat(there, os.stat(source)):
+        return "is the source itself"
+    folder = stat.S_ISDIR(there.st_mode)
+    if folder != is_folder(source):
+        return "is a folder, and the source a file" if folder else "is no folder, as the source is"
+    if not folder and is_named(path):
+        return f"is a file of the folder {os.path.dirname(path)}"
+    with ExitStack() as stack:
+        if folder:
+            files = stack.enter_context(open_named(path))[1]
+        else:
+            files = [stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS))]
+        if any(file.resident for file in files):
+            return "is in use, in shared memory"
+    own = {MANIFEST, os.path.basename(exclusions_path_in(path))}
+    others = {*os.listdir(path)} - own if folder else set()
+    strange = sorted(name for name in others if not name.endswith((".bloom", ".tmp")))
+    return f"has {strange[0]} in it, which is of no filter" if strange else ""
 
 
 def _copy_file(path: str, target: Target, *, seal: bool) -> None:
-    listed = counted_listed(exclusions_path(path))  # if damaged, nothing is made
+    listed, beside = counted_listed(exclusions_path(path)).keys, exclusions_path(target.path)
+
+    def deny_no_key_of_either() -> None:
+        """Leave out the exclusions of the old filter that are none of the new one."""
+        old = {} if target.instead_of is None else counted_listed(beside).keys
+        if target.instead_of is not None and old.keys() - listed.keys():
+            replace_listed(beside, [key for key in old if key in listed], target.instead_of)
+
     with UnmappedFilter(path, kinds=ALL_KINDS) as original:
-        _copy_opened(original, target, seal=seal)
-    if listed.keys:
+        _copy_opened(original, target, seal=seal, last=deny_no_key_of_either)
+    if listed:
         # Not under the copy's lock, which a sealed one has not: nobody knows of it yet.
-        replace_listed(exclusions_path(target.path), listed.keys, os.stat(target.path))
+        replace_listed(beside, listed, os.stat(target.path))
 
 
-def _copy_opened(original: UnmappedFilter, target: Target, *, seal: bool) -> None:
+def _copy_opened(
+    original: UnmappedFilter,
+    target: Target,
+    *,
+    seal: bool,
+    last: Callable[[], None] = lambda: None,
+) -> None:
+    """Copy a file; `last` is called when all but its name is on the disk."""
     # Before the array: what is counted later may be of keys that the copy has not.
     counters, kind = original.counters(), kind_of(original.header)
-    with new_filter(target, original.header.params, sealed=seal, kind=kind) as copied:
+    params, rule = original.header.params, original.key_rule()
+    with new_filter(target, params, sealed=seal, kind=kind, key_rule=rule) as copied:
         for segment in original.segments():
             copied.write(segment)
         original.check_same()
         copied.finish(counters["keys_added"], counters["batches_begun"])
+        last()
 
 
 def _copy_folder(path: str, target: Target, *, seal: bool) -> None:
     listed = counted_listed(exclusions_path_in(path))  # if damaged, nothing is made
     with (
         open_named(path) as (file, originals),
-        new_folder(target.path, target.permissions) as folder,
+        new_folder(target.path, target.permissions, instead_of=target.instead_of) as folder,
     ):
         entries = []
         for entry, original in zip(file.manifest.members, originals, strict=True):

@@ -12,7 +12,7 @@ from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.build import Target
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
-from mmbloom.operations.combine import combine, require_files, source_paths
+from mmbloom.operations.combine import combine, require_files, source_paths, warn_of_rules
 from mmbloom.sizing.params import FilterParams
 
 _WHY_FILES = "a key may be in file 1 of one folder and in file 2 of another, and would be lost; \
@@ -85,7 +85,8 @@ def intersect(
     target = Target(absolute(destination), permissions, allow_network)
     paths = source_paths(sources)
     require_files(paths, _WHY_FILES)
-    combine(target, paths, np.bitwise_and, _most_keys)
+    common = combine(target, paths, np.bitwise_and, _most_keys)
+    warn_of_rules(common.path, common.key_rules)
 
 
 def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:

@@ -32,6 +32,7 @@ from mmbloom.operations.combine import (
     require_alike,
     source_paths,
     united_count,
+    warn_of_rules,
 )
 from mmbloom.sizing.formulas import rate_of_any
 
@@ -51,8 +52,9 @@ def merge(
         Where to make it. It appears complete and forced to the disk, or not at all, and is a
         filter of its own.
     sources : iterable of str or path-like
-        At least one filter: all files, or all folders of one kind. They must have equal
-        parameters, hash and seed (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
+        At least one filter: all files of a `BloomFilter`, or all folders of one kind; none that
+        counts. They must have equal parameters, hash and seed
+        (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
         Others may write to them meanwhile; sealed ones are checked on the way. Memory depends
         neither on their sizes nor on how many there are.
     permissions : int, default 0o600
@@ -66,8 +68,8 @@ def merge(
         If a parameter differs; names every one that does, of the first two that differ. Also of
         a file and a folder.
     FormatError
-        If a source is no filter; if it is sealed and damaged; of a folder also if a file is
-        missing or damaged.
+        If a source is no filter, or one that counts; if it is sealed and damaged; of a folder
+        also if a file is missing or damaged.
     FileExistsError
         If the destination exists.
     FileChangedError
@@ -85,6 +87,10 @@ def merge(
     "Keys added" of the result is an estimate, as nobody knows which keys the sources share. If
     a file of it holds more keys than it was planned for, there are more false positives than
     planned: that is a `CapacityWarning`, once the result is there.
+
+    The `key_rule` of the result is that of the first source that has one. If sources have
+    different ones, a line is found only in the way that put it there: that is a
+    `MmbloomWarning`, once the result is there.
 
     File i of a growing filter is the union of the files i. The file of a period of a rotating
     filter is the union of the files of that period; a source that has none is left out. Periods
@@ -119,6 +125,7 @@ def _are_folders(paths: Sequence[str]) -> bool:
 
 def _merge_files(target: Target, paths: Sequence[str]) -> None:
     united = combine(target, paths, np.bitwise_or, united_count)
+    warn_of_rules(united.path, united.key_rules)
     if united.positions_set > full_at(united.params):  # said last: it may raise
         keys = round(united.params.estimated_count(united.positions_set))
         warn_past_capacity(united.path, united.params, keys)
@@ -140,6 +147,7 @@ def _merge_folders(target: Target, paths: Sequence[str]) -> None:
                 made.append(combine_opened(file, files, np.bitwise_or, united_count))
                 entries.append(entry_of(folder, name, number))
             first_manifest(folder, plan, entries, target.permissions)
+    warn_of_rules(target.path, [rule for one in made for rule in one.key_rules])
     _warn_if_past_capacity(target.path, plan, made)
 
 

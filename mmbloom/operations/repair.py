@@ -22,7 +22,14 @@ from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path, Words
 from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatchError
-from mmbloom.format.header import HEADER_BYTES, VERSION, Header, decode_block, read_counters
+from mmbloom.format.header import (
+    HEADER_BYTES,
+    VERSION,
+    Header,
+    decode_block,
+    read_counters,
+    read_key_rule,
+)
 from mmbloom.format.manifest import Entry, FolderPlan
 from mmbloom.sizing.params import FilterParams, spelled
 
@@ -160,7 +167,7 @@ def _repair_file(path: str, target: Target, params: FilterParams | None = None) 
             raise FormatError(damaged.path, "file size", found, expected)
         damaged.find_array(header)
         salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
-        with new_filter(target, header.params) as mended:
+        with new_filter(target, header.params, key_rule=read_key_rule(raw)) as mended:
             for segment in salvage.segments():
                 mended.write(segment)
             positions_set = mended.positions_set

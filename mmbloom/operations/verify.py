@@ -28,8 +28,10 @@ from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions
 from mmbloom.format.header import (
     COPY_BYTES,
     COPY_OFFSET,
+    KEY_RULE_OFFSET,
     MUTABLE_OFFSET,
     read_counters,
+    read_key_rule,
 )
 from mmbloom.format.manifest import MANIFEST, Entry
 from mmbloom.sizing.formulas import rate_of_any
@@ -260,9 +262,14 @@ class _Check:
 
     def _header(self, raw: bytes) -> None:
         mutable_end = COPY_OFFSET + COPY_BYTES
-        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[mutable_end:]):
+        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[mutable_end:KEY_RULE_OFFSET]):
             self._problems.append(
                 "bytes of the header that must be zero are not: something else wrote to the file"
+            )
+        if any(raw[KEY_RULE_OFFSET:]) and read_key_rule(raw) is None:
+            self._notes.append(
+                "how lines became keys is not noted whole: a writer was killed, or something else "
+                "wrote there; the next command that adds notes it"
             )
 
     def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:

@@ -1,5 +1,9 @@
 """The compiled kernels of lines against the reference, and against Python's own split."""
 
+import os
+import re
+import shutil
+import subprocess
 from typing import Any
 
 import hypothesis
@@ -156,8 +160,53 @@ def test_separators_of_several_bytes(engine: Engine, line: bytes) -> None:
             found = engine.select_keys(
                 chunk.octets, chunk.starts, chunk.ends, field=field, separator=separator
             )
-            expected = parts[field - 1] if field <= len(parts) else b"\xff\n\0" + line
+            part = parts[field - 1] if field <= len(parts) else b""
+            expected = part or b"\xff\n\0" + line
             assert bytes_of(found) == [expected]
+
+
+@needs_compiled
+@hypothesis.given(
+    st.lists(st.lists(st.sampled_from([b"", b"a", b"b ", b"\r"]), max_size=5).map(b",".join)),
+    st.integers(1, 5),
+)
+def test_empty_fields_of_any_line(lines: list[bytes], field: int) -> None:
+    """An empty field is one that is not there, to both engines: the line is its own key."""
+    chunk = chunk_of(lines)
+    for engine in ENGINES:
+        found = engine.select_keys(
+            chunk.octets, chunk.starts, chunk.ends, field=field, separator=b","
+        )
+        parts = [(line.split(b",") + [b""] * field)[field - 1] for line in lines]
+        whole = [b"\xff\n\0" + line for line in lines]
+        expected = [part or other for part, other in zip(parts, whole, strict=True)]
+        assert bytes_of(found) == expected, engine
+
+
+AWK = shutil.which("awk")
+
+
+@each_engine
+@pytest.mark.skipif(AWK is None, reason="there is no awk to compare with")
+@pytest.mark.parametrize("field", [1, 2, 3])
+def test_same_fields_as_awk(engine: Engine, field: int, seed: int) -> None:
+    """Fields between blanks are those of awk, carriage returns of CRLF files included."""
+    chance = np.random.default_rng(seed)
+    pieces = [b"a", b"B1", b" ", b"  ", b"\t", b" \t ", b"\r", b"\v", b"\f", b","]
+    lines = [b"".join(chance.choice(pieces, 6).tolist()) for _ in range(300)]
+    data = b"".join(line + b"\n" for line in lines)
+    done = subprocess.run(
+        [str(AWK), f"{{print ${field}}}"],
+        input=data,
+        capture_output=True,
+        check=True,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    chunk = chunk_of(lines)
+    found = bytes_of(engine.select_keys(chunk.octets, chunk.starts, chunk.ends, field=field))
+    printed = done.stdout.split(b"\n")[:-1]
+    expected = [part or b"\xff\n\0" + line for part, line in zip(printed, lines, strict=True)]
+    assert found == expected
 
 
 @each_engine
@@ -169,7 +218,7 @@ def test_blanks_and_case_byte_by_byte(engine: Engine) -> None:
     def keys(**options: Any) -> list[bytes]:
         return bytes_of(engine.select_keys(chunk.octets, chunk.starts, chunk.ends, **options))
 
-    parts = [line.split() for line in lines]
+    parts = [re.split(rb"[ \t\n]", line) for line in lines]  # as awk, in which \r is none
     assert keys(field=1) == [part[0] for part in parts]
     assert keys(field=2) == [
         part[1] if len(part) > 1 else b"\xff\n\0" + line

@@ -9,7 +9,7 @@ import pytest
 from cli_runner import EXACT, started
 from kernels import needs_compiled
 
-pytestmark = needs_compiled
+pytestmark = [needs_compiled, pytest.mark.slow]
 HELPERS = Path(__file__).parents[1] / "helpers"
 ENGINES = ("numpy", "compiled")
 # What two files made of the same keys with the same seed may differ in: when, and who they are.

@@ -43,11 +43,27 @@ def slice_of(key: Hash, params: FilterParams, slices: int) -> int:
 def test_slice_of_each_key(engine: Engine, cut: tuple[FilterParams, int, list[Hash]]) -> None:
     """A key is of the slice that has its page; keys of a slice keep their order."""
     params, slices, keys = cut
+    numbers = engine.slices_of(split(keys)[0], params, slices)
+    assert numbers.dtype == np.int32
+    assert numbers.tolist() == [slice_of(key, params, slices) for key in keys]
+    if slices <= 70_000:  # else it is arrays of hundreds of MB, which the next test has once
+        keys_by_slice(engine, *cut)
+
+
+@each_engine
+def test_partition_into_most_slices(engine: Engine) -> None:
+    """As many slices as the largest filter of the tests has pages."""
+    params = FilterParams(10, 0.1, "blocked", 2**40, 8, blocks_per_key=8)
+    ends = (0, 1, 2**63, 2**64 - 2, 2**64 - 1)
+    keys_by_slice(
+        engine, params, 2**25, [(h1, h2) for h1 in reversed(ends) for h2 in (0, 2**64 - 1)]
+    )
+
+
+def keys_by_slice(engine: Engine, params: FilterParams, slices: int, keys: list[Hash]) -> None:
+    """Partition, and compare with sorting by the definition."""
     h1, h2 = split(keys)
     expected = [slice_of(key, params, slices) for key in keys]
-    numbers = engine.slices_of(h1, params, slices)
-    assert numbers.dtype == np.int32
-    assert numbers.tolist() == expected
     starts, rows, (by1, by2) = engine.partition(h1, h2, params, slices)
     order = sorted(range(len(keys)), key=lambda row: expected[row])
     assert rows.tolist() == order

@@ -1,5 +1,6 @@
 """Which parameters a new filter gets: none is ignored, and an existing file must agree."""
 
+import inspect
 import os
 import subprocess
 import sys
@@ -10,10 +11,32 @@ from typing import Any
 import pytest
 from checks import change_header, check_folder
 
+import mmbloom
 from mmbloom import BloomFilter, FormatError, ParameterMismatchError
 from mmbloom.sizing import plan
 
 Create = Callable[..., BloomFilter]
+
+
+@pytest.mark.parametrize("name", ["create", "open"])
+@pytest.mark.parametrize(
+    "cls",
+    [
+        mmbloom.BloomFilter,
+        mmbloom.CountingBloomFilter,
+        mmbloom.GrowingFilter,
+        mmbloom.RotatingFilter,
+        type("Own", (mmbloom.BloomFilter,), {}),
+    ],
+)
+def test_an_unexpected_argument(cls: Any, name: str, tmp_path: Path) -> None:
+    """Python's error names the class that was called, no base of it; help and signature stay."""
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}\.{name}\(\) got an .*'fp'"):
+        getattr(cls, name)(tmp_path / "seen", fp=0.1)
+    method = getattr(cls, name)
+    assert method.__doc__.strip()
+    assert inspect.signature(method).parameters["lock_timeout"].default == 60.0
+    assert not (tmp_path / "seen").exists()
 
 
 def test_defaults(create: Create) -> None:

@@ -315,3 +315,28 @@ def test_a_busy_thread_does_not_shut_tasks_out(create: Create) -> None:
         for thread in threads:
             thread.join()
     assert seen.contains_many([f"{number}" for number in range(20)]).all()
+
+
+def test_two_objects_of_one_file_in_a_loop(tmp_path: Path) -> None:
+    """A bare add of the second stops the loop, until its timeout; a task and a thread wait."""
+    path = tmp_path / "seen.bloom"
+    with (
+        BloomFilter.create(path, 1000) as seen,
+        BloomFilter.open(path, lock_timeout=0.05) as careless,
+        BloomFilter.open(path) as other,
+    ):
+
+        async def main() -> list[object]:
+            released = asyncio.Event()
+            async with seen.claim(["a"]):
+                with pytest.raises(LockTimeoutError):
+                    careless.add("b")
+                task = asyncio.create_task(claim(other, ["c"]))
+                thread = asyncio.create_task(asyncio.to_thread(other.add, "d"))
+                asyncio.get_running_loop().call_later(0.01, released.set)
+                await released.wait()  # the loop goes on, and neither has the lock
+                assert not seen.contains_many(["b", "c", "d"]).any()
+            return [await task, await thread]
+
+        assert asyncio.run(main()) == [[True], True]
+        assert seen.contains_many(["a", "b", "c", "d"]).tolist() == [True, False, True, True]

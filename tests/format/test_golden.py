@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import shutil
 import struct
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from golden import EXPECTED, GOLDEN, golden_bytes, golden_fields, golden_keys
-from reference import Fields, NaiveFilter, murmur3_x64_128, pack_header, seal
+from reference import (
+    RULE_OFFSET,
+    Fields,
+    NaiveFilter,
+    murmur3_x64_128,
+    pack_header,
+    parse_key_rule,
+    seal,
+)
 from tally import Count
 
 from mmbloom import (
@@ -129,6 +138,17 @@ def test_reference_reads_golden_file(name: str, tally: Count) -> None:
     for i in range(max(false_positives, default=-1) + 1):
         assert (f"absent-{i}" in golden) == (i in false_positives)
     tally(files_read_by_the_reference=1)
+
+
+@pytest.mark.laws("T12")
+@every_file
+def test_key_rule_of_golden_file(name: str, tally: Count) -> None:
+    """Package and reference read how lines became keys, or that this is not noted; and write it."""
+    raw, expected = golden_bytes(name), EXPECTED["files"][name].get("key_rule")
+    assert parse_key_rule(raw) == expected
+    assert package_header.read_key_rule(raw[:4096]) == expected
+    assert package_header.encode_key_rule(expected) == raw[RULE_OFFSET:4096]
+    tally(headers=1)
 
 
 @pytest.mark.laws("T12")
@@ -273,14 +293,15 @@ def test_read_only_flags_force_read_only(tmp_path: Path, name: str) -> None:
     file = tmp_path / "seen.bloom"
     file.write_bytes(golden_bytes(name))
     with BloomFilter.open(file, mode="r+") as seen:
-        for write in (
+        writes: list[Callable[[], object]] = [
             lambda: seen.add("a"),
             lambda: seen.add_many(["a"]),
             lambda: seen.update(["a"]),
             lambda: seen.claim(["a"]).__enter__(),
             lambda: seen.locked().__enter__(),
             seen.recount,
-        ):
+        ]
+        for write in writes:
             with pytest.raises(ReadOnlyError):
                 write()
         seen.flush()

@@ -241,10 +241,31 @@ def test_newer_version_may_change_everything_after() -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 8, 511, 4095])
 def test_short_file(length: int) -> None:
-    """A file shorter than a header is told by its length, whatever its beginning."""
+    """A file that is cut off within its header is told by its length."""
     with pytest.raises(FormatError) as caught:
         decode(build()[:length], length, "f")
     assert (caught.value.field, caught.value.found) == ("length", f"{length} bytes")
+
+
+def test_no_filter_of_any_length() -> None:
+    """What does not begin as a filter is none, whatever its length; nothing is a cut-off one."""
+    with pytest.raises(FormatError) as caught:
+        decode(b"", 0, "access.log")
+    assert (caught.value.field, caught.value.found) == ("length", "0 bytes")
+    for length in range(1, 4097):  # in one test: each costs more than what it asks
+        with pytest.raises(FormatError) as caught:
+            decode((b"127.0.0.1 - -\n" * 300)[:length], length, "access.log")
+        assert caught.value.field == "magic", length
+        assert str(caught.value).startswith("access.log: is no filter: it begins with b'1"), length
+
+
+@pytest.mark.parametrize("length", range(1, 9))
+def test_a_beginning_that_differs_in_one_byte(length: int) -> None:
+    """As far as a file goes, its magic is looked at: the last byte of it counts."""
+    raw = bytearray(GOOD["magic"][:length])
+    raw[-1] ^= 1
+    with pytest.raises(FormatError, match="is no filter"):
+        decode(bytes(raw), length, "f")
 
 
 # One wrong thing of each kind, in the order in which the format says they are checked.

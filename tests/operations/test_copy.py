@@ -220,7 +220,9 @@ def test_keys_added_while_it_is_copied(tmp_path: Path, monkeypatch: pytest.Monke
         with BloomFilter.open(source) as seen:
             seen.add_many(more)
 
-    at_pread(monkeypatch, 6, add)  # after header and copy, counters and copy, counters, a piece
+    at_pread(
+        monkeypatch, 7, add
+    )  # after header and copy, counters, rule, counters and copy, a piece
     copy(source, tmp_path / "b")
     check_settled(str(tmp_path / "b"))
     found = verify(tmp_path / "b", keys=[*KEYS, *more])

@@ -42,7 +42,7 @@ def test_on_the_disk_before_it_has_its_path(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "when"), [("copy", "before"), ("copy", "after"), ("seal", "after"), ("repair", "after")]
+    ("way", "when"), [("copy", "before"), ("seal", "after"), ("repair", "after")]
 )
 def test_killed_at_any_call(tmp_path: Path, way: str, when: str) -> None:
     """Law 8: kill -9 before or after each os call: destination absent or sound, source as ever."""

@@ -11,6 +11,8 @@ from tally import Count
 
 from mmbloom import GrowingFilter, copy, merge, repair, verify
 
+pytestmark = pytest.mark.slow
+
 WAYS: dict[str, Callable[[Path, Path], object]] = {
     "copy": copy,
     "repair": repair,

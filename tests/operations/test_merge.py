@@ -20,6 +20,7 @@ from unions import check_union, live_writer, make, make_random
 from mmbloom import (
     BloomFilter,
     CapacityWarning,
+    CountingBloomFilter,
     FormatError,
     IncompatibleFiltersError,
     MmbloomWarning,
@@ -289,3 +290,12 @@ def test_network_and_permissions(
         merge(tmp_path / "out3", two)
     merge(tmp_path / "out3", two, allow_network=True)
     check_folder(tmp_path, "one", "two", "out", "out2", "out3")
+
+
+def test_filters_that_count(tmp_path: Path) -> None:
+    """One that counts is no source, as the page of `merge` says; nothing is made."""
+    with CountingBloomFilter.create(tmp_path / "counting", 100, seed=1) as counting:
+        counting.add("a")
+    with pytest.raises(FormatError, match=r"a CountingBloomFilter, expected .* a BloomFilter"):
+        merge(tmp_path / "both", [tmp_path / "counting", tmp_path / "counting"])
+    assert not (tmp_path / "both").exists()

@@ -24,12 +24,9 @@ def sweep_of(sources: list[str]) -> Sweep:
     return Sweep(lambda path: merge(path, sources), lambda path: check_union(path, *sources))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_merge_killed_at_any_call_leaves_all_or_nothing(
-    tmp_path: Path, two: list[str], when: str
-) -> None:
-    """Law 8: kill -9 before or after each os call of merge: the result is absent or valid."""
-    sweep_of(two).killed_at_each_call(tmp_path, when)
+def test_merge_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, two: list[str]) -> None:
+    """Law 8: kill -9 before each os call of merge: the result is absent or valid."""
+    sweep_of(two).killed_at_each_call(tmp_path, "before")
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

@@ -179,17 +179,17 @@ cdef void select_all(
 
 
 cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:
-    """Narrow a line to one of its fields; False if it has fewer fields."""
+    """Narrow a line to one of its fields; False if it has fewer fields, or this is empty."""
     cdef int64_t left = chosen.field
     cdef const uint8_t *end
     if chosen.separator == NULL:
         while True:
-            while part.at < part.end and is_space(part.at[0]):
+            while part.at < part.end and is_blank(part.at[0]):
                 part.at += 1
             if part.at == part.end:
                 return False
             end = part.at
-            while end < part.end and not is_space(end[0]):
+            while end < part.end and not is_blank(end[0]):
                 end += 1
             left -= 1
             if left == 0:
@@ -201,7 +201,7 @@ cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:
         left -= 1
         if left == 0:
             part.end = end
-            return True
+            return part.at < end
         if end == part.end:
             return False
         part.at = end + chosen.separator_length
@@ -222,14 +222,9 @@ cdef const uint8_t *find(
     return part.end
 
 
-cdef inline bint is_space(uint8_t c) noexcept nogil:
-    """Tell what bytes.split takes for a blank."""
-    return c == 32 or 9 <= c <= 13
-
-
 cdef inline bint is_blank(uint8_t c) noexcept nogil:
-    """Tell what uniq(1) takes for a blank; a newline can stand within a line that NUL ends."""
-    return c == 32 or c == 9 or c == 10
+    """Tell a blank of uniq(1) and awk(1); a newline can stand within a line that NUL ends."""
+    return c == 32 or 9 <= c <= 10
 
 
 cdef void narrow(const Selection *chosen, Span *part) noexcept nogil:

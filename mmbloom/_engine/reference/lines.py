@@ -1,8 +1,9 @@
 """Lines of a buffer, their keys, and the wanted ones gathered: the reference.
 
-Selections mean what they mean for uniq(1), in the C locale. A line that lacks the chosen
-field is its own key as a whole, and shares it with no field of another line: lines that
-cannot be told apart by it are not lost.
+Selections mean what they mean for uniq(1), in the C locale; blanks are space, tab and newline, for
+fields as well, as awk(1) has it. A line that lacks the chosen field, or in which it is empty, is
+its own key as a whole, and shares it with no field of another line: lines that cannot be told
+apart by it are not lost.
 """
 
 import re
@@ -105,13 +106,14 @@ def narrower(
     return lambda part: skip(part)[cut]
 
 
-def _field_skipper(count: int) -> Callable[[bytes], bytes]:
-    # Newline is a blank too: it can stand within a line that NUL terminates.
-    pattern = re.compile(rb"[ \t\n]*[^ \t\n]+")
+# Newline is a blank too: it can stand within a line that NUL terminates.
+_BLANKS_AND_FIELD = re.compile(rb"[ \t\n]*([^ \t\n]+)")
 
+
+def _field_skipper(count: int) -> Callable[[bytes], bytes]:
     def skip(line: bytes) -> bytes:
         number, end = 0, 0
-        for found in islice(pattern.finditer(line), min(count, _MANY)):
+        for found in islice(_BLANKS_AND_FIELD.finditer(line), min(count, _MANY)):
             number, end = number + 1, found.end()
         return line[end:] if number == count else b""
 
@@ -119,8 +121,13 @@ def _field_skipper(count: int) -> Callable[[bytes], bytes]:
 
 
 def _field_taker(field: int, separator: bytes | None) -> Callable[[bytes], bytes | None]:
-    def take(line: bytes) -> bytes | None:
-        parts = line.split(separator, min(field, _MANY))
-        return parts[field - 1] if len(parts) >= field else None
+    place = min(field, _MANY) - 1
 
-    return take
+    def between_blanks(line: bytes) -> bytes | None:
+        found = next(islice(_BLANKS_AND_FIELD.finditer(line), place, None), None)
+        return found and found[1]
+
+    def between_separators(line: bytes) -> bytes | None:
+        return next(islice(line.split(separator, place + 1), place, None), b"") or None
+
+    return between_blanks if separator is None else between_separators
