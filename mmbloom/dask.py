@@ -30,7 +30,7 @@ import numpy as np
 from mmbloom._open import open as open_filter
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Array, Bools, HashHalves, HashName, Nulls, Octets, Path, Words
+from mmbloom._typing import Array, Bools, HashHalves, HashName, Nulls, Octets, OnFull, Path, Words
 from mmbloom.errors import FileChangedError
 from mmbloom.filters.base import Filter
 from mmbloom.format.slices import pages_of
@@ -228,6 +228,9 @@ class FirstSeen:
         FormatError
             If a partition of `frame` was never computed; or if a slice is missing, cut or of
             another generation. It is named, and nothing is committed.
+        FilterFullError
+            If the state has more keys now than its capacity: nothing is committed. Drop the rows,
+            among which new ones may be missing.
         FileChangedError, OSError
             As `mmbloom.slices.Run.commit`.
         """
@@ -245,6 +248,7 @@ def first_seen(
     seed: int | None = None,
     hash: HashName | None = None,
     nulls: Nulls = "error",
+    on_full: OnFull = "raise",
     generation: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> FirstSeen:
@@ -272,6 +276,10 @@ def first_seen(
         8, or as many as the filter has pages.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
+    on_full : {"raise", "warn"}, default "raise"
+        What happens if the state has more keys with this run than its capacity, so that it takes
+        new rows for seen, which are lost: "raise" refuses the run, when `frame` is computed or at
+        the latest by `commit`; "warn" warns at the commit.
     generation : int, optional
         Which one to make, for a caller who numbers his runs: the next one, or the newest again,
         see `mmbloom.slices.Generations.begin`. A run of a driver that died, nobody knows whether
@@ -325,7 +333,7 @@ def first_seen(
         storage_options=storage_options,
         choose_slices=_choose_slices,
     )
-    run = found.begin(generation)
+    run = found.begin(generation, on_full=on_full)
     tasks = _Tasks.of(run, keys, nulls, run.id.hex())
     return FirstSeen(tasks.rows_of(collection, run, nulls, on), run)
 

@@ -29,7 +29,7 @@ import numpy as np
 from mmbloom._open import open as open_filter
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, HashName, Indices, Nulls, Path, Words
+from mmbloom._typing import Bools, HashName, Indices, Nulls, OnFull, Path, Words
 from mmbloom.errors import FileChangedError, KeyEncodingError, KeyTypeError
 from mmbloom.filters.base import Filter
 from mmbloom.format.slices import PAGE_BYTES, pages_of
@@ -251,6 +251,9 @@ class FirstSeen:
             If a slice is missing, as where `frame` was not computed, or some of its tasks were
             not run; or is cut, or of another generation. It is named, and nothing is committed.
             Whether Spark took all rows that the tasks gave, nobody can see: see the notes.
+        FilterFullError
+            If the state has more keys now than its capacity: nothing is committed. Drop the rows,
+            among which new ones may be missing.
         FileChangedError, OSError
             As `mmbloom.slices.Run.commit`.
         """
@@ -268,6 +271,7 @@ def first_seen(
     seed: int | None = None,
     hash: HashName | None = None,
     nulls: Nulls = "error",
+    on_full: OnFull = "raise",
     generation: int | None = None,
     storage_options: Mapping[str, Any] | None = None,
 ) -> FirstSeen:
@@ -294,6 +298,10 @@ def first_seen(
         of a MiB or more where 8 are.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
+    on_full : {"raise", "warn"}, default "raise"
+        What happens if the state has more keys with this run than its capacity, so that it takes
+        new rows for seen, which are lost: "raise" refuses the run, when `frame` is computed or at
+        the latest by `commit`; "warn" warns at the commit.
     generation : int, optional
         Which one to make, for a caller who numbers his runs: the next one, or the newest again,
         see `mmbloom.slices.Generations.begin`. In ``foreachBatch`` it is the batch's number plus
@@ -347,7 +355,7 @@ def first_seen(
         storage_options=storage_options,
         choose_slices=_choose_slices,
     )
-    run = found.begin(generation)
+    run = found.begin(generation, on_full=on_full)
     plain = _plain(frame)
     parted = _to_slices(plain, found.plan, frame.columns.index(on), nulls, carry=True)
     new = parted.mapInArrow(_claiming(run), plain.schema)

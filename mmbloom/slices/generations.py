@@ -5,23 +5,33 @@ answers may not be given twice: what a task of yesterday's try has marked would 
 So nothing is ever marked in place. A task reads a slice of generation g, which nobody changes, and
 writes one of g + 1; the caller writes his rows; the commit makes a record of g + 1, by a step that
 fails if there is one. Until then g is the state, and a rerun gives the same rows.
+
+Past its plan a filter takes new rows for seen, and they are lost. So a run that goes past it is
+refused: by a task, if its slice alone shows it, which is before the engine has all rows; else by
+the commit, which alone sees all slices.
 """
 
 from __future__ import annotations
 
 import errno
+import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from mmbloom._threads import in_order
-from mmbloom._typing import Bools, HashName, Path, Words
+from mmbloom._typing import Bools, HashName, OnFull, Path, Words
 from mmbloom._warn import full_at, warn_past_capacity
-from mmbloom.errors import CommitConflictError, FormatError, ParameterMismatchError
+from mmbloom.errors import (
+    CommitConflictError,
+    FilterFullError,
+    FormatError,
+    ParameterMismatchError,
+)
 from mmbloom.filters.options import choose_params, not_asked, require_equal
 from mmbloom.format.generations import (
     Record,
@@ -44,6 +54,15 @@ from mmbloom.slices.slice import Slice
 _RECORDS_KEPT = 1000
 
 _FEW_FALSE = 1e-9  # the error rate unless asked for: a false positive is a row that nobody gets
+
+# Keys fall on slices by chance: of a filter that has what it was planned for, one slice in 10**9
+# has more than its share by so many standard deviations.
+_SPREADS = 6
+
+_WHEN_FULL = (
+    "drop the rows that it gave, and run it on another state, of a larger capacity, to which the "
+    "rows of all earlier runs were given first; or lose new rows with on_full='warn'"
+)
 
 
 @dataclass(frozen=True)
@@ -206,7 +225,7 @@ class Generations:
         """The newest generation, looked up now: how many runs were committed."""
         return self._records.latest().generation
 
-    def begin(self, generation: int | None = None) -> Run:
+    def begin(self, generation: int | None = None, *, on_full: OnFull = "raise") -> Run:
         """Begin a run that makes a generation.
 
         Parameters
@@ -216,6 +235,9 @@ class Generations:
             starts from the one before, gives the rows that the committed run gave, if it is given
             the same keys, and its commit changes nothing. So a caller who numbers his runs, as
             Spark numbers its batches, can repeat one without knowing whether it was committed.
+        on_full : {"raise", "warn"}, default "raise"
+            What happens if the run goes past what the state was planned for, and so loses rows:
+            "raise" refuses it, in a task or at its commit; "warn" commits it, and warns.
 
         Returns
         -------
@@ -224,12 +246,14 @@ class Generations:
         Raises
         ------
         ValueError
-            If it is neither of these two.
+            If the generation is neither of these two, or `on_full` is something else.
         TypeError
             If it is no int.
         FormatError, FileChangedError, OSError
             If the state cannot be read, or another one is in its place.
         """
+        if on_full not in get_args(OnFull):
+            raise ValueError(f"on_full is {on_full!r}, expected 'raise' or 'warn'")
         latest = self._records.latest()
         following = latest.generation + 1
         generation = following if generation is None else _whole(generation)
@@ -243,7 +267,7 @@ class Generations:
                 f"the newest: the next is {following}{again}"
             )
         repeats = generation != following
-        return Run(self.plan, generation, os.urandom(16), base, repeats, self._records)
+        return Run(self.plan, generation, os.urandom(16), base, repeats, on_full, self._records)
 
     def assemble(self, destination: Path, **options: Any) -> None:
         """Make a plain filter file of the newest generation.
@@ -288,6 +312,8 @@ class Run:
         The run whose slices it starts from; zeros for none.
     repeats : bool
         Whether the generation is committed already, so that this run only gives its rows again.
+    on_full : {"raise", "warn"}
+        What happens if it goes past what the state was planned for: see `Generations.begin`.
 
     Notes
     -----
@@ -301,6 +327,7 @@ class Run:
     id: bytes
     base: bytes
     repeats: bool
+    on_full: OnFull
     _records: Records = field(repr=False)
 
     @property
@@ -333,6 +360,8 @@ class Run:
             If the slice of the generation before is missing, cut, damaged or another one.
         CommitConflictError
             If it is gone because other runs were committed meanwhile.
+        FilterFullError
+            As `write`.
         OSError
             If it cannot be read or written.
         """
@@ -396,6 +425,9 @@ class Run:
             If it is none of this run.
         CommitConflictError
             If another run was committed meanwhile, which has removed what this one had written.
+        FilterFullError
+            If the slice has far more keys than its share of what was planned for, and `on_full` is
+            "raise". One that has a few more may only be unlucky: then the commit decides.
         OSError
             If there is no space, or as the system says.
         """
@@ -403,8 +435,20 @@ class Run:
             raise ValueError(f"{part!r} was not read by this run: pass what its read gave")
         if self._is_recorded():  # so what is there counts, and none but it
             return
+        if self.on_full == "raise":
+            start, stop = self.plan.bounds(part.number)
+            params, slices = self.plan.params, self.plan.params.num_bytes / (stop - start)
+            spread = math.sqrt(slices * params.capacity)
+            most = params.expected_positions_set(params.capacity + _SPREADS * spread)
+            if (of_all := part.positions_set * slices) > most:
+                raise self._full(round(of_all))
         name = slice_name(self.generation, self.id, part.number)
         self._put(name, part.to_bytes())
+
+    def _full(self, positions_set: int) -> FilterFullError:
+        params = self.plan.params
+        keys = round(params.estimated_count(positions_set))
+        return FilterFullError(self.path, keys, params.capacity, None, _WHEN_FULL)
 
     def _put(self, name: str, content: bytes) -> None:
         try:
@@ -435,9 +479,10 @@ class Run:
         """Make what this run has written the state: to be called when its rows are written.
 
         Calling it again is fine, also after an error of the network that left open what happened.
-        Generations before the last one, and what other runs have left, are removed then. A warning
-        (`CapacityWarning`) tells if the filter has more keys than it was planned for, so that it
-        takes new rows for seen; where warnings are errors, nothing is committed then.
+        Generations before the last one, and what other runs have left, are removed then. With
+        ``on_full="warn"`` a warning (`CapacityWarning`) tells if the filter has more keys than it
+        was planned for, so that it takes new rows for seen; where warnings are errors, nothing is
+        committed then.
 
         Parameters
         ----------
@@ -451,6 +496,9 @@ class Run:
         FormatError
             If a slice is missing, cut, or of another generation, or a part was not noted: names
             it; nothing is committed.
+        FilterFullError
+            If the filter has more keys than it was planned for, and `on_full` is "raise". Nothing
+            is committed: drop the rows, among which new ones may be missing.
         FileChangedError
             If another state is at the path.
         OSError
@@ -466,6 +514,8 @@ class Run:
         positions_set, params = self._require_slices(), self.plan.params
         self._require_parts(parts)
         if positions_set > full_at(params):
+            if self.on_full == "raise":
+                raise self._full(positions_set)
             # Before anything counts: it may raise, and whoever reads it may stop there.
             warn_past_capacity(self.path, params, round(params.estimated_count(positions_set)))
         self._make_record()

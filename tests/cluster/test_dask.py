@@ -12,7 +12,7 @@ from workers import in_child
 import mmbloom
 from mmbloom import BloomFilter, CommitConflictError
 
-pytest.importorskip("distributed", reason="needs Dask: pip install 'mmbloom[dask]'")
+pytestmark = pytest.mark.slow
 
 ARRAY, COUNTERS = slice(4096, None), slice(2048, 2064)  # of a filter's file
 FILES, ROWS = 20, 400  # more than a round of partitions
@@ -244,7 +244,7 @@ def test_what_is_kept_until_rows_are_read_again(tmp_path: Path) -> None:
 
         count = 200_000
         rows = dask.bag.from_sequence(range(count), npartitions=20)
-        first = first_seen(rows, state=tmp_path / "state", capacity=CAPACITY, slices=2)
+        first = first_seen(rows, state=tmp_path / "state", capacity=count, slices=2)
         done: dict[Any, Any] = {}
         shuffled(first.frame, np.random.default_rng(1), done)
         given = {key for key in first.frame.__dask_graph__() if key[0].startswith("kept-mmbloom")}

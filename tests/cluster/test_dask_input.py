@@ -12,11 +12,18 @@ import pytest
 from workers import in_child
 
 import mmbloom
-from mmbloom import BloomFilter, CountingBloomFilter, FormatError, KeyTypeError
+from mmbloom import (
+    BloomFilter,
+    CapacityWarning,
+    CountingBloomFilter,
+    FilterFullError,
+    FormatError,
+    KeyTypeError,
+)
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.slices import Slice, SlicePlan
 
-pytest.importorskip("dask.dataframe", reason="needs Dask: pip install 'mmbloom[dask]'")
+pytestmark = pytest.mark.slow
 
 URLS = ["/a", "/b", "/a", None, "/c", "/b", None, "/d"]
 
@@ -189,6 +196,36 @@ def test_states_of_others(tmp_path: Path) -> None:
             again.frame.compute()
         with pytest.raises(FormatError, match="which no task wrote"):
             again.commit()
+
+    with_dask(program)
+
+
+def test_more_keys_than_planned(tmp_path: Path) -> None:
+    """Rows are not lost without a word: computing them fails, or the commit, or both were told."""
+
+    def program(_: Any, db: Any, dask: Any) -> None:
+        few, many = (
+            db.from_sequence([f"/{number}" for number in range(keys)], npartitions=20)
+            for keys in (5300, 40_000)
+        )
+        state = tmp_path / "state"
+        far = dask.first_seen(many, state=state, capacity=5000)
+        with pytest.raises(FilterFullError, match=r"planned for 5000.*of a larger capacity"):
+            far.frame.compute()
+        with pytest.raises(FormatError, match="which no task wrote"):
+            far.commit()
+        near = dask.first_seen(few, state=state)
+        assert len(near.frame.compute()) == 5300
+        with pytest.raises(FilterFullError, match="planned for 5000"):
+            near.commit()
+        assert dask.first_seen(few, state=state).run.generation == 1
+        larger = dask.first_seen(many, state=tmp_path / "larger", capacity=40_000)
+        assert len(larger.frame.compute()) == 40_000
+        larger.commit()
+        asked = dask.first_seen(many, state=state, on_full="warn")
+        assert len(asked.frame.compute()) < 40_000
+        with pytest.warns(CapacityWarning, match="planned for 5000"):
+            asked.commit()
 
     with_dask(program)
 

@@ -9,7 +9,13 @@ from pyspark.errors import PythonException
 
 import mmbloom.spark
 from mmbloom import BloomFilter, CountingBloomFilter
-from mmbloom.errors import FormatError, KeyTypeError, ParameterMismatchError
+from mmbloom.errors import (
+    CapacityWarning,
+    FilterFullError,
+    FormatError,
+    KeyTypeError,
+    ParameterMismatchError,
+)
 from mmbloom.slices import Generations
 
 SIZES: dict[str, Any] = {"capacity": 30_000, "error_rate": 1e-9, "slices": 6}
@@ -100,6 +106,25 @@ def test_states_of_others(rows: Any, state: str) -> None:
                 mmbloom.spark.first_seen(rows, "id", state=state, **{**given, name: other})
     with pytest.raises(FileNotFoundError, match="no state"):
         mmbloom.spark.first_seen(rows, "id", state=state + "2")
+
+
+def test_more_keys_than_planned(spark: Any, state: str) -> None:
+    """Rows are not lost without a word: computing them fails, or the commit, or both were told."""
+    few, many = (spark.range(keys).select("id") for keys in (5300, 40_000))
+    far = mmbloom.spark.first_seen(many, "id", state=state, capacity=5000)
+    with pytest.raises(PythonException, match=r"FilterFullError: .*planned for 5000"):
+        far.frame.count()
+    with pytest.raises(FormatError, match="which no task wrote"):
+        far.commit()
+    near = mmbloom.spark.first_seen(few, "id", state=state)
+    assert near.frame.count() == 5300
+    with pytest.raises(FilterFullError, match=r"planned for 5000.*of a larger capacity"):
+        near.commit()
+    assert Generations.open(state).generation == 0
+    asked = mmbloom.spark.first_seen(many, "id", state=state, on_full="warn")
+    assert asked.frame.count() < 40_000
+    with pytest.warns(CapacityWarning, match="planned for 5000"):
+        asked.commit()
 
 
 def test_slices_of_small_filters(rows: Any, tmp_path: Path) -> None:

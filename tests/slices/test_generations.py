@@ -12,7 +12,7 @@ import pytest
 from drivers import SIZES, cut, day, first_of, names, tasks, together
 
 import mmbloom
-from mmbloom import CapacityWarning, CommitConflictError, FormatError
+from mmbloom import CapacityWarning, CommitConflictError, FilterFullError, FormatError
 from mmbloom._storage import atomic
 from mmbloom.slices import Generations, Run, Slice, generations, places
 
@@ -352,9 +352,35 @@ def test_a_task_that_is_overtaken_as_it_writes(
 
 
 def test_more_keys_than_planned(where: str) -> None:
-    """A commit past the plan tells before it is made; where warnings are errors, it is not."""
+    """A run past the plan is refused, by a task or by the commit; the state stays as it was."""
+    state = Generations.create(where, 5000, slices=7)
+    first = state.begin()
+    tasks(first, [[str(number) for number in range(4500)]])
+    first.commit()
+    by_a_task = state.begin()
+    with pytest.raises(FilterFullError, match=r"or more and was planned for 5000") as caught:
+        tasks(by_a_task, [[f"/{number}" for number in range(40_000)]])
+    assert (caught.value.path, caught.value.fits) == (where, None)
+    assert 30_000 < caught.value.keys < 50_000
+    with pytest.raises(FormatError, match="which no task wrote"):
+        by_a_task.commit()
+    by_the_commit = state.begin()
+    tasks(by_the_commit, [[f"/{number}" for number in range(700)]])
+    with pytest.raises(FilterFullError, match=r"on_full='warn'") as caught:
+        by_the_commit.commit()
+    assert 5100 < caught.value.keys < 5300
+    assert state.generation == 1
+    by_the_commit.discard()
+    fitting = state.begin()
+    assert len(together(tasks(fitting, [[f"/{number}" for number in range(500)]]))) == 500
+    fitting.commit()
+    assert state.generation == 2
+
+
+def test_more_keys_than_planned_are_asked_for(where: str) -> None:
+    """With a warning a run is committed past the plan; the next is refused unless it asks too."""
     state = Generations.create(where, 100, slices=1)
-    run = state.begin()
+    run = state.begin(on_full="warn")
     tasks(run, [[str(number) for number in range(500)]])
     with (
         warnings.catch_warnings(action="error"),
@@ -365,3 +391,20 @@ def test_more_keys_than_planned(where: str) -> None:
     with pytest.warns(CapacityWarning, match="was planned for 100"):
         run.commit()
     assert state.generation == 1
+    with pytest.raises(FilterFullError):
+        tasks(state.begin(), [])
+    with pytest.raises(ValueError, match="on_full is 'stop', expected 'raise' or 'warn'"):
+        state.begin(on_full="stop")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("capacity", "slices"), [(100, 1), (1500, 2), (5000, 7), (40_000, 8)])
+def test_as_many_keys_as_planned(tmp_path: Path, seed: int, capacity: int, slices: int) -> None:
+    """What was planned for fits, however the keys fall on small slices."""
+    chance = random.Random(seed)
+    for number in range(40):
+        state = Generations.create(
+            tmp_path / str(number), capacity, slices=slices, seed=chance.randrange(2**63)
+        )
+        run = state.begin()
+        tasks(run, [[str(number) for number in range(capacity)]])
+        run.commit()
