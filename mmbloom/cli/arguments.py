@@ -90,6 +90,23 @@ def rate(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """Read a share of a whole: 80% or 0.8.
+
+    Examples
+    --------
+    >>> share("80%"), share("0.8"), share("100%")
+    (0.8, 0.8, 1.0)
+    """
+    try:
+        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share of a whole, such as 80% or 0.8")
+    return value
+
+
 def seconds(text: str) -> float:
     """Read a number of seconds, 0 or more."""
     try:
@@ -329,7 +346,14 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what is compared (as in uniq; the whole line by default)")
     add = group.add_argument
     add("-i", "--ignore-case", action="store_true", help="ignore differences of case (ASCII)")
-    add("-f", "--skip-fields", type=count, default=0, metavar="N", help="skip N fields")
+    add(
+        "-f",
+        "--skip-fields",
+        type=count,
+        default=0,
+        metavar="N",
+        help="skip N fields and the blanks before them",
+    )
     add("-s", "--skip-chars", type=count, default=0, metavar="N", help="skip N bytes")
     add("-w", "--check-chars", type=count, metavar="N", help="compare at most N bytes")
     add("--crlf", action="store_true", help="a line's last carriage return is not compared")
@@ -339,20 +363,23 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
         "--separator",
         type=separator,
         metavar="SEP",
-        help="field separator for -k (default blanks)",
+        help="field separator for -k (default: runs of spaces and tabs, as in awk)",
     )
     add(
         "-k",
         "--field",
         type=fields,
         metavar="FIELD",
-        help="compare only this field (from 1), or only these: 1,3",
+        help="compare only this field (from 1), or only these: 1,3; lines that lack one, or in "
+        "which it is empty, are compared whole",
     )
     add(
         "--json-key",
         action="append",
         metavar="A.B",
-        help="compare only this member of JSON lines; several, if given again",
+        help="compare only this member of JSON lines (write a backslash before a dot within "
+        "a name); several, if given again; lines that lack one, or in which it is null or "
+        '"", are compared whole',
     )
 
 

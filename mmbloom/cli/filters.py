@@ -20,12 +20,17 @@ from mmbloom._open import OfBits, open_of_bits
 from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
+from mmbloom.cli.report import size_of
 from mmbloom.errors import (
     LockTimeoutError,
     MmbloomError,
     MmbloomWarning,
     NetworkFileSystemError,
 )
+from mmbloom.filters.base import Filter
+from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
+from mmbloom.lines import WHOLE_LINES, LineKeys
+from mmbloom.sizing.planning import plan
 
 Opened = TypeVar("Opened")
 
@@ -50,6 +55,7 @@ def open_or_create(
             )
         return open_existing(args.file, **options)
     rate = error_rate(args)
+    say_if_large(args)
     new = {} if args.permissions is None else {"permissions": args.permissions}
     if args.growing or args.rotate:
         _refuse_file(args.file)
@@ -69,6 +75,28 @@ def open_or_create(
         return mmbloom.GrowingFilter.open(args.file, **options)
     made = mmbloom.GrowingFilter if args.growing else mmbloom.BloomFilter
     return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options, **new)
+
+
+LARGE = 1 << 30  # bytes; a slip of -n, as 10G for 10M, is a file of gigabytes
+
+
+def planned_bytes(args: argparse.Namespace) -> int:
+    """Tell how large the file will be that -n asks for; of a folder, about how large the first."""
+    params = plan(args.capacity, error_rate(args), layout=args.layout or "blocked")
+    kind = KIND_COUNTERS if getattr(args, "counting", False) else KIND_BITS
+    return Header(params, 0, bytes(16), kind).file_bytes
+
+
+def say_if_large(args: argparse.Namespace) -> None:
+    """Say what a large file is for, before it is made: not to find out from a full disk."""
+    if args.quiet or os.path.lexists(args.file) or (size := planned_bytes(args)) <= LARGE:
+        return
+    each = " a period" if args.rotate else ""
+    say(
+        f"making {args.file}: {size_of(size)}{each} for {args.capacity:,} keys at an error rate of "
+        f"{error_rate(args):g}; if that is not what you meant, press Ctrl-C, or remove it, and "
+        "give a smaller -n"
+    )
 
 
 @contextmanager
@@ -130,6 +158,33 @@ def _require_as_asked(path: str, asked: dict[str, Any]) -> None:
                 f"{path}: is a folder that grows, with {name.replace('_', ' ')} {found}, and "
                 "records its own plan: leave out -n, or ask for that"
             )
+
+
+@contextmanager
+def one_key_rule(seen: Filter, keys: LineKeys) -> Iterator[None]:
+    """Warn once if the keys of a filter were made of lines in another way than this command's.
+
+    Before the command works or, if another one was faster to note its way, after that.
+    """
+    said = say_of_another_rule(seen, keys)
+    yield
+    # The work is done: a filter that cannot be looked at any more is no error of it.
+    with suppress(OSError, MmbloomError):
+        if not said:
+            say_of_another_rule(seen, keys)
+
+
+def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
+    """Warn if the keys of a filter were made in another way; tell whether they were."""
+    rule, mine = seen.key_rule, keys.rule
+    if rule in (None, mine):
+        return False
+    to_do = f"leave out {mine}" if rule == WHOLE_LINES else f"give {rule}"
+    say(
+        f'warning: {seen.path}: was filled by "{rule}", and this command goes by "{mine}": '
+        f"a line has another key so, and counts as new; {to_do}, or use another filter"
+    )
+    return True
 
 
 def consequence(error_rate: float) -> str:

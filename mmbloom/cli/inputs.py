@@ -2,7 +2,9 @@
 
 import errno
 import os
+import re
 import select
+import shlex
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -25,7 +27,30 @@ _BEGINNINGS = {
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zst",
 }
-_LONGEST = max(map(len, _BEGINNINGS))
+
+# How files begin that have no lines: what they are, and what prints the lines in them, if a command
+# does. A word of text is followed by a control character there.
+_ZIP, _LZ4 = ("a zip archive", "unzip -p {}"), ("compressed by lz4", "lz4 -dc {}")
+_ORC = "an ORC file", ""
+_NO_LINES = {
+    b"PK\x03\x04": _ZIP,
+    b"PK\x05\x06": _ZIP,  # with nothing in it
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x -so {}"),
+    b"\x04\x22\x4d\x18": _LZ4,
+    b"\x02\x21\x4c\x18": _LZ4,  # as of `lz4 -l`
+    b"PAR1\x15": ("a Parquet file", 'duckdb -csv -c "FROM {}"'),
+    b"ARROW1\0": ("an Arrow or Feather file", ""),
+    b"FEA1\0": ("a Feather file", ""),
+}
+_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
+_TAR = {
+    None: "tar xOf {}",
+    "gz": "tar xOzf {}",
+    "bz2": "tar xOjf {}",
+    "xz": "tar xOJf {}",
+    "zst": "tar --zstd -xOf {}",
+}
+_HEAD = 512  # bytes to know a file by: those of the first header of a tar archive
 _AT_A_TIME = 1 << 16  # decompressed
 # What follows a stream is copied at its end: of files of many short ones, with 128 KiB the most.
 _COMPRESSED_AT_A_TIME = 1 << 14
@@ -57,8 +82,12 @@ def check_inputs(names: list[str]) -> None:
             if os.path.isdir(name):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             os.stat(name)
-        if _by_name(name) or _kind_of(_first_bytes(name)):
+        head = _first_bytes(name)
+        _require_lines(name, head)
+        if _by_name(name) or _kind_of(head):
             _load_xopen(name)
+            if head:
+                _look_into(name)
     if STDIN in names and _is_pipe(STDIN_FD) and not extras.installed("xopen"):
         # What a pipe brings is not waited for unless it may have to be refused.
         with _Raw(STDIN_FD, NO_BAR) as raw:
@@ -66,6 +95,56 @@ def check_inputs(names: list[str]) -> None:
         _taken.extend(looked.head)
         if looked.kind:
             _load_xopen(STDIN)
+
+
+class _NoLinesError(InputError):
+    """An input is a file of another kind."""
+
+
+def _require_lines(name: str, head: bytes, within: str | None = None) -> None:
+    """Refuse what begins as a file without lines, perhaps `within` a compressed one."""
+    what, opener = _without_lines(head, within)
+    if what:
+        shown, file = ("stdin", "FILE") if name == STDIN else (name, shlex.quote(name))
+        packed = f", compressed by {within}" if within else ""
+        to_do = f"give what is in it: {opener.format(file)} | mmbloom ..."
+        if not opener:
+            to_do = "read its columns in Python, and add these (docs/dataframes.md)"
+        raise _NoLinesError(f"{shown}: is {what}{packed}, and is not read as lines; {to_do}")
+
+
+def _without_lines(head: bytes, within: str | None) -> tuple[str, str]:
+    if head.startswith(b"ORC") and _CONTROL.search(head[:64]):  # as no text has
+        return _ORC
+    if b"\0" in head and len(head) >= _HEAD and _is_tar(head):
+        return "a tar archive", _TAR[within]
+    found = (kind for start, kind in _NO_LINES.items() if head.startswith(start))
+    return next(found, ("", ""))
+
+
+def _is_tar(head: bytes) -> bool:
+    import tarfile  # noqa: PLC0415  15 ms, and text has no NUL
+
+    try:
+        header = tarfile.TarInfo.frombuf(head[:_HEAD], "utf-8", "surrogateescape")
+    except tarfile.HeaderError:  # its checksum is wrong
+        return False
+    # Zeros and a few bytes above 127 have the checksum 0, as signed bytes: no archive has it.
+    return bool(header.name and header.chksum)
+
+
+def _look_into(name: str) -> None:
+    """Refuse a compressed file in which there are no lines; all else is told of when it is read."""
+    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if name == STDIN else 0
+    try:
+        with open_input(name, NO_BAR):
+            pass
+    except _NoLinesError:
+        raise
+    except InputError:
+        pass
+    if name == STDIN:
+        os.lseek(STDIN_FD, begin, os.SEEK_SET)
 
 
 def say_what_is_read(what: str, else_do: str) -> None:
@@ -84,7 +163,8 @@ def _kind_of(head: bytes) -> str | None:
 
 
 def _undecided(head: bytes) -> bool:
-    return any(len(head) < len(start) and start.startswith(head) for start in _BEGINNINGS)
+    starts = (*_BEGINNINGS, *_NO_LINES, b"ORC\0")
+    return any(len(head) < len(start) and start.startswith(head) for start in starts)
 
 
 def _first_bytes(name: str) -> bytes:
@@ -98,7 +178,7 @@ def _first_bytes(name: str) -> bytes:
             stack.callback(os.close, fd)
         elif not os.path.isfile(fd):
             return b""
-        return os.pread(fd, _LONGEST, os.lseek(fd, 0, os.SEEK_CUR))
+        return os.pread(fd, _HEAD, os.lseek(fd, 0, os.SEEK_CUR))
     return b""
 
 
@@ -171,9 +251,9 @@ def warn_of_lacking(keys: LineKeys, name: str, lines: int, lacking: int) -> None
         one = keys.field if keys.json_key is None else keys.json_key
         noun = "field" if keys.json_key is None else "member"
         several = ", ".join(map(str, one)) if isinstance(one, tuple) else None
-        part = f"{noun} {one!r}" if several is None else f"{noun}s {several}"
+        part = f"{noun} {one!r}, or it is" if several is None else f"{noun}s {several}, or one is"
         shown = "stdin" if name == STDIN else name
-        say(f"warning: {shown}: no line has the {part}: each whole line was its own key")
+        say(f"warning: {shown}: no line has the {part} empty: each whole line was its own key")
 
 
 class _Raw(FileIO):
@@ -208,15 +288,15 @@ class _Raw(FileIO):
 class _Looked(RawIOBase):
     """A raw file whose beginning was looked at, from its beginning.
 
-    No more is read for that than it takes to tell: a line that has come is not kept waiting for
-    the next.
+    No more is waited for than it takes to tell: a line that has come is not kept waiting for the
+    next. What writes a tar archive writes its first header at once.
     """
 
     def __init__(self, raw: _Raw, head: bytes = b"") -> None:
-        self._raw, self.head, room = raw, head, bytearray(_LONGEST)
+        self._raw, self.head, room = raw, head, bytearray(_HEAD)
         self._ended = False  # at a terminal the end is typed, and not to be asked for twice
-        while len(self.head) < _LONGEST and _undecided(self.head):
-            count = raw.readinto(memoryview(room)[: _LONGEST - len(self.head)])
+        while _undecided(self.head):
+            count = raw.readinto(memoryview(room)[: _HEAD - len(self.head)])
             if not count:
                 self._ended = True
                 break
@@ -299,26 +379,38 @@ class _Decompressed:
     def __init__(self, name: str, stream: Any) -> None:
         self._name, self._stream = name, stream
         self._error: InputError | None = None  # a decompressor may say another thing next time
+        self.head = b""  # of what is to be read
+        with suppress(InputError):  # it comes again
+            while len(self.head) < _HEAD and (block := self._block(_AT_A_TIME)):
+                self.head += block
 
     def readinto(self, buffer: Any, /) -> int:
-        if self._error is not None:
-            raise self._error
         filled = 0
         while filled < len(buffer):
             try:
-                # Not a whole buffer at once, of which nothing is left when an error comes. Every
-                # decompressor has read1, and not each readinto1; decompressing takes the time.
-                block: bytes = self._stream.read1(min(_AT_A_TIME, len(buffer) - filled))
-            except Exception as error:
-                self._error = InputError(f"{self._name}: damaged or cut off: {error}")
-                if not filled:
-                    raise self._error from error
-                break
+                block = self.head or self._block(len(buffer) - filled)
+            except InputError:
+                if filled:
+                    break
+                raise
             if not block:
                 break
-            buffer[filled : filled + len(block)] = block
-            filled += len(block)
+            part, self.head = block[: len(buffer) - filled], block[len(buffer) - filled :]
+            buffer[filled : filled + len(part)] = part
+            filled += len(part)
         return filled
+
+    def _block(self, size: int) -> bytes:
+        if self._error is not None:
+            raise self._error
+        try:
+            # Not a whole buffer at once, of which nothing is left when an error comes. Every
+            # decompressor has read1, and not each readinto1; decompressing takes the time.
+            block: bytes = self._stream.read1(min(_AT_A_TIME, size))
+        except Exception as error:
+            self._error = InputError(f"{self._name}: damaged or cut off: {error}")
+            raise self._error from error
+        return block
 
 
 @contextmanager
@@ -331,18 +423,22 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
             head = bytes(_taken)
             _taken.clear()
         looked = _Looked(raw, head)
+        _require_lines(name, looked.head)
         # A name that promises compressed lines is not taken for plain ones.
         kind = looked.kind or _by_name(name)
         if kind is None:
             yield looked
             return
         xopen, shown = _load_xopen(name), "stdin" if name == STDIN else name
-        if kind == "gz":
-            yield _Decompressed(shown, _Gzip(looked))
-            return
         # threads=0: no subprocess that could stay behind.
         try:
-            stream = stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))
+            stream: Any = (
+                _Gzip(looked)
+                if kind == "gz"
+                else stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))
+            )
         except Exception as error:
             raise InputError(f"{shown}: not a readable .{kind} file: {error}") from error
-        yield _Decompressed(shown, stream)
+        inner = _Decompressed(shown, stream)
+        _require_lines(name, inner.head, kind)
+        yield inner

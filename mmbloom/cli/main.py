@@ -1,13 +1,14 @@
 """The one place where an error becomes a line on stderr and an exit code."""
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from mmbloom._machine.locks import holder
-from mmbloom.cli.parser import COMMANDS, file_of, parse
+from mmbloom.cli.parser import COMMANDS, file_of, parse, without_n
 from mmbloom.cli.process import (
     FULL,
     INTERRUPTED,
@@ -57,8 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # not marked.
             return UNREAD
         except KeyboardInterrupt:
-            to_go_on = command and not getattr(args, "dry_run", False)
-            say(COMMANDS[command].interrupted if to_go_on else "interrupted")
+            say("interrupted" + _left(command, args))
             return INTERRUPTED
         except MemoryError:
             say("not enough memory: a line or the filter is larger than the memory that is left")
@@ -114,6 +114,15 @@ def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
     return [path for one in named for path in (one if isinstance(one, list) else [one])]
 
 
+def _left(command: str, args: argparse.Namespace) -> str:
+    """Say what a command has left where it was stopped, and what to do."""
+    dry = getattr(args, "dry_run", False)  # it leaves nothing
+    return f"; {COMMANDS[command].left}" if command and not dry and COMMANDS[command].left else ""
+
+
+# A full disk, a full share of it, and a limit of the shell.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
 _EXPLAINED = (UsageError, InputError, StoppedError, MmbloomError, OSError, ValueError)
 
 # The first line that fits decides.
@@ -138,13 +147,20 @@ def _explain(error: Exception, command: str, args: argparse.Namespace) -> tuple[
         return code, _of_a_filter(error, command, args)
     if not isinstance(error, OSError):
         return code, str(error)
+    said = error.strerror or str(error)
+    # What says more than the system does says what to do, and what may be lost.
+    if error.errno in _NO_ROOM and said.endswith(os.strerror(error.errno)):
+        said += _left(command, args)
     if error.filename is None:
-        return code, error.strerror or str(error)
+        return code, said
     if isinstance(error, FileNotFoundError):
         for path in _named(args, ("file", "other", "like")):  # what it was asked to read
             if error.filename == os.path.abspath(path):
                 return NOT_A_FILTER, f"{path}: {_missing(path, args)}"
-    return code, f"{error.filename}: {error.strerror}"
+        said += without_n(str(error.filename), args)
+    if isinstance(error, FileExistsError) and getattr(args, "replace", None) is False:
+        said += "; --replace takes the place of a filter"
+    return code, f"{error.filename}: {said}"
 
 
 def _of_a_filter(error: MmbloomError, command: str, args: argparse.Namespace) -> str:
@@ -184,8 +200,6 @@ def _begins_as_a_filter(path: str) -> bool:
 def _no_filter(error: FormatError, command: str, args: argparse.Namespace) -> str:
     """Say of a file that does not begin as a filter, or is too short, what it may be instead."""
     said = str(error)
-    if error.field == "magic":
-        said = f"{error.path}: is no filter: it begins with {error.found}"
     if _begins_as_a_filter(error.path):
         return f"{said}: it was cut off; go back to a copy, or add the lines to a new filter"
     if "inputs" in args and error.path == os.path.abspath(args.file):

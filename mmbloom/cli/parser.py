@@ -5,7 +5,8 @@ A command is imported when it is asked for: what only tells of the command line 
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -30,25 +31,23 @@ class Command(NamedTuple):
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
     past: tuple[str, ...] = ("file",)  # arguments of filters of which it says that they are full
     each: bool = False  # is run for each of several filters
-    interrupted: str = "interrupted"  # what is said of Ctrl-C: what it has left, and what to do
+    left: str = ""  # by Ctrl-C or a full disk, and what to do then
 
 
-_NONE_HALF_MADE = "interrupted; no half-made file is left"
+_NONE_HALF_MADE = "no half-made file is left"
 
 COMMANDS = {
-    "create": Command("make an empty filter", past=(), interrupted=_NONE_HALF_MADE),
+    "create": Command("make an empty filter", past=(), left=_NONE_HALF_MADE),
     "dedup": Command(
         "print each line the first time it is seen, across inputs, runs and processes",
-        interrupted="interrupted; run it again to go on (with >> in place of >)",
+        left="nothing is lost: run it again to go on (with >> in place of >)",
     ),
     "add": Command(
         "mark lines as seen",
-        interrupted="interrupted; run it again to go on (a counting filter counts twice then)",
+        left="nothing is lost: run it again to go on (a counting filter counts twice then)",
     ),
     "check": Command("print the lines that are in a filter"),
-    "remove": Command(
-        "take lines out of a counting filter", interrupted="interrupted; run it again to go on"
-    ),
+    "remove": Command("take lines out of a counting filter", left="run it again to go on"),
     "exclude": Command(
         "list, add or remove exclusions: keys that a filter must answer as not seen",
         words=list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
@@ -58,22 +57,22 @@ COMMANDS = {
     ),
     "info": Command("show what a filter is and what it holds", past=(), each=True),
     "verify": Command("check everything in a filter that can be checked", past=(), each=True),
-    "copy": Command("copy a filter, even while others write to it", interrupted=_NONE_HALF_MADE),
+    "copy": Command("copy a filter, even while others write to it", left=_NONE_HALF_MADE),
     "merge": Command(
-        "make one filter from several", past=("file", "destination"), interrupted=_NONE_HALF_MADE
+        "make one filter from several", past=("file", "destination"), left=_NONE_HALF_MADE
     ),
     "intersect": Command(
-        "make one filter of the keys that several filters share", interrupted=_NONE_HALF_MADE
+        "make one filter of the keys that several filters share", left=_NONE_HALF_MADE
     ),
     "compare": Command("estimate how many keys two filters share", past=("file", "other")),
     "repair": Command(
-        "make a sound filter from a damaged one", past=("destination",), interrupted=_NONE_HALF_MADE
+        "make a sound filter from a damaged one", past=("destination",), left=_NONE_HALF_MADE
     ),
-    "export": Command("write a filter in another program's format", interrupted=_NONE_HALF_MADE),
+    "export": Command("write a filter in another program's format", left=_NONE_HALF_MADE),
     "import": Command(
         "make a filter from another program's file",
         past=("destination",),
-        interrupted=_NONE_HALF_MADE,
+        left=_NONE_HALF_MADE,
     ),
     "plan": Command("show what a filter will cost", past=()),
     "help": Command("describe a command", past=()),
@@ -111,6 +110,38 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
+    def near_option(self, word: str) -> str:
+        """Ask whether the nearest long option was meant, "" if none is like it."""
+        if not word.startswith("--"):
+            return ""
+        # Without the dashes, by which all options are alike.
+        names = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
+        return near(word[2:].partition("=")[0], names, "--")
+
+
+_COUNT = re.compile(r"\d[\d_]*(\.\d+)?([KMGBT]|e\d+)?", re.ASCII | re.IGNORECASE)
+
+
+def without_n(word: str, args: argparse.Namespace) -> str:
+    """Say how a number of keys is given, if it was given without -n."""
+    missing = getattr(args, "capacity", 0) is None
+    return f" (give the number of keys with -n {word})" * bool(missing and _COUNT.fullmatch(word))
+
+
+def near(word: str, words: Iterable[str], before: str = "") -> str:
+    """Ask whether the nearest of some words was meant, "" if none is like it."""
+    # argparse does so from Python 3.14 on. Few words are wrong, and the import takes 4 ms.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    close = get_close_matches(word, words, 1)
+    return "".join(f" (did you mean {before}{other}?)" for other in close)
+
+
+def no_command(name: str) -> str:
+    """Say that no command has this name, and which there are, or which one was perhaps meant."""
+    there_are = f" (one of {', '.join(COMMANDS)})"
+    return f"no such command: {name!r}{near(name, COMMANDS) or there_are}"
+
 
 class _Version(argparse.Action):
     """Print the version; to look it up takes 25 ms, as long as all else of the help."""
@@ -132,7 +163,7 @@ def _furnish(parser: argparse.ArgumentParser, name: str) -> None:
     file.register(parser)
 
 
-def parser_of(name: str) -> argparse.ArgumentParser:
+def parser_of(name: str) -> _Parser:
     """Make the parser of one command."""
     parser = _Parser(prog=f"mmbloom {name}")
     _furnish(parser, name)
@@ -170,8 +201,12 @@ def parse(argv: Sequence[str]) -> tuple[str, argparse.Namespace]:
         if others:
             behind = "; what stands behind -- is no option" if "--" in argv else ""
             typed = [word if word in argv else word.removeprefix("./") for word in others]
-            parser.error(f"unrecognized arguments: {' '.join(typed)}{behind}")
+            meant = [parser.near_option(word) or without_n(word, args) for word in typed]
+            said = behind or next(filter(None, meant), "")
+            parser.error(f"unrecognized arguments: {' '.join(typed)}{said}")
         return argv[0], args
-    parser, _ = outline()
-    parser.parse_args(argv)  # --help, --version, or an error: all of them exit
+    whole_line, _ = outline()
+    if argv and argv[0][:1] != "-":
+        whole_line.error(no_command(argv[0]))
+    whole_line.parse_args(argv)  # --help, --version, or an error: all of them exit
     raise AssertionError("argparse accepted an unknown command")

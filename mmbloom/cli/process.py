@@ -14,24 +14,20 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
 
-if TYPE_CHECKING:  # it needs numpy, and nothing here does
-    from mmbloom.dedup import Tally
-
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR, FULL = range(7)
-NOT_SOUND = NOT_ALIKE = NOTHING_FOUND
+NOT_SOUND = NOT_ALIKE = TOO_FULL = NOTHING_FOUND
 
 
 # 128 + SIGHUP, SIGINT, SIGPIPE, SIGTERM, as shells report what a signal has ended.
 HUNG_UP, INTERRUPTED, UNREAD, TERMINATED = 129, 130, 141, 143
 
 EXIT_CODES = """\
-exit codes: 0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, \
-4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, 129, \
-130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"""
+exit codes: 0 ok, 1 nothing found, not sound, not alike or too full, 2 usage, 3 not a usable \
+filter, 4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, \
+129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"""
 
 
 class UsageError(Exception):
@@ -43,22 +39,7 @@ class InputError(Exception):
 
 
 class StoppedError(Exception):
-    """The filter is full, and all that was printed is marked; exit code 6.
-
-    Attributes
-    ----------
-    message : str
-        What is full, and what to do.
-    tally : Tally
-        The figures up to there.
-    """
-
-    def __init__(self, message: str, tally: Tally) -> None:
-        super().__init__(message, tally)
-        self.message, self.tally = message, tally
-
-    def __str__(self) -> str:
-        return self.message
+    """The filter is full, and all that was printed is marked; exit code 6."""
 
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2

@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from mmbloom.cli import extras
-from mmbloom.cli.process import STDOUT_FD, say
+from mmbloom.cli.process import STDOUT_FD, InputError, say
 
 if TYPE_CHECKING:  # a command that does not have them need not import them
     from mmbloom.dedup import Tally
@@ -167,8 +167,26 @@ def bytes_of(path: str) -> int | None:
     return None
 
 
-def print_stats(tally: Tally, seen: Filter, started: float) -> None:
-    """Print one JSON object to stderr; `started` is a reading of time.perf_counter."""
+@contextmanager
+def counted(args: argparse.Namespace, tally: Tally, seen: Filter, started: float) -> Iterator[None]:
+    """Say in the end what was done by the block, which counts it in `tally`.
+
+    --stats asks for one JSON object, which an error does not keep back: what was done before it
+    stays done. `started` is a reading of time.perf_counter.
+    """
+    try:
+        yield
+    except (InputError, OSError):
+        if args.stats:
+            _print_stats(tally, seen, started)
+        raise
+    if args.stats:
+        _print_stats(tally, seen, started)
+    else:
+        _say_tally(args, tally, seen, started)
+
+
+def _print_stats(tally: Tally, seen: Filter, started: float) -> None:
     seconds, info = round(time.perf_counter() - started, 3), seen.info()
     names = ("capacity", "approx_count", "current_error_rate", "past_plan")
     figures = {**asdict(tally), **{name: getattr(info, name) for name in names}}
@@ -176,8 +194,7 @@ def print_stats(tally: Tally, seen: Filter, started: float) -> None:
         print(json.dumps({**figures, "seconds": seconds}), file=sys.stderr, flush=True)
 
 
-def say_tally(args: argparse.Namespace, tally: Tally, seen: Filter, started: float) -> None:
-    """Say in one line what went through, and how full the filter is."""
+def _say_tally(args: argparse.Namespace, tally: Tally, seen: Filter, started: float) -> None:
     if _for_people(args):
         lines = f"{tally.lines:,} lines, {tally.unique:,} new, {tally.repeated:,} seen"
         verb = "would be" if getattr(args, "dry_run", False) else "is"
@@ -194,7 +211,7 @@ def told(args: argparse.Namespace, path: str, size: Callable[[], int | None]) ->
         with import_module("mmbloom._open").open(path, "r") as made:
             info: FilterInfo | FolderInfo = made.info()
         keys = f"for {info.capacity:,} keys, {_full(info)}"
-        say(f"made {path}: {_size(info.file_bytes)}, {keys}; {_seconds_since(started)}")
+        say(f"made {path}: {size_of(info.file_bytes)}, {keys}; {_seconds_since(started)}")
 
 
 def _seconds_since(started: float) -> str:
@@ -219,12 +236,12 @@ def _full(info: FilterInfo | FolderInfo) -> str:
     return "less than 0.1 % full" if share < 0.1 else f"{share:.{0 if share >= 10 else 1}f} % full"
 
 
-def _size(octets: int) -> str:
+def size_of(octets: int) -> str:
     """Write a size as people do.
 
     Examples
     --------
-    >>> _size(4096), _size(3_901_234), _size(3_897_500_000)
+    >>> size_of(4096), size_of(3_901_234), size_of(3_897_500_000)
     ('4.1 kB', '3.9 MB', '3.9 GB')
     """
     size, unit = octets / 1000, "kB"

@@ -22,11 +22,13 @@ from mmbloom.dedup import Tally
 class Job(Protocol):
     """The work of a worker process; it is pickled."""
 
-    def run(self) -> Tally:
-        """Do the work and return its figures."""
+    def run(self, tally: Tally) -> None:
+        """Do the work, and count it, so that it is known after an error too."""
 
 
-def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -> Tally:
+def run_jobs(
+    jobs: Sequence[Job], processes: int, total: Tally, done: Callable[[int], None]
+) -> None:
     """Run all jobs in at most `processes` processes; the first error stops all of them.
 
     Parameters
@@ -35,13 +37,10 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
         In the order to start them.
     processes : int
         The number of processes at a time.
+    total : Tally
+        Gets the figures of each job that has ended, also by an error.
     done : callable
         Called with the index of each job that has ended.
-
-    Returns
-    -------
-    Tally
-        Of all jobs together.
 
     Raises
     ------
@@ -51,7 +50,7 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
     """
     # spawn: a fresh interpreter inherits no descriptor, no thread and no lock.
     context = multiprocessing.get_context("spawn")
-    total, waiting = Tally(), list(enumerate(jobs))[::-1]
+    waiting = list(enumerate(jobs))[::-1]
     workers: dict[Connection, tuple[BaseProcess, int]] = {}
     stopped = ""
     resource_tracker.ensure_running()  # starting it unblocks SIGINT in the starting process
@@ -71,12 +70,13 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
             for ready in wait(list(workers)):
                 connection = cast("Connection", ready)
                 process, index = workers[connection]
-                try:
-                    total.add(_receive(connection, process))
-                except StoppedError as error:
-                    total.add(error.tally)
-                    stopped = stopped or error.message
+                tally, error = _receive(connection, process)
+                total.add(tally)
+                if isinstance(error, StoppedError):
+                    stopped = stopped or str(error)
                     waiting.clear()
+                elif error is not None:
+                    raise error
                 done(index)
                 if waiting:
                     index, job = waiting.pop()
@@ -92,8 +92,7 @@ def run_jobs(jobs: Sequence[Job], processes: int, done: Callable[[int], None]) -
             process.join()
             connection.close()
     if stopped:
-        raise StoppedError(stopped, total)
-    return total
+        raise StoppedError(stopped)
 
 
 def _send(connection: Connection, process: BaseProcess, job: Job) -> None:
@@ -108,14 +107,14 @@ def _died(process: BaseProcess) -> InputError:
     return InputError(f"a worker process died (exit code {process.exitcode})")
 
 
-def _receive(connection: Connection, process: BaseProcess) -> Tally:
+Answer = tuple[Tally, Exception | None]
+
+
+def _receive(connection: Connection, process: BaseProcess) -> Answer:
     try:
-        answer = connection.recv()
+        return cast("Answer", connection.recv())
     except (EOFError, ConnectionError):
         raise _died(process) from None
-    if isinstance(answer, BaseException):
-        raise answer
-    return cast("Tally", answer)
 
 
 def _work(connection: Connection) -> None:
@@ -133,11 +132,13 @@ def _end_with_parent() -> None:
     os._exit(TERMINATED)
 
 
-def _answer(connection: Connection) -> Tally | Exception:
+def _answer(connection: Connection) -> Answer:
+    tally = Tally()
     try:
         job: Job = connection.recv()  # unpickling opens the filter, which can fail
-        return job.run()
+        job.run(tally)
     except EOFError:
         raise
     except Exception as error:  # noqa: BLE001  the parent reports any error
-        return error
+        return tally, error
+    return tally, None

@@ -44,7 +44,9 @@ def test_found_or_not(
 ) -> None:
     """Lines that are in it, byte for byte, or those that are not; 0 if any, 1 if none."""
     source = known.parent / "in"
-    assert inside(capfdbinary, "check", known, source, *options) == (code, out, "")
+    done = inside(capfdbinary, "check", known, source, *options)
+    assert (done.code, done.out) == (code, out)
+    assert ("was filled by" in done.err) == (options[0][:2] in {"-s", "-w"} if options else False)
 
 
 def test_exit_codes_of_a_process(known: Path) -> None:

@@ -17,7 +17,7 @@ Capture = pytest.CaptureFixture[bytes]
 # Values that are no path, by the name that help gives them.
 OTHERS = {
     *("BLOCKS", "COMMAND", "FIELD", "K", "KEY", "M", "MODE", "N", "P", "S", "SEP", "SHELL"),
-    *("A.B", "TIME", "seed"),
+    *("A.B", "SHARE", "TIME", "seed"),
 }
 # A line as it is typed, and what its last word can be.
 TYPED = {

@@ -98,3 +98,29 @@ def test_permissions_that_are_none(tmp_path: Path, capfdbinary: Capture, text: s
     assert (done.code, done.out) == (2, b"")
     assert f"{text!r} is not a mode" in done.err
     assert os.listdir(tmp_path) == ["seen"]
+
+
+def test_replace(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """--replace takes the place of the last copy without a word; without it that is advised."""
+    filter_of(path, 4096)
+    assert inside(capfdbinary, "copy", path, tmp_path / "copy").code == 0
+    with BloomFilter.open(path) as seen:
+        seen.add("since then")
+    refused = inside(capfdbinary, "copy", path, tmp_path / "copy")
+    assert refused.code == 5
+    assert is_one_line(refused.err, str(tmp_path / "copy"), "--replace takes the place")
+    assert inside(capfdbinary, "copy", path, tmp_path / "copy", "--replace") == (0, b"", "")
+    with BloomFilter.open(tmp_path / "copy", "r") as seen:
+        assert "since then" in seen
+
+
+def test_replace_what_is_none(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+    """What is no filter stays: exit 5, and one line; a plain copy takes no place at all."""
+    filter_of(path, 4096)
+    (tmp_path / "text").write_text("precious")
+    done = inside(capfdbinary, "copy", "--replace", path, tmp_path / "text")
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, str(tmp_path / "text"), "is no sound filter", "choose another")
+    assert inside(capfdbinary, "copy", "--replace", "--plain", path, tmp_path / "new").code == 2
+    assert (tmp_path / "text").read_text() == "precious"
+    assert not (tmp_path / "new").exists()

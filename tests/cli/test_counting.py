@@ -32,7 +32,9 @@ def test_remove(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     with CountingBloomFilter.open(counting, "r") as seen:
         assert seen.contains_many([b"a", b"b", b"c"]).tolist() == [True, False, False]
         assert seen.info().flushed_ns > flushed_ns
-    assert mmbloom("remove", counting, "-t,", "-k2", stdin=b"x,a\n") == (0, b"", "")
+    done = mmbloom("remove", counting, "-t,", "-k2", stdin=b"x,a\n")
+    assert (done.code, done.out) == (0, b"")
+    assert is_one_line(done.err, 'was filled by "whole lines"')
     assert CountingBloomFilter.open(counting, "r").info().positions_set == 0
 
 

@@ -8,6 +8,7 @@ import pytest
 from cli_runner import exact_filter, inside, is_one_line, mmbloom
 
 from mmbloom import BloomFilter, GrowingFilter
+from mmbloom.cli.filters import LARGE
 
 Capture = pytest.CaptureFixture[bytes]
 
@@ -69,7 +70,7 @@ def test_layout_and_seed(tmp_path: Path, capfdbinary: Capture) -> None:
 
 
 def test_like(tmp_path: Path, capfdbinary: Capture) -> None:
-    """--like copies sizes and seed, and none of the keys."""
+    """--like copies sizes, seed and how lines become keys, and none of the keys."""
     argv = ("-n", "1234", "-p", "0.003", "--layout", "standard", "--seed", "9")
     inside(capfdbinary, "create", tmp_path / "a", *argv)
     (tmp_path / "in").write_bytes(b"a\n")
@@ -78,7 +79,9 @@ def test_like(tmp_path: Path, capfdbinary: Capture) -> None:
     one, two = (tmp_path / "a").read_bytes(), (tmp_path / "b").read_bytes()
     assert one[8:64] == two[8:64]  # version to error rate
     assert len(one) == len(two)
-    assert not any(two[2048:])
+    assert not any(two[2048:2560])
+    assert one[2560:4096] == two[2560:4096]
+    assert not any(two[4096:])
 
 
 def test_a_filter_of_its_own(tmp_path: Path) -> None:
@@ -211,3 +214,33 @@ def test_permissions(tmp_path: Path, command: str, kind: list[str]) -> None:
         again = ("-n", "1000", "--permissions", "666", *kind)
         assert mmbloom(command, tmp_path / "one", *again, stdin=b"b\n").code == 0
         assert ((tmp_path / "one").stat().st_mode & 0o077) == 0, "it was there already"
+
+
+@pytest.mark.parametrize(
+    "command", ["create f -n 2K", "dedup f in -n 2K", "add f in -n 2K", "create f -n 2K --rotate"]
+)
+def test_a_large_file_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture, command: str
+) -> None:
+    """Before a file of more than a gigabyte is made one line says how large, and how to undo it.
+
+    Not again when it is there, not with -q, and not of a smaller one.
+    """
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(b"a\n")
+    assert LARGE == 2**30
+    monkeypatch.setattr("mmbloom.cli.filters.LARGE", 8192)
+    argv = command.split()
+    done = inside(capfdbinary, *argv)
+    assert done.code == 0
+    each = " a period" if "--rotate" in argv else ""
+    assert is_one_line(
+        done.err, f"making f: 12.3 kB{each} for 2,000 keys at an error rate of 1e-06"
+    )
+    assert is_one_line(done.err, "press Ctrl-C, or remove it, and give a smaller -n")
+    if argv[0] != "create":
+        assert inside(capfdbinary, *argv).err == ""
+    again = ["other" if word == "f" else word for word in argv]
+    assert inside(capfdbinary, *again, "-q").err == ""
+    small = ["small" if word == "f" else "100" if word == "2K" else word for word in argv]
+    assert inside(capfdbinary, *small).err == ""

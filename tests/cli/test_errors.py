@@ -36,7 +36,10 @@ NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "missing": (str, "no such filter"),
     "empty": (lambda path: path.touch(), "0 bytes"),
     "text": (lambda path: path.write_text("a line\n" * 1000), "is no filter"),
-    "short text": (lambda path: path.write_text("a line\n"), "7 bytes"),
+    "short text": (
+        lambda path: path.write_text("a line\n"),
+        "is no filter: it begins with b'a line",
+    ),
     "folder": (lambda path: path.mkdir(), "folder"),
     "fifo": (os.mkfifo, "regular file"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "regular file"),

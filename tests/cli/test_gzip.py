@@ -1,16 +1,19 @@
 """Files of gzip: several streams, padding, cut off, damaged, by each decompressor."""
 
 import gzip
+import json
 import sys
 import zlib
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from cli_runner import exact_filter, inside, is_one_line, mmbloom
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mmbloom import BloomFilter
 from mmbloom.cli.inputs import open_input
 from mmbloom.cli.process import InputError
 from mmbloom.cli.report import NO_BAR
@@ -32,6 +35,35 @@ def leave(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def lines_of(number: int, start: int = 0) -> bytes:
     """Lines that cannot be compressed far, and differ."""
     return b"".join(b"%x\n" % (i * i * 0x9E3779B97F4A7C15) for i in range(start, start + number))
+
+
+@pytest.mark.parametrize("command", ["dedup", "dedup -o out", "dedup --output-dir out", "add"])
+def test_figures_of_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """--stats prints its JSON after the inputs that were read, and before the error's line."""
+    monkeypatch.chdir(tmp_path)
+    Path("good").write_bytes(b"a\nb\na\n")
+    Path("bad.gz").write_bytes(gzip.compress(lines_of(3000))[:-8])
+    name, *options = command.split()
+    done = mmbloom(name, "seen", "good", "bad.gz", *options, "--stats", *EXACT)
+    assert done.code == 5
+    figures, said = done.err.splitlines()
+    assert said.startswith("mmbloom: bad.gz: damaged or cut off")
+    of_all = json.loads(figures)
+    assert (of_all["unique"], of_all["repeated"]) == (of_all["lines"] - 1, 1)
+    with BloomFilter.open("seen", "r") as seen:
+        assert of_all["unique"] == seen.info().keys_added
+    assert of_all["lines"] > 2900
+
+
+def test_figures_at_a_full_disk(tmp_path: Path) -> None:
+    """What could not be written is not counted."""
+    (tmp_path / "in").write_bytes(b"a\nb\n")
+    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "-o/dev/full", "--stats", *EXACT)
+    figures, said = done.err.splitlines()
+    assert (done.code, json.loads(figures)["lines"]) == (5, 0)
+    assert said.startswith("mmbloom: /dev/full: No space left")
 
 
 @EACH_LIBRARY
@@ -158,15 +190,15 @@ def read_whole(path: Path, at_a_time: int) -> tuple[bytes, bool]:
 
 
 def read_by_python(path: Path) -> tuple[bytes, bool]:
-    """The same with Python's own gzip, a byte at a time, so that an error takes none along."""
+    """The same with Python's own gzip."""
+    broken = (EOFError, OSError, zlib.error)
+    with gzip.open(path) as source, suppress(*broken):
+        return source.read(), True
     found = []
-    with gzip.open(path) as source:
-        try:
-            while byte := source.read1(1):
-                found.append(byte)
-        except (EOFError, OSError, zlib.error):
-            return b"".join(found), False
-    return b"".join(found), True
+    with gzip.open(path) as source, suppress(*broken):
+        while byte := source.read1(1):  # so that an error takes none along
+            found.append(byte)
+    return b"".join(found), False
 
 
 @EACH_LIBRARY

@@ -12,7 +12,7 @@ from mmbloom.cli.parser import COMMANDS, outline, parser_of
 
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
-    "0 ok, 1 nothing found, not sound or not alike, 2 usage, 3 not a usable filter, "
+    "0 ok, 1 nothing found, not sound, not alike or too full, 2 usage, 3 not a usable filter, "
     "4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, 129, "
     "130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"
 )
@@ -28,9 +28,9 @@ EXPECTED = {
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "exclude": "--add --remove --list",
     "grow": "--reserve --lock-timeout --allow-network",
-    "info": "--json --recount",
+    "info": "--json --recount --fail-above",
     "verify": "--keys --json -i -f -s -w -z -t -k --json-key --progress",
-    "copy": "-q --plain --seal --permissions --allow-network",
+    "copy": "-q --plain --seal --replace --permissions --allow-network",
     "merge": "-q --permissions --allow-network",
     "intersect": "-q --permissions --allow-network",
     "compare": "--json",

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom, on_a_terminal, started
 
-from mmbloom import BloomFilter, engine
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, engine
+from mmbloom.cli.commands.info import _fullest
 
 Capture = pytest.CaptureFixture[bytes]
 BATCHES_BEGUN, POSITIONS_SET = 2048 + 16, 2048 + 8
@@ -163,3 +164,59 @@ def test_the_key_is_shown_only_if_asked_for(tmp_path: Path, capfdbinary: Capture
         assert "murmur3, seed 7" in said
     figures = json.loads(inside(capfdbinary, "info", tmp_path / "old", "--json").out)
     assert (figures["hash"], figures["seed"]) == ("murmur3", 7)
+
+
+@pytest.mark.parametrize(
+    ("share", "code"), [("90%", 0), ("0.9", 0), ("100%", 0), ("1", 0), ("70%", 1), ("0.7", 1)]
+)
+@pytest.mark.parametrize("json_too", [False, True])
+def test_fail_above(
+    tmp_path: Path, capfdbinary: Capture, share: str, code: int, *, json_too: bool
+) -> None:
+    """Fuller than that is exit 1 and one line on stderr; what is printed is the same."""
+    path = tmp_path / "seen"
+    with BloomFilter.create(path, 1000, 1e-6, seed=1) as seen:
+        seen.update(range(800))
+    options = ["--json"] if json_too else []
+    done = inside(capfdbinary, "info", path, *options, "--fail-above", share)
+    plain = inside(capfdbinary, "info", path, *options)
+    assert (done.code, done.out) == (code, plain.out)
+    if code:
+        assert is_one_line(
+            done.err, f"{path}: is 80% full, above 70%: about 80", "planned for 1000"
+        )
+    else:
+        assert done.err == ""
+
+
+def test_fail_above_of_several(tmp_path: Path, capfdbinary: Capture) -> None:
+    """Each that is too full is named; of a rotating folder its fullest period counts."""
+    now = [0.0]
+    with RotatingFilter.create(
+        tmp_path / "week", capacity_per_period=100, error_rate=1e-6, clock=lambda: now[0]
+    ) as seen:
+        seen.update(range(90))
+        now[0] = 86_400.0
+        seen.update(range(1000, 1010))
+    with GrowingFilter.create(tmp_path / "grown", 100, 1e-6) as seen:
+        seen.update(range(99))
+    for name, keys in (("full", 95), ("empty", 0)):
+        with BloomFilter.create(tmp_path / name, 100, 1e-6) as one:
+            one.update(range(keys))
+    names = [tmp_path / name for name in ("empty", "full", "grown")]
+    done = inside(capfdbinary, "info", *names, "--fail-above", "80%")
+    assert done.code == 1
+    assert is_one_line(done.err, f"{tmp_path / 'full'}: is 9")
+    assert done.out.count(b"holds about") == 3
+    with RotatingFilter.open(tmp_path / "week", "r", clock=lambda: now[0]) as seen:
+        fullest = _fullest(seen.info())
+    assert fullest is not None
+    assert fullest.approx_count > 80
+
+
+@pytest.mark.parametrize("share", ["80", "0", "-1", "101%", "1.1", "nan", "some", "%"])
+def test_fail_above_no_share(tmp_path: Path, capfdbinary: Capture, share: str) -> None:
+    """What is no share of a whole is a usage error that says how to write one."""
+    done = inside(capfdbinary, "info", tmp_path / "seen", f"--fail-above={share}")
+    assert done.code == 2
+    assert "is no share of a whole, such as 80% or 0.8" in done.err

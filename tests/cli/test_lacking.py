@@ -40,11 +40,11 @@ def test_no_line_has_it(
     for command in commands:
         done = mmbloom(*command, *options)
         assert done.code == 0
-        said = f"warning: {tmp_path / 'without'}: no line has the {part}:"
+        said = f"warning: {tmp_path / 'without'}: no line has the {part}, or it is empty:"
         assert is_one_line(done.err, said)
     done = mmbloom("dedup", seen, *options, stdin=lacks)
-    assert is_one_line(done.err, f"warning: stdin: no line has the {part}:")
-    assert mmbloom("dedup", seen, stdin=lacks).err == ""
+    assert is_one_line(done.err, f"warning: stdin: no line has the {part}, or it is empty:")
+    assert mmbloom("dedup", exact_filter(tmp_path / "whole"), stdin=lacks).err == ""
 
 
 @EACH
@@ -64,9 +64,43 @@ def test_they_are_counted(
     assert json.loads(done.err)["lacking"] == 1
 
 
+EMPTY = [
+    (["-t,", "-k2"], b"1,,a\n2,,b\n", 2),
+    (["-t,", "-k2", "--crlf"], b"1,\r\n2,\r\n", 2),
+    (["-t,", "-k1,2"], b"1,,a\n1,,b\n,1,c\n,1,d\n", 4),
+    (["--json-key", "id"], b'{"id":null,"x":1}\n{"id":null,"x":2}\n{"id":"","x":1}\n{"x":3}\n', 4),
+    (["--json-key", "a.b"], b'{"a":null,"x":1}\n{"a":{"b":null}}\n{"a":{"b":""}}\n', 3),
+    (["--json-key", "a", "--json-key", "b"], b'{"a":1,"b":null}\n{"a":1,"b":""}\n{"a":1}\n', 3),
+    (["--json-key", "id"], b'{"id":0}\n{"id":false}\n{"id":[]}\n{"id":"null"}\n', 0),
+    (["-t,", "-k2", "-s9"], b"1,a,x\n", 0),  # what is left of the field may be empty
+]
+
+
+@pytest.mark.parametrize(("options", "lines", "lacking"), EMPTY)
+def test_null_and_empty_is_lacking(
+    tmp_path: Path, options: list[str], lines: bytes, lacking: int
+) -> None:
+    """Lines that have nothing where their key should be are whole lines: none of them is lost."""
+    done = mmbloom("dedup", tmp_path / "seen", *options, "--stats", *EXACT, stdin=lines * 2)
+    assert done.out == lines
+    figures = json.loads(done.err.splitlines()[-1])
+    assert (figures["lacking"], figures["unique"]) == (2 * lacking, lines.count(b"\n"))
+
+
+@pytest.mark.parametrize("line", [b"a b\r\n", b"a\vb c\n", b"a b\fc\n"])
+def test_blanks_are_those_of_awk(tmp_path: Path, line: bytes) -> None:
+    """Space and tab part fields; a carriage return belongs to the last one, without --crlf."""
+    second = line.rstrip(b"\n").split(b" ")[1]
+    mmbloom("dedup", tmp_path / "seen", "-k2", *EXACT, stdin=line)
+    assert mmbloom("check", tmp_path / "seen", stdin=second + b"\n").out == second + b"\n"
+    if b"\r" in line:
+        mmbloom("dedup", tmp_path / "other", "-k2", "--crlf", *EXACT, stdin=line)
+        assert mmbloom("check", tmp_path / "other", stdin=b"b\n").out == b"b\n"
+
+
 def test_a_field_that_looks_like_a_mark(tmp_path: Path) -> None:
     """No field of any line is taken for a whole line, not even of lines that NUL ends."""
     lines = b"\xff\n\xffx,b\0\xff\n,b\0\xff,b\0,b\0"
     done = mmbloom("dedup", tmp_path / "seen", "-z", "-t,", "-k1", "--stats", *EXACT, stdin=lines)
     assert done.out == lines
-    assert json.loads(done.err)["lacking"] == 0
+    assert json.loads(done.err)["lacking"] == 1  # of the last line the field is empty

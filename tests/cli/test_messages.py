@@ -35,6 +35,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("create f --seed abc", "'abc' is not a count"),
         ("create -- f -n 10", "unrecognized arguments: -n 10; what stands behind -- is no option"),
         ("info seen --other", "unrecognized arguments: --other; see"),
+        ("dedp f in", "no such command: 'dedp' (did you mean dedup?); see mmbloom --help"),
+        ("xyzzy", "no such command: 'xyzzy' (one of create, dedup, add, check,"),
+        ("help ad", "no such command: 'ad' (did you mean add?); see"),
+        ("dedup f --ouput=out", "--ouput=out (did you mean --output?); see"),
+        ("dedup f --ouput out", "--ouput out (did you mean --output?); see"),
+        ("create f 1000000", "1000000 (give the number of keys with -n 1000000); see"),
+        ("import --guava f g 10M", "10M (give the number of keys with -n 10M); see"),
+        ("create f 10 -n 10", "unrecognized arguments: 10; see"),
+        ("create f 2026.log", "unrecognized arguments: 2026.log; see"),
+        ("plan 1000", "required: -n/--capacity; see"),
     ],
 )
 def test_wrong_values(here: Path, capfdbinary: Capture, command: str, said: str) -> None:
@@ -42,6 +52,19 @@ def test_wrong_values(here: Path, capfdbinary: Capture, command: str, said: str)
     done = inside(capfdbinary, *command.split())
     assert (done.code, done.out) == (2, b"")
     assert said in done.err
+
+
+@pytest.mark.parametrize("command", ["dedup", "add"])
+def test_a_number_in_the_place_of_an_input(here: Path, capfdbinary: Capture, command: str) -> None:
+    """A number of keys without its -n is taken for an input, and the message says how to give it.
+
+    Where -n is there it is only an input that is missing.
+    """
+    done = inside(capfdbinary, command, "seen", "1e6", "in")
+    assert done.code == 5
+    assert is_one_line(done.err, "1e6: No such file", "(give the number of keys with -n 1e6)")
+    done = inside(capfdbinary, command, "seen", "1e6", "in", "-n", "10")
+    assert "give the number" not in done.err
 
 
 MAKE_NONE = [

@@ -129,7 +129,7 @@ def test_interrupted_amid_lines(folder: Path, command: str) -> None:
         process.send_signal(signal.SIGINT)
         said = process.stderr.read().decode()
         assert process.wait(PATIENCE) == 130
-        assert is_one_line(said, "interrupted; run it again to go on")
+        assert is_one_line(said, "interrupted; ", "run it again to go on")
 
 
 def test_interrupted_dry_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +161,7 @@ def hears(pid: int) -> bool:
 def test_interrupted_amid_imports(folder: Path, where: str) -> None:
     """Nothing is done yet: the process ends at once, without a traceback, as by the signal."""
     verbose = [sys.executable, "-P", "-X", "importtime", "-m", "mmbloom"]
+    codes = list[int]()
     for _ in range(5):
         with running("dedup", folder / "seen", command=verbose) as process:
             assert process.stderr
@@ -172,9 +173,10 @@ def test_interrupted_amid_imports(folder: Path, where: str) -> None:
             code = process.wait(PATIENCE)
         assert "Traceback" not in left
         assert code in (-signal.SIGINT, 130)
-        if where != "mmbloom.dedup":  # where the command may have begun
-            assert code == -signal.SIGINT
-            assert "mmbloom.dedup\n" not in left
+        begun = where == "mmbloom.dedup" or "mmbloom.dedup\n" in left  # it came late
+        assert code == -signal.SIGINT or begun
+        codes.append(code)
+    assert where == "mmbloom.dedup" or -signal.SIGINT in codes  # not late each time
 
 
 def test_ignored_interrupt_stays_ignored(folder: Path) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from mmbloom._open import open as open_filter
 from mmbloom._typing import Bools
 from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys, terminator
-from mmbloom.cli.filters import open_or_create, patiently
+from mmbloom.cli.filters import one_key_rule, open_or_create, patiently
 from mmbloom.cli.inputs import (
     check_inputs,
     input_names,
@@ -15,7 +15,7 @@ from mmbloom.cli.inputs import (
     warn_of_lacking,
 )
 from mmbloom.cli.process import OK
-from mmbloom.cli.report import print_stats, progress_bar, say_tally
+from mmbloom.cli.report import counted, progress_bar
 from mmbloom.dedup import Discard, Tally, dedup
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import read_chunks
@@ -44,16 +44,16 @@ def run(args: argparse.Namespace) -> int:
         def enter(claim: Claim) -> AbstractContextManager[Bools]:
             return patiently(seen.path, claim.within, args.lock_timeout)
 
-        with progress_bar(args, names, printing=False) as bar:
-            for name in names:
-                with open_input(name, bar) as source:
-                    chunks = read_chunks(source, terminator(args))
-                    one = dedup(seen, chunks, Discard(), keys=keys, enter=enter)
-                warn_of_lacking(keys, name, one.lines, one.lacking)
-                tally.add(one)
-        seen.flush()
-        if args.stats:
-            print_stats(tally, seen, started)
-        else:
-            say_tally(args, tally, seen, started)
+        with counted(args, tally, seen, started):
+            with one_key_rule(seen, keys), progress_bar(args, names, printing=False) as bar:
+                for name in names:
+                    one = Tally()
+                    try:
+                        with open_input(name, bar) as source:
+                            chunks = read_chunks(source, terminator(args))
+                            dedup(seen, chunks, Discard(), keys=keys, enter=enter, tally=one)
+                    finally:
+                        tally.add(one)
+                    warn_of_lacking(keys, name, one.lines, one.lacking)
+            seen.flush()
     return OK

@@ -13,6 +13,7 @@ from mmbloom._open import open as open_filter
 from mmbloom._threads import ReadAhead
 from mmbloom._typing import Bools, Keys, Octets
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
+from mmbloom.cli.filters import one_key_rule
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import open_output, refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
@@ -50,7 +51,10 @@ def run(args: argparse.Namespace) -> int:
     refuse_overlap(None, names, args.file)
     counts: list[int] = []
     with open_filter(args.file, "r") as seen, open_output(None, end) as writer:
-        with progress_bar(args, names, printing=not args.count) as bar:
+        with (
+            one_key_rule(seen, line_keys(args)),
+            progress_bar(args, names, printing=not args.count) as bar,
+        ):
             for name in names:
                 counts.append(_look_up(args, seen, name, bar, writer))
                 if args.quiet and counts[-1]:

@@ -15,6 +15,7 @@ from mmbloom.cli.arguments import (
     making_options,
     rotation,
 )
+from mmbloom.cli.filters import planned_bytes, say_if_large
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
@@ -22,8 +23,6 @@ from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.folders.growing import GrowingFilter
 from mmbloom.folders.rotating import RotatingFilter
-from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
-from mmbloom.sizing.planning import plan
 
 EXAMPLES = (
     "mmbloom create seen.bloom -n 10M",
@@ -70,24 +69,28 @@ def run(args: argparse.Namespace) -> int:
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
         given["error_rate"] = error_rate(args)
-        with told(args, args.file, partial(_planned_bytes, args, given)):
+        say_if_large(args)
+        with told(args, args.file, partial(_planned_bytes, args)):
             _make(args, {**given, **options}, times).close()
         return OK
     if given or args.capacity is not None:
         raise UsageError(
             "--like takes all sizes from OTHER: leave out -n, -p, --layout, --hash and --seed"
         )
-    with open_filter(args.like, "r") as other, told(args, args.file, partial(bytes_of, args.like)):
-        _make_like(args, other, options).close()
+    with (
+        open_filter(args.like, "r") as other,
+        told(args, args.file, partial(bytes_of, args.like)),
+        _make_like(args, other, options) as made,
+    ):
+        # Filters alike are to be merged or compared: their lines must become the same keys.
+        if (rule := other.key_rule) is not None:
+            made.note_key_rule(rule)
     return OK
 
 
-def _planned_bytes(args: argparse.Namespace, given: Mapping[str, Any]) -> int | None:
+def _planned_bytes(args: argparse.Namespace) -> int | None:
     """Tell how large a single file will be; None of the first file of a folder."""
-    if args.growing or args.rotate:
-        return None
-    params, kind = plan(args.capacity, **given), KIND_COUNTERS if args.counting else KIND_BITS
-    return Header(params, 0, bytes(16), kind).file_bytes
+    return None if args.growing or args.rotate else planned_bytes(args)
 
 
 def _make(args: argparse.Namespace, options: Mapping[str, Any], times: Mapping[str, Any]) -> Filter:

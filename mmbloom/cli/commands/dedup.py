@@ -19,7 +19,7 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import consequence, copied, open_or_create, patiently
+from mmbloom.cli.filters import consequence, copied, one_key_rule, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
     FirstBytes,
@@ -37,7 +37,7 @@ from mmbloom.cli.outputs import (
     require_folder,
 )
 from mmbloom.cli.process import OK, STDIN_FD, InputError, StoppedError, UsageError
-from mmbloom.cli.report import NO_BAR, STDIN, print_stats, progress_bar, say_tally
+from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
 from mmbloom.dedup import Sink, Tally, dedup
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.bloom import BloomFilter
@@ -123,11 +123,18 @@ class DedupOptions:
         return open_output(output, self.terminator, durable=self.durable)
 
     def run(
-        self, seen: OfBits, name: str, bar: Any, writer: Sink, size: int | None = None
-    ) -> tuple[Tally, str]:
-        """Deduplicate one input; gives the figures, and why it was left, "" at its end.
+        self,
+        seen: OfBits,
+        name: str,
+        bar: Any,
+        writer: Sink,
+        *,
+        total: Tally,
+        size: int | None = None,
+    ) -> str:
+        """Deduplicate one input, or its first `size` bytes, and count that in `total`.
 
-        Of the input so many bytes, or all.
+        Gives why it was left, "" at its end: no error, so that the output is completed.
         """
         tally, stopped = Tally(), ""
         try:
@@ -136,8 +143,10 @@ class DedupOptions:
                 self._run(seen, part, writer, tally)
         except FilterFullError as full:
             stopped = _stopped(full, name)
+        finally:
+            total.add(tally)
         warn_of_lacking(self.keys, name, tally.lines, tally.lacking)
-        return tally, stopped
+        return stopped
 
     def _run(self, seen: OfBits, source: RawInput, writer: Sink, tally: Tally) -> None:
 
@@ -164,9 +173,10 @@ class FileJob:
     name: str
     output: str
 
-    def run(self) -> Tally:
-        """Do the work; the output is on the disk when this returns, and the filter need not be.
+    def run(self, tally: Tally) -> None:
+        """Do the work, and count it; the output is on the disk when this returns.
 
+        The filter need not be.
         To flush it here would put the marks of all processes on the disk, while the lines of the
         others are still in memory: a power cut would then lose these.
         """
@@ -174,10 +184,9 @@ class FileJob:
             self.seen as seen,
             self.settings.open(self.output) as writer,
         ):
-            tally, stopped = self.settings.run(seen, self.name, NO_BAR, writer)
+            stopped = self.settings.run(seen, self.name, NO_BAR, writer, total=tally)
         if stopped:
-            raise StoppedError(stopped, tally)
-        return tally
+            raise StoppedError(stopped)
 
 
 def _stopped(full: FilterFullError, name: str) -> str:
@@ -196,8 +205,7 @@ def _require_use(seen: OfBits) -> None:
     if isinstance(seen, BloomFilter) and seen.current_error_rate >= USELESS_RATE:
         raise StoppedError(
             f"{seen.path}: is full: it holds about {seen.approx_count} keys and was planned for "
-            f"{seen.params.capacity}; nothing was read",
-            Tally(),
+            f"{seen.params.capacity}; nothing was read"
         )
 
 
@@ -234,29 +242,26 @@ def run(args: argparse.Namespace) -> int:
             make_folder(folder)
     elif args.output is not None:
         require_folder(args.output)
-    on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
+    on_full, stopped, tally = "raise" if args.when_full == "stop" else "warn", None, Tally()
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
         open_or_create(opened, open_of_bits, on_full=on_full) as seen,
+        one_key_rule(seen, settings.keys),
     ):
-        try:
-            tally = _work(args, seen, settings, names, outputs)
-        except StoppedError as error:
-            stopped, tally = error, error.tally
-        if outputs or args.output is not None or args.durable:
-            # The only flush of a run, when every output of every process is closed and on the
-            # disk. Of a plain stdout nobody knows that, so the marks are left to the system too.
-            seen.flush()
-        if args.stats:
-            print_stats(tally, seen, started)
-        else:
-            say_tally(args, tally, seen, started)
+        with counted(args, tally, seen, started):
+            try:
+                _work(args, seen, settings, names, outputs, total=tally)
+            except StoppedError as error:
+                stopped = error
+            if outputs or args.output is not None or args.durable:
+                # The only flush of a run, when every output of every process is closed and on the
+                # disk. Of a plain stdout nobody knows that, so the marks are left to the system.
+                seen.flush()
         if stopped is not None:
             dry = "nothing is marked, as this is a dry run; a run would end so: "
             raise StoppedError(
-                f"{dry * args.dry_run}{stopped.message}; {_to_go_on(seen)}; or go on with "
-                "--when-full warn, which drops more and more new lines as seen",
-                tally,
+                f"{dry * args.dry_run}{stopped}; {_to_go_on(seen)}; or go on with "
+                "--when-full warn, which drops more and more new lines as seen"
             )
     return OK
 
@@ -321,13 +326,16 @@ def _work(
     settings: DedupOptions,
     names: list[str],
     outputs: list[str],
-) -> Tally:
+    *,
+    total: Tally,
+) -> None:
     """Deduplicate all inputs; StoppedError where the filter is full."""
     if args.when_full == "stop":
         _require_use(seen)
     if outputs:
-        return _to_folder(args, seen, settings, names, outputs)
-    return _to_one(args, seen, settings, names)
+        _to_folder(args, seen, settings, names, outputs, total=total)
+    else:
+        _to_one(args, seen, settings, names, total)
 
 
 def _to_folder(
@@ -336,20 +344,25 @@ def _to_folder(
     settings: DedupOptions,
     names: list[str],
     outputs: list[str],
-) -> Tally:
+    *,
+    total: Tally,
+) -> None:
     jobs = [FileJob(seen, settings, *pair) for pair in zip(names, outputs, strict=True)]
     sizes = [os.path.getsize(name) for name in names]
     with progress_bar(args, names, printing=False) as bar:
         # With multiprocessing, which a run in one process does not wait for.
         workers: Any = import_module("mmbloom.cli.workers")
-        tally: Tally = workers.run_jobs(jobs, args.jobs, lambda done: bar.update(sizes[done]))
-        return tally
+        workers.run_jobs(jobs, args.jobs, total, lambda done: bar.update(sizes[done]))
 
 
 def _to_one(
-    args: argparse.Namespace, seen: OfBits, settings: DedupOptions, names: list[str]
-) -> Tally:
-    tally, stopped = Tally(), ""
+    args: argparse.Namespace,
+    seen: OfBits,
+    settings: DedupOptions,
+    names: list[str],
+    total: Tally,
+) -> None:
+    stopped = ""
     sizes: list[int | None] = [None] * len(names)
     with ExitStack() as stack:
         printing = args.output is None
@@ -362,13 +375,11 @@ def _to_one(
         if counting is not None:
             writer = stack.enter_context(counting.before(writer, args))
         for name, size in zip(names, sizes, strict=True):
-            one, stopped = settings.run(seen, name, bar, writer, size)
-            tally.add(one)
+            stopped = settings.run(seen, name, bar, writer, total=total, size=size)
             if stopped:
                 break
     if stopped:
-        raise StoppedError(stopped, tally)
-    return tally
+        raise StoppedError(stopped)
 
 
 class _Counting:

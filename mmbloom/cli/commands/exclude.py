@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -10,10 +11,12 @@ import numpy as np
 from mmbloom._open import open as open_filter
 from mmbloom.cli.inputs import open_input, say_what_is_read
 from mmbloom.cli.outputs import open_output
-from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
+from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.format.exclusion_list import write_keys
 from mmbloom.lines import read_chunks
+
+_OF_SEVERAL = re.compile(r"-k \d+,|--json-key .* --json-key ")
 
 EXAMPLES = (
     "mmbloom exclude seen.bloom --add aunt@mail.example",
@@ -55,6 +58,11 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError("--list prints all exclusions: leave out KEY")
         return _print_all(args.file)
     with open_filter(args.file) as seen, _keys(args.keys) as keys:
+        if _OF_SEVERAL.search(rule := seen.key_rule or ""):
+            say(
+                f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
+                "be typed here: exclude it in Python, as a tuple of them"
+            )
         if args.add:
             seen.exclusions.update(keys)
             return OK

@@ -2,7 +2,7 @@
 
 import argparse
 
-from mmbloom.cli.parser import COMMANDS, outline, parser_of
+from mmbloom.cli.parser import COMMANDS, no_command, outline, parser_of
 from mmbloom.cli.process import OK
 
 EXAMPLES = (
@@ -16,10 +16,17 @@ def register(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "command",
         nargs="?",
+        type=_command,
         choices=tuple(COMMANDS),
         metavar="COMMAND",
         help="the command; without it, all are listed",
     )
+
+
+def _command(name: str) -> str:
+    if name not in COMMANDS:
+        raise argparse.ArgumentTypeError(no_command(name))
+    return name
 
 
 def run(args: argparse.Namespace) -> int:

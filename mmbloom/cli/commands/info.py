@@ -10,8 +10,9 @@ from typing import Any
 
 from mmbloom._engine import ENGINE
 from mmbloom._open import open as open_filter
+from mmbloom.cli.arguments import share
 from mmbloom.cli.filters import consequence
-from mmbloom.cli.process import OK, in_rows, terminal_columns
+from mmbloom.cli.process import OK, TOO_FULL, in_rows, say, terminal_columns
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
 from mmbloom.sizing.params import KeyHash
@@ -78,6 +79,7 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
 EXAMPLES = (
     "mmbloom info seen.bloom",
     "mmbloom info --json seen.bloom",
+    "mmbloom info --fail-above 80% seen.bloom    # for monitoring: exit code 1",
     "mmbloom info --recount seen.bloom    # after a writer was killed",
 )
 
@@ -86,6 +88,13 @@ def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     parser.add_argument("file", nargs="+", metavar="FILE", help="a filter")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each")
+    parser.add_argument(
+        "--fail-above",
+        type=share,
+        metavar="SHARE",
+        help="exit with 1 if a filter has more than this share of its planned keys (such as 0.8); "
+        "of a rotating folder, in any period; a growing one makes room by itself",
+    )
     parser.add_argument(
         "--show-key",
         action="store_true",
@@ -108,7 +117,21 @@ def run(args: argparse.Namespace) -> int:
     # Not unless asked for: what is printed ends up in logs, and in reports to others.
     key = _key_of(info) if args.show_key else None
     print(_as_json(info, key) if args.json else _for_people(info, key))
+    if args.fail_above is not None and (full := _fullest(info)):
+        used = full.approx_count / full.capacity
+        if used > args.fail_above:
+            about = f"about {full.approx_count} keys, planned for {full.capacity}"
+            say(f"{args.file}: is {used:.0%} full, above {args.fail_above:.0%}: {about}")
+            return TOO_FULL
     return OK
+
+
+def _fullest(info: FilterInfo | FolderInfo) -> FilterInfo | None:
+    """Give the file that says how full a filter is; none of a folder that makes room by itself."""
+    if isinstance(info, FilterInfo):
+        return info
+    files = info.files if info.kind == "rotating" else []
+    return max(files, key=lambda file: file.approx_count / file.capacity, default=None)
 
 
 def _key_of(info: FilterInfo | FolderInfo) -> str | None:
@@ -153,6 +176,7 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
         ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
         ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
         ("exclusions", _exclusions(info)),
+        ("key rule", info.key_rule or ""),
         ("capacity", when_full(info, time.time_ns())),
         ("created", _time(info.created_ns)),
         ("last flush", _time(info.flushed_ns) if info.flushed_ns else "never"),
@@ -175,6 +199,7 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
         ("capacity", _passed(info)),
         ("exclusions", _exclusions(info)),
+        ("key rule", info.key_rule or ""),
         ("uuid", info.uuid),
     ]
     for file in info.files:

@@ -8,7 +8,9 @@ from functools import partial
 
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
+from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import add_key_options, line_keys, terminator
+from mmbloom.cli.filters import say_of_another_rule
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, OK, in_rows
@@ -63,6 +65,8 @@ def _batches(
     if not names:
         return
     before()
+    with open_filter(args.file, "r") as seen:
+        say_of_another_rule(seen, keys)
     with progress_bar(args, names, printing=False) as bar:
         for name in names:
             with input_keys(keys, name) as take, open_input(name, bar) as source:

@@ -1,0 +1,145 @@
+"""A full disk under a command: what it says is lost, what it says to do, and that both are true."""
+
+import errno
+import os
+import re
+import resource
+from functools import partial
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, inside, is_one_line, mmbloom, started
+from faults import mount_tmpfs
+from workers import in_child
+
+from mmbloom import GrowingFilter
+
+Capture = pytest.CaptureFixture[bytes]
+GO_ON = "nothing is lost: run it again to go on (with >> in place of >)"
+LINES = [b"line %06d" % number for number in range(30_000)]
+
+
+def whole_lines(path: Path) -> set[bytes]:
+    """The lines of an output, without what a write that broke has left."""
+    return {line for line in path.read_bytes().split(b"\n") if re.fullmatch(rb"line \d{6}", line)}
+
+
+def dedup_on_small_disk(folder: Path, to: str) -> str:
+    """In a child: fill a disk with an output, make room, and run the same command again."""
+    if not mount_tmpfs(folder, 1 << 20):
+        return "not allowed"
+    (folder / "ballast").write_bytes(bytes(900_000))
+    out = folder / "out"
+
+    def run() -> tuple[int, str]:
+        argv = ("dedup", folder.parent / "seen", folder.parent / "in", *EXACT)
+        if to == "-o":
+            done = started(*argv, "-o", out)
+            return done.code, done.err
+        with out.open("ab") as stdout:
+            done = started(*argv, stdout=stdout)
+        return done.code, done.err
+
+    code, err = run()
+    assert code == 5
+    shown = str(out) if to == "-o" else "stdout"
+    assert is_one_line(err, f"{shown}: No space left on device; {GO_ON}")
+    assert 0 < len(whole_lines(out)) < len(LINES)
+    (folder / "ballast").unlink()
+    assert run() == (0, "")
+    assert whole_lines(out) == {*LINES}
+    return "done"
+
+
+@pytest.mark.parametrize("to", ["-o", "stdout"])
+def test_an_output(tmp_path: Path, to: str) -> None:
+    """1 MiB tmpfs: the line says that nothing is lost, and the same command goes on."""
+    (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))
+    (tmp_path / "disk").mkdir()
+    outcome = in_child(partial(dedup_on_small_disk, tmp_path / "disk", to))
+    if outcome == "not allowed":
+        pytest.skip("this system allows no user namespaces")
+    assert outcome == "done"
+
+
+def test_a_limit_of_the_shell(tmp_path: Path) -> None:
+    """So it is with `ulimit -f`; the filter is there already."""
+    (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out", *EXACT)
+    assert mmbloom("dedup", tmp_path / "seen", *EXACT).code == 0
+    keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
+    done = started(*argv, preexec_fn=keep)
+    assert done.code == 5
+    assert is_one_line(done.err, f"{tmp_path / 'out'}: File too large; {GO_ON}")
+    assert mmbloom(*argv).code == 0
+    assert whole_lines(tmp_path / "out") == {*LINES}
+
+
+@pytest.mark.parametrize(
+    ("command", "left"),
+    [
+        ("create new -n 1e6", "no half-made file is left"),
+        ("copy seen new", "no half-made file is left"),
+        ("dedup new in -n 1e6", GO_ON),
+        ("add new in -n 1e6", "nothing is lost: run it again to go on"),
+    ],
+)
+def test_a_filter_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, left: str
+) -> None:
+    """The size that cannot be had is named, and nothing of the new filter is there."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(b"a\n")
+    assert mmbloom("create", "seen", *EXACT).code == 0
+    keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
+    done = started(*command.split(), preexec_fn=keep)
+    assert (done.code, done.out) == (5, b"")
+    assert is_one_line(done.err, "new: cannot reserve", f"File too large; {left}")
+    assert sorted(os.listdir()) == ["in", "seen"]
+
+
+@pytest.mark.parametrize("command", ["dedup", "add"])
+def test_a_folder_that_cannot_grow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Where the next file does not fit, what was done stays done, and the rest comes next time."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(b"\n".join([*LINES, b""]))
+    GrowingFilter.create("seen", 10_000, 1e-9, seed=7).close()
+    keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
+    done = started(command, "seen", "in", preexec_fn=keep)
+    assert done.code == 5
+    assert is_one_line(done.err, "cannot reserve", "nothing is lost: run it again to go on")
+    again = mmbloom(command, "seen", "in")
+    assert again.code == 0
+    if command == "dedup":
+        assert {*done.lines} | {*again.lines} == {*LINES}
+    with GrowingFilter.open("seen") as seen:
+        assert seen.contains_many(LINES).all()
+
+
+def test_what_may_be_lost_is_not_said_to_be_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
+) -> None:
+    """Where lines are marked and the system then fails to force them to the disk."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    assert inside(capfdbinary, "create", tmp_path / "seen", *EXACT).code == 0
+
+    def full(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    done = inside(capfdbinary, "dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out")
+    assert done.code == 5
+    assert is_one_line(done.err, "No space left on device", "may be missing")
+    assert "nothing is lost" not in done.err
+
+
+def test_a_dry_run_goes_on_with_nothing(tmp_path: Path) -> None:
+    """A dry run marks nothing, and has nothing to go on with."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    with Path("/dev/full").open("wb") as full:
+        argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--dry-run", *EXACT)
+        done = mmbloom(*argv, stdout=full)
+    assert done.code == 5
+    assert is_one_line(done.err, "stdout: No space left on device\n")
