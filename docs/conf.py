@@ -14,6 +14,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "numpydoc",
     "myst_parser",
+    "sphinx_copybutton",
     "command_line",
     "links",
 ]
@@ -45,6 +46,8 @@ autodoc_typehints = "none"  # numpydoc's sections have the types, in words
 autosummary_generate = False
 numpydoc_show_class_members = False  # autodoc shows them, with their docstrings
 myst_heading_anchors = 3  # as GitHub makes them, which links between pages use
+
+copybutton_prompt_text = "$ "  # of blocks of kind console: only what is typed is copied
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"{project} {release}"

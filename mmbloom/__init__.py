@@ -1,6 +1,22 @@
-"""mmbloom: a memory-mapped, persistent Bloom filter that processes share.
+"""A memory-mapped, persistent Bloom filter that processes share.
 
-The map, lowest first; a package imports only those above it in this table.
+Take::
+
+    BloomFilter          for keys in one file
+    CountingBloomFilter  for keys that are removed again
+    GrowingFilter        for an unknown number of keys
+    RotatingFilter       for keys of the last days
+    Sieve                for URLs that wait to be visited
+    open                 for whichever of them is at a path
+    sizing               for how large a filter is to be
+    copy, merge, intersect, compare, verify, repair, grow
+                         for whole filters, by path
+
+``help(mmbloom.BloomFilter)`` has all of one of them. The modules ``lines`` and ``dedup`` read
+logs; ``scrapy``, ``dask`` and ``spark`` are for these. Errors are in ``errors``.
+
+Names that begin with an underscore are the package's own. The map, lowest first; a package imports
+only those above it in this table.
 
 ============  ==========================================================
 package       one idea

@@ -44,3 +44,11 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert broken(page) == ["no.md#", "#what"]
+
+
+def test_every_page_has_a_title_of_its_own() -> None:
+    """In a search or a sidebar two pages of one name cannot be told apart."""
+    pages = [page for kind in ("md", "rst") for page in DOCS.rglob(f"*.{kind}")]
+    titles = [re.match(r"(?:# )?(.+)\n", page.read_text(encoding="utf-8")) for page in pages]
+    found = [title[1] for title in titles if title]
+    assert len(found) == len(pages) == len({*found}), sorted(found)

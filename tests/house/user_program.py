@@ -4,9 +4,11 @@ A test runs it and has mypy check it; `basedpyright` checks it where lint runs. 
 marks what must be refused: the checkers complain of one that is not needed.
 """
 
+import asyncio
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import assert_type
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +43,12 @@ def some_keys() -> Iterator[str | None]:
     yield from ("x", None, "y")
 
 
+async def claim_in_task(seen: BloomFilter) -> None:
+    """Claim as a task of asyncio does."""
+    async with seen.claim(["t"]) as new:
+        assert assert_type(new, npt.NDArray[np.bool_]).all()
+
+
 def main(folder: Path) -> None:
     """Pass every kind of key to every kind of call."""
     with BloomFilter.create(folder / "seen.bloom", 1000, 1e-9, seed=1) as seen:
@@ -70,8 +78,9 @@ def main(folder: Path) -> None:
         assert new_ones(seen, [np.int64(1), 2, "h", b"i", bytearray(b"j")]).all()
         assert seen.contains_many(["e", None], nulls="skip").any()
         assert seen.update((1, 2, None), nulls="skip") == 0
+        asyncio.run(claim_in_task(seen))
         with seen.claim(["k", memoryview(b"l")]) as new:
-            assert new.all()
+            assert assert_type(new, npt.NDArray[np.bool_]).all()
         seen.exclusions.update([np.int64(1), "h"])
 
     with CountingBloomFilter.create(folder / "counting.bloom", 1000) as counting:
