@@ -28,6 +28,8 @@ from mmbloom.cli import main
 
 ROOT = os.path.dirname(mmbloom.__file__)
 ROUNDS = 10  # the shortest is told: once in a millisecond a file is looked at as well
+KEYS = 300  # of a round, and as lines of an input
+CAPACITY = 100_000  # room for all rounds of all calls: a filter that is full walks another way
 
 
 class Walk:
@@ -74,17 +76,17 @@ class Walk:
 def walks(folder: str) -> dict[str, Walk]:
     """Follow each call once, after a first one that leaves nothing to be imported."""
     lines = Path(folder, "lines")
-    seen = mmbloom.BloomFilter.create(os.path.join(folder, "one"), 1000, threads=1)
+    seen = mmbloom.BloomFilter.create(os.path.join(folder, "one"), CAPACITY, threads=1)
     growing = mmbloom.GrowingFilter.create(
-        os.path.join(folder, "growing"), initial_capacity=1000, threads=1
+        os.path.join(folder, "growing"), initial_capacity=CAPACITY, threads=1
     )
     command = ["dedup", os.path.join(folder, "cli"), str(lines), "-o", os.path.join(folder, "out")]
 
     def dedup(keys: list[bytes]) -> None:
         lines.write_bytes(b"\n".join(keys))
-        main(command)
+        _run(command)
 
-    main(["create", os.path.join(folder, "cli"), "-n", "1000"])
+    _run(["create", os.path.join(folder, "cli"), "-n", str(CAPACITY)])
     calls: dict[str, Callable[[list[bytes]], object]] = {
         "BloomFilter.add_many": seen.add_many,
         "BloomFilter.contains_many": seen.contains_many,
@@ -97,11 +99,18 @@ def walks(folder: str) -> dict[str, Walk]:
     found = {}
     for name, call in calls.items():
         call([b"first"])
-        rounds = [[b"%d of %d" % (i, number) for i in range(300)] for number in range(ROUNDS)]
+        rounds = [[b"%d of %d" % (i, number) for i in range(KEYS)] for number in range(ROUNDS)]
         found[name] = min((Walk().follow(call, keys) for keys in rounds), key=Walk.length)
-    seen.close()
-    growing.close()
+    for made in (seen, growing):
+        assert made.approx_count < CAPACITY // 2
+        made.close()
     return found
+
+
+def _run(command: list[str]) -> None:
+    """Run a command, which must end well: one that stops on the way walks less far."""
+    if code := main(command):
+        sys.exit(f"mmbloom {' '.join(command)} ended with {code}")
 
 
 def _claim(seen: mmbloom.BloomFilter, keys: list[bytes]) -> None:

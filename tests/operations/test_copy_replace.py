@@ -202,6 +202,7 @@ def test_on_the_disk_before_it_has_its_path(tmp_path: Path) -> None:
     assert made[-3:] == ["fsync", "exchange", "fsync"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "when"), [("file", "after"), ("growing", "before")])
 def test_killed_at_any_call(tmp_path: Path, kind: str, when: str) -> None:
     """Kill -9 at each os call: the old filter or the new one is there, sound; then it goes on.
