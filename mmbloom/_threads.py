@@ -127,85 +127,11 @@ class ReadAhead(Generic[T]):
             raise StopIteration
         raise found
 
-    def peek(self) -> T | None:
-        """Give the next item if it is there already, and leave it where it is; or else None."""
-        self._start()
-        first = self._ready[0] if self._ready else None
-        return first[0] if isinstance(first, tuple) else None
-
     def close(self) -> None:
         """Stop the other thread at its next item."""
         if not self._ended:
             self._ended = self._stopped = True
             _leave(self._thread, self._room, self._pid)
-
-
-class WorkBehind:
-    """Calls in another thread, one after the other, while the caller goes on.
-
-    To be closed in any case. After a call that raised there are no more.
-
-    Attributes
-    ----------
-    done : int
-        How many calls have ended well.
-
-    Examples
-    --------
-    >>> behind = WorkBehind()
-    >>> behind.do(lambda: print("done"))
-    >>> behind.wait()
-    done
-    >>> behind.close()
-    >>> behind.done
-    1
-    """
-
-    def __init__(self) -> None:
-        self._to_do: deque[Callable[[], object]] = deque()
-        self._given, self._ended = threading.Semaphore(0), threading.Semaphore(0)
-        self._under_way = self.done = 0
-        self._error: BaseException | None = None
-        self._stopped = False
-        self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
-
-    def do(self, work: Callable[[], object]) -> None:
-        """Have something called after all that was given before."""
-        if self._thread is None:
-            self._thread = _started(self._run, "mmbloom-behind")
-        self._to_do.append(work)
-        self._under_way += 1
-        self._given.release()
-
-    def _run(self) -> None:
-        while True:
-            self._given.acquire()
-            if self._stopped:
-                return
-            try:
-                if self._error is None:
-                    self._to_do.popleft()()
-                    self.done += 1
-            except BaseException as error:  # noqa: BLE001  whatever it is, `wait` raises it
-                self._error = error
-            self._ended.release()
-
-    def wait(self, left: int = 0) -> None:
-        """Wait until all but so many are done; raises the error of what was called."""
-        while self._under_way > left:
-            self._ended.acquire()
-            self._under_way -= 1
-        if self._error is not None:
-            raise self._error
-
-    def close(self) -> None:
-        """Begin nothing more, and wait for what was begun, but not for long.
-
-        What was begun goes on, if it takes longer, as a write to a pipe does that nobody reads.
-        """
-        self._stopped = True
-        _leave(self._thread, self._given, self._pid)
 
 
 def _started(run: Callable[[], None], name: str) -> threading.Thread:

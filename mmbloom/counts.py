@@ -140,7 +140,6 @@ class CountedWriter:
 
     def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
         self._sink, self._counts, self._terminator = sink, counts, terminator
-        self.any_thread = getattr(sink, "any_thread", False)  # nothing of a filter is asked here
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines, each after its number, in seven columns and a blank.
@@ -177,7 +176,6 @@ class OnceWriter:
 
     def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
         self._sink, self._counts, self._terminator = sink, counts, terminator
-        self.any_thread = getattr(sink, "any_thread", False)
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write those of the lines.

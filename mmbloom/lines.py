@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import select
 import shlex
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO, TextIOBase
@@ -217,8 +216,6 @@ class LineWriter:
     b'a\nb\n'
     """
 
-    any_thread = True  # `write` asks nothing of a filter
-
     def __init__(
         self,
         file: FileIO,
@@ -237,7 +234,6 @@ class LineWriter:
         self._file, self._name, self._sync = file, name or str(file.name), sync
         self._terminator, self._mid_line = terminator, False
         self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
-        self._one_at_a_time = threading.Lock()
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines.
@@ -257,14 +253,12 @@ class LineWriter:
         """
         if not len(lines):
             return
-        # After an interrupt a thread may still be amid a write, to a pipe that nobody reads.
-        with self._one_at_a_time:
-            if self._ends_mid_line():
-                self._write(self._terminator)
-            self._write(lines)
-            self._mid_line = not terminated
-            if self._sync is not None:
-                self._sync()
+        if self._ends_mid_line():
+            self._write(self._terminator)
+        self._write(lines)
+        self._mid_line = not terminated
+        if self._sync is not None:
+            self._sync()
 
     def _write(self, data: Any) -> None:
         rest = memoryview(data)

@@ -7,6 +7,7 @@ For the same reason an output is on the disk before the marks of its lines are: 
 power cut leaves without its line would lose that line.
 """
 
+import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -20,6 +21,10 @@ from mmbloom.cli.report import STDIN
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import exclusions_path
 from mmbloom.lines import LineWriter
+
+# A chunk of lines. 5 million lines of 144 bytes into cat took 1.3 s, and 2.0 with the 64 KiB that
+# pipes have by default, as writer and reader waited for each other.
+_PIPE_BYTES = 1 << 20
 
 
 @contextmanager
@@ -43,6 +48,7 @@ def open_output(
             file = stack.enter_context(FileIO(path, "ab"))
         if durable:
             _require_regular(path, file.fileno())
+        _widen(file.fileno())
         look = stack.enter_context(_tail_of(file, terminator))
         force = partial(_force, file.fileno(), path, durable=durable)
         if durable:
@@ -52,6 +58,13 @@ def open_output(
         yield LineWriter(file, terminator, name=name, ends_mid_line=look, sync=sync)
         if durable or (path is not None and _is_regular(file.fileno())):
             force(name_too=True)
+
+
+def _widen(fd: int) -> None:
+    """Let a pipe hold what is written at a time, if it is one."""
+    if stat.S_ISFIFO(os.fstat(fd).st_mode) and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # the user has as many pages in pipes as are allowed
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
 
 
 def _force(fd: int, path: str | None, *, durable: bool, name_too: bool = False) -> None:

@@ -7,7 +7,6 @@ again, and never left out.
 from __future__ import annotations
 
 import os
-from collections import deque
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -48,12 +47,6 @@ class Marker(Protocol):
         Raises `FilterFullError`, for `tell`, if they go past the plan.
         """
 
-    def claim_after(self, before: Any, prepared: Any, keys: int, /) -> Any:
-        """Claim while what was claimed before, of so many new keys, is not marked yet.
-
-        None if that cannot be: then these are to be claimed when those are marked.
-        """
-
     def mark(self, claimed: Any, prepared: Any, /) -> None:
         """Set the bits of what was claimed."""
 
@@ -91,10 +84,6 @@ class Claims:
                     raise ReentryError(self._path, _CLAIMED)
         self._under_way.append(claim)
 
-    def alone(self, claim: Claim) -> bool:
-        """Tell whether a claim is the only one under way."""
-        return len(self._under_way) == 1 and self._under_way[0] is claim
-
     def end(self, claim: Claim) -> None:
         """Forget a claim."""
         self._under_way = [one for one in self._under_way if one is not claim]
@@ -110,11 +99,6 @@ class Claim(Held):
     In a task of asyncio enter it with ``async with``: other tasks go on while it waits for the
     lock, and in its block. Until the block ends, the lock is the task's: others that use
     ``async with`` wait, and what they call without it raises `ReentryError`.
-
-    Attributes
-    ----------
-    marked : int
-        How many claims of the block are marked by `mark_first`.
 
     Notes
     -----
@@ -149,8 +133,6 @@ class Claim(Held):
         self._writer, self._answers, self._excluded = writer, answers, excluded
         self._prepared, self._hashes = prepared, hashes
         self._claimed: Any = None
-        self._unmarked: deque[Claim] = deque()  # of this block: this one, and what followed
-        self.marked = 0
         self._pid = 0  # of the process that entered
         self._task_hold: TaskHold | None = None
 
@@ -177,87 +159,8 @@ class Claim(Held):
         self.hold.timeout = timeout
         return self
 
-    def claim_next(self, other: Claim) -> Bools | None:
-        """Claim what another claim has, within this block, before the keys of this are marked.
-
-        So the work on the keys of one may overlap with the finding of the next.
-
-        Parameters
-        ----------
-        other : Claim
-            Of the same filter, and not entered. It is used then.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,), or None
-            What entering the other would give after this block. The end of the block marks its
-            keys, too. None if that cannot be, and nothing was done: enter it after this block.
-            It can if the filter is one file of bits, all keys fit into its plan for sure, no other
-            claim is around this one or within, and one at most of what was claimed is not marked.
-
-        Raises
-        ------
-        RuntimeError
-            If the other was used before.
-        ValueError
-            If it is of another filter.
-        FileChangedError, ReadOnlyError, ClosedFilterError
-            As entering it would.
-
-        See Also
-        --------
-        mark_first : Mark what was claimed first.
-        """
-        other._check_unused()
-        if other._writer is not self._writer:
-            raise ValueError("the claim is of another filter: enter it by itself")
-        if self._pid != os.getpid() or len(self._unmarked) != 1:
-            return None
-        if not self._writer.claims.alone(self):
-            return None  # whose keys are taken is looked at when a block begins
-        before = self._unmarked[0]._claimed  # noqa: SLF001  of this class
-        with self._writer.amid():
-            keys = int(np.count_nonzero(before.new))
-            claimed = self._writer.claim_after(before, other._prepared, keys)
-            if claimed is None:
-                return None
-            other._pid, other._claimed = self._pid, claimed
-            self._unmarked.append(other)
-        return other._answers(claimed.new)
-
-    def mark_first(self) -> None:
-        """Mark what was claimed first of what is not marked, as the work on it is done.
-
-        It stays marked even if the block raises.
-
-        Raises
-        ------
-        RuntimeError
-            If there is nothing left, or the block is not entered.
-        """
-        if not self._unmarked:
-            raise RuntimeError("nothing that was claimed in this block is left to mark")
-        # Counted first: whatever comes in between, no more is marked than is counted.
-        self.marked += 1
-        one = self._unmarked.popleft()
-        if self._pid == os.getpid():  # in a forked child the claim is the parent's
-            with self._writer.amid():
-                one._mark()  # noqa: SLF001  of this class
-
-    def _mark(self) -> None:
-        claimed, self._claimed = self._claimed, None
-        self._writer.mark(claimed, self._prepared)
-
     def taken(self) -> HashHalves:
         """Give the hash halves of the keys that are new to this claim, and not excluded."""
-        fresh = [one._fresh() for one in self._unmarked]  # noqa: SLF001  of this class
-        none = np.zeros(0, np.uint64)
-        return (
-            np.concatenate([none, *(h1 for h1, _ in fresh)]),
-            np.concatenate([none, *(h2 for _, h2 in fresh)]),
-        )
-
-    def _fresh(self) -> HashHalves:
         mine = self._claimed.new & ~self._excluded()
         return self._hashes[0][mine], self._hashes[1][mine]
 
@@ -270,12 +173,7 @@ class Claim(Held):
         self._pid = os.getpid()
         with self._writer.amid():
             self._claimed = self._writer.claim(self._prepared)
-            self._unmarked.append(self)
-            try:
-                self._writer.claims.begin(self)
-            except BaseException:
-                self._unmarked.clear()
-                raise
+            self._writer.claims.begin(self)
         return self._answers(self._claimed.new)
 
     def _again(self, error: Exception) -> bool:
@@ -289,11 +187,9 @@ class Claim(Held):
         if self._pid != os.getpid():  # a forked child: the claim is the parent's
             return
         self._writer.claims.end(self)
-        unmarked, self._unmarked = self._unmarked, deque()
-        if kind is None and unmarked:
+        if kind is None:
             with self._writer.amid():
-                for one in unmarked:
-                    one._mark()  # noqa: SLF001  of this class
+                self._writer.mark(self._claimed, self._prepared)
 
     async def __aenter__(self) -> Bools:
         """Do what ``with`` does, while other tasks go on."""

@@ -152,10 +152,6 @@ class Writer(ABC):
         a flush have failed meanwhile.
         """
 
-    def claim_after(self, _before: Any, _hashes: HashHalves, _keys: int) -> Any:
-        """Claim before what was claimed is marked, where that can be: see `BitWriter`."""
-        return None
-
     @abstractmethod
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
         """Add keys: which were new, and how many positions were set."""
@@ -317,18 +313,6 @@ class BitWriter(Writer):
         self._exclusions.refresh()
         words = self._storage.expect(len(hashes[0])).words
         return self._claimed(_engine.claim(words, *hashes, self._params))
-
-    def claim_after(
-        self, before: _engine.Claimed, hashes: HashHalves, keys: int
-    ) -> _engine.Claimed | None:
-        """Claim while what was claimed before, of so many keys, is not marked yet.
-
-        Gives None, for nobody to be told now, if the keys of both might go past the plan.
-        """
-        if self._brim.may_pass(keys + len(hashes[0])):
-            return None
-        words = self._storage.expect(len(hashes[0])).words
-        return _engine.claim(words, *hashes, self._params, before)
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""

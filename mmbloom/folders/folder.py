@@ -98,10 +98,6 @@ class FolderWriter(ABC):
     def claim(self, keys: Hashed) -> Any:
         """Find which keys are new; call within `section`."""
 
-    def claim_after(self, _before: Any, _keys: Hashed, _number: int) -> Any:
-        """Claim before what was claimed is marked: not in a folder, where files may follow."""
-        return None
-
     @abstractmethod
     def mark(self, claimed: Any, keys: Hashed) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim."""

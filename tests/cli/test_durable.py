@@ -69,11 +69,12 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
             disk.flush()
             super().flush(*args)
 
-    mark = Claim._mark
+    end = Claim._end
 
-    def marked(claim: Claim) -> None:
-        disk.mark(int(claim._claimed.new.sum()))
-        mark(claim)
+    def ended(claim: Claim, kind: type[BaseException] | None) -> None:
+        if kind is None:
+            disk.mark(int(claim._claimed.new.sum()))
+        end(claim, kind)
 
     def run_jobs(jobs: Sequence[FileJob], _: int, tally: Tally, _done: Callable[..., None]) -> None:
         for job in jobs:
@@ -81,7 +82,7 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(os, "fsync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
-    monkeypatch.setattr(Claim, "_mark", marked)
+    monkeypatch.setattr(Claim, "_end", ended)
     monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
 
 

@@ -1,5 +1,7 @@
 """Outputs that several runs append to."""
 
+import fcntl
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,17 @@ def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:
             other.write(b"cut o")
         writer.write(octets_of(b"precious\n"), terminated=True)
     assert path.read_bytes() == b"a\ncut o\nprecious\n"
+
+
+def test_a_pipe_holds_more(tmp_path: Path) -> None:
+    """Of 64 KiB, the system's default, writer and reader wait for each other too often."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb"), os.fdopen(writing, "wb") as pipe:
+        sizes = [fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ)]
+        ended = mmbloom("dedup", tmp_path / "seen", *EXACT, stdin=b"a\na\n", stdout=pipe)
+        sizes.append(fcntl.fcntl(reading, fcntl.F_GETPIPE_SZ))
+        assert (ended.code, os.read(reading, 100)) == (0, b"a\n")
+    assert sizes == [1 << 16, 1 << 20]
 
 
 def test_output_in_no_folder_makes_no_filter(tmp_path: Path) -> None:

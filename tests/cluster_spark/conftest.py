@@ -50,6 +50,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
+        # These tests end before what the optimising compiler makes has paid for its time.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.local.dir": str(home),
         "spark.log.level": "OFF",
         "spark.sql.session.timeZone": "UTC",

@@ -116,7 +116,7 @@ def test_every_number_of_hashes(layout: Layout, num_hashes: int, seed: int) -> N
 def test_claims_that_follow_one_another(
     layout: Layout, blocks: int, num_pages: int, sizes: tuple[int, ...], seed: int
 ) -> None:
-    """Crowded or not, with repeats across them, each committed late: as adding them would."""
+    """Crowded or not, with repeats across them: as adding them would."""
     chance = np.random.default_rng(seed)
     params = FilterParams(10, 0.1, layout, 32_768 * num_pages, 6, blocks_per_key=blocks)
     before = random_array(params, chance, 0.1)
@@ -128,14 +128,10 @@ def test_claims_that_follow_one_another(
     new, newly_set = COMPILED.add(whole, h1, h2, params)
     for engine in (NUMPY, COMPILED):
         array, answers, committed = before.copy(), [], 0
-        earlier = None
         for batch in batches:
-            claimed = engine.claim(array, *batch, params, earlier)
+            claimed = engine.claim(array, *batch, params)
             answers.append(claimed.new)
-            if earlier is not None:
-                committed += engine.commit(array, earlier)
-            earlier = claimed
-        committed += engine.commit(array, earlier)
+            committed += engine.commit(array, claimed)
         assert (np.concatenate(answers) == new).all()
         assert committed == newly_set
         assert (array == whole).all()

@@ -1,6 +1,5 @@
 """Sinks for dedup(): they keep what they get, or break; and what it is given."""
 
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -23,17 +22,13 @@ def cut(octets: Octets, terminated: bool) -> Lines:
 
 
 class Collect:
-    """A sink that keeps what it gets: lines, whether the last was ended, and by which thread."""
-
-    any_thread = False
+    """A sink that keeps what it gets: lines, and whether the last was ended."""
 
     def __init__(self) -> None:
         self.lines: Lines = []
         self.terminated: list[bool] = []
-        self.threads: list[str] = []
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
-        self.threads.append(threading.current_thread().name)
         self.lines += cut(lines, terminated)
         self.terminated.append(terminated)
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 import pytest
+from workers import in_child
 
 from mmbloom._threads import ReadAhead
 
@@ -148,3 +149,23 @@ def test_a_blocked_producer_does_not_keep_the_process() -> None:
         assert next(ahead) == 1
         assert all(thread.daemon for thread in reading_threads())
     assert ended()
+
+
+def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of starting it is raised, and closing is fine then."""
+
+    def start(_self: threading.Thread) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(KeyboardInterrupt), closing(ReadAhead([1])) as ahead:
+        next(ahead)
+
+
+def test_closing_in_a_forked_child() -> None:
+    """A child has no such thread, and waits for no lock that it held at the fork."""
+    one = ReadAhead(iter([1]))
+    assert next(one) == 1
+    held: Any = one._room._cond  # type: ignore[attr-defined]  # of the semaphore
+    with closing(one), held:  # as if the fork came amid the other thread's step
+        in_child(one.close, timeout=LONG)

@@ -251,28 +251,22 @@ cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
 
 
 def claim(
-    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params,
-    Claimed before=None,
+    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params
 ):
     """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
-    cdef const Overlay *earlier = NULL
     cdef bint done = True
     claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
     claimed.h2 = h2  # which `overlay` looks into until the claim is committed
     claimed.overlay.shape = &claimed.shape
     cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
-    if before is not None:
-        check_claimed(before, words.shape[0])
-        if before.overlay.used:
-            earlier = &before.overlay
     if n:
         claimed.overlay.h2 = &h2[0]
         with nogil:
             done = begin(&claimed.overlay, n) and claim_keys(
-                &words[0], &h1[0], &h2[0], n, &claimed.overlay, earlier, &answers[0]
+                &words[0], &h1[0], &h2[0], n, &claimed.overlay, &answers[0]
             )
     if not done:
         raise MemoryError
@@ -281,14 +275,14 @@ def claim(
 
 cdef bint claim_keys(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, const Overlay *before, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     if overlay.shape.blocked:
-        return claim_blocked(words, h1, h2, n, overlay, before, answers)
+        return claim_blocked(words, h1, h2, n, overlay, answers)
     if overlay.shape.paged:
-        return claim_paged(words, h1, h2, n, overlay, before, answers)
+        return claim_paged(words, h1, h2, n, overlay, answers)
     find_standard(words, h1, h2, n, overlay.shape, answers)
-    return claim_standard(words, h1, h2, n, overlay, before, answers)
+    return claim_standard(words, h1, h2, n, overlay, answers)
 
 
 def contains_with(

@@ -184,28 +184,6 @@ cdef inline uint64_t *masks_for(Overlay *overlay, Cell *cell) noexcept nogil:
     return overlay.masks + 8 * (cell.held & ~MET)
 
 
-cdef inline const uint64_t *lacking(
-    const Shape *shape, const Overlay *before, const uint64_t *here, uint64_t block,
-    uint64_t h2, int first, int after, uint64_t *room,
-) noexcept nogil:
-    """Give a block as a claim before will leave it, perhaps in `room`; NULL if it has the key."""
-    cdef uint64_t[8] alone
-    cdef const uint64_t *held
-    cdef size_t place
-    cdef int w
-    if in_block(shape, here, h2, first, after):
-        return NULL
-    if before == NULL:
-        return here
-    place = place_of(before, block)
-    if not before.index[place]:
-        return here
-    held = bits_held(before, before.cells[slot_of(before.index[place])].held, alone)
-    for w in range(8):
-        room[w] = here[w] | held[w]
-    return NULL if in_block(shape, room, h2, first, after) else room
-
-
 cdef inline int claim_again(
     Overlay *overlay, Cell *cell, const uint64_t *here, uint64_t note
 ) noexcept nogil:
@@ -246,52 +224,47 @@ cdef inline int claim_block(
 
 
 cdef inline void ask_for_claim(
-    const uint64_t *words, uint64_t block, const Overlay *overlay, const Overlay *before
+    const uint64_t *words, uint64_t block, const Overlay *overlay
 ) noexcept nogil:
     """Ask for the lines that the claim of a block will need."""
     prefetch(words + 8 * block)
     prefetch(overlay.index + home_of(overlay, block))
-    if before != NULL:
-        prefetch(before.index + home_of(before, block))
 
 
 cdef inline bint claim_blocked(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, const Overlay *before, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     """Claim n keys; False if there is no memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
     cdef int new
     cdef uint64_t block
-    cdef uint64_t[8] room
     cdef const uint64_t *here
     for j in range(min(n, AHEAD)):
         prefetch(words + 8 * block_of(shape, h1[j]))
     for j in range(n):
         if j + AHEAD < n:
-            ask_for_claim(words, block_of(shape, h1[j + AHEAD]), overlay, before)
+            ask_for_claim(words, block_of(shape, h1[j + AHEAD]), overlay)
         block = block_of(shape, h1[j])
-        here = lacking(
-            shape, before, words + 8 * block, block, h2[j], 0, shape.num_hashes, room
-        )
-        new = 0 if here == NULL else claim_block(overlay, here, block, 8 * <uint64_t>j)
-        if new < 0:
-            return False
+        here, new = words + 8 * block, 0
+        if not in_block(shape, here, h2[j], 0, shape.num_hashes):
+            new = claim_block(overlay, here, block, 8 * <uint64_t>j)
+            if new < 0:
+                return False
         answers[j] = new
     return True
 
 
 cdef inline bint claim_paged(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, const Overlay *before, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     """Claim n keys of several blocks each; False if there is no memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
     cdef int b, new, blocks = shape.blocks, in_each = shape.in_each
     cdef uint64_t page, block
-    cdef uint64_t[8] room
     cdef const uint64_t *here
     for j in range(min(n, AHEAD)):
         ask_for_blocks(shape, words, h1[j], False)
@@ -299,15 +272,14 @@ cdef inline bint claim_paged(
         if j + AHEAD < n:
             page = page_of(shape, h1[j + AHEAD])
             for b in range(blocks):
-                ask_for_claim(words, block_in_page(page, h1[j + AHEAD], b), overlay, before)
+                ask_for_claim(words, block_in_page(page, h1[j + AHEAD], b), overlay)
         page = page_of(shape, h1[j])
         answers[j] = 0
         for b in range(blocks):
             block = block_in_page(page, h1[j], b)
-            here = lacking(
-                shape, before, words + 8 * block, block, h2[j], b * in_each, (b + 1) * in_each, room
-            )
-            if here != NULL:  # a line that is not changed is not written
+            here = words + 8 * block
+            # A line that is not changed is not written.
+            if not in_block(shape, here, h2[j], b * in_each, (b + 1) * in_each):
                 new = claim_block(overlay, here, block, 8 * <uint64_t>j + b)
                 if new < 0:
                     return False
@@ -330,14 +302,14 @@ cdef inline uint64_t mask_of_word(const Overlay *overlay, uint64_t word) noexcep
 
 cdef inline bint claim_standard(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, const Overlay *before, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     """Claim what is not in the array, which `answers` tells; False if there is no memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
     cdef int i
     cdef size_t place
-    cdef uint64_t p, bit, clear, word
+    cdef uint64_t p, bit, clear
     cdef Cell *cell
     for j in range(n):
         if answers[j]:
@@ -349,10 +321,7 @@ cdef inline bint claim_standard(
         for i in range(shape.num_hashes):
             p = standard_position(shape, h1[j], h2[j], i)
             bit = <uint64_t>1 << (p & 63)
-            word = words[p >> 6]
-            if before != NULL and not word & bit:
-                word = mask_of_word(before, p >> 6)
-            if not word & bit:
+            if not words[p >> 6] & bit:
                 place = place_of(overlay, p >> 6)
                 if not overlay.index[place]:
                     hold(overlay, place, p >> 6, 0)

@@ -78,9 +78,7 @@ def add(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools
     return claimed.new, commit(words, claimed)
 
 
-def claim(
-    words: Words, h1: Words, h2: Words, params: FilterParams, before: Claimed | None = None
-) -> Claimed:
+def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
     """Find which of n keys are new, duplicates within the batch included; set nothing.
 
     Parameters
@@ -91,19 +89,16 @@ def claim(
         Hash halves of the keys.
     params : FilterParams
         Layout and number of hashes.
-    before : Claimed, optional
-        A claim of the same array that is not committed, or not yet: its bits count as set.
 
     Returns
     -------
     Claimed
     """
     claimed = Claimed(np.zeros(len(h1), dtype=np.bool_), [])
-    held = [] if before is None else before.updates
     for start in range(0, len(h1), CHUNK_KEYS):
         chunk = slice(start, start + CHUNK_KEYS)
         # What earlier chunks will set counts as set for later ones, as one by one.
-        pending = _positions_in([*held, *claimed.updates])
+        pending = _positions_in(claimed.updates)
         new, updates = _claim_chunk(words, h1[chunk], h2[chunk], params, pending)
         claimed.new[chunk] = new
         claimed.updates.extend(updates)
