@@ -23,7 +23,7 @@ package       one idea
 ============  ==========================================================
 errors        the exception tree
 _typing       type aliases
-_tasks        what a thread that has the lock may do; the task that runs in it
+_reentry      what a thread that has the lock may do; the task that runs in it
 _threads      work on several cores, results in order; reading ahead
 _machine      what the machine is, and gives: mounts, memory, maps of files
 sizing        how large: keys and error rate to bits and hashes, and back
@@ -36,7 +36,6 @@ operations    whole filters, by path: copy, merge, verify, repair and others
 filters       an open filter of one file
 folders       an open filter of several files: growing, rotating
 _open         whichever filter is at a path
-_members      which member of a line of JSON is its key
 lines         records of a byte stream, and which part of one is its key
 dedup         each line once, marked after it is written
 counts        how often each line occurs
@@ -91,12 +90,12 @@ if TYPE_CHECKING:
     from mmbloom.filters.counting import CountingBloomFilter
     from mmbloom.filters.exclusion_list import Exclusions
     from mmbloom.filters.info import FilterInfo
+    from mmbloom.folders.grow import grow
     from mmbloom.folders.growing import GrowingFilter
     from mmbloom.folders.info import FolderInfo
     from mmbloom.folders.rotating import RotatingFilter
     from mmbloom.operations.compare import Similarity, compare
     from mmbloom.operations.copy import copy
-    from mmbloom.operations.grow import grow
     from mmbloom.operations.guava import export_guava, import_guava
     from mmbloom.operations.intersect import intersect
     from mmbloom.operations.merge import merge
@@ -187,7 +186,7 @@ _PLACES = {
     "copy": "mmbloom.operations.copy:copy",
     "engine": "mmbloom._engine:ENGINE",
     "export_guava": "mmbloom.operations.guava:export_guava",
-    "grow": "mmbloom.operations.grow:grow",
+    "grow": "mmbloom.folders.grow:grow",
     "hash_many": "mmbloom._keys.hashed:hash_many",
     "import_guava": "mmbloom.operations.guava:import_guava",
     "intersect": "mmbloom.operations.intersect:intersect",

@@ -448,7 +448,7 @@ class LineKeys:
 
     def _members(self, chunk: Chunk, name: str) -> ByteKeys:
         # Here, not above: json takes as long to import as all of this file.
-        from mmbloom._members import member_taker  # noqa: PLC0415
+        from mmbloom._keys.members import member_taker  # noqa: PLC0415
 
         take, lines = member_taker(name), chunk.lines
         narrow = _engine.narrower(

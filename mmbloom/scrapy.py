@@ -171,6 +171,7 @@ class BloomDupeFilter(_FileDupeFilter):
     """
 
     _claimed: dict[bytes, bool]  # what is being queued: whether it is new
+    _locked: bool  # whether a claim is under way
 
     def open(self) -> None:
         """Open the filter, and make it first if it is not there.
@@ -180,7 +181,7 @@ class BloomDupeFilter(_FileDupeFilter):
         ValueError, OSError, FormatError, ParameterMismatchError
             If it cannot be, by these settings.
         """
-        self._claimed = {}
+        self._claimed, self._locked = {}, False
         super().open()
 
     def request_seen(self, request: Request) -> bool:
@@ -232,10 +233,16 @@ class BloomDupeFilter(_FileDupeFilter):
             yield
             return
         with ExitStack() as stack:
-            new = key not in self.seen and stack.enter_context(self.seen.claim([key]))[0]
-            self._claimed[key] = bool(new)
+            new, within = key not in self.seen, self._locked
+            if new and not within:
+                new = bool(stack.enter_context(self.seen.claim([key]))[0])
+                self._locked = True
+                stack.callback(setattr, self, "_locked", False)
+            self._claimed[key] = new
             stack.callback(self._claimed.pop, key)
             yield
+            if new and within:  # the claim around has the lock, so that it is new still
+                self.seen.add(key)
 
 
 class ItemDupeFilter(_FileDupeFilter):

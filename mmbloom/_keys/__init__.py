@@ -5,4 +5,5 @@
 ``hashed``   keys that are hashed already
 ``arrow``    Arrow columns as forms that kernels hash
 ``arrow_c``  Arrow's C structs and their lifetime, by ctypes
+``members``  which member of a line of JSON is its key
 """

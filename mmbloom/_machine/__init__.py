@@ -2,7 +2,7 @@
 
 ``mounts``       which file system a path is on
 ``memory``       how much of it is free, and how much of a file it lets be dirty
-``locks``        which process has the lock of a file
+``holders``      which process has the lock of a file
 ``descriptors``  when an open descriptor is closed, and what a fork leaves to the parent
 ``moments``      for how long a look at a file is good
 ``pages``        maps of files, and the pages that they consist of; the only importer of mmap

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import ENGINE, Hold, LockState
 from mmbloom._machine.descriptors import OpenFile, opening, remember
-from mmbloom._tasks import AMID, BLOCK, OF_A_TASK
+from mmbloom._reentry import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,

@@ -16,6 +16,7 @@ import numpy as np
 
 from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
+from mmbloom._reentry import AMID
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
     identity_of,
@@ -27,7 +28,6 @@ from mmbloom._storage.opening import (
 from mmbloom._storage.place import Place, Views
 from mmbloom._storage.resident.moving import MovingArray
 from mmbloom._storage.resident.working_copy import NO_COPY, is_wanted
-from mmbloom._tasks import AMID
 from mmbloom._typing import Resident
 from mmbloom.errors import (
     ClosedFilterError,

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom._machine.locks import holder
+from mmbloom._machine.holders import holder
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from mmbloom._machine.locks import holder
+from mmbloom._machine.holders import holder
 from mmbloom.cli.parser import COMMANDS, file_of, parse, without_n
 from mmbloom.cli.process import (
     FULL,

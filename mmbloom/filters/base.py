@@ -14,57 +14,27 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from types import FunctionType
-from typing import Any, Literal, Protocol, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine import Hold
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import batches, coerce, coerce_one
 from mmbloom._keys.hashed import HashedBatch
-from mmbloom._tasks import BLOCK, STEP, WHOLE
+from mmbloom._reentry import STEP, WHOLE
 from mmbloom._threads import in_order
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Keys, Nulls, Words
+from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.brim import Absent
-from mmbloom.filters.claim import Claim, Marker
+from mmbloom.filters.claim import Claim
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
+from mmbloom.filters.filter_writer import FilterWriter
 from mmbloom.filters.options import OpenOptions
 from mmbloom.sizing.params import KeyHash
 
 R = TypeVar("R")
-
-
-class FilterWriter(Marker, Protocol):
-    """How keys get into a filter: of one file, or of a folder."""
-
-    @property
-    def room(self) -> float:
-        """How many keys fit into the plan for sure: a batch of more is to be foreseen."""
-
-    @property
-    def strict(self) -> bool:
-        """Whether what goes past the plan is refused."""
-
-    def section(self, timeout: float | None, kind: int = BLOCK, /) -> Hold:
-        """Hold the write lock, for a block of the caller's or a call of one's own."""
-
-    def add_chunk(self, prepared: Any, /) -> Bools:
-        """Add one chunk in a section of its own; bool array of shape (n,)."""
-
-    def add_one(self, key: Key, /) -> bool:
-        """Add one key in a section of its own; True if it was new."""
-
-    def may_pass(self, keys: int, /) -> bool:
-        """Tell whether so many keys go past the plan if all of them are new."""
-
-    def absent(self, hashes: HashHalves, /) -> Bools:
-        """Tell which keys are not in the file that they would be added to."""
-
-    def require_room(self, new: Indices, /) -> None:
-        """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
 
 
 def _called(function: FunctionType, name: str) -> FunctionType:
@@ -516,8 +486,8 @@ ClosedFilterError
             If a key cannot be one, or a column is damaged; names the position. Entering the
             claim raises what `add_many` raises of the filter, and warns as it does.
         ReentryError
-            On entering, if a claim around this one has found a key of this one to be new; or in
-            a task, with ``with``, while another task of the thread has the lock.
+            On entering, if a claim of this filter is around this one; or in a task, with ``with``,
+            while another task of the thread has the lock.
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
@@ -526,11 +496,7 @@ ClosedFilterError
         def answers(new: Bools) -> Bools:
             return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))
 
-        def excluded() -> Bools:
-            none = np.zeros(len(hashes[0]), np.bool_)
-            return self._exclusions.correct_new(none, batch.parts, hashes)
-
-        return Claim(self._writer, prepared, hashes=hashes, answers=answers, excluded=excluded)
+        return Claim(self._writer, prepared, len(hashes[0]), answers)
 
     @property
     def exclusions(self) -> Exclusions:

@@ -7,86 +7,20 @@ again, and never left out.
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from mmbloom._engine import Held, Hold
+from mmbloom._engine import Held
 from mmbloom._storage.lock import TaskHold
-from mmbloom._typing import Bools, HashHalves
+from mmbloom._typing import Bools
 from mmbloom.errors import FilterFullError, ReentryError
+from mmbloom.filters.filter_writer import FilterWriter
 
 _CLAIMED = (
-    "a claim around this one has found a key of it to be new: leave that key to the outer claim, "
-    "which marks it when its block succeeds"
+    "a claim of this filter is around this one: end its block first, or claim all keys at once"
 )
-
-
-class Marker(Protocol):
-    """What a claim asks of a writer: of one file, as `Writer`, or of a folder."""
-
-    @property
-    def claims(self) -> Claims:
-        """The claims under way."""
-
-    @property
-    def timeout(self) -> float | None:
-        """Seconds to wait for the write lock; None for ever."""
-
-    def section(self, timeout: float | None, /) -> Hold:
-        """Hold the write lock."""
-
-    def amid(self) -> Hold:
-        """Let no signal handler's call come amid what is done in a section."""
-
-    def claim(self, prepared: Any, /) -> Any:
-        """Find which keys are new; gives what has them as its attribute `new`.
-
-        Raises `FilterFullError`, for `tell`, if they go past the plan.
-        """
-
-    def mark(self, claimed: Any, prepared: Any, /) -> None:
-        """Set the bits of what was claimed."""
-
-    def tell(self, full: FilterFullError, /) -> None:
-        """Raise the error, or warn once instead, once the lock is released."""
-
-
-class Claims:
-    """The claims whose blocks are under way, one within the other: their keys are taken.
-
-    Parameters
-    ----------
-    path : str
-        Of the filter.
-
-    Notes
-    -----
-    A key is the same as another if their two hash halves are: that is 1 in 2**128, whatever the
-    error rate of the filter. Used under the write lock only.
-    """
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._under_way: list[Claim] = []
-
-    def begin(self, claim: Claim) -> None:
-        """Note a claim, unless a key that is new to it is taken: then raise `ReentryError`."""
-        if claim.hold.first:  # what is left of others was never ended
-            self._under_way = []
-        elif self._under_way:
-            h1, h2 = claim.taken()
-            for outer in self._under_way:
-                theirs = outer.taken()
-                if (np.isin(h1, theirs[0]) & np.isin(h2, theirs[1])).any():
-                    raise ReentryError(self._path, _CLAIMED)
-        self._under_way.append(claim)
-
-    def end(self, claim: Claim) -> None:
-        """Forget a claim."""
-        self._under_way = [one for one in self._under_way if one is not claim]
 
 
 class Claim(Held):
@@ -102,10 +36,10 @@ class Claim(Held):
 
     Notes
     -----
-    Not to be shared between threads or tasks; used once. Within the block, other keys may be
-    added and claimed; a claim of a key that is new to this one raises `ReentryError`. A child
-    process forked within the block leaves it without marking anything: the claim is the
-    parent's.
+    Not to be shared between threads or tasks; used once. Within the block other keys may be
+    added; a further claim of the same filter raises `ReentryError`, but where one of the two is of
+    no keys. A child process forked within the block leaves it without marking anything: the claim
+    is the parent's.
 
     Examples
     --------
@@ -122,16 +56,14 @@ class Claim(Held):
 
     def __init__(
         self,
-        writer: Marker,
+        writer: FilterWriter,
         prepared: Any,
-        *,
-        hashes: HashHalves,
+        num_keys: int,
         answers: Callable[[Bools], Bools],
-        excluded: Callable[[], Bools],
     ) -> None:
         super().__init__(writer.section(writer.timeout))
-        self._writer, self._answers, self._excluded = writer, answers, excluded
-        self._prepared, self._hashes = prepared, hashes
+        self._writer, self._prepared, self._answers = writer, prepared, answers
+        self._num_keys = num_keys  # of none it is the lock alone
         self._claimed: Any = None
         self._pid = 0  # of the process that entered
         self._task_hold: TaskHold | None = None
@@ -159,11 +91,6 @@ class Claim(Held):
         self.hold.timeout = timeout
         return self
 
-    def taken(self) -> HashHalves:
-        """Give the hash halves of the keys that are new to this claim, and not excluded."""
-        mine = self._claimed.new & ~self._excluded()
-        return self._hashes[0][mine], self._hashes[1][mine]
-
     def _check_unused(self) -> None:
         if self._pid:
             raise RuntimeError("a claim is used once: call claim() again")
@@ -172,9 +99,19 @@ class Claim(Held):
         """Answer: bool array of shape (n,), True for each new key."""
         self._pid = os.getpid()
         with self._writer.amid():
+            if self._num_keys and self._is_within():
+                raise ReentryError(self._writer.path, _CLAIMED)
             self._claimed = self._writer.claim(self._prepared)
-            self._writer.claims.begin(self)
+            if self._num_keys:
+                self._writer.claimed = weakref.ref(self)
         return self._answers(self._claimed.new)
+
+    def _is_within(self) -> bool:
+        """Tell whether another claim of the filter is around; call it with the lock."""
+        if self.hold.first:  # what is left of others was never ended
+            return False
+        outer = self._writer.claimed
+        return outer is not None and outer() is not None
 
     def _again(self, error: Exception) -> bool:
         if not isinstance(error, FilterFullError):
@@ -186,7 +123,8 @@ class Claim(Held):
         """Mark the keys unless the block raised."""
         if self._pid != os.getpid():  # a forked child: the claim is the parent's
             return
-        self._writer.claims.end(self)
+        if self._num_keys:
+            self._writer.claimed = None
         if kind is None:
             with self._writer.amid():
                 self._writer.mark(self._claimed, self._prepared)

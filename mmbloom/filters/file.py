@@ -13,10 +13,8 @@ from mmbloom import _engine
 from mmbloom._storage.atomic import OWNER_ONLY, require_reserve
 from mmbloom._storage.build import create_file
 from mmbloom._storage.kinds import Kind
-from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
-from mmbloom._storage.resident.leaving import leave_when_dropped
 from mmbloom._threads import usable_cores
 from mmbloom._typing import (
     Bools,
@@ -31,8 +29,8 @@ from mmbloom._typing import (
     Resident,
 )
 from mmbloom.filters.base import Filter
-from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
+from mmbloom.filters.opened import OpenedFile
 from mmbloom.filters.options import (
     EXIST_OK,
     OpenOptions,
@@ -77,17 +75,14 @@ class FileFilter(Filter):
             storage.read_only_reason = f"it is a file of the folder {folder}: open that"
         key_hash = storage.header.params.key_hash
         exclusions = ExclusionList(exclusions_path(path), key_hash)
-        lock = WriteLock(path, storage.identity, options.lock_timeout)
-        brim = Brim(storage, path, options.on_full)
-        verify = options.verify_after_add
-        writer = self._WRITER(storage, lock, exclusions, verify=verify, brim=brim)
-        self._options, self._storage, self._lock = options, storage, lock
-        self.params = storage.header.params
+        opened = OpenedFile(
+            storage, exclusions, options, writer=self._WRITER, on_full=options.on_full
+        )
+        self._options, self._opened_file = options, opened
+        self._storage, self._lock, self.params = storage, opened.lock, storage.header.params
         threads = options.threads or usable_cores()
+        writer = opened.writer
         self._begin(writer, exclusions, storage.check_writable, key_hash=key_hash, threads=threads)
-        self._left = leave_when_dropped(self, storage)
-        if options.preload:
-            storage.preload()
 
     @classmethod
     def create(
@@ -336,10 +331,9 @@ class FileFilter(Filter):
     def close(self) -> None:  # noqa: D102  as in the base
         self._look_again()
         try:
-            self._writer.close()
+            self._opened_file.close()
         finally:
             self._look_again()  # another thread may have looked meanwhile
-        self._left.detach()
 
     def _look_again(self) -> None:
         """Look at the file before the next key, if a look was good for a moment."""

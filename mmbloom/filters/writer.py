@@ -1,32 +1,36 @@
-"""The critical section: what happens to bits and counters between lock and unlock.
+"""The section: what happens to bits and counters between lock and unlock.
 
-Query and add are one section: with the lock around the add only, 35,577 of 200,000
-keys were reported new by both of two workers. A writer killed at any instant leaves a valid
-filter; the batch counters tell that it happened. In a filter of counters, what an
-addition had counted harms nothing, and a key half removed is not found, unless it would be
-when all is done (see ``_engine/reference/counters.py``).
+- All writing to a file is in a section: lock, look, kernel, counters.
+- The look proves that the file is there, whole and writable, and follows its array; what can
+  fail of it fails before anything is changed. What a block of the caller's adds one key at a time
+  is looked at once a moment.
+- Query and add are one section: with the lock around the add only, 35,577 of 200,000 keys were
+  reported new by both of two workers.
+- A section within a section of the same thread goes on with its lock.
+- A writer killed at any instant leaves a valid filter; the batch counters tell that it happened.
+  In a filter of counters, what an addition had counted harms nothing, and a key half removed is
+  not found, unless it would be when all is done (see ``_engine/reference/counters.py``).
 """
 
 import math
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import ENGINE, Hold, OneCounted
 from mmbloom._machine.moments import MOMENT
+from mmbloom._reentry import BLOCK, READ, STEP, WHOLE
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.place import Views
 from mmbloom._storage.resident.leaving import leave
-from mmbloom._tasks import BLOCK, READ, STEP, WHOLE
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
 from mmbloom.errors import (
     FilterFullError,
@@ -36,8 +40,8 @@ from mmbloom.errors import (
     ReentryError,
 )
 from mmbloom.filters.brim import Brim
-from mmbloom.filters.claim import Claims
 from mmbloom.filters.exclusion_list import ExclusionList
+from mmbloom.filters.filter_writer import FilterWriter
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
@@ -60,7 +64,7 @@ class Found(Protocol):
 F = TypeVar("F", bound=Found)
 
 
-class Writer(ABC):
+class Writer(FilterWriter):
     """Locked, checked and counted writes to one `MappedFilter`, whatever its positions are.
 
     Parameters
@@ -79,12 +83,10 @@ class Writer(ABC):
     Attributes
     ----------
     room : float
-        How many keys fit into the plan for sure, by the last look: a batch of more is to be
-        foreseen. Infinite where nobody is to be told.
-    timeout : float or None
-        Seconds to wait for the lock; None for ever.
+        How many keys fit into the plan for sure, by the last look; infinite where none is told.
     """
 
+    room: float = 0.0
     _ONE = _KERNEL  # what adding one key is
 
     def __init__(
@@ -97,60 +99,36 @@ class Writer(ABC):
         brim: Brim,
     ) -> None:
         self._storage, self._lock, self._exclusions = storage, lock, exclusions
-        self._verify, self._params = verify, storage.header.params
+        self.path, self._verify, self._params = storage.path, verify, storage.header.params
         self._brim, self.strict = brim, brim.strict
         self._look(storage.positions_set)
         self.timeout = lock.timeout
-        self._check_at = 0.0  # when a section that goes on is to be checked again
-        self.claims = Claims(storage.path)
+        self._check_at = 0.0  # when a section that goes on is to be looked at again
 
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
-        """Hold the write lock on a file that is known to be there, whole and writable."""
+        """Hold the write lock on a file that was looked at, whose map `views` is then."""
         # Checked before waiting for a lock that would be of no use, too.
-        return self._lock.held(timeout, kind, self._storage.check_writable, self._begin_section)
+        return Hold(self._lock.state, timeout, kind, self._storage.check_writable, self._looked)
 
-    def _begin_section(self, _hold: Hold, _patient: bool) -> bool:
-        self._check_at = 0.0  # as in `_ready`
-        self._storage.ready_to_write(0)
-        self._check_at = monotonic() + MOMENT
+    def _looked(self, _hold: Hold | None = None, _patient: bool = True, keys: int = 0) -> bool:
+        """Look at the file and the exclusions, which can fail; True, for `Hold`."""
+        self._check_at = 0.0  # what a signal handler adds now is looked at, and refused
+        self._storage.ready_to_write(keys)
+        now = monotonic()
+        if now > self._exclusions.refresh_at:
+            self._exclusions.refresh()
+        self._check_at = now + MOMENT
         return True
 
     def amid(self) -> Hold:
         """Let no signal handler's call come amid what is done in a section."""
-        return self._lock.held(0.0, _KERNEL)
-
-    def _ready(self, keys: int) -> Views:
-        """Give the map for so many keys to be added; for the holder of the lock."""
-        self._check_at = 0.0  # what a signal handler adds meanwhile is checked, and refused
-        views, now = self._storage.ready_to_write(keys), monotonic()
-        if now > self._exclusions.refresh_at:
-            self._exclusions.refresh()  # which can fail: before anything is changed
-        self._check_at = now + MOMENT
-        return views
+        return Hold(self._lock.state, 0.0, _KERNEL)
 
     def move_to_memory(self) -> None:
         """Move the array of a new file to shared memory, if that is wanted."""
         if self._storage.wants_memory:
             with self._lock.held(self.timeout, WHOLE):
                 self._storage.move_to_memory()
-
-    @abstractmethod
-    def claim(self, hashes: HashHalves) -> Found:
-        """Find which keys are new; call within `section`.
-
-        Raises
-        ------
-        FilterFullError
-            If they go past the plan and somebody is to be told: leave the section, and `tell`.
-        """
-
-    @abstractmethod
-    def mark(self, claimed: Any, hashes: HashHalves) -> None:
-        """Add what was claimed; call within the `section` of the claim.
-
-        Checked anew: the caller's work may have taken long, and the file may have changed or
-        a flush have failed meanwhile.
-        """
 
     @abstractmethod
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
@@ -160,10 +138,10 @@ class Writer(ABC):
     def _contains(self, words: Words, hashes: HashHalves) -> Bools:
         """Tell which keys are there."""
 
-    def add_chunk(self, hashes: HashHalves) -> Bools:
-        """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self._lock.held(self.timeout, _KERNEL):
-            return self._add_counted(self._ready(len(hashes[0])).words, hashes)
+    def add_chunk(self, hashes: HashHalves) -> Bools:  # noqa: D102  as in the base
+        # Whoever gives chunks has checked before the first that it may write.
+        with Hold(self._lock.state, self.timeout, _KERNEL, None, self._looked):
+            return self._add_counted(self._storage.expect(len(hashes[0])).words, hashes)
 
     def _add_counted(self, words: Words, hashes: HashHalves) -> Bools:
         """Add keys within a section, and count that in the header."""
@@ -181,34 +159,29 @@ class Writer(ABC):
             return -math.inf
         return self._brim.full_at
 
-    def add_one(self, key: Key) -> bool:
-        """Add one key in a section of its own; True if it was new."""
-        if self._ONE == STEP and self._lock.state.around():
-            # Within `locked`: one section for many keys, and nothing to keep a handler from.
-            one, new = self._add_within(key)
-        else:
-            if not self._lock.mine():
-                self._storage.check_writable()
-            with self._lock.held(self.timeout, self._ONE) as hold:
-                if hold.first:
-                    one = self._ready(1).one
-                    new = one.add(key)
-                    if self._verify:
-                        self._test_one(one, key)
-                else:
-                    one, new = self._add_within(key)
-        if new and one.positions_set() > self._brim.full_at:
-            self.room = 0.0  # the next key is to be foreseen
-        return new
+    def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
+        if not self._lock.state.around():
+            with self.section(self.timeout, self._ONE):
+                return self._add_key(key)
+        # Within a block: one section for many keys.
+        if self._ONE == STEP:  # and nothing to keep a handler from
+            return self._add_within(key)
+        with self.amid():
+            return self._add_within(key)
 
-    def _add_within(self, key: Key) -> tuple[_engine.OneKey, bool]:
-        """Add one key within a section that goes on, whose file is checked now and then."""
-        late = monotonic() > self._check_at
-        one = self._ready(_KEYS_A_CHECK).one if late else self._storage.views.one
+    def _add_within(self, key: Key) -> bool:
+        if monotonic() > self._check_at:
+            self._looked(keys=_KEYS_A_CHECK)
+        return self._add_key(key)
+
+    def _add_key(self, key: Key) -> bool:
+        one = self._storage.views.one
         new = one.add(key)
         if self._verify:
             self._test_one(one, key)
-        return one, new
+        if new and one.positions_set() > self._brim.full_at:
+            self.room = 0.0  # the next key is to be foreseen
+        return new
 
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
         """Make sure that a key just added, which the engine has counted as done, is found."""
@@ -271,21 +244,17 @@ class Writer(ABC):
         self._look(self._storage.positions_set)
         self.room -= keys
 
-    def may_pass(self, keys: int) -> bool:
-        """Tell whether so many keys go past the plan if all of them are new."""
+    def may_pass(self, keys: int) -> bool:  # noqa: D102
         self._look(self._storage.positions_set)  # others may have added, or removed, meanwhile
         return self._brim.may_pass(keys)
 
-    def absent(self, hashes: HashHalves) -> Bools:
-        """Tell which keys are not in the file: bool array of shape (n,)."""
+    def absent(self, hashes: HashHalves) -> Bools:  # noqa: D102
         return ~self._contains(self._storage.ready(len(hashes[0])).words, hashes)
 
-    def require_room(self, new: Indices) -> None:
-        """Raise `FilterFullError` if new keys go past the plan: see `Brim.require_room`."""
+    def require_room(self, new: Indices) -> None:  # noqa: D102
         self._brim.require_room(new)
 
-    def tell(self, full: FilterFullError) -> None:
-        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
+    def tell(self, full: FilterFullError) -> None:  # noqa: D102
         try:
             self._brim.tell(full)
         finally:
@@ -328,9 +297,8 @@ class BitWriter(Writer):
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
-        self._storage.check_writable()
-        with self._lock.held(self.timeout, WHOLE):
-            words = self._storage.ready_to_write(0).words
+        with self.section(self.timeout, WHOLE):
+            words = self._storage.views.words
             self._storage.count(batches_begun=1)
             positions_set = _engine.union(words, start, more)
             if self._verify and (more & ~words[start : start + len(more)]).any():
@@ -341,7 +309,7 @@ class BitWriter(Writer):
     def require_room_for(self, segments: Iterable[Words]) -> None:
         """Raise `FilterFullError` if a union goes past the plan; call within `section`."""
         start = more = 0
-        words = self._storage.ready_to_write(0).words
+        words = self._storage.views.words
         for segment in segments:
             more += _engine.count_set(segment & ~words[start : start + len(segment)])
             start += len(segment)
@@ -387,9 +355,8 @@ class CountingWriter(Writer):
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
-        self._storage.check_writable()
-        with self._lock.held(self.timeout, _KERNEL):
-            words = self._storage.ready_to_write(len(hashes[0])).words
+        with self.section(self.timeout, _KERNEL):
+            words = self._storage.expect(len(hashes[0])).words
             self._storage.count(batches_begun=1)
             found, cleared = _engine.decrement(words, *hashes, self._params)
             self._finish(0, -cleared)
@@ -397,15 +364,14 @@ class CountingWriter(Writer):
 
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
-        self._storage.check_writable()
-        with self._lock.held(self.timeout, self._ONE):
-            one = self._storage.ready_to_write(1).one
+        with self.section(self.timeout, self._ONE):
+            one = self._storage.views.one
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 
     def still(self) -> Hold:
         """Hold the lock on a file that is to be read as of one moment."""
-        return self._lock.held(self.timeout, READ, ready=self._begin_reading)
+        return Hold(self._lock.state, self.timeout, READ, ready=self._begin_reading)
 
     def _begin_reading(self, _hold: Hold, _patient: bool) -> bool:
         self._storage.check_unchanged()

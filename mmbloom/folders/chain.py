@@ -24,6 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from mmbloom._engine import Hold, LockState
+from mmbloom._reentry import AMID, BLOCK
 from mmbloom._storage.folder import (
     ManifestFile,
     draft_manifest,
@@ -35,7 +36,6 @@ from mmbloom._storage.folder import (
     stamp_of,
 )
 from mmbloom._storage.lock import wait
-from mmbloom._tasks import AMID, BLOCK
 from mmbloom._typing import Bools, HashHalves, Indices
 from mmbloom.errors import (
     ClosedFilterError,

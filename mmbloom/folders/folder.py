@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from mmbloom._engine import Grounds, Hold, Part
 from mmbloom._keys.coerce import coerce_one
+from mmbloom._reentry import BLOCK, WHOLE
 from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
-from mmbloom._tasks import BLOCK, WHOLE
 from mmbloom._threads import usable_cores
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path, Resident
 from mmbloom.errors import (
@@ -29,7 +29,7 @@ from mmbloom.errors import (
     ParameterMismatchError,
 )
 from mmbloom.filters.base import Filter
-from mmbloom.filters.claim import Claims
+from mmbloom.filters.filter_writer import FilterWriter
 from mmbloom.filters.options import EXIST_OK, OpenOptions, require_field
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
@@ -51,13 +51,13 @@ class Lasting(NamedTuple):
     capacity: float  # of keys, in the newest; none goes to it above
 
 
-class FolderWriter(ABC):
+class FolderWriter(FilterWriter):
     """How keys get into a chain; the base of a writer for each class."""
 
     def __init__(self, chain: Chain) -> None:
-        self._chain = chain
+        self._chain, self.path = chain, chain.folder
         self.timeout = chain.settings.lock_timeout
-        self.claims = Claims(chain.folder)
+        self.strict = chain.settings.on_full == "raise"
 
     @abstractmethod
     def asked(self, now: ChainState) -> Sequence[Member]:
@@ -74,58 +74,28 @@ class FolderWriter(ABC):
         """Name those of them that do not change any more."""
         return [one for one in self.asked(now) if one is not now.newest]
 
-    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
-        """Hold the write lock."""
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102  as above
         return self._chain.section(timeout, kind)
 
-    def amid(self) -> Hold:
-        """Let no signal handler's call come amid what is done in a section."""
+    def amid(self) -> Hold:  # noqa: D102
         return Hold(self._chain.state, 0.0, WHOLE)
 
     def prepare(self, hashes: HashHalves) -> Hashed:
         """Test keys in all files but the newest, without the lock."""
         return self._chain.ask(lambda now: hashed(hashes, self.older(now)))
 
-    @abstractmethod
-    def add_chunk(self, keys: Hashed) -> Bools:
-        """Add one chunk in a section of its own; bool array of shape (n,)."""
+    # Of the newest file, which alone changes.
 
-    @abstractmethod
-    def add_one(self, key: Key) -> bool:
-        """Add one key in a section of its own; True if it was new."""
-
-    @abstractmethod
-    def claim(self, keys: Hashed) -> Any:
-        """Find which keys are new; call within `section`."""
-
-    @abstractmethod
-    def mark(self, claimed: Any, keys: Hashed) -> None:
-        """Set the bits of what was claimed; call within the `section` of the claim."""
-
-    @property
-    def strict(self) -> bool:
-        """Whether what goes past the plan is refused."""
-        return self._chain.settings.on_full == "raise"
-
-    @property
-    @abstractmethod
-    def room(self) -> float:
-        """How many keys fit into the plan for sure: a batch of more is to be foreseen."""
-
-    def may_pass(self, keys: int) -> bool:
-        """Tell whether so many keys go past the plan if all of them are new."""
+    def may_pass(self, keys: int) -> bool:  # noqa: D102
         return self._chain.current.newest.writer.may_pass(keys)
 
-    def absent(self, hashes: HashHalves) -> Bools:
-        """Tell which keys are not in the newest file."""
+    def absent(self, hashes: HashHalves) -> Bools:  # noqa: D102
         return self._chain.current.newest.writer.absent(hashes)
 
-    def require_room(self, new: Indices) -> None:
-        """Raise `FilterFullError` if new keys go past the plan of the newest file."""
+    def require_room(self, new: Indices) -> None:  # noqa: D102
         self._chain.current.newest.writer.require_room(new)
 
-    def tell(self, full: FilterFullError) -> None:
-        """Raise the error, or warn once a file instead, once the lock is released."""
+    def tell(self, full: FilterFullError) -> None:  # noqa: D102
         self._chain.current.newest.writer.tell(full)
 
 

@@ -16,9 +16,9 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._engine import SingleKeys, described
 from mmbloom._keys.coerce import coerce_one
+from mmbloom._reentry import WHOLE
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._tasks import WHOLE
 from mmbloom._typing import (
     Bools,
     HashHalves,

@@ -10,14 +10,11 @@ from time import monotonic
 from mmbloom import _engine
 from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.folder import require_named
-from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.resident.leaving import leave_when_dropped
 from mmbloom._typing import Bools, HashHalves
-from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
+from mmbloom.filters.opened import OpenedFile
 from mmbloom.filters.options import OpenOptions
-from mmbloom.filters.writer import BitWriter
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.manifest import Entry, FolderPlan
 
@@ -69,19 +66,10 @@ class Member:
             raise
         self.params = self.storage.header.params
         self.check_at = 0.0
-        self.lock = WriteLock(path, self.storage.identity, settings.lock_timeout)
         # What does not fit into a file of a growing filter goes to the next one.
         on_full = None if isinstance(plan, GrowthPlan) else settings.on_full
-        self.writer = BitWriter(
-            self.storage,
-            self.lock,
-            exclusions,
-            verify=settings.verify_after_add,
-            brim=Brim(self.storage, folder, on_full),
-        )
-        self._left = leave_when_dropped(self, self.storage)
-        if settings.preload:
-            self.storage.preload()
+        opened = OpenedFile(self.storage, exclusions, settings, path=folder, on_full=on_full)
+        self.lock, self.writer, self.close = opened.lock, opened.writer, opened.close
 
     def recheck(self, now: float) -> None:
         """Make sure that touching the file is safe, and will be for some keys."""
@@ -102,11 +90,6 @@ class Member:
         with self.lock.own_threads():  # none may close the file under our feet
             self.storage.check_open()
             self.storage.flush()
-
-    def close(self) -> None:
-        """Unmap it and release everything."""
-        self.writer.close()
-        self._left.detach()
 
 
 def key_rule_of(members: Sequence[Member]) -> str | None:

@@ -50,33 +50,6 @@ def test_batches_answer_as_one_by_one(engine: Engine, scene: Scene) -> None:
 
 
 @each_engine
-@hypothesis.given(scenes(), st.integers(0, 3))
-def test_a_claim_looks_through_the_one_before(engine: Engine, scene: Scene, alone: int) -> None:
-    """What a claim before it has found counts as set, and nothing is set until both are."""
-    params, batches = scene
-    naive, words = OneByOne(params), empty_words(params)
-    for batch in batches[:alone]:  # set for good already
-        engine.add(words, *split(batch), params)
-        for key in batch:
-            naive.add(key)
-    before = engine.claim(words, *split([]), params)
-    committed, clear = 0, len(naive.held)
-    for batch in batches:
-        then = words.copy()
-        claimed = engine.claim(words, *split(batch), params, before)
-        assert (words == then).all(), "claim sets nothing"
-        assert claimed.new.tolist() == [naive.add(key) for key in batch]
-        check_updates(claimed)
-        committed += engine.commit(words, before)
-        found = engine.contains_with(words, claimed, *split(batch), params)
-        assert found.all()
-        before = claimed
-    committed += engine.commit(words, before)
-    assert committed == len(naive.held) - clear
-    assert words.tolist() == naive.words()
-
-
-@each_engine
 @hypothesis.given(scenes())
 def test_add_is_claim_and_commit(engine: Engine, scene: Scene) -> None:
     """Add answers as one by one, sets exactly those bits, and says how many were clear."""

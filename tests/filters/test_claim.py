@@ -149,14 +149,13 @@ def test_empty_claim(create: Create, path: str) -> None:
     assert not any(counters_of(path).values())
 
 
-def test_claims_and_adds_within_a_claim(create: Create, path: str) -> None:
-    """What is added within the block counts for later answers; the outer marks come last."""
+def test_adds_within_a_claim(create: Create, path: str) -> None:
+    """What is added within the block counts for later answers; the marks come last."""
     seen = create(1000)
-    with seen.claim(["a", "b"]) as outer:
-        assert outer.all()
+    with seen.claim(["a", "b"]) as new:
+        assert new.all()
         assert seen.add("c")
-        with seen.claim(["c", "d"]) as inner:
-            assert inner.tolist() == [False, True]
+        assert seen.add_many(["c", "d"]).tolist() == [False, True]
         assert "d" in seen
         assert "a" not in seen
     check_holds(seen, "abcd")

@@ -62,35 +62,40 @@ def test_five_tasks_claim_one_key(tmp_path: Path, made: Callable[[Path], Any]) -
 
 
 @pytest.mark.parametrize("made", KINDS)
-def test_a_nested_claim_of_a_claimed_key(tmp_path: Path, made: Callable[[Path], Any]) -> None:
-    """It raises, instead of telling twice that the key is new; other keys can be claimed."""
+def test_a_claim_within_a_claim(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+    """It raises at once, whatever its keys are; the outer one goes on, and others follow."""
     with made(tmp_path / "seen") as seen:
-        with seen.claim(["a", "b"]):
-            with pytest.raises(ReentryError, match="outer claim"), seen.claim(["c", "a"]):
-                pytest.fail("entered")
-            with seen.claim(["c"]) as new:
-                assert new.all()
-        assert seen.contains_many(["a", "b", "c"]).all()
-        with seen.claim(["a"]), seen.claim(["a"]) as new:  # which is new to neither
-            assert not new.any()
+        with seen.claim(["a", "b"]) as outer:
+            assert outer.all()
+            for keys in (["c"], ["a"]):
+                with pytest.raises(ReentryError, match="around this one"), seen.claim(keys):
+                    pytest.fail("entered")
+            assert seen.add("d")
+        assert seen.contains_many(["a", "b", "c", "d"]).tolist() == [True, True, False, True]
+        with seen.locked(), seen.claim(["a", "c"]) as new:
+            assert new.tolist() == [False, True]
 
 
-def test_a_nested_claim_of_an_exclusion(create: Create) -> None:
-    """An excluded key is new each time, to each."""
+def test_a_claim_of_nothing(create: Create) -> None:
+    """It is the lock alone: claims may be in its block, and it in that of one."""
     seen = create(1000)
-    seen.exclusions.add("a")
-    with seen.claim(["a"]) as outer, seen.claim(["a"]) as inner:
-        assert outer.all()
-        assert inner.all()
+    with seen.claim([]), seen.claim(["a"]) as new:
+        assert new.all()
+        with seen.claim([]):
+            assert "a" not in seen
+        with pytest.raises(ReentryError), seen.claim(["b"]):
+            pytest.fail("entered")
+    assert "a" in seen
 
 
 def test_after_a_claim_that_failed(create: Create, path: str) -> None:
-    """What a failed block had claimed is nobody's: the next claim within another has it."""
+    """What a failed block had claimed nobody has: the next claim, of a block around too, has it."""
     seen = create(1000)
-    with pytest.raises(KeyError), seen.claim(["a"]), seen.claim(["b"]):
-        raise KeyError
-    with seen.claim(["c"]), seen.claim(["a", "b"]) as new:
-        assert new.all()
+    with seen.locked():
+        with pytest.raises(KeyError), seen.claim(["a"]):
+            raise KeyError
+        with seen.claim(["a", "b"]) as new:
+            assert new.all()
     assert flock_is_free(path)
 
 
@@ -254,8 +259,9 @@ def test_used_once(create: Create) -> None:
 
     async def main() -> None:
         once = seen.claim(["a"])
-        async with once, seen.claim(["b"]) as new:  # of the same task: it has the lock
+        async with once as new:
             assert new.all()
+            assert seen.add("b")  # of the same task: it has the lock
         with pytest.raises(RuntimeError, match="used once"):
             await once.__aenter__()
 

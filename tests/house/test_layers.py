@@ -1,15 +1,12 @@
 """The map in the package's docstring is the truth: imports only point down it.
 
-Also what a room may be: how long a file is, how many files a folder has, and which libraries
-each may import. All is read from the sources, Python with `ast` and Cython line by line; nothing
-is imported.
+Also which libraries a room may import. All is read from the sources, Python with `ast` and Cython
+line by line; nothing is imported.
 """
 
 import ast
 import functools
-import io
 import re
-import tokenize
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -20,24 +17,7 @@ from kernels import PARTS
 ROOT = Path(__file__).parents[2] / "mmbloom"
 FILES = sorted(ROOT.rglob("*.py"))
 CYTHON = sorted(file for ending in ("pyx", "pxd") for file in ROOT.rglob(f"*.{ending}"))
-OTHERS = [file for name in ("tests", "benchmarks") for file in (ROOT.parent / name).rglob("*.py")]
 TOP = ("__init__", "__main__")  # the package's face and `python -m mmbloom`: above all others
-
-MOST_LINES = 350  # of code, in a file
-MOST_FILES = 10  # in a folder, `__init__.py` aside
-
-# More than that, each for its reason.
-CROWDED = {
-    "_engine/compiled": 11,  # a module of each subject, and four of code that they share inline
-}
-FEWEST_LINES = 30  # of code, in a private file that is no command
-
-# Shorter than that, each for its reason.
-SHORT = {
-    "_machine.moments": "one moment, in all that goes without a look for so long",
-    "_typing": "aliases, and protocols, have no body",
-    "format.checker": "what the codecs of files, folders and Guava's files have in common",
-}
 
 # What is imported where it is used, and not at the top: each takes milliseconds of every start.
 LATE = {
@@ -47,11 +27,11 @@ LATE = {
     "cli.main": {"format.header"},  # for files that are filters
     # For filters that are not past their plan, and runs that are not dry.
     "cli.filters": {"_storage.folder", "operations.copy"},
-    "lines": {"_members"},  # for lines that are no JSON
+    "lines": {"_keys.members"},  # for lines that are no JSON
     "cli.arguments": {"format.periods"},  # for commands without a duration
     "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
     # For runs that do not end at a full filter; that count nothing.
-    "cli.commands.dedup": {"operations.grow", "counts"},
+    "cli.commands.dedup": {"folders.grow", "counts"},
 }
 
 
@@ -146,37 +126,6 @@ def own_imports_of(file: Path) -> set[str]:
     return found
 
 
-def lines_of_code(file: Path) -> int:
-    """Count the lines of a file that are code: no docstring, comment or blank line."""
-    text = file.read_text()
-    if file.suffix == ".py":
-        numbers = lines_with_tokens(text)
-        for node in nodes_of(file):
-            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-                assert node.end_lineno is not None
-                numbers -= set(range(node.lineno, node.end_lineno + 1))
-        return len(numbers)
-    bare = re.sub(r'^\s*[ru]?""".*?"""', "", text, flags=re.MULTILINE | re.DOTALL)
-    lines = (line.strip() for line in bare.splitlines())
-    return sum(bool(line) and not line.startswith("#") for line in lines)
-
-
-def lines_with_tokens(text: str) -> set[int]:
-    nothing = {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
-    numbers: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in nothing:
-            numbers |= set(range(token.start[0], token.end[0] + 1))
-    return numbers
-
-
 def test_something_is_read() -> None:
     """The tests below look at the whole package: these files and rows are among them."""
     assert {"errors", "_engine", "_engine.reference.bits", "filters.base"} <= MODULES.keys()
@@ -191,14 +140,6 @@ def test_something_is_read() -> None:
         "_engine.key_batch",
         "_engine.compiled.keyed",
     }
-
-
-def test_code_is_counted() -> None:
-    """Docstrings, comments and blank lines are no code; strings that are values are."""
-    here = Path(__file__)
-    assert 100 < lines_of_code(here) < len(here.read_text().splitlines()) - 50
-    shape = ROOT / "_engine" / "compiled" / "positions.pxd"
-    assert 30 < lines_of_code(shape) < len(shape.read_text().splitlines())
 
 
 def test_every_package_is_on_the_map() -> None:
@@ -297,33 +238,16 @@ def test_modules_for_other_libraries(library: str) -> None:
         assert module == library or library not in own_imports_of(file), module
 
 
-def test_no_file_is_long() -> None:
-    """A file has at most so many lines of code; documentation is free."""
-    # Most files have fewer lines of any kind, which are counted in no time.
-    long = [
-        file
-        for file in (*FILES, *CYTHON, *OTHERS)
-        if len(file.read_text().splitlines()) > MOST_LINES and lines_of_code(file) > MOST_LINES
-    ]
-    assert long == []
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
-def test_no_folder_is_crowded(folder: Path) -> None:
-    """A folder has at most so many files; that of the commands has one a command."""
-    names = {file.stem for file in folder.iterdir() if file.suffix in (".py", ".pyx", ".pxd")}
-    most = CROWDED.get(folder.relative_to(ROOT).as_posix(), MOST_FILES)
-    assert len(names - {"__init__"}) <= most
-
-
-def test_no_file_is_a_fragment() -> None:
-    """A file of few lines is public, a command, or on the list above with its reason."""
+def test_every_private_file_is_imported() -> None:
+    """A file that no other imports is public, or a command."""
+    imported = set[str]().union(*map(own_imports_of, [*FILES, *CYTHON]))
+    for file in FILES:  # by `import_module`
+        values = (node.value for node in nodes_of(file) if isinstance(node, ast.Constant))
+        imported |= {value.removeprefix("mmbloom.") for value in values if isinstance(value, str)}
     for module, file in MODULES.items():
         private = module.startswith(("_", "format.", "cli."))
-        command = module.startswith("cli.commands.")
-        if file.stem not in TOP and private and not command:
-            assert (lines_of_code(file) < FEWEST_LINES) == (module in SHORT), module
-    assert SHORT.keys() <= MODULES.keys()
+        if private and file.stem not in TOP and not module.startswith("cli.commands."):
+            assert module in imported, module
 
 
 @pytest.mark.parametrize("file", CYTHON, ids=lambda file: file.name)

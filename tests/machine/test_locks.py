@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mmbloom._machine.locks import holder, holders
+from mmbloom._machine.holders import holder, holders
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for locks in /proc")
 

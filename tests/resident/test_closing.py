@@ -18,10 +18,10 @@ from workers import Child, ChildDiedError, in_child
 import mmbloom
 from mmbloom import BloomFilter, ReentryError, verify
 from mmbloom._machine import memory, pages
+from mmbloom._reentry import WHOLE
 from mmbloom._storage import unmapped
 from mmbloom._storage.place import Place
 from mmbloom._storage.resident import working_copy
-from mmbloom._tasks import WHOLE
 from mmbloom.errors import DurabilityError, FileChangedError
 from mmbloom.filters import writer
 
@@ -443,7 +443,7 @@ def test_at_the_end_amid_the_flush_of_a_thread(file: str, monkeypatch: pytest.Mo
         flushed.start()
         assert writing.wait(20)
         patch.setattr(working_copy.WorkingCopy, "write_to", real)
-        left = threading.Thread(target=seen._left)  # as the interpreter calls it
+        left = threading.Thread(target=seen._opened_file._left)  # as the interpreter calls it
         left.start()
         left.join(0.1)
         assert left.is_alive()

@@ -19,7 +19,7 @@ from workers import in_child
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
 from mmbloom._engine.reference import holding
-from mmbloom._tasks import BLOCK, STEP, WHOLE
+from mmbloom._reentry import BLOCK, STEP, WHOLE
 
 Create = Callable[..., BloomFilter]
 SECONDS = 0.3

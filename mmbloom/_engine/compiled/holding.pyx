@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EACCES, EAGAIN, EINTR, errno
 
-from mmbloom._tasks import AMID, OF_A_TASK, RLock, modules
+from mmbloom._reentry import AMID, OF_A_TASK, RLock, modules
 from mmbloom.errors import ReentryError
 
 cdef extern from *:
@@ -55,7 +55,7 @@ cdef object known_asyncio = None, running_loop = None
 
 
 cdef object running_task():
-    """Give the task that runs in this thread, as `_tasks.running_task` does."""
+    """Give the task that runs in this thread, as `_reentry.running_task` does."""
     global known_asyncio, running_loop
     cdef PyObject *found = PyDict_GetItem(loaded, "asyncio")
     if found == NULL or <object>found is None:  # as where somebody forbids its import

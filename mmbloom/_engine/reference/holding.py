@@ -17,7 +17,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
-from mmbloom._tasks import (
+from mmbloom._reentry import (
     AMID,
     BLOCK,
     OF_A_TASK,

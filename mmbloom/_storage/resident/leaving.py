@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from mmbloom._reentry import WHOLE
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.resident.working_copy import say_not_saved
-from mmbloom._tasks import WHOLE
 from mmbloom.errors import LockTimeoutError, ReentryError
 
 # The lock is wanted for some milliseconds.

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from mmbloom._machine import pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._machine.moments import MOMENT
+from mmbloom._reentry import AMID
 from mmbloom._storage.kinds import BITS, Kind, possible_count
 from mmbloom._storage.place import Place, Views, map_array
 from mmbloom._storage.resident.share import Share, in_use
@@ -33,7 +34,6 @@ from mmbloom._storage.resident.working_copy import (
     say_why_mapped,
     sweep,
 )
-from mmbloom._tasks import AMID
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,

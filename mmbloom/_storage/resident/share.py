@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mmbloom._machine.descriptors import OpenFile, opening, remember
-from mmbloom._tasks import AMID
+from mmbloom._reentry import AMID
 from mmbloom.errors import LockTimeoutError, ReentryError
 
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit systems

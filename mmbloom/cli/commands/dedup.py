@@ -213,7 +213,7 @@ def _to_go_on(seen: OfBits) -> str:
     """Say what to do about a full filter, and which share of new lines it drops past its plan."""
     if not isinstance(seen, BloomFilter):
         return "wait for the next period, or make a folder with more keys a period"
-    from mmbloom.operations.grow import why_not  # noqa: PLC0415  to be needed by few runs
+    from mmbloom.folders.grow import why_not  # noqa: PLC0415  to be needed by few runs
 
     info = seen.info()
     reason = why_not(seen.params, info.current_error_rate)

@@ -5,7 +5,7 @@ import argparse
 from mmbloom._warn import share_of
 from mmbloom.cli.arguments import add_writing_options, writing_options
 from mmbloom.cli.process import OK, say
-from mmbloom.operations.grow import grow
+from mmbloom.folders.grow import grow
 
 EXAMPLES = ("mmbloom grow seen.bloom",)
 

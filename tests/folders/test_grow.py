@@ -31,7 +31,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage import atomic
-from mmbloom.operations import grow as grow_module
+from mmbloom.folders import grow as grow_module
 
 OLD, NEW = range(100), range(1000, 1400)
 

@@ -11,19 +11,20 @@ import stat
 from contextlib import ExitStack, suppress
 
 from mmbloom._machine.moments import outlast
+from mmbloom._reentry import WHOLE
 from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind, is_named
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
-from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute, is_folder
-from mmbloom._storage.resident.leaving import leave
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._tasks import WHOLE
 from mmbloom._typing import Path, Reserve
 from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.errors import FormatError
+from mmbloom.filters.exclusion_list import ExclusionList
+from mmbloom.filters.opened import OpenedFile
+from mmbloom.filters.options import OpenOptions
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.sizing.formulas import rate_of_any
@@ -99,18 +100,17 @@ def grow(
     _require_file_of_bits(where)
     with ExitStack() as stack:
         storage = MappedFilter(where, writable=True, allow_network=allow_network)
-        stack.callback(storage.close)
-        stack.callback(leave, storage)
-        storage.check_writable()
-        lock = WriteLock(where, storage.identity, lock_timeout)
-        stack.callback(_close, lock)
         params = storage.header.params
+        exclusions = ExclusionList(exclusions_path(where), params.key_hash)
+        options = OpenOptions(lock_timeout=lock_timeout)
+        opened = OpenedFile(storage, exclusions, options, on_full=None)
+        stack.callback(opened.close)
+        storage.check_writable()
         reason = why_not(params, storage.current_error_rate)
         if reason:
             raise ValueError(f"{where}: cannot grow: {reason}")
         plan = GrowthPlan.beginning_with(params, reserve)
-        with lock.held(lock_timeout, WHOLE):
-            storage.check_unchanged()
+        with opened.writer.section(lock_timeout, WHOLE):
             now = storage.current_error_rate
             try:
                 _swap(where, plan)
@@ -135,11 +135,6 @@ def why_not(params: FilterParams, rate_now: float) -> str:
     except ValueError as error:
         return f"{error}; make a larger filter"
     return ""
-
-
-def _close(lock: WriteLock) -> None:
-    with lock.closing():
-        pass
 
 
 def _require_file_of_bits(path: str) -> None:
