@@ -1,14 +1,11 @@
 """Warnings that point at the caller's line, and the one about more keys than planned."""
 
-import math
 import sys
 import warnings
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
+from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.params import FilterParams
-
-# A filter that takes every other new key for seen is past all use, and so is a folder with it.
-USELESS_RATE = 0.5
 
 
 def warn(message: str, kind: type[MmbloomWarning]) -> None:
@@ -23,42 +20,10 @@ def _ours(module: str) -> bool:
     return module.startswith("mmbloom.") or module == "contextlib"  # which runs our blocks
 
 
-def most_keys(params: FilterParams) -> float:
-    """Give the estimated number of keys above which a filter is past its plan."""
-    # Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: adding just what
-    # was planned for does not warn.
-    return params.capacity + math.sqrt(params.capacity)
-
-
-def full_at(params: FilterParams) -> float:
-    """Give the number of set positions above which a filter is past its plan."""
-    limit = most_keys(params)
-    return params.expected_positions_set(limit)
-
-
-def is_past_plan(params: FilterParams, positions_set: int) -> bool:
-    """Tell whether a filter with so many positions set is past its plan."""
-    return positions_set > full_at(params)
-
-
-def share_of(error_rate: float) -> str:
-    """Say which share of new keys a rate of false positives is.
-
-    Examples
-    --------
-    >>> share_of(0.8512), share_of(1), share_of(0.000123)
-    ('about 85 %', 'about 100 %', 'about 0.012 %')
-    """
-    percent = 100 * error_rate
-    return f"about {percent:.0f} %" if percent >= 10 else f"about {percent:.2g} %"
-
-
-def warn_past_capacity(path: str, params: FilterParams, keys: int) -> None:
-    """Warn that a filter with about so many keys is past its plan."""
-    rate = params.rate_with(keys)
+def warn_past_plan(path: str, params: FilterParams, fill: Fill) -> None:
+    """Warn that a filter is past its plan; called when all else is done, as it may raise."""
     warn(
-        f"{path}: holds about {keys} keys and was planned for {params.capacity}; false positives "
-        f"rise above {params.error_rate:g}: {share_of(rate)} of new keys are now taken for seen; "
+        f"{path}: {fill}; false positives rise above {params.error_rate:g}: {fill.taken()}; "
         "make a larger filter",
         CapacityWarning,
     )

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import mmbloom
 from mmbloom._machine.holders import holder
 from mmbloom._open import OfBits, open_of_bits
-from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
@@ -30,6 +29,7 @@ from mmbloom.errors import (
 from mmbloom.filters.base import Filter
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
 from mmbloom.lines import WHOLE_LINES, LineKeys
+from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.planning import plan
 
 Opened = TypeVar("Opened")
@@ -187,9 +187,9 @@ def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
     return True
 
 
-def consequence(error_rate: float) -> str:
-    """Say what a rate of false positives means for the lines that come."""
-    return f"{share_of(error_rate)} of new lines are now dropped as seen"
+def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
+    """Give how full a filter is, for the words for it."""
+    return Fill(info.approx_count, info.capacity, info.current_error_rate)
 
 
 def say_what_is_past_plan(paths: Iterable[str]) -> None:
@@ -205,15 +205,14 @@ def say_what_is_past_plan(paths: Iterable[str]) -> None:
 
 
 def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> str:
-    advice = "only a larger filter made anew ends that"
-    if not isinstance(info, mmbloom.FilterInfo):
-        past = "has a file past its plan"
-    else:
-        past = f"is past its plan of {info.capacity} keys, with about {info.approx_count}"
-        usable = info.kind == "bits" and info.current_error_rate < USELESS_RATE
+    advice, fill = "only a larger filter made anew ends that", fill_of(info)
+    past = f"has a file past its plan: {fill.taken('lines')}"
+    if isinstance(info, mmbloom.FilterInfo):
+        past = f"is past its plan: it {fill}: {fill.taken('lines')}"
+        usable = info.kind == "bits" and not fill.is_useless
         if usable and not info.sealed and not _is_of_folder(info.path):
             advice = f"mmbloom grow {path} keeps it from getting worse, {advice}"
-    return f"{past}: {consequence(info.current_error_rate)}; {advice}"
+    return f"{past}; {advice}"
 
 
 def _is_of_folder(path: str) -> bool:

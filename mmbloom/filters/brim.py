@@ -1,8 +1,7 @@
-"""Whether keys fit into what a file was planned for; somebody is told before they are marked.
+"""Whether keys fit into what a file was planned for: the caller is told before they are marked.
 
-Past its plan a filter takes more and more new keys for seen: 95 % of them at 100 times its plan.
-So who adds is told first, while nothing of the batch is marked and no answer is lost, also where
-warnings are errors. Nothing of this is done while all keys of a batch fit even if all are new.
+Nothing of the batch is marked then and no answer is lost, also where warnings are errors. Nothing
+of this is done while all keys of a batch fit even if all are new.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import numpy as np
 from mmbloom._storage.kinds import BITS, kind_of
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Indices, OnFull, Words
-from mmbloom._warn import USELESS_RATE, full_at, most_keys, warn_past_capacity
+from mmbloom._warn import warn_past_plan
 from mmbloom.errors import FilterFullError
+from mmbloom.sizing.fill import Fill, full_at
 
 TO_GROW = (
     "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
@@ -53,11 +53,14 @@ class Brim:
         if on_full is not None:
             self.full_at = -math.inf if self.strict else full_at(self._params)
 
+    def _fill(self) -> Fill:
+        return Fill.of(self._params, self._storage.positions_set)
+
     def _room(self) -> tuple[float, int]:
         """How many more keys fit, and how many are there."""
         positions_set, params = self._storage.positions_set, self._params
-        estimate = params.estimated_count(positions_set)
-        room, keys = most_keys(params) - estimate, round(estimate)
+        fill = self._fill()
+        room, keys = fill.room, round(fill.keys)
         added = self._storage.counter("keys_added")
         # A new key sets one position at least, and k at most: else the counter is damaged.
         possible = added <= positions_set <= added * params.num_hashes
@@ -82,8 +85,8 @@ class Brim:
         if self.full_at != math.inf and len(new) > fitting:
             self._keys_then = keys + len(new)
             of_one_file = self._exact and self._path == self._storage.path
-            of_use = self._storage.current_error_rate < USELESS_RATE
-            advice = TO_GROW if of_one_file and of_use else NOT_TO_GROW
+            can_grow = of_one_file and not self._fill().is_useless
+            advice = TO_GROW if can_grow else NOT_TO_GROW
             raise FilterFullError(
                 self._path, keys, self._params.capacity, int(new[fitting]), advice
             )
@@ -99,8 +102,8 @@ class Brim:
         if self.full_at == math.inf:
             return
         self.full_at = math.inf  # before: where warnings are errors, the next call goes on
-        now = round(self._params.estimated_count(self._storage.positions_set))
-        warn_past_capacity(self._path, self._params, max(now, self._keys_then))
+        keys = max(self._fill().keys, self._keys_then)
+        warn_past_plan(self._path, self._params, Fill.with_keys(self._params, keys))
 
 
 class Absent:

@@ -6,8 +6,8 @@ from typing import Any
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import HashName, Layout
-from mmbloom._warn import is_past_plan
 from mmbloom.filters.exclusion_list import ExclusionList
+from mmbloom.sizing.fill import Fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
     header, params = storage.header, storage.header.params
     exclusions.reread()
     unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
+    fill = Fill.of(params, storage.positions_set)
     return FilterInfo(
         path=storage.path,
         kind=kind_of(header).noun,
@@ -117,9 +118,9 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         keys_added=storage.counter("keys_added"),
         positions_set=storage.positions_set,
         fill_ratio=storage.positions_set / params.num_bits,
-        approx_count=storage.approx_count,
-        current_error_rate=storage.current_error_rate,
-        past_plan=is_past_plan(params, storage.positions_set),
+        approx_count=round(fill.keys),
+        current_error_rate=fill.now,
+        past_plan=fill.is_past,
         unfinished_batches=max(0, unfinished),
         resident=storage.resident,
         read_only=storage.read_only_reason,

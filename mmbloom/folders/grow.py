@@ -20,13 +20,13 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Reserve
-from mmbloom._warn import USELESS_RATE, share_of
 from mmbloom.errors import FormatError
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.opened import OpenedFile
 from mmbloom.filters.options import OpenOptions
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 from mmbloom.format.growth import GrowthPlan
+from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams
 
@@ -106,7 +106,7 @@ def grow(
         opened = OpenedFile(storage, exclusions, options, on_full=None)
         stack.callback(opened.close)
         storage.check_writable()
-        reason = why_not(params, storage.current_error_rate)
+        reason = why_not(params, Fill.of(params, storage.positions_set))
         if reason:
             raise ValueError(f"{where}: cannot grow: {reason}")
         plan = GrowthPlan.beginning_with(params, reserve)
@@ -122,13 +122,12 @@ def grow(
     return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))
 
 
-def why_not(params: FilterParams, rate_now: float) -> str:
+def why_not(params: FilterParams, fill: Fill) -> str:
     """Say why a file cannot become the first of a growing folder, and what to do; "" if it can."""
-    if rate_now >= USELESS_RATE:
+    if fill.is_useless:
         return (
-            f"it is so far past its plan of {params.capacity} keys that it takes "
-            f"{share_of(rate_now)} of new keys for seen, and a folder with it would go on with "
-            "that; make a new filter, and add the keys again"
+            f"{fill.taken()}, and a folder with it would go on with that; make a new "
+            "filter, and add the keys again"
         )
     try:
         GrowthPlan.beginning_with(params, "zeros")

@@ -21,7 +21,7 @@ from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_man
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
-from mmbloom._warn import full_at, warn, warn_past_capacity
+from mmbloom._warn import warn, warn_past_plan
 from mmbloom.errors import CapacityWarning, IncompatibleFiltersError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.operations.combine import (
@@ -34,6 +34,7 @@ from mmbloom.operations.combine import (
     united_count,
     warn_of_rules,
 )
+from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.formulas import rate_of_any
 
 
@@ -126,9 +127,9 @@ def _are_folders(paths: Sequence[str]) -> bool:
 def _merge_files(target: Target, paths: Sequence[str]) -> None:
     united = combine(target, paths, np.bitwise_or, united_count)
     warn_of_rules(united.path, united.key_rules)
-    if united.positions_set > full_at(united.params):  # said last: it may raise
-        keys = round(united.params.estimated_count(united.positions_set))
-        warn_past_capacity(united.path, united.params, keys)
+    fill = Fill.of(united.params, united.positions_set)
+    if fill.is_past:
+        warn_past_plan(united.path, united.params, fill)
 
 
 _Opened = tuple[ManifestFile, list[UnmappedFilter]]
@@ -148,7 +149,7 @@ def _merge_folders(target: Target, paths: Sequence[str]) -> None:
                 entries.append(entry_of(folder, name, number))
             first_manifest(folder, plan, entries, target.permissions)
     warn_of_rules(target.path, [rule for one in made for rule in one.key_rules])
-    _warn_if_past_capacity(target.path, plan, made)
+    _warn_if_past_plan(target.path, plan, made)
 
 
 def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:
@@ -176,18 +177,17 @@ def _parts(plan: FolderPlan, opened: Sequence[_Opened]) -> dict[int, list[Unmapp
     return {number: parts[number] for number in sorted(parts) if not plan.is_past(number, newest)}
 
 
-def _warn_if_past_capacity(path: str, plan: FolderPlan, made: Sequence[Combined]) -> None:
+def _warn_if_past_plan(path: str, plan: FolderPlan, made: Sequence[Combined]) -> None:
     """Warn of files with more keys than planned; call when all is done: it may raise."""
-    past = [one for one in made if one.positions_set > full_at(one.params)]
+    fills = [(Fill.of(one.params, one.positions_set), one.path) for one in made]
+    past = [(fill, file) for fill, file in fills if fill.is_past]
     if not past:
         return
-    rate = rate_of_any(one.params.expected_error_rate(one.positions_set) for one in made)
-    most = max(past, key=lambda one: one.positions_set / full_at(one.params))
-    count = round(most.params.estimated_count(most.positions_set))
+    rate = rate_of_any(fill.now for fill, _ in fills)
+    most, file = max(past, key=lambda one: one[0].keys / one[0].capacity)
     warn(
         f"{path}: {len(past)} of {len(made)} files hold more keys than planned, "
-        f"{os.path.basename(most.path)} about {count} instead of {most.params.capacity}; "
-        f"false positives are at {rate:.3g}, planned were {plan.error_rate:g}: "
-        "make folders of larger files",
+        f"{os.path.basename(file)} {most}; false positives are at {rate:.3g}, planned were "
+        f"{plan.error_rate:g}: make folders of larger files",
         CapacityWarning,
     )

@@ -22,7 +22,6 @@ from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFilter
 from mmbloom._typing import HashHalves, Keys, Path
-from mmbloom._warn import is_past_plan, share_of
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.header import (
@@ -34,6 +33,7 @@ from mmbloom.format.header import (
     read_key_rule,
 )
 from mmbloom.format.manifest import MANIFEST, Entry
+from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.formulas import rate_of_any
 
 _IMMUTABLE_BYTES = 512
@@ -209,13 +209,9 @@ class _Check:
         problems, notes = check_listed(exclusions_path(self._file.path))
         self._problems += problems
         self._notes += notes
-        if is_past_plan(self._params, positions_set):
-            count = round(self._params.estimated_count(positions_set))
-            share = share_of(self._params.expected_error_rate(positions_set))
-            self._notes.append(
-                f"past its plan: it holds about {count} keys and was planned for "
-                f"{self._params.capacity}, so that {share} of new keys are taken for seen"
-            )
+        fill = Fill.of(self._params, positions_set)
+        if fill.is_past:
+            self._notes.append(fill.past_plan)
         self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
@@ -227,11 +223,11 @@ class _Check:
             sealed_segments=sealed_segments,
             positions_set=positions_set,
             fill_ratio=positions_set / self._params.num_bits,
-            approx_count=round(self._params.estimated_count(positions_set)),
-            capacity=self._params.capacity,
+            approx_count=round(fill.keys),
+            capacity=fill.capacity,
             error_rate=self._params.error_rate,
-            current_error_rate=self._params.expected_error_rate(positions_set),
-            past_plan=is_past_plan(self._params, positions_set),
+            current_error_rate=fill.now,
+            past_plan=fill.is_past,
             unfinished_batches=unfinished,
             keys_checked=checked,
             keys_missing=missing,

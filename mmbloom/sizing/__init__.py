@@ -3,6 +3,7 @@
 ``formulas``  false positives and counts, in both layouts; names the sources
 ``params``    `FilterParams`, and the limits of the format
 ``planning``  from keys and error rate to bits and hashes, and back
+``fill``      how full a filter is, and the words for it
 ``tables``    `best_practice`: rates and costs side by side
 """
 

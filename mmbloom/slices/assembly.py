@@ -18,9 +18,10 @@ from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.build import Builder, Target, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
-from mmbloom._warn import full_at, warn_past_capacity
+from mmbloom._warn import warn_past_plan
 from mmbloom.errors import FileChangedError, FormatError
 from mmbloom.format.slices import HEADER_BYTES, SliceHeader, decode, require_size
+from mmbloom.sizing.fill import Fill
 from mmbloom.slices.places import At, Opened, head_of, reading
 from mmbloom.slices.plan import SlicePlan, require_of
 from mmbloom.slices.slice import Slice, body_of, header_of
@@ -90,9 +91,9 @@ def assemble(
     with new_filter(target, plan.params) as made:
         keys = sum(_append(made, each, header) for each, header in ordered)
         made.finish(keys, batches=plan.slices)
-    if made.positions_set > full_at(plan.params):  # said last: it may raise
-        count = round(plan.params.estimated_count(made.positions_set))
-        warn_past_capacity(target.path, plan.params, count)
+    fill = Fill.of(plan.params, made.positions_set)
+    if fill.is_past:
+        warn_past_plan(target.path, plan.params, fill)
 
 
 def require_free(destination: Path) -> str:

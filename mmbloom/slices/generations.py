@@ -25,7 +25,7 @@ from typing import Any, get_args
 
 from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashName, OnFull, Path, Words
-from mmbloom._warn import full_at, warn_past_capacity
+from mmbloom._warn import warn_past_plan
 from mmbloom.errors import (
     CommitConflictError,
     FilterFullError,
@@ -42,6 +42,7 @@ from mmbloom.format.generations import (
     slice_name,
 )
 from mmbloom.format.slices import HEADER_BYTES, NO_RUN, decode, require_size
+from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.params import FilterParams
 from mmbloom.slices.assembly import assemble
 from mmbloom.slices.places import At, Place, place_of
@@ -513,11 +514,12 @@ class Run:
         self._require_current()
         positions_set, params = self._require_slices(), self.plan.params
         self._require_parts(parts)
-        if positions_set > full_at(params):
+        fill = Fill.of(params, positions_set)
+        if fill.is_past:
             if self.on_full == "raise":
                 raise self._full(positions_set)
             # Before anything counts: it may raise, and whoever reads it may stop there.
-            warn_past_capacity(self.path, params, round(params.estimated_count(positions_set)))
+            warn_past_plan(self.path, params, fill)
         self._make_record()
         self._require_chain()
         self._clean()

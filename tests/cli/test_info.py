@@ -183,7 +183,7 @@ def test_fail_above(
     assert (done.code, done.out) == (code, plain.out)
     if code:
         assert is_one_line(
-            done.err, f"{path}: is 80% full, above 70%: about 80", "planned for 1000"
+            done.err, f"{path}: is 80% full, above 70%: it holds about 80", "planned for 1000"
         )
     else:
         assert done.err == ""

@@ -86,7 +86,7 @@ def test_passed(tmp_path: Path, capfdbinary: Capture, now: int) -> None:
     """More keys than planned: passed, however young the file, and though it be sealed."""
     path = make(tmp_path / "a", range(800), capacity=1000)
     change_header(path, CAPACITY, "<Q", 500)
-    passed = "is passed: about 0.4 % of new lines are now dropped as seen"
+    passed = "is passed: about 0.4 % of new lines are now taken for seen"
     assert aged(path, capfdbinary, now, 0) == passed
     seal(path)
     assert aged(path, capfdbinary, now, 10 * DAY) == passed

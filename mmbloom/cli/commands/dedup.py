@@ -11,7 +11,6 @@ from typing import Any
 
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom._typing import Bools
-from mmbloom._warn import USELESS_RATE
 from mmbloom.cli.arguments import (
     add_filter_options,
     add_line_options,
@@ -19,7 +18,7 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import consequence, copied, one_key_rule, open_or_create, patiently
+from mmbloom.cli.filters import copied, fill_of, one_key_rule, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
     FirstBytes,
@@ -43,6 +42,7 @@ from mmbloom.errors import FilterFullError
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.claim import Claim
 from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
+from mmbloom.sizing.fill import Fill
 
 EXAMPLES = (
     "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
@@ -202,11 +202,10 @@ def _require_use(seen: OfBits) -> None:
 
     Else a file whose bits are all set would drop each line, and meet no new one to stop at.
     """
-    if isinstance(seen, BloomFilter) and seen.current_error_rate >= USELESS_RATE:
-        raise StoppedError(
-            f"{seen.path}: is full: it holds about {seen.approx_count} keys and was planned for "
-            f"{seen.params.capacity}; nothing was read"
-        )
+    if isinstance(seen, BloomFilter):
+        fill = Fill(seen.approx_count, seen.params.capacity, seen.current_error_rate)
+        if fill.is_useless:
+            raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
 
 
 def _to_go_on(seen: OfBits) -> str:
@@ -215,13 +214,13 @@ def _to_go_on(seen: OfBits) -> str:
         return "wait for the next period, or make a folder with more keys a period"
     from mmbloom.folders.grow import why_not  # noqa: PLC0415  to be needed by few runs
 
-    info = seen.info()
-    reason = why_not(seen.params, info.current_error_rate)
+    fill = fill_of(seen.info())
+    reason = why_not(seen.params, fill)
     to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
     if reason:
         to_do = f"it cannot grow: {reason}"
-    if info.past_plan and info.current_error_rate < USELESS_RATE:  # since a run that went on
-        return f"{consequence(info.current_error_rate)}, as it is past its plan already; {to_do}"
+    if fill.is_past and not fill.is_useless:  # since a run that went on
+        return f"{fill.taken('lines')}, as it is past its plan already; {to_do}"
     return to_do
 
 

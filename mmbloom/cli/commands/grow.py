@@ -2,10 +2,10 @@
 
 import argparse
 
-from mmbloom._warn import share_of
 from mmbloom.cli.arguments import add_writing_options, writing_options
 from mmbloom.cli.process import OK, say
 from mmbloom.folders.grow import grow
+from mmbloom.sizing.fill import share_of
 
 EXAMPLES = ("mmbloom grow seen.bloom",)
 
@@ -31,6 +31,6 @@ def run(args: argparse.Namespace) -> int:
     rate = grow(args.file, reserve=args.reserve, **writing_options(args))
     say(
         f"{args.file}: is a growing folder now; its error rate as a whole is at most {rate:.2g}: "
-        f"{share_of(rate)} of new lines are dropped as seen"
+        f"{share_of(rate)} of new lines are taken for seen"
     )
     return OK

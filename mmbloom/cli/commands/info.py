@@ -11,7 +11,7 @@ from typing import Any
 from mmbloom._engine import ENGINE
 from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import share
-from mmbloom.cli.filters import consequence
+from mmbloom.cli.filters import fill_of
 from mmbloom.cli.process import OK, TOO_FULL, in_rows, say, terminal_columns
 from mmbloom.filters.info import FilterInfo
 from mmbloom.folders.info import FolderInfo
@@ -62,7 +62,7 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
     """
     count = info.approx_count
     if info.past_plan:
-        return f"is passed: {consequence(info.current_error_rate)}"
+        return f"is passed: {fill_of(info).taken('lines')}"
     if count > info.capacity:
         return "is reached"
     age = (now_ns - info.created_ns) / 1e9
@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if args.fail_above is not None and (full := _fullest(info)):
         used = full.approx_count / full.capacity
         if used > args.fail_above:
-            about = f"about {full.approx_count} keys, planned for {full.capacity}"
+            about = f"it {fill_of(full)}"
             say(f"{args.file}: is {used:.0%} full, above {args.fail_above:.0%}: {about}")
             return TOO_FULL
     return OK
@@ -215,7 +215,7 @@ def _blocks(info: FilterInfo) -> str:
 
 def _passed(info: FolderInfo) -> str:
     past = sum(file.past_plan for file in info.files)
-    said = f"of {past} of {len(info.files)} files is passed: {consequence(info.current_error_rate)}"
+    said = f"of {past} of {len(info.files)} files is passed: {fill_of(info).taken('lines')}"
     return said if past else ""
 
 
