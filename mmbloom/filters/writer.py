@@ -162,7 +162,7 @@ class Writer(FilterWriter):
     def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
         if not self._lock.state.around():
             with self.section(self.timeout, self._ONE):
-                return self._add_key(key)
+                return self._add_key(self._storage.expect(1).one, key)
         # Within a block: one section for many keys.
         if self._ONE == STEP:  # and nothing to keep a handler from
             return self._add_within(key)
@@ -172,10 +172,9 @@ class Writer(FilterWriter):
     def _add_within(self, key: Key) -> bool:
         if monotonic() > self._check_at:
             self._looked(keys=_KEYS_A_CHECK)
-        return self._add_key(key)
+        return self._add_key(self._storage.views.one, key)
 
-    def _add_key(self, key: Key) -> bool:
-        one = self._storage.views.one
+    def _add_key(self, one: _engine.OneKey, key: Key) -> bool:
         new = one.add(key)
         if self._verify:
             self._test_one(one, key)
@@ -365,7 +364,7 @@ class CountingWriter(Writer):
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
         with self.section(self.timeout, self._ONE):
-            one = self._storage.views.one
+            one = self._storage.expect(1).one
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 
