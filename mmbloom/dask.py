@@ -21,7 +21,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, Unpack
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
@@ -30,13 +30,14 @@ import numpy as np
 from mmbloom._open import open as open_filter
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Array, Bools, HashHalves, HashName, Nulls, Octets, OnFull, Path, Words
+from mmbloom._typing import Array, Bools, HashHalves, HashName, Nulls, Octets, Path, Words
 from mmbloom.errors import FileChangedError
 from mmbloom.filters.base import Filter
 from mmbloom.format.slices import pages_of
 from mmbloom.sizing.params import FilterParams
-from mmbloom.slices import Generations, Part, Run, Slice, SlicePlan, assemble
+from mmbloom.slices import FirstSeen, Part, Run, RunOptions, Slice, SlicePlan, assemble
 from mmbloom.slices.assembly import require_free
+from mmbloom.slices.first_seen import begin_run
 
 try:
     import dask
@@ -189,68 +190,13 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
     return collection.map_partitions(_ask_rows, where, nulls, meta=meta)
 
 
-@dataclass(frozen=True)
-class FirstSeen:
-    """The rows of a collection that are new to a state, and the step that makes them old.
-
-    Given by `first_seen`. Write the rows first, then commit.
-
-    Attributes
-    ----------
-    frame : dask DataFrame, Series or bag
-        The new rows, lazy, with the partitions of the input, some of which may be empty.
-    run : mmbloom.slices.Run
-        What `commit` commits. Its `repeats` says whether the generation is committed already; its
-        `discard` removes what the tasks have written, where the rows are not wanted after all.
-
-    Notes
-    -----
-    Computing `frame` again gives the same rows, before the commit and right after it. A run that is
-    never committed leaves files in the state, which the next commit removes. Any thread or process
-    may have it: it pickles.
-
-    Each partition that is computed leaves a note in the state, so that `commit` refuses where one
-    never was, as after ``frame.head()``, which computes the first alone. What it cannot see is
-    whether rows that were computed were written: after ``len(frame)``, ``head(npartitions=-1)``, or
-    ``head()`` of a frame of one partition all rows are computed, and a commit makes them old.
-    """
-
-    frame: Collection
-    run: Run
-
-    def commit(self) -> None:
-        """Make the rows old: to be called when all of `frame` was computed and written.
-
-        Raises
-        ------
-        CommitConflictError
-            If another driver has committed meanwhile: drop these rows, and call `first_seen` again.
-        FormatError
-            If a partition of `frame` was never computed; or if a slice is missing, cut or of
-            another generation. It is named, and nothing is committed.
-        FilterFullError
-            If the state has more keys now than its capacity: nothing is committed. Drop the rows,
-            among which new ones may be missing.
-        FileChangedError, OSError
-            As `mmbloom.slices.Run.commit`.
-        """
-        self.run.commit(self.frame.npartitions)
-
-
 def first_seen(
     collection: Collection,
     on: Any = None,
     *,
     state: Path,
-    capacity: int | None = None,
-    error_rate: float | None = None,
-    slices: int | None = None,
-    seed: int | None = None,
-    hash: HashName | None = None,
     nulls: Nulls = "error",
-    on_full: OnFull = "raise",
-    generation: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[RunOptions],
 ) -> FirstSeen:
     """Find the rows whose key no row before them has, nor any run that was committed.
 
@@ -268,24 +214,12 @@ def first_seen(
     state : str or path-like, or URL
         A folder that all workers share, or a prefix of an object store: see
         `mmbloom.slices.Generations`. It is made if it is not there.
-    capacity, error_rate, seed, hash
-        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. The capacity is
-        needed where the state is made; of one that is there, what is left out may be any.
-    slices : int, optional
-        How many slices a new state has, and so how many tasks claim keys at a time: by default
-        8, or as many as the filter has pages.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
-    on_full : {"raise", "warn"}, default "raise"
-        What happens if the state has more keys with this run than its capacity, so that it takes
-        new rows for seen, which are lost: "raise" refuses the run, when `frame` is computed or at
-        the latest by `commit`; "warn" warns at the commit.
-    generation : int, optional
-        Which one to make, for a caller who numbers his runs: the next one, or the newest again,
-        see `mmbloom.slices.Generations.begin`. A run of a driver that died, nobody knows whether
-        before its commit or after it, gives the same rows again.
-    storage_options : mapping, optional
-        Of fsspec, for a URL. They travel to the workers.
+    **options
+        Of the state and the run: `capacity`, `error_rate`, `slices` (by default 8, or as many as
+        the filter has pages), `seed`, `hash`, `on_full`, `generation` and `storage_options`, as
+        `mmbloom.slices.RunOptions` has them.
 
     Returns
     -------
@@ -303,6 +237,17 @@ def first_seen(
     FormatError, ValueError, ImportError, OSError
         As `mmbloom.slices.Generations.create` and `begin`. What tasks raise, computing `frame`
         raises.
+
+    Notes
+    -----
+    The rows have the partitions of the input, some of which may be empty. Computing them again
+    gives the same rows, before the commit and right after it. Any thread or process may have the
+    answer: it pickles.
+
+    Each partition that is computed leaves a note in the state, so that `commit` refuses where one
+    never was, as after ``frame.head()``, which computes the first alone. What it cannot see is
+    whether rows that were computed were written: after ``len(frame)``, ``head(npartitions=-1)``, or
+    ``head()`` of a frame of one partition all rows are computed, and a commit makes them old.
 
     Examples
     --------
@@ -322,20 +267,10 @@ def first_seen(
     0
     """
     keys = _keys_of(collection, on)
-    found = Generations.create(
-        state,
-        capacity,
-        error_rate,
-        slices=slices,
-        seed=seed,
-        hash=hash,
-        exist_ok=True,
-        storage_options=storage_options,
-        choose_slices=_choose_slices,
-    )
-    run = found.begin(generation, on_full=on_full)
+    run = begin_run(state, _choose_slices, **options)
     tasks = _Tasks.of(run, keys, nulls, run.id.hex())
-    return FirstSeen(tasks.rows_of(collection, run, nulls, on), run)
+    rows = tasks.rows_of(collection, run, nulls, on)
+    return FirstSeen(rows, run, rows.npartitions)
 
 
 def _choose_slices(params: FilterParams) -> int:

@@ -17,25 +17,25 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
 from mmbloom._open import open as open_filter
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._typing import Bools, HashName, Indices, Nulls, OnFull, Path, Words
+from mmbloom._typing import Bools, HashName, Indices, Nulls, Path, Words
 from mmbloom.errors import FileChangedError, KeyEncodingError, KeyTypeError
 from mmbloom.filters.base import Filter
 from mmbloom.format.slices import PAGE_BYTES, pages_of
 from mmbloom.sizing.params import FilterParams
-from mmbloom.slices import Generations, Run, Slice, SlicePlan, assemble
+from mmbloom.slices import FirstSeen, Run, RunOptions, Slice, SlicePlan, assemble
 from mmbloom.slices.assembly import require_free
+from mmbloom.slices.first_seen import begin_run
 
 try:
     import pyarrow as pa
@@ -214,66 +214,13 @@ def seen(path: Path) -> Any:
     return functions.arrow_udf(known, types.BooleanType())
 
 
-@dataclass(frozen=True)
-class FirstSeen:
-    """The rows of a frame that are new to a state, and the step that makes them old.
-
-    Given by `first_seen`. Write the rows first, then commit.
-
-    Attributes
-    ----------
-    frame : pyspark.sql.DataFrame
-        The new rows, lazy, in no order, in one partition a slice.
-    run : mmbloom.slices.Run
-        What `commit` commits. Its `repeats` says whether the generation is committed already; its
-        `discard` removes what the tasks have written, where the rows are not wanted after all.
-
-    Notes
-    -----
-    Compute `frame` once, by what writes it: whatever computes it claims all keys anew. Each time
-    the rows are the same, if the input is. Never look at some of them and commit then: `take` may
-    run all tasks, and the rows that it leaves out are lost. A run that is never committed leaves
-    files in the state, which the next commit removes. Threads of the driver may share it; it does
-    not pickle, and no other process may have it, as `frame` belongs to the session.
-    """
-
-    frame: DataFrame
-    run: Run
-
-    def commit(self) -> None:
-        """Make the rows old: to be called when all of `frame` was computed and written.
-
-        Raises
-        ------
-        CommitConflictError
-            If another driver has committed meanwhile: drop these rows, and call `first_seen` again.
-        FormatError
-            If a slice is missing, as where `frame` was not computed, or some of its tasks were
-            not run; or is cut, or of another generation. It is named, and nothing is committed.
-            Whether Spark took all rows that the tasks gave, nobody can see: see the notes.
-        FilterFullError
-            If the state has more keys now than its capacity: nothing is committed. Drop the rows,
-            among which new ones may be missing.
-        FileChangedError, OSError
-            As `mmbloom.slices.Run.commit`.
-        """
-        self.run.commit()
-
-
 def first_seen(
     frame: DataFrame,
     on: str,
     *,
     state: Path,
-    capacity: int | None = None,
-    error_rate: float | None = None,
-    slices: int | None = None,
-    seed: int | None = None,
-    hash: HashName | None = None,
     nulls: Nulls = "error",
-    on_full: OnFull = "raise",
-    generation: int | None = None,
-    storage_options: Mapping[str, Any] | None = None,
+    **options: Unpack[RunOptions],
 ) -> FirstSeen:
     """Find the rows whose key no other row before them has, nor any run that was committed.
 
@@ -290,24 +237,13 @@ def first_seen(
     state : str or path-like, or URL
         A folder that all hosts share, or a prefix of an object store: see
         `mmbloom.slices.Generations`. It is made if it is not there.
-    capacity, error_rate, seed, hash
-        As for `BloomFilter.create`, but that the error rate is 1e-9 by default. The capacity is
-        needed where the state is made; of one that is there, what is left out may be any.
-    slices : int, optional
-        How many slices a new state has, and so how many tasks claim keys: by default 8 to 64, each
-        of a MiB or more where 8 are.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
-    on_full : {"raise", "warn"}, default "raise"
-        What happens if the state has more keys with this run than its capacity, so that it takes
-        new rows for seen, which are lost: "raise" refuses the run, when `frame` is computed or at
-        the latest by `commit`; "warn" warns at the commit.
-    generation : int, optional
-        Which one to make, for a caller who numbers his runs: the next one, or the newest again,
-        see `mmbloom.slices.Generations.begin`. In ``foreachBatch`` it is the batch's number plus
-        one.
-    storage_options : mapping, optional
-        Of fsspec, for a URL. They travel to the tasks.
+    **options
+        Of the state and the run: `capacity`, `error_rate`, `slices` (by default 8 to 64, each of a
+        MiB or more where 8 are), `seed`, `hash`, `on_full`, `generation` and `storage_options`,
+        as `mmbloom.slices.RunOptions` has them. In ``foreachBatch`` the generation is the batch's
+        number plus one.
 
     Returns
     -------
@@ -328,6 +264,15 @@ def first_seen(
         As `mmbloom.slices.Generations.create` and `begin`. What tasks raise is in the message of
         Spark's own error, when `frame` is computed.
 
+    Notes
+    -----
+    The rows are in no order, in one partition a slice. Compute them once, by what writes them:
+    whatever computes them claims all keys anew. Each time the rows are the same, if the input is.
+    Never look at some of them and commit then: `take` may run all tasks, and the rows that it
+    leaves out are lost. Whether Spark took all rows that the tasks gave, a commit cannot see.
+    Threads of the driver may share the answer; it does not pickle, as `frame` belongs to the
+    session.
+
     Examples
     --------
     >>> import os, tempfile
@@ -344,20 +289,9 @@ def first_seen(
     0
     """
     _require_keys(frame, on)
-    found = Generations.create(
-        state,
-        capacity,
-        error_rate,
-        slices=slices,
-        seed=seed,
-        hash=hash,
-        exist_ok=True,
-        storage_options=storage_options,
-        choose_slices=_choose_slices,
-    )
-    run = found.begin(generation, on_full=on_full)
+    run = begin_run(state, _choose_slices, **options)
     plain = _plain(frame)
-    parted = _to_slices(plain, found.plan, frame.columns.index(on), nulls, carry=True)
+    parted = _to_slices(plain, run.plan, frame.columns.index(on), nulls, carry=True)
     new = parted.mapInArrow(_claiming(run), plain.schema)
     return FirstSeen(new.toDF(*frame.columns), run)
 
