@@ -138,7 +138,7 @@ def test_something_is_read() -> None:
     }
     assert own_imports_of(compiled["hash.pyx"]) >= {
         "_engine.key_batch",
-        "_engine.compiled.keyed",
+        "_engine.compiled.sink",
     }
 
 

@@ -15,16 +15,16 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from mmbloom._engine.compiled.keyed cimport (
-    Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
-)
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, begin, claim_blocked, claim_paged, claim_standard, commit_all, find_paged, find_with,
-    release, set_paged,
+    Overlay, begin, claim_blocked, claim_paged, claim_standard, commit_all, find_with, release,
 )
+from mmbloom._engine.compiled.paged cimport find_paged, set_paged
 from mmbloom._engine.compiled.positions cimport (
     AHEAD, GROUP, MAX_HASHES, Shape, block_of, in_block, length_of, popcount,
     positions_of, positions_of_group, prefetch, prefetch_to_write, set_in_block, shape_of,
+)
+from mmbloom._engine.compiled.sink cimport (
+    Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, has_layout,

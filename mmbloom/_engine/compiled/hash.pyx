@@ -19,11 +19,11 @@ from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
-from mmbloom._engine.compiled.keyed cimport (
-    Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of,
-    siphash_of_octets, take_octets,
+from mmbloom._engine.compiled.octets cimport load_4, load_8
+from mmbloom._engine.compiled.sink cimport (
+    Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of, take_octets,
 )
-from mmbloom._engine.compiled.keyed cimport load_4, load_8
+from mmbloom._engine.compiled.siphash cimport siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     HIDES_TEXT, has_layout, item_of,

@@ -29,7 +29,7 @@ from libc.string cimport memchr
 
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState
-from mmbloom._engine.compiled.keyed cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
+from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
 from mmbloom._engine.compiled.text cimport (
     PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
     has_layout,
