@@ -64,7 +64,7 @@ def test_one_that_is_too_full_is_told_of(tmp_path: Path) -> None:
         assert said.startswith(f"{tmp_path / 'out'}: 1 of 1 files hold more keys than planned, ")
         assert f"false positives are at {rate:.3g}, planned were 0.01" in said
         count = seen.info().files[0].approx_count
-        assert f"0000000000.bloom about {count} instead of 1000" in said
+        assert f"0000000000.bloom holds about {count} keys and was planned for 1000" in said
         assert count == pytest.approx(1800, rel=0.05)
         while not seen.add(os.urandom(8)):
             pass
@@ -82,7 +82,7 @@ def test_the_fullest_file_is_named(tmp_path: Path) -> None:
     one = make_growing(tmp_path / "one", range(150), error_rate=0.01)  # 20, 40, 80 and 10 keys
     two = make_growing(tmp_path / "two", range(150, 190), error_rate=0.01)  # 20, 20
     with pytest.warns(
-        CapacityWarning, match=r"2 of 4 files .* 0000000000.bloom about [34]\d"
+        CapacityWarning, match=r"2 of 4 files .* 0000000000.bloom holds about [34]\d"
     ) as caught:
         merge(tmp_path / "out", [one, two])
     with GrowingFilter.open(tmp_path / "out", "r") as seen:
