@@ -64,7 +64,7 @@ _SIGNALS_SEEN_AFTER = 0.5
 
 
 class ReadAhead(Generic[T]):
-    """Iterate in another thread, at most so many items ahead; errors come in their place.
+    """Iterate in another thread, some items ahead; errors come in their place.
 
     To be closed when it is not read to its end. The other thread then stops at its next
     item; it is not waited for long, as it may be reading what never comes (a pipe).

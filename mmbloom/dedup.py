@@ -214,7 +214,7 @@ class _Run:
     def fill(self, chunk: Chunk, full: FilterFullError) -> FilterFullError:
         """Take the first lines of a chunk that fit; gives the error of the first that does not."""
         before = self.total.unique
-        while full.fits:  # others may leave less room meanwhile
+        while full.fits:  # other processes may leave less room
             try:
                 self.take(self.prepare(chunk.first(full.fits)))
             except _DoesNotFitError as error:

@@ -65,7 +65,7 @@ class Filter(ABC):
     def __init_subclass__(cls) -> None:
         """Call what makes and opens a filter by the name of the class, in Python's own errors.
 
-        Of an unexpected argument these would name a base class, which nobody outside knows.
+        Of an unexpected argument these would name a base class, which users do not know.
         """
         super().__init_subclass__()
         for name in ("create", "open"):

@@ -69,7 +69,7 @@ class BloomFilter(SingleKeys, FileFilter):
             return None
         try:
             self._writer.leave_room(more)
-        except ClosedFilterError:  # by another thread meanwhile: the next key is told
+        except ClosedFilterError:  # by another thread: the next key raises
             return None
         return Grounds(
             parts=[Part(place.views.one, place.word_now, place.word, storage.news, known)],
@@ -167,7 +167,7 @@ class BloomFilter(SingleKeys, FileFilter):
                     start += len(segment)
             source.check_same()
         if positions_set:
-            with self.locked():  # so that what others add meanwhile is counted as well
+            with self.locked():  # so that what others add in between is counted as well
                 keys_added = [self._storage.counter("keys_added"), theirs]
                 total = self._storage.positions_set
                 self._writer.count_united(united_count(keys_added, total, self.params))

@@ -34,13 +34,13 @@ class Brim:
     path : str
         Of the filter that it is, or is a part of: for messages.
     on_full : {"warn", "raise"}, optional
-        Who is told; None for nobody, where another file takes what does not fit.
+        What happens past the plan; None for nothing, where another file takes what does not fit.
 
     Attributes
     ----------
     full_at : float
-        The number of set positions above which somebody is to be told: below any where each
-        batch is looked at, infinite where nobody is told (any more).
+        The number of set positions above which the caller is to be told: below any where each
+        batch is looked at, infinite where the caller is not told, or was.
     """
 
     def __init__(self, storage: MappedFilter, path: str, on_full: OnFull | None) -> None:
@@ -48,7 +48,7 @@ class Brim:
         self._params = storage.header.params
         self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
         self.strict = on_full == "raise"
-        self._keys_then = 0  # with the batch of which somebody is to be told
+        self._keys_then = 0  # with the batch of which the caller is to be told
         self.full_at = math.inf
         if on_full is not None:
             self.full_at = -math.inf if self.strict else full_at(self._params)
@@ -69,7 +69,7 @@ class Brim:
         return room, keys
 
     def may_pass(self, keys: int) -> bool:
-        """Tell whether so many keys go past the plan if all of them are new."""
+        """Tell whether a number of keys goes past the plan if all of them are new."""
         return self.full_at != math.inf and keys > self._room()[0]
 
     def require_room(self, new: Indices) -> None:

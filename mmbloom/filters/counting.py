@@ -114,8 +114,8 @@ class CountingBloomFilter(FileFilter):
         """Write a plain filter of the keys that are there now, a quarter as large.
 
         It has the capacity, error rate, layout, hash and seed of this one and answers the same;
-        `BloomFilter.open` opens it. Takes no lock: keys that are added or removed meanwhile
-        may be in it or not, unless this is called within `locked`.
+        `BloomFilter.open` opens it. Takes no lock: keys that are added or removed while it
+        runs may be in it or not, unless this is called within `locked`.
 
         Parameters
         ----------

@@ -333,7 +333,7 @@ class FileFilter(Filter):
         try:
             self._opened_file.close()
         finally:
-            self._look_again()  # another thread may have looked meanwhile
+            self._look_again()  # another thread may have looked in between
 
     def _look_again(self) -> None:
         """Look at the file before the next key, if a look was good for a moment."""

@@ -46,7 +46,7 @@ class FilterWriter(ABC):
 
     @abstractmethod
     def amid(self) -> Hold:
-        """Let no signal handler's call come amid what is done in a section."""
+        """Refuse calls of signal handlers within a part of a section."""
 
     @abstractmethod
     def add_chunk(self, prepared: Any, /) -> Bools:
@@ -75,7 +75,7 @@ class FilterWriter(ABC):
 
     @abstractmethod
     def may_pass(self, keys: int) -> bool:
-        """Tell whether so many keys go past the plan if all of them are new."""
+        """Tell whether a number of keys goes past the plan if all of them are new."""
 
     @abstractmethod
     def absent(self, hashes: HashHalves) -> Bools:

@@ -48,7 +48,7 @@ _STAMP_SECONDS = 0.1
 
 _KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
 
-# A kernel of the compiled engine is one step, amid which no signal handler comes. What a handler
+# A kernel of the compiled engine is one step, within which no signal handler runs. What a handler
 # adds before it or after it is as if it had been added by another process.
 _KERNEL = STEP if ENGINE == "compiled" else WHOLE
 
@@ -121,7 +121,7 @@ class Writer(FilterWriter):
         return True
 
     def amid(self) -> Hold:
-        """Let no signal handler's call come amid what is done in a section."""
+        """Refuse calls of signal handlers within a part of a section."""
         return Hold(self._lock.state, 0.0, _KERNEL)
 
     def move_to_memory(self) -> None:
@@ -139,7 +139,7 @@ class Writer(FilterWriter):
         """Tell which keys are there."""
 
     def add_chunk(self, hashes: HashHalves) -> Bools:  # noqa: D102  as in the base
-        # Whoever gives chunks has checked before the first that it may write.
+        # The caller has checked before the first chunk that it may write.
         with Hold(self._lock.state, self.timeout, _KERNEL, None, self._looked):
             return self._add_counted(self._storage.expect(len(hashes[0])).words, hashes)
 
@@ -194,7 +194,7 @@ class Writer(FilterWriter):
             raise LostBitsError(self._storage.path)
 
     def flush(self) -> None:
-        """Force everything to the disk; other processes go on writing meanwhile."""
+        """Force everything to the disk, while other processes go on writing."""
         with self._lock.own_threads():  # none may close the file under our feet
             self._storage.check_writable()
             self._storage.check_unchanged()
@@ -215,7 +215,7 @@ class Writer(FilterWriter):
     def close(self) -> None:
         """Leave the file, unmap it and release everything; closing twice is fine."""
         failures = []
-        with self._lock.closing():  # of this object no other thread is amid a call
+        with self._lock.closing():  # no other thread is within a call of this object
             self._storage.check_idle()
             for step in (partial(leave, self._storage, self._lock), self._storage.close):
                 try:
@@ -239,12 +239,12 @@ class Writer(FilterWriter):
         self.room = (self._brim.full_at - positions_set) / self._params.num_hashes
 
     def leave_room(self, keys: int) -> None:
-        """Count on so many keys that are added without a word."""
+        """Expect this number of keys to be added without a look at the plan."""
         self._look(self._storage.positions_set)
         self.room -= keys
 
     def may_pass(self, keys: int) -> bool:  # noqa: D102
-        self._look(self._storage.positions_set)  # others may have added, or removed, meanwhile
+        self._look(self._storage.positions_set)  # other processes may have added, or removed, keys
         return self._brim.may_pass(keys)
 
     def absent(self, hashes: HashHalves) -> Bools:  # noqa: D102

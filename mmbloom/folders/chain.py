@@ -107,7 +107,7 @@ class Chain:
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
         self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
-        # Told when a file was made or dropped, after which nobody may keep the old ones.
+        # Told when a file was made or dropped, after which the old ones may not be kept.
         self.on_change: Callable[[], object] = int
         self._snapshot: ChainState | None = ChainState(file, ())
         self._snapshot = self._load(file)
@@ -137,7 +137,7 @@ class Chain:
                 if self._snapshot is snapshot:
                     self._snapshot = loaded
                     self.on_change()
-                else:  # a signal handler of this thread has opened the files meanwhile
+                else:  # a signal handler of this thread has opened the files
                     self._close_but({*snapshot.members, *self.current.members}, loaded)
         return snapshot
 
@@ -149,7 +149,7 @@ class Chain:
         loaded.file.close()
 
     def _loader(self) -> AbstractContextManager[object]:
-        """One thread at a time opens files; a signal handler of that thread may do so amid it."""
+        """One thread at a time opens files; and a signal handler of that thread."""
         if self._pid != os.getpid():  # it may have been another thread's of the parent
             self._pid, self._loading = os.getpid(), threading.RLock()
         return self._loading
@@ -186,7 +186,7 @@ class Chain:
     def ask(self, question: Callable[[ChainState], R]) -> R:
         """Put a question to the chain as it is now.
 
-        A file that another process drops meanwhile is no error: the question is put again.
+        If another process drops a file before the answer, the question is put again.
         """
         while True:
             snapshot = self.refresh()
@@ -262,7 +262,7 @@ class Chain:
         try:
             entry = entry_of(self.folder, file_name(number), number)
             left = Member(self.folder, entry, self.plan, self.settings, self.exclusions)
-        except (FormatError, OSError):  # a file of somebody else's
+        except (FormatError, OSError):  # a foreign file
             return None
         known = {member.entry.uuid for member in self.current.members}
         same = left.params == self.plan.params(number) and not left.storage.read_only_reason
@@ -281,7 +281,7 @@ class Chain:
         before = self.current
         held = before.newest.lock
         assert held.mine()  # noqa: S101  what all of this stands on
-        next_one = member.lock.held(0.0)  # nobody else knows of it
+        next_one = member.lock.held(0.0)  # no other process knows of it
         try:
             next_one.__enter__()
             self.name((*before.members[dropped:], member))

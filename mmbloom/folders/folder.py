@@ -210,7 +210,7 @@ class FolderFilter(Filter):
         """Look at the files, and say what the next keys may take for granted."""
         try:
             return self._grounds_of(self._chain.current, gone, more)
-        except ClosedFilterError:  # by another thread meanwhile: the next key is told
+        except ClosedFilterError:  # by another thread: the next key raises
             return None
 
     def _grounds_of(self, now: ChainState, gone: int, more: int) -> Grounds | None:
@@ -322,7 +322,7 @@ class FolderFilter(Filter):
         try:
             self._chain.close()
         finally:
-            self._look_again()  # another thread may have looked meanwhile
+            self._look_again()  # another thread may have looked in between
 
     def _look_again(self) -> None:
         """Look at the files before the next key, if a look was good for a moment."""

@@ -1,8 +1,8 @@
 """A full file becomes the first of a growing folder, at the same path, in one step.
 
 The file itself is not copied and not changed: it gets a second name, in a new folder beside it,
-and then folder and file change places. All of it happens under the file's write lock. So whoever
-adds to the file meanwhile has added to a file of the folder, or finds that it was replaced.
+and then folder and file change places. All of it happens under the file's write lock. So a
+writer has added to a file of the folder, or finds that the file was replaced.
 Where this dies the path has the file as it was, or the folder with all that the file knows.
 """
 
@@ -75,7 +75,7 @@ def grow(
         If there can be no such folder: where the rate of the whole would be 1. If the file is so
         far past its plan that it takes half of all new keys for seen: the folder would as well.
     LockTimeoutError, FileChangedError
-        If others kept the lock, or the file was replaced meanwhile.
+        If others kept the lock, or the file was replaced before it was free.
     PermissionError
         If the file belongs to another user: the folder must be that user's too.
     OSError
@@ -171,6 +171,6 @@ def _swap(path: str, plan: GrowthPlan) -> None:
         if listed.keys:
             replace_listed(exclusions_path_in(folder), listed.keys, file)
     if listed.keys:
-        with suppress(OSError):  # the folder's count now, and nobody asks these
+        with suppress(OSError):  # the folder's count now, and these are not asked
             os.unlink(beside)
             sync_folder(os.path.dirname(path))

@@ -1,4 +1,4 @@
-"""GrowingFilter: a filter for a number of keys that nobody knows, in ever larger files.
+"""GrowingFilter: a filter for an unknown number of keys, in ever larger files.
 
 A key is added to the newest file until that has as many as it is planned for; then the next
 one, larger, is made. How large each is, and at which error rate, says ``format/growth.py``.

@@ -4,7 +4,7 @@ A key is written to the file of the present period, which is made when the first
 period comes; then, and only then, whole files that are past their time are dropped: from the
 manifest first, and from the disk after. Where the disk is too full for the next file, they are
 dropped before it is made. A process that has one mapped is not harmed, and forgets it at its
-next look; a query meanwhile leaves it out by the clock.
+next look; until then a query leaves it out by the clock.
 
 A period that has ended does not begin again: while a clock that went back is not past the
 newest file's period, keys go to that file. What periods are says ``format/periods.py``.
@@ -158,11 +158,11 @@ class RotatingWriter(FolderWriter):
             newest.writer.room == math.inf
             and self._plan.period(self._clock()) > newest.entry.number
         ):
-            return 0.0  # told of a period that is over: of the next one nobody is
+            return 0.0  # the caller was told of a period that is over, and not of the next one
         return newest.writer.room
 
     def may_pass(self, keys: int) -> bool:
-        """Tell whether so many keys go past the plan of the present period; within `section`."""
+        """Tell whether keys go past the plan of the present period; within `section`."""
         if keys:  # no keys, no file
             self._rotate()  # what goes to the next period is no matter of this one
         return super().may_pass(keys)

@@ -70,7 +70,7 @@ now taken for seen
 
     @classmethod
     def with_keys(cls, params: FilterParams, keys: float) -> Self:
-        """Tell it of a filter that has, or would have, so many keys."""
+        """Tell it of a filter by the keys that it has, or would have."""
         return cls(keys, params.capacity, params.rate_with(keys))
 
     @property

@@ -43,9 +43,9 @@ class RunOptions(StateOptions, total=False):
         new rows for seen, which are lost: "raise" refuses the run, when the rows are computed or
         at the latest by `FirstSeen.commit`; "warn" warns at the commit.
     generation : int
-        Which one to make, for a caller who numbers his runs: the next one, or the newest again,
-        see `Generations.begin`. A run of a driver that died, nobody knows whether before its
-        commit or after it, gives the same rows again.
+        Which one to make, where the caller numbers the runs: the next one, or the newest again,
+        see `Generations.begin`. Repeated after a driver has died, whether before its commit or
+        after it, a run gives the same rows again.
     """
 
     on_full: OnFull
