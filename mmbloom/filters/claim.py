@@ -102,9 +102,10 @@ class Claim(Held):
             if self._num_keys and self._is_within():
                 raise ReentryError(self._writer.path, _CLAIMED)
             self._claimed = self._writer.claim(self._prepared)
-            if self._num_keys:
-                self._writer.claimed = weakref.ref(self)
-        return self._answers(self._claimed.new)
+        answers = self._answers(self._claimed.new)
+        if self._num_keys:  # last: what raises before is not under way
+            self._writer.claimed = weakref.ref(self)
+        return answers
 
     def _is_within(self) -> bool:
         """Tell whether another claim of the filter is around; call it with the lock."""

@@ -88,6 +88,25 @@ def test_a_claim_of_nothing(create: Create) -> None:
     assert "a" in seen
 
 
+def test_after_a_claim_that_was_not_entered(
+    create: Create, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim whose answers cannot be given, as of a damaged list, is not around the next one."""
+    seen = create(1000)
+
+    def fail(*_: object) -> None:
+        raise OSError
+
+    with seen.locked():
+        failed = seen.claim(["a"])  # kept alive
+        with monkeypatch.context() as patch:
+            patch.setattr(type(seen._exclusions), "correct_new", fail)
+            with pytest.raises(OSError), failed:  # noqa: PT011
+                pytest.fail("entered")
+        with seen.claim(["a"]) as new:
+            assert new.all()
+
+
 def test_after_a_claim_that_failed(create: Create, path: str) -> None:
     """What a failed block had claimed nobody has: the next claim, of a block around too, has it."""
     seen = create(1000)
