@@ -88,7 +88,7 @@ def test_few_looks(seen: BloomFilter, looks: list[int], what: str) -> None:
     else:
         for key in keys:
             seen.add(key)
-    assert 1 < len(looks) < 100 + 3000 * (time.monotonic() - begun)
+    assert 0 < len(looks) < 100 + 3000 * (time.monotonic() - begun)
 
 
 def test_keys_of_every_form(seen: BloomFilter) -> None:
