@@ -45,14 +45,14 @@ def zip_of(lines: bytes) -> bytes:
 
 def zstd(data: bytes) -> bytes:
     library = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    packed: bytes = pytest.importorskip(library).compress(data)
+    packed: bytes = pytest.importorskip(library, reason=f"{library} packs it").compress(data)
     return packed
 
 
 def of_arrow(module: str, function: str) -> Callable[[], bytes]:
     def make() -> bytes:
-        pyarrow = pytest.importorskip("pyarrow")
-        written = pytest.importorskip(f"pyarrow.{module}")
+        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow writes it")
+        written = pytest.importorskip(f"pyarrow.{module}", reason="pyarrow writes it")
         made, table = io.BytesIO(), pyarrow.table({"line": ["first", "second"] * 400})
         getattr(written, function)(table, made)
         return made.getvalue()

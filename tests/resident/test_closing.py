@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -97,11 +98,10 @@ def test_amid_the_first_add_of_a_thread(file: str, monkeypatch: pytest.MonkeyPat
     all_in_file(file, OLD, NEW)
 
 
-def test_amid_the_flush_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread flushes, and another process adds: close waits, and saves those keys too."""
+@contextmanager
+def flushing(seen: BloomFilter) -> Iterator[None]:
+    """Have a thread flush for as long as the block takes; it has written the array by then."""
     writing, go_on = threading.Event(), threading.Event()
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     real = working_copy.WorkingCopy.write_to
 
     def slow(*arguments: Any) -> None:
@@ -109,18 +109,34 @@ def test_amid_the_flush_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) 
         writing.set()
         assert go_on.wait(20)
 
-    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", slow)
     flushed = threading.Thread(target=seen.flush)
-    flushed.start()
-    assert writing.wait(20)
-    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", real)
-    add_elsewhere(file, MORE)
-    closed = threading.Thread(target=seen.close)
-    closed.start()
-    closed.join(0.1)
-    assert closed.is_alive()
-    go_on.set()
-    flushed.join()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(working_copy.WorkingCopy, "write_to", slow)
+        flushed.start()
+        assert writing.wait(20)
+    try:
+        yield
+    finally:
+        go_on.set()
+        flushed.join()
+
+
+def waiting(call: Callable[[], object]) -> threading.Thread:
+    """Make a call in a thread, which has to wait there."""
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    return thread
+
+
+def test_amid_the_flush_of_a_thread(file: str) -> None:
+    """A thread flushes, and another process adds: close waits, and saves those keys too."""
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    with flushing(seen):
+        add_elsewhere(file, MORE)
+        closed = waiting(seen.close)
     closed.join()
     all_in_file(file, OLD, NEW, MORE)
 
@@ -425,30 +441,12 @@ def test_verify_amid_moves(file: str, tmp_path: Path, monkeypatch: pytest.Monkey
         assert missing(made, MORE) == 0
 
 
-def test_at_the_end_amid_the_flush_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_end_amid_the_flush_of_a_thread(file: str) -> None:
     """A program ends while a daemon thread flushes: its filter is saved when that is done."""
-    writing, go_on = threading.Event(), threading.Event()
     seen = BloomFilter.open(file, resident=True)
     seen.add_many(NEW)
-    real = working_copy.WorkingCopy.write_to
-
-    def slow(*arguments: Any) -> None:
-        real(*arguments)
-        writing.set()
-        assert go_on.wait(20)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(working_copy.WorkingCopy, "write_to", slow)
-        flushed = threading.Thread(target=seen.flush)
-        flushed.start()
-        assert writing.wait(20)
-        patch.setattr(working_copy.WorkingCopy, "write_to", real)
-        left = threading.Thread(target=seen._opened_file._left)  # as the interpreter calls it
-        left.start()
-        left.join(0.1)
-        assert left.is_alive()
-        go_on.set()
-        flushed.join()
-        left.join()
+    with flushing(seen):
+        left = waiting(seen._opened_file._left)  # as the interpreter calls it
+    left.join()
     all_in_file(file, OLD, NEW)
     seen.close()
