@@ -167,6 +167,15 @@ class MappedFilter(MovingArray):
                 counters[place : place + 1] += addend
         return self.counter("positions_set")
 
+    def begin(self, keys: int) -> Views:
+        """Give the map for a batch of a number of keys, and count that it has begun.
+
+        Call it in a section whose look, `ready_to_write`, is over.
+        """
+        views = self.expect(keys)
+        self.count(batches_begun=1)
+        return views
+
     @property
     def key_rule(self) -> str | None:
         """How lines became its keys; None if that is not noted. It looks at the file first."""

@@ -59,7 +59,7 @@ class Brim:
     def _room(self) -> tuple[float, int]:
         """How many more keys fit, and how many are there."""
         positions_set, params = self._storage.positions_set, self._params
-        fill = self._fill()
+        fill = Fill.of(params, positions_set)
         room, keys = fill.room, round(fill.keys)
         added = self._storage.counter("keys_added")
         # A new key sets one position at least, and k at most: else the counter is damaged.

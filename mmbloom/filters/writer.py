@@ -141,11 +141,11 @@ class Writer(FilterWriter):
     def add_chunk(self, hashes: HashHalves) -> Bools:  # noqa: D102  as in the base
         # The caller has checked before the first chunk that it may write.
         with Hold(self._lock.state, self.timeout, _KERNEL, None, self._looked):
-            return self._add_counted(self._storage.expect(len(hashes[0])).words, hashes)
+            return self._add_counted(hashes)
 
-    def _add_counted(self, words: Words, hashes: HashHalves) -> Bools:
+    def _add_counted(self, hashes: HashHalves) -> Bools:
         """Add keys within a section, and count that in the header."""
-        self._storage.count(batches_begun=1)
+        words = self._storage.begin(len(hashes[0])).words
         new, positions_set = self._add(words, hashes)
         if self._verify:
             self._test(words, hashes)
@@ -284,11 +284,11 @@ class BitWriter(Writer):
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
-        words = self._storage.ready_to_write(0).words
+        self._storage.ready_to_write(0)
         new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys and not self._verify:
             return
-        self._storage.count(batches_begun=1)
+        words = self._storage.begin(0).words
         positions_set = _engine.commit(words, claimed)
         if self._verify:
             self._test(words, hashes)
@@ -297,8 +297,7 @@ class BitWriter(Writer):
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
         with self.section(self.timeout, WHOLE):
-            words = self._storage.views.words
-            self._storage.count(batches_begun=1)
+            words = self._storage.begin(0).words
             positions_set = _engine.union(words, start, more)
             if self._verify and (more & ~words[start : start + len(more)]).any():
                 raise LostBitsError(self._storage.path)
@@ -348,15 +347,14 @@ class CountingWriter(Writer):
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""
-        words = self._storage.ready_to_write(0).words
+        self._storage.ready_to_write(0)
         if len(claimed.new):
-            self._add_counted(words, hashes)
+            self._add_counted(hashes)
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self.timeout, _KERNEL):
-            words = self._storage.expect(len(hashes[0])).words
-            self._storage.count(batches_begun=1)
+            words = self._storage.begin(len(hashes[0])).words
             found, cleared = _engine.decrement(words, *hashes, self._params)
             self._finish(0, -cleared)
         return found

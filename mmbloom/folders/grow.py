@@ -97,12 +97,12 @@ def grow(
     """
     where = absolute(path)
     require_reserve(reserve)
+    options = OpenOptions(lock_timeout=lock_timeout)
     _require_file_of_bits(where)
     with ExitStack() as stack:
         storage = MappedFilter(where, writable=True, allow_network=allow_network)
         params = storage.header.params
         exclusions = ExclusionList(exclusions_path(where), params.key_hash)
-        options = OpenOptions(lock_timeout=lock_timeout)
         opened = OpenedFile(storage, exclusions, options, on_full=None)
         stack.callback(opened.close)
         storage.check_writable()

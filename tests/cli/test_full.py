@@ -70,7 +70,10 @@ def test_go_on_past_the_plan(where: Path) -> None:
     assert ended.code == 0
     assert ended.out.count(b"\n") < 400
     assert is_one_line(
-        ended.err, "seen: is past its plan: it holds about", "% of new lines are now taken for seen"
+        ended.err,
+        "seen: is past its plan: it holds about",
+        "keys and was planned for 10: about",
+        "% of new lines are now taken for seen",
     )
 
 
@@ -221,10 +224,12 @@ def test_every_command_says_so(where: Path) -> None:
         ended = mmbloom(*argv)
         assert ended.code == 0, ended
         assert "of new lines are now taken for seen" in ended.err, argv
-        assert said in ended.err or argv[0] == "repair"
+        planned = "keys and was planned for 100: about"
+        assert (said in ended.err and planned in ended.err) or argv[0] == "repair"
     found = mmbloom("verify", "seen")
     assert (found.code, found.err) == (0, "")
     assert b"\nverdict         sound, but past its plan" in found.out
+    assert b"keys and was planned for 100: about" in b" ".join(found.out.split())
     assert b"of new keys are now taken for seen" in found.out
     assert json.loads(mmbloom("verify", "seen", "--json").out)["past_plan"] is True
     shown = mmbloom("info", "seen")
@@ -247,6 +252,7 @@ def test_a_file_of_a_folder_is_not_to_grow(where: Path) -> None:
     Path("manifest").rename(where / "seen" / "manifest.json")
     said = mmbloom("check", "-c", member, stdin=b"a\n").err
     assert "is past its plan: it holds about" in said
+    assert "keys and was planned for 100: about" in said
     assert "grow" not in said
     for command in ("add", "grow"):
         ended = mmbloom(command, member, stdin=b"a\n")

@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-import importlib
 import json
 import lzma
 import os
@@ -27,16 +26,11 @@ from cli_runner import (
     started,
     without,
 )
+from compressors import zstd_library
 
 Capture = pytest.CaptureFixture[bytes]
 LINES = b"".join(b"line %d\r\n" % (i % 5000) for i in range(20_000)) + b"last"
 UNIQUE = b"".join(b"line %d\r\n" % i for i in range(5000)) + b"last"
-
-
-def zstd_library() -> Any:
-    return importlib.import_module(
-        "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    )
 
 
 def whole_part(suffix: str, cut: bytes) -> bytes:

@@ -2,11 +2,11 @@
 
 import bz2
 import gzip
+import importlib
 import io
 import lzma
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
+from compressors import zstd_library
 
 LINES = b"first\nsecond\n"
 
@@ -44,17 +45,16 @@ def zip_of(lines: bytes) -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    library = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
-    packed: bytes = pytest.importorskip(library, reason=f"{library} packs it").compress(data)
+    packed: bytes = zstd_library().compress(data)
     return packed
 
 
 def of_arrow(module: str, function: str) -> Callable[[], bytes]:
     def make() -> bytes:
-        pyarrow = pytest.importorskip("pyarrow", reason="pyarrow writes it")
-        written = pytest.importorskip(f"pyarrow.{module}", reason="pyarrow writes it")
-        made, table = io.BytesIO(), pyarrow.table({"line": ["first", "second"] * 400})
-        getattr(written, function)(table, made)
+        # When it is run: it would be copied into each fork of other tests.
+        made, arrow = io.BytesIO(), importlib.import_module("pyarrow")
+        table = arrow.table({"line": ["first", "second"] * 400})
+        getattr(importlib.import_module(f"pyarrow.{module}"), function)(table, made)
         return made.getvalue()
 
     return make

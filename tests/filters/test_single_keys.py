@@ -83,12 +83,12 @@ def test_few_looks(seen: BloomFilter, looks: list[int], what: str) -> None:
             assert (key in seen) == (what == "in")
     elif what == "locked":
         with seen.locked():
-            for key in keys:
+            for key in keys * 10:  # once, they take less than a look is good for
                 seen.add(key)
     else:
         for key in keys:
             seen.add(key)
-    assert 0 < len(looks) < 100 + 3000 * (time.monotonic() - begun)
+    assert 1 < len(looks) < 100 + 3000 * (time.monotonic() - begun)
 
 
 def test_keys_of_every_form(seen: BloomFilter) -> None:

@@ -95,6 +95,16 @@ def test_exclusions_owner_and_mode_go_along(tmp_path: Path) -> None:
     check_grown(path)
 
 
+def test_a_time_to_wait_that_is_none(tmp_path: Path) -> None:
+    """It is refused before the file is opened, and the file stays as it is."""
+    path = full(tmp_path / "seen")
+    before = path.read_bytes()
+    for seconds in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match="lock_timeout is"):
+            mmbloom.grow(path, lock_timeout=seconds)
+    assert path.read_bytes() == before
+
+
 def test_a_file_past_all_use(tmp_path: Path) -> None:
     """A folder with it would drop as much for good: it is refused, and stays what it is."""
     path = tmp_path / "seen"
