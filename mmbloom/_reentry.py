@@ -1,9 +1,6 @@
-"""What a thread may do that has a write lock already: the rules, and the task that runs in it.
+"""What both engines need to tell a thread that has a write lock already from one that has not.
 
-A thread that has the lock comes again in three ways: within a block of its own; in another task
-of its event loop, while the first waits for something; and out of a signal handler (or a
-``__del__``, or a weakref callback) amid a call. The first is free. The others are answered as if
-another process had asked, or are a `ReentryError`.
+The rules are those of ``_engine/reference/holding.py``.
 """
 
 import sys
@@ -13,10 +10,8 @@ from typing import Protocol
 __all__ = [
     "AMID",
     "BLOCK",
+    "CALL",
     "OF_A_TASK",
-    "READ",
-    "STEP",
-    "WHOLE",
     "Descriptor",
     "RLock",
     "modules",
@@ -25,9 +20,7 @@ __all__ = [
 
 # What the lock is taken for, by which the next taking by the same thread is allowed or refused.
 BLOCK = 1  # a block of the caller's, which may call anything, in the same task
-STEP = 2  # a call that another of its kind may interrupt: it changes the array in one step
-WHOLE = 3  # a call that nothing but a question may interrupt
-READ = 4  # a question, which can interrupt any call
+CALL = 2  # a call of ours, within which nothing else takes the lock
 
 AMID = (
     "called amid another call of the same thread that holds the write lock, as from a signal "

@@ -194,7 +194,7 @@ class ReentryError(MmbloomError, RuntimeError):
     """The thread that has the write lock comes again, where no right answer could be given.
 
     That is in another task of its event loop; from a signal handler (or the like) amid a call;
-    or with keys that a claim around the call has found new. The message says what to use instead.
+    or in a claim within a claim of the same filter. The message says what to use instead.
 
     Attributes
     ----------

@@ -70,7 +70,7 @@ class DescriptorLock:
     @property
     def native(self) -> int:
         """The descriptor, on which the compiled engine calls flock by itself."""
-        return self._file.fd if type(self) is DescriptorLock else -1
+        return self._file.fd
 
     def try_acquire(self) -> bool:
         got: bool = _filelock().lock_descriptor(self._file.fd, blocking=False)
@@ -106,10 +106,9 @@ class WriteLock:
         path: str,
         identity: tuple[int, int],
         timeout: float | None,
-        backend: type[DescriptorLock] = DescriptorLock,
     ) -> None:
         self.timeout = timeout
-        self._path, self._identity, self._backend = path, identity, backend
+        self._path, self._identity = path, identity
         self._closed = False
         self.state = LockState(path, self._opened, wait)
         remember(self)
@@ -118,7 +117,7 @@ class WriteLock:
         if self._closed:
             raise ClosedFilterError(self._path)
         with opening:
-            return self._backend(self._path, self._identity)
+            return DescriptorLock(self._path, self._identity)
 
     def after_fork(self) -> None:
         """Give up the parent's lock without releasing it (runs in the child)."""

@@ -16,7 +16,6 @@ import numpy as np
 
 from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
-from mmbloom._reentry import AMID
 from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
     identity_of,
@@ -35,7 +34,6 @@ from mmbloom.errors import (
     FileChangedError,
     NetworkFileSystemError,
     ReadOnlyError,
-    ReentryError,
 )
 from mmbloom.format.header import (
     HEADER_BYTES,
@@ -287,7 +285,7 @@ class MappedFilter(MovingArray):
             How many were asked for and added so since the last time.
         """
         place = self._place
-        if place is None or self._attending:
+        if place is None:
             return None
         try:
             there = os.stat(self.path)
@@ -312,8 +310,6 @@ class MappedFilter(MovingArray):
         Raises as `check_writable`, `check_unchanged` and `flush`.
         """
         self.check_writable()
-        if self._attending and self._attending == os.getpid():
-            raise ReentryError(self.path, AMID)  # what is being moved would lose the key
         views, place = self.ready(keys), self._place
         if place is not None and (self._wanted or place.named is not NO_COPY):
             return self._attended(place)

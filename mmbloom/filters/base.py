@@ -23,7 +23,7 @@ from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import batches, coerce, coerce_one
 from mmbloom._keys.hashed import HashedBatch
-from mmbloom._reentry import STEP, WHOLE
+from mmbloom._reentry import CALL
 from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
@@ -146,7 +146,7 @@ class Filter(ABC):
         """
         self._check_writable()
         if self.key_rule is None:
-            with self._writer.section(self._writer.timeout, STEP):
+            with self._writer.section(self._writer.timeout, CALL):
                 if self.key_rule is None:  # another process may have noted its own
                     self._set_key_rule(rule)
 
@@ -501,7 +501,7 @@ ClosedFilterError
     @property
     def exclusions(self) -> Exclusions:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
-        section = partial(self._writer.section, self._writer.timeout, WHOLE)
+        section = partial(self._writer.section, self._writer.timeout, CALL)
         return Exclusions(self.path, self._exclusions, self._check_unchanged, section)
 
     def locked(

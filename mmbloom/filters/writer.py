@@ -24,9 +24,9 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine import ENGINE, Hold, OneCounted
+from mmbloom._engine import Hold, OneCounted
 from mmbloom._machine.moments import MOMENT
-from mmbloom._reentry import BLOCK, READ, STEP, WHOLE
+from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
@@ -47,10 +47,6 @@ from mmbloom.filters.filter_writer import FilterWriter
 _STAMP_SECONDS = 0.1
 
 _KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
-
-# A kernel of the compiled engine is one step, within which no signal handler runs. What a handler
-# adds before it or after it is as if it had been added by another process.
-_KERNEL = STEP if ENGINE == "compiled" else WHOLE
 
 
 class Found(Protocol):
@@ -87,7 +83,6 @@ class Writer(FilterWriter):
     """
 
     room: float = 0.0
-    _ONE = _KERNEL  # what adding one key is
 
     def __init__(
         self,
@@ -122,12 +117,12 @@ class Writer(FilterWriter):
 
     def amid(self) -> Hold:
         """Refuse calls of signal handlers within a part of a section."""
-        return Hold(self._lock.state, 0.0, _KERNEL)
+        return Hold(self._lock.state, 0.0, CALL)
 
     def move_to_memory(self) -> None:
         """Move the array of a new file to shared memory, if that is wanted."""
         if self._storage.wants_memory:
-            with self._lock.held(self.timeout, WHOLE):
+            with self._lock.held(self.timeout, CALL):
                 self._storage.move_to_memory()
 
     @abstractmethod
@@ -140,7 +135,7 @@ class Writer(FilterWriter):
 
     def add_chunk(self, hashes: HashHalves) -> Bools:  # noqa: D102  as in the base
         # The caller has checked before the first chunk that it may write.
-        with Hold(self._lock.state, self.timeout, _KERNEL, None, self._looked):
+        with Hold(self._lock.state, self.timeout, CALL, None, self._looked):
             return self._add_counted(hashes)
 
     def _add_counted(self, hashes: HashHalves) -> Bools:
@@ -161,18 +156,12 @@ class Writer(FilterWriter):
 
     def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
         if not self._lock.state.around():
-            with self.section(self.timeout, self._ONE):
+            with self.section(self.timeout, CALL):
                 return self._add_key(self._storage.expect(1).one, key)
-        # Within a block: one section for many keys.
-        if self._ONE == STEP:  # and nothing to keep a handler from
-            return self._add_within(key)
-        with self.amid():
-            return self._add_within(key)
-
-    def _add_within(self, key: Key) -> bool:
-        if monotonic() > self._check_at:
-            self._looked(keys=_KEYS_A_CHECK)
-        return self._add_key(self._storage.views.one, key)
+        with self.amid():  # within a block: one section for many keys
+            if monotonic() > self._check_at:
+                self._looked(keys=_KEYS_A_CHECK)
+            return self._add_key(self._storage.views.one, key)
 
     def _add_key(self, one: _engine.OneKey, key: Key) -> bool:
         new = one.add(key)
@@ -201,12 +190,12 @@ class Writer(FilterWriter):
             flushed_ns = time.time_ns()
             self._check_at = 0.0  # should this fail, the next key within `locked` is told so
             self._storage.flush(self._lock.timeout)
-            with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, STEP):
+            with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, CALL):
                 self._storage.set_counter("flushed_ns", flushed_ns)
 
     def recount(self) -> int:
         """Count the set positions anew, and settle the batches of killed writers."""
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             count_set = kind_of(self._storage.header).count_set
             positions_set = count_set(self._storage.views.words)
             self._storage.settle(positions_set)
@@ -296,7 +285,7 @@ class BitWriter(Writer):
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             words = self._storage.begin(0).words
             positions_set = _engine.union(words, start, more)
             if self._verify and (more & ~words[start : start + len(more)]).any():
@@ -317,7 +306,7 @@ class BitWriter(Writer):
 
     def count_united(self, keys_added: int) -> None:
         """Raise the number of keys added to an estimate of it after a union."""
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             more = keys_added - self._storage.counter("keys_added")
             self._storage.count(keys_added=max(0, more))
 
@@ -337,8 +326,6 @@ class FoundCounted(NamedTuple):
 class CountingWriter(Writer):
     """The writer of a counting filter: counters, which go up and down."""
 
-    _ONE = WHOLE  # it is numpy's, with either engine
-
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
         self._exclusions.refresh()
@@ -353,7 +340,7 @@ class CountingWriter(Writer):
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout, _KERNEL):
+        with self.section(self.timeout, CALL):
             words = self._storage.begin(len(hashes[0])).words
             found, cleared = _engine.decrement(words, *hashes, self._params)
             self._finish(0, -cleared)
@@ -361,14 +348,14 @@ class CountingWriter(Writer):
 
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
-        with self.section(self.timeout, self._ONE):
+        with self.section(self.timeout, CALL):
             one = self._storage.expect(1).one
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 
     def still(self) -> Hold:
         """Hold the lock on a file that is to be read as of one moment."""
-        return Hold(self._lock.state, self.timeout, READ, ready=self._begin_reading)
+        return Hold(self._lock.state, self.timeout, CALL, ready=self._begin_reading)
 
     def _begin_reading(self, _hold: Hold, _patient: bool) -> bool:
         self._storage.check_unchanged()

@@ -11,7 +11,7 @@ import stat
 from contextlib import ExitStack, suppress
 
 from mmbloom._machine.moments import outlast
-from mmbloom._reentry import WHOLE
+from mmbloom._reentry import CALL
 from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind, is_named
@@ -110,7 +110,7 @@ def grow(
         if reason:
             raise ValueError(f"{where}: cannot grow: {reason}")
         plan = GrowthPlan.beginning_with(params, reserve)
-        with opened.writer.section(lock_timeout, WHOLE):
+        with opened.writer.section(lock_timeout, CALL):
             now = storage.current_error_rate
             try:
                 _swap(where, plan)

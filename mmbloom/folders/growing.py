@@ -16,7 +16,7 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._engine import SingleKeys, described
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._reentry import WHOLE
+from mmbloom._reentry import CALL
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import (
@@ -123,7 +123,7 @@ class GrowingWriter(FolderWriter):
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             *older, newest = self._chain.current.members
             found = keys.found_in_all(older)
             if np.count_nonzero(found) + newest.room < len(found):  # it may get full
@@ -139,7 +139,7 @@ class GrowingWriter(FolderWriter):
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         octets = coerce_one(key)
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             *older, newest = self._chain.current.members
             if contains_one(older, octets):
                 self._chain.exclusions.refresh()  # the newest file's writer would

@@ -22,7 +22,7 @@ from typing import Self
 from mmbloom import _engine
 from mmbloom._engine import SingleKeys, described
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._reentry import WHOLE
+from mmbloom._reentry import CALL
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.folder import remove_older
 from mmbloom._storage.opening import absolute
@@ -130,7 +130,7 @@ class RotatingWriter(FolderWriter):
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             self._rotate()
             now = self._chain.current
             found = keys.found_in_all(self.older(now))
@@ -141,7 +141,7 @@ class RotatingWriter(FolderWriter):
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         octets = coerce_one(key)
-        with self.section(self.timeout, WHOLE):
+        with self.section(self.timeout, CALL):
             self._rotate()
             now = self._chain.current
             older = self.older(now)

@@ -16,6 +16,7 @@ from workers import in_child
 import mmbloom
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
 from mmbloom._machine import descriptors
+from mmbloom._storage import lock as lock_module
 from mmbloom._storage.lock import DescriptorLock, WriteLock
 
 
@@ -212,7 +213,7 @@ def test_child_of_a_fork_without_handlers(
 def test_child_does_not_keep_the_descriptor(data: Path) -> None:
     """A child closes what it inherits: else a killed parent's lock would stay with it (law 2)."""
     status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, DescriptorLock)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
 
     def keeps() -> bool:
         return any(os.path.realpath(f"/proc/self/fd/{n}") == str(data) for n in range(64))
@@ -224,15 +225,18 @@ def test_child_does_not_keep_the_descriptor(data: Path) -> None:
         pass
 
 
-def test_failing_system_call_frees_the_threads(data: Path) -> None:
+def test_failing_system_call_frees_the_threads(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the lock call itself goes through and leaves no thread locked out."""
 
     class Failing(DescriptorLock):
+        native = -1  # not in C
+
         def try_acquire(self) -> bool:
             raise OSError(5, "Input/output error")
 
+    monkeypatch.setattr(lock_module, "DescriptorLock", Failing)
     status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, Failing)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
 
     def fails() -> bool:
         with pytest.raises(OSError, match="Input/output error"):
@@ -248,7 +252,7 @@ def test_failing_system_call_frees_the_threads(data: Path) -> None:
 def test_lock_is_on_the_data_file_itself(data: Path, tmp_path: Path) -> None:
     """The native lock is flock of the file: seen through links, gone when left, no extra file."""
     status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, DescriptorLock)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
     os.link(data, tmp_path / "link")
     with lock.held(SHORT):
         assert not flock_is_free(data)
@@ -263,7 +267,7 @@ def test_lock_is_on_the_data_file_itself(data: Path, tmp_path: Path) -> None:
 def test_replaced_file_is_not_locked(data: Path, *, held: bool) -> None:
     """If another file is at the path, it is refused, not locked; the mapped one's lock stays."""
     status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT, DescriptorLock)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
     if held:
         with lock.held(0):
             pass
@@ -286,13 +290,16 @@ def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
 
     class Busy(DescriptorLock):
+        native = -1  # not in C
+
         def try_acquire(self) -> bool:
             return False
 
+    monkeypatch.setattr(lock_module, "DescriptorLock", Busy)
     monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
     status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), 1, Busy)
+    lock = WriteLock(str(data), (status.st_dev, status.st_ino), 1)
     with pytest.raises(LockTimeoutError), lock.held(1):
         pass
     with lock.closing():

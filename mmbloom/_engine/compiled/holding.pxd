@@ -30,7 +30,6 @@ cdef class Hold:
     cdef readonly int phase  # 1: the other threads are out; 2: the lock is taken
     cdef readonly bint first
     cdef int kind
-    cdef int outer
     cdef int pid
     cdef object before, ready, threads
 

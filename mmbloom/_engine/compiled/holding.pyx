@@ -41,8 +41,7 @@ cdef extern from "<sys/file.h>" nogil:
 
 cdef enum:
     C_BLOCK = 1
-    C_STEP = 2
-    C_READ = 4
+    C_CALL = 2
 
 
 if note_pids():
@@ -102,7 +101,7 @@ cdef class LockState:
 
     cpdef bint amid(self):
         """Tell whether this thread is amid a call that holds the lock, and not in a block."""
-        return self.mine() and self.kind != C_BLOCK
+        return self.mine() and self.kind == C_CALL
 
     cpdef bint around(self):
         """Tell whether a block of the running task is around, and no call between."""
@@ -193,6 +192,7 @@ cdef class Hold:
                 self.state.wait(self)
             if self.ready is not None:
                 self.ready(self, True)
+            self.state.kind = self.kind
         except BaseException:
             self.leave()
             raise
@@ -207,7 +207,9 @@ cdef class Hold:
             if self.before is not None:
                 self.before()
             got = self.take(False) and (self.ready is None or self.ready(self, False))
-            if not got:
+            if got:
+                self.state.kind = self.kind
+            else:
                 self.leave()
         except BaseException:
             self.leave()
@@ -239,9 +241,7 @@ cdef class Hold:
         if state.depth:
             if not self.may_enter(refuse):
                 return False
-            if self.kind == C_BLOCK and state.kind != C_BLOCK:
-                state.task = running_task()
-            self.outer, state.kind, self.first = state.kind, self.kind, False
+            state.kind, self.first = C_CALL, False
             state.depth += 1
             self.phase = 2
             return True
@@ -251,7 +251,7 @@ cdef class Hold:
             task = running_task()
         if not state.acquire():
             return False
-        self.outer, state.kind, self.first = 0, self.kind, True
+        state.kind, self.first = C_CALL, True
         state.owner = PyThread_get_thread_ident()
         state.depth = 1
         self.phase = 2
@@ -260,17 +260,13 @@ cdef class Hold:
 
     cdef bint may_enter(self, bint refuse) except -1:
         cdef LockState state = self.state
-        if self.kind == C_READ:
+        if state.kind == C_CALL:
+            raise ReentryError(state.path, AMID)
+        if state.task is running_task():
             return True
-        if state.kind == C_BLOCK:
-            if state.task is running_task():
-                return True
-            if refuse:
-                raise ReentryError(state.path, OF_A_TASK)
-            return False
-        if state.kind == C_STEP and self.kind in (C_STEP, C_BLOCK):
-            return True
-        raise ReentryError(state.path, AMID)
+        if refuse:
+            raise ReentryError(state.path, OF_A_TASK)
+        return False
 
     cpdef leave(self):
         """Give back what was taken; again, or in a forked child: nothing."""
@@ -285,7 +281,7 @@ cdef class Hold:
             return
         try:
             if phase == 2:
-                state.kind = self.outer
+                state.kind = C_BLOCK  # around a hold there is a block, or nothing
                 state.depth -= 1
                 if state.depth == 0:
                     inner, task = state.inner, state.task  # let go of when all is done

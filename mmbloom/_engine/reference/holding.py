@@ -1,13 +1,21 @@
 """Who holds a write lock: changed so that a signal handler may run at any moment.
 
-A handler, a ``__del__`` or a weakref callback can call the very filter whose call it
-interrupts, and can end that call with an exception. So what is taken is given back by one call
-that may be made twice, and what the descriptor says is the truth: where a handler comes between
-the system call and the note of it, the call is made again.
+A thread that has the lock can ask for it again in three ways.
 
-In the compiled engine none comes between, and an exception out of a handler leaves nothing
-held. Here two moments remain: before the first line of ``__exit__``, and where a handler raises
-twice while the lock is given back. Then the lock stays held until this thread wants it again.
+- Within a block of the caller's (`BLOCK`), in the same task: that is free.
+- In another task of its event loop, while the first one waits for something: that is answered as
+  if another process had asked, or is a `ReentryError`.
+- Out of a signal handler, a ``__del__`` or a weakref callback that interrupts a call of ours
+  (`CALL`): that is a `ReentryError`. The lock is taken and given back under `CALL`, also for a
+  block, so that nothing else ever comes between the system call and the note of it.
+
+A handler can also end the call that it interrupts with an exception. So what is taken is given
+back by one method, which may be called twice.
+
+In the compiled engine no handler runs while the lock is taken, and an exception out of one leaves
+nothing held. Here two moments remain: before the first line of ``__exit__``, and where a handler
+raises twice while the lock is given back. Then the lock stays held until this thread wants it
+again.
 """
 
 import weakref
@@ -20,9 +28,8 @@ from typing import Any, Self
 from mmbloom._reentry import (
     AMID,
     BLOCK,
+    CALL,
     OF_A_TASK,
-    READ,
-    STEP,
     Descriptor,
     RLock,
     running_task,
@@ -74,7 +81,6 @@ class LockState:
         """Start afresh, as in a forked child: not held, nothing open."""
         self.pid, self.threads = getpid(), RLock()
         self.depth = self.owner = self.kind = 0
-        self.taken = False
         self.holder: Callable[[], Hold | None] = _nobody
         self.task: object = None
         self.inner: Hold | None = None
@@ -87,7 +93,7 @@ class LockState:
 
     def amid(self) -> bool:
         """Tell whether this thread is amid a call that holds the lock, and not in a block."""
-        return self.mine() and self.kind != BLOCK and self.holder() is not None
+        return self.mine() and self.kind == CALL and self.holder() is not None
 
     def around(self) -> bool:
         """Tell whether a block of the running task is around, and no call between."""
@@ -107,7 +113,7 @@ class LockState:
                 self.inner.leave()
             if self.descriptor is not None:
                 self.descriptor.release()
-            self.taken, self.inner, self.task = False, None, None
+            self.inner = self.task = None
 
     def swap(self, inner: "Hold") -> None:
         """Give back the lock of one file, and the other one with the outermost hold instead."""
@@ -126,7 +132,7 @@ class Hold:
     timeout : float or None
         Seconds to wait for it; None for ever.
     kind : int
-        What for: `BLOCK`, `STEP`, `WHOLE` or `READ`.
+        What for: `BLOCK` or `CALL`.
     before : callable, optional
         Called before the lock is waited for, with nothing.
     ready : callable, optional
@@ -168,6 +174,7 @@ class Hold:
                 self.state.wait(self)
             if self._ready is not None:
                 self._ready(self, True)
+            self.state.kind = self.kind
         except BaseException:
             self.leave()
             raise
@@ -193,7 +200,9 @@ class Hold:
             if self._before is not None:
                 self._before()
             got = self._attempt(refuse=False) and (self._ready is None or self._ready(self, False))
-            if not got:
+            if got:
+                self.state.kind = self.kind
+            else:
                 self.leave()
         except BaseException:
             self.leave()
@@ -222,52 +231,37 @@ class Hold:
         if state.depth:
             if not self._may_enter(refuse=refuse):
                 return False
-            if self.kind == BLOCK != state.kind:
-                state.task = running_task()
-            self._outer, state.kind, self.first = state.kind, self.kind, False
+            state.kind, self.first = CALL, False
             state.depth += 1
             self.phase = 2
-            return state.taken or self._take()
+            return True
         descriptor = state.descriptor
         if descriptor is None and state.opened is not None:
             descriptor = state.descriptor = state.opened()
         task = running_task() if self.kind == BLOCK else None
         holder, owner = weakref.ref(self), get_ident()
-        # Announced first: a handler from here on knows of it, and does not give it back. Between
-        # these lines none comes, for nothing is called: one that took the lock itself amid them
-        # would leave its own notes in the place of these.
-        self._outer, state.kind, self.first = 0, self.kind, True
+        # Announced first, as a call: from here on a handler is refused. Between these lines none
+        # comes, for nothing is called: one that took the lock itself between them would leave its
+        # own notes in the place of these.
+        state.kind, self.first = CALL, True
         state.holder, state.owner, state.task = holder, owner, task
-        state.depth += 1
+        state.depth = 1
         self.phase = 2
-        return self._take()
-
-    def _take(self) -> bool:
-        state = self.state
-        if state.descriptor is None or state.descriptor.try_acquire():
-            state.taken = True
+        if descriptor is None or descriptor.try_acquire():
             return True
-        state.kind = self._outer
-        state.depth -= 1
+        state.depth = 0
         self.phase = 1
-        if not state.depth and state.taken:  # by a handler, which left it to this
-            state.taken = False
-            state.descriptor.release()
         return False
 
     def _may_enter(self, *, refuse: bool) -> bool:
         state = self.state
-        if self.kind == READ:
+        if state.kind == CALL:
+            raise ReentryError(state.path, AMID)
+        if state.task is running_task():
             return True
-        if state.kind == BLOCK:
-            if state.task is running_task():
-                return True
-            if refuse:
-                raise ReentryError(state.path, OF_A_TASK)
-            return False
-        if state.kind == STEP and self.kind in (STEP, BLOCK):
-            return True
-        raise ReentryError(state.path, AMID)
+        if refuse:
+            raise ReentryError(state.path, OF_A_TASK)
+        return False
 
     def leave(self) -> None:
         """Give back what was taken; again, or in a forked child: nothing."""
@@ -282,17 +276,15 @@ class Hold:
         if self.phase and getpid() != self._pid:  # it is the parent's
             self.phase = 0
         if self.phase == 2:
-            state.kind = self._outer
-            state.depth -= 1
-            self.phase = 3
-        if self.phase == 3:
-            if not state.depth:
-                state.taken = False
+            state.kind = CALL
+            if state.depth == 1:
                 if state.inner is not None:
                     state.inner.leave()
                 if state.descriptor is not None:
                     state.descriptor.release()
-                state.owner, state.inner, state.task = 0, None, None
+                state.inner = state.task = None
+            state.kind = BLOCK  # around a hold there is a block, or nothing
+            state.depth -= 1
             self.phase = 1
         if self.phase == 1:
             self.phase = 0

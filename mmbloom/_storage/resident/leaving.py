@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from mmbloom._reentry import WHOLE
+from mmbloom._reentry import CALL
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.resident.working_copy import say_not_saved
@@ -77,7 +77,7 @@ def leave(storage: MappedFilter, lock: WriteLock | None = None) -> None:
         with (
             _lock_of(storage, lock) as free,
             suppress(LockTimeoutError, ReentryError),
-            free.held(_SWEEP_SECONDS, WHOLE),
+            free.held(_SWEEP_SECONDS, CALL),
         ):
             storage.remove_left_copies()
 
@@ -99,16 +99,16 @@ def _lock_of(storage: MappedFilter, lock: WriteLock | None) -> Iterator[WriteLoc
 def _give_back(storage: MappedFilter, lock: WriteLock) -> None:
     try:
         for _ in range(2):
-            with lock.held(_LEAVE_SECONDS, WHOLE):
+            with lock.held(_LEAVE_SECONDS, CALL):
                 begun = storage.counter("batches_begun")
             try:
                 _flush(storage, begun)  # while others may come
             except LockTimeoutError:  # below it is done without the turn, if it can be
                 break
-            with lock.held(_LEAVE_SECONDS, WHOLE):
+            with lock.held(_LEAVE_SECONDS, CALL):
                 if storage.give_back():
                     return
-        with lock.held(_LEAVE_SECONDS, WHOLE):  # others have come, added and left, each time
+        with lock.held(_LEAVE_SECONDS, CALL):  # others have come, added and left, each time
             _flush(storage, storage.counter("batches_begun"), locked=True)
             storage.give_back()
     except (LockTimeoutError, ReentryError) as error:

@@ -87,7 +87,7 @@ class MovingArray(ABC):
         self.news = memoryview(bytearray(8)).cast("Q")
         self.closed = False
         self.on_share: Callable[[Any], object] = _nothing
-        self._attend_at, self._attending = 0.0, 0  # when it is time to; which process does
+        self._attend_at = 0.0  # when it is time to
         self._wanted, self._move_at = False, 0  # whether it is to be moved; at how many keys
         self._flushing = 0  # in which process
         self._place: Place | None = None
@@ -214,15 +214,10 @@ class MovingArray(ABC):
 
     def _attended(self, place: Place) -> Views:
         """Do what is to be done with an array that may lie in shared memory; give the map."""
-        self._attending = os.getpid()
-        self.news[0] += 1  # what a handler adds amid this looks, and is refused
-        try:
-            if place.copy is None and place.named != NO_COPY:
-                place = self._forget_lost()
-            if time.monotonic() > self._attend_at:
-                place = self._attend(place)
-        finally:
-            self._attending = 0
+        if place.copy is None and place.named != NO_COPY:
+            place = self._forget_lost()
+        if time.monotonic() > self._attend_at:
+            place = self._attend(place)
         return place.views
 
     def _forget_lost(self) -> Place:
