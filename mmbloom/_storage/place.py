@@ -13,7 +13,8 @@ import numpy as np
 from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._machine import pages
-from mmbloom._storage.kinds import Kind
+from mmbloom._storage.counters import Counters
+from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.resident.share import Share
 from mmbloom._storage.resident.working_copy import NO_COPY, WORD_OF_NAME, WorkingCopy
 from mmbloom._typing import Array
@@ -31,7 +32,7 @@ class Views(NamedTuple):
     """The mapped array and counters, seen three ways; never handed out of the package."""
 
     words: Array[np.uint64]  # the array
-    counters: Array[np.uint64]  # MUTABLE_FIELDS, in order
+    counters: Counters  # of the header of the file
     one: OneKey  # the array, for a key at a time
 
 
@@ -106,11 +107,11 @@ def map_array(
     path: str,
     header: Header,
     *,
-    kind: Kind,
     named: bytes,
     copy: WorkingCopy | None,
     share: Share | None,
     writable: bool,
+    at_random: bool,
 ) -> Place:
     """Map the array of an open file where it lies: in a copy, or in the file if there is none."""
     size = header.file_bytes if copy is None else HEADER_BYTES
@@ -119,10 +120,11 @@ def map_array(
         array = pages.map_aligned(copy.fd, copy.size, path, writable=writable)
     words = np.frombuffer(array, "<u8", header.array_bytes // 8, HEADER_BYTES)
     counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
-    one = kind.one_key(words, counters, header.params, coerce_one)
-    pages.expect_random(array)
+    one = kind_of(header).one_key(words, counters, header.params, coerce_one)
+    if at_random:
+        pages.expect_random(array)
     word_now = memoryview(head)[COPY_OFFSET:][WORD_OF_NAME].cast("Q")
-    views = Views(words, counters, one)
+    views = Views(words, Counters(counters), one)
     return Place(copy, share, named, word_of(named), word_now, head, array, views)
 
 

@@ -63,7 +63,7 @@ class BloomFilter(SingleKeys, FileFilter):
     def _grounds(self, gone: int, more: int) -> Grounds | None:
         """Look at the file, and say what the next keys may take for granted."""
         storage, exclusions = self._storage, self._exclusions
-        known, edition = storage.news[0], exclusions.edition[0]
+        known, edition = storage.array.news[0], exclusions.edition[0]
         place = storage.trusted(gone)
         if place is None:
             return None
@@ -72,7 +72,7 @@ class BloomFilter(SingleKeys, FileFilter):
         except ClosedFilterError:  # by another thread: the next key raises
             return None
         return Grounds(
-            parts=[Part(place.views.one, place.word_now, place.word, storage.news, known)],
+            parts=[Part(place.views.one, place.word_now, place.word, storage.array.news, known)],
             lock=self._lock.state,
             section=self._lock.state,
             file=(*storage.file, 0),
@@ -168,7 +168,7 @@ class BloomFilter(SingleKeys, FileFilter):
             source.check_same()
         if positions_set:
             with self.locked():  # so that what others add in between is counted as well
-                keys_added = [self._storage.counter("keys_added"), theirs]
+                keys_added = [self._storage.counters["keys_added"], theirs]
                 total = self._storage.positions_set
                 self._writer.count_united(united_count(keys_added, total, self.params))
             self._writer.warn_if_full()

@@ -61,7 +61,7 @@ class Brim:
         positions_set, params = self._storage.positions_set, self._params
         fill = Fill.of(params, positions_set)
         room, keys = fill.room, round(fill.keys)
-        added = self._storage.counter("keys_added")
+        added = self._storage.counters["keys_added"]
         # A new key sets one position at least, and k at most: else the counter is damaged.
         possible = added <= positions_set <= added * params.num_hashes
         if self.strict and self._exact and possible:

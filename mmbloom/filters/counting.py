@@ -177,5 +177,5 @@ class CountingBloomFilter(FileFilter):
             yield from found
 
     def _find(self, hashes: HashHalves) -> Bools:
-        words = self._storage.ready(len(hashes[0])).words
+        words = self._storage.look(len(hashes[0])).words
         return _engine.counted_contains(words, *hashes, self.params)

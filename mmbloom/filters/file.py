@@ -257,13 +257,13 @@ class FileFilter(Filter):
 
     def __contains__(self, key: Key) -> bool:
         """Tell whether one key was added (or is a false positive), and is not excluded."""
-        if not self._storage.ready(1).one.contains(key):
+        if not self._storage.look(1).one.contains(key):
             return False
         self._exclusions.refresh()
         return not self._exclusions.holds(key)
 
     def _find(self, hashes: HashHalves) -> Bools:
-        return _engine.contains(self._storage.ready(len(hashes[0])).words, *hashes, self.params)
+        return _engine.contains(self._storage.look(len(hashes[0])).words, *hashes, self.params)
 
     def _check_open(self) -> None:
         self._storage.check_open()

@@ -98,14 +98,14 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
     """Gather everything into one record."""
     header, params = storage.header, storage.header.params
     exclusions.reread()
-    unfinished = storage.counter("batches_begun") - storage.counter("batches_done")
+    unfinished = storage.counters["batches_begun"] - storage.counters["batches_done"]
     fill = Fill.of(params, storage.positions_set)
     return FilterInfo(
         path=storage.path,
         kind=kind_of(header).noun,
         uuid=header.uuid.hex(),
         created_ns=header.created_ns,
-        flushed_ns=storage.counter("flushed_ns"),
+        flushed_ns=storage.counters["flushed_ns"],
         file_bytes=header.file_bytes,
         capacity=params.capacity,
         error_rate=params.error_rate,
@@ -115,14 +115,14 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
         blocks_per_key=params.blocks_per_key,
         hash=params.hash,
         seed=params.seed,
-        keys_added=storage.counter("keys_added"),
+        keys_added=storage.counters["keys_added"],
         positions_set=storage.positions_set,
         fill_ratio=storage.positions_set / params.num_bits,
         approx_count=round(fill.keys),
         current_error_rate=fill.now,
         past_plan=fill.is_past,
         unfinished_batches=max(0, unfinished),
-        resident=storage.resident,
+        resident=storage.array.resident,
         read_only=storage.read_only_reason,
         sealed=header.sealed,
         exclusions=len(exclusions.keys),

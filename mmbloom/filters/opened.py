@@ -6,10 +6,13 @@ without a close, or is open when the program ends, is left all the same.
 
 from __future__ import annotations
 
+from functools import partial
+
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.resident.leaving import leave_when_dropped
+from mmbloom._storage.resident.leaving import leave, leave_when_dropped
 from mmbloom._typing import OnFull
+from mmbloom.errors import MmbloomError
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.options import OpenOptions
@@ -50,11 +53,20 @@ class OpenedFile:
         brim = Brim(storage, path or storage.path, on_full)
         verify = options.verify_after_add
         self.writer = writer(storage, self.lock, exclusions, verify=verify, brim=brim)
-        self._left = leave_when_dropped(self, storage)
+        self._left = leave_when_dropped(self, storage.array)
         if options.preload:
-            storage.preload()
+            storage.array.preload()
 
     def close(self) -> None:
         """Leave the file, unmap it and release everything; closing twice is fine."""
-        self.writer.close()
+        failures, array = [], self.storage.array
+        with self.lock.closing():  # no other thread is within a call of this object
+            array.check_idle()
+            for step in (partial(leave, array, self.lock), array.close):
+                try:
+                    step()
+                except (OSError, MmbloomError) as error:  # an interrupt leaves it open
+                    failures.append(error)
+        if failures:
+            raise failures.pop(0)  # which must not be kept by what it keeps
         self._left.detach()

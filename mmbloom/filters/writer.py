@@ -17,7 +17,6 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -30,23 +29,21 @@ from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.resident.leaving import leave
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
 from mmbloom.errors import (
     FilterFullError,
     LockTimeoutError,
     LostBitsError,
-    MmbloomError,
     ReentryError,
 )
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.filter_writer import FilterWriter
 
+_KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
+
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
-
-_KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
 
 
 class Found(Protocol):
@@ -105,10 +102,10 @@ class Writer(FilterWriter):
         # Checked before waiting for a lock that would be of no use, too.
         return Hold(self._lock.state, timeout, kind, self._storage.check_writable, self._looked)
 
-    def _looked(self, _hold: Hold | None = None, _patient: bool = True, keys: int = 0) -> bool:
+    def _looked(self, _hold: Hold | None = None, _patient: bool = True) -> bool:
         """Look at the file and the exclusions, which can fail; True, for `Hold`."""
         self._check_at = 0.0  # what a signal handler adds now is looked at, and refused
-        self._storage.ready_to_write(keys)
+        self._storage.attend()
         now = monotonic()
         if now > self._exclusions.refresh_at:
             self._exclusions.refresh()
@@ -121,9 +118,9 @@ class Writer(FilterWriter):
 
     def move_to_memory(self) -> None:
         """Move the array of a new file to shared memory, if that is wanted."""
-        if self._storage.wants_memory:
+        if self._storage.array.wants_memory:
             with self._lock.held(self.timeout, CALL):
-                self._storage.move_to_memory()
+                self._storage.array.move_to_memory()
 
     @abstractmethod
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
@@ -140,12 +137,18 @@ class Writer(FilterWriter):
 
     def _add_counted(self, hashes: HashHalves) -> Bools:
         """Add keys within a section, and count that in the header."""
-        words = self._storage.begin(len(hashes[0])).words
+        words = self._begin(len(hashes[0]))
         new, positions_set = self._add(words, hashes)
         if self._verify:
             self._test(words, hashes)
         self._finish(int(np.count_nonzero(new)), positions_set)
         return new
+
+    def _begin(self, keys: int) -> Words:
+        """Give the array for a batch of a number of keys, and count that it has begun."""
+        views = self._storage.change(keys)
+        views.counters.add(batches_begun=1)
+        return views.words
 
     @property
     def unquestioned(self) -> float:
@@ -157,11 +160,13 @@ class Writer(FilterWriter):
     def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
         if not self._lock.state.around():
             with self.section(self.timeout, CALL):
-                return self._add_key(self._storage.expect(1).one, key)
+                return self._add_key(self._storage.change(1).one, key)
         with self.amid():  # within a block: one section for many keys
+            one = self._storage.views.one
             if monotonic() > self._check_at:
-                self._looked(keys=_KEYS_A_CHECK)
-            return self._add_key(self._storage.views.one, key)
+                self._looked()
+                one = self._storage.change(_KEYS_A_CHECK).one
+            return self._add_key(one, key)
 
     def _add_key(self, one: _engine.OneKey, key: Key) -> bool:
         new = one.add(key)
@@ -174,7 +179,9 @@ class Writer(FilterWriter):
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
         """Make sure that a key just added, which the engine has counted as done, is found."""
         if not one.contains(key):
-            self._storage.count(batches_begun=1)  # and never done, as of a batch that lost bits
+            self._storage.counters.add(
+                batches_begun=1
+            )  # and never done, as of a batch that lost bits
             raise LostBitsError(self._storage.path)
 
     def _test(self, words: Words, hashes: HashHalves) -> None:
@@ -189,36 +196,23 @@ class Writer(FilterWriter):
             self._storage.check_unchanged()
             flushed_ns = time.time_ns()
             self._check_at = 0.0  # should this fail, the next key within `locked` is told so
-            self._storage.flush(self._lock.timeout)
+            self._storage.array.flush(self._lock.timeout)
             with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, CALL):
-                self._storage.set_counter("flushed_ns", flushed_ns)
+                self._storage.counters["flushed_ns"] = flushed_ns
 
     def recount(self) -> int:
         """Count the set positions anew, and settle the batches of killed writers."""
         with self.section(self.timeout, CALL):
             count_set = kind_of(self._storage.header).count_set
             positions_set = count_set(self._storage.views.words)
-            self._storage.settle(positions_set)
+            self._storage.array.settle(positions_set)
         return positions_set
-
-    def close(self) -> None:
-        """Leave the file, unmap it and release everything; closing twice is fine."""
-        failures = []
-        with self._lock.closing():  # no other thread is within a call of this object
-            self._storage.check_idle()
-            for step in (partial(leave, self._storage, self._lock), self._storage.close):
-                try:
-                    step()
-                except (OSError, MmbloomError) as error:  # an interrupt leaves it open
-                    failures.append(error)
-        if failures:
-            raise failures.pop(0)  # which must not be kept by what it keeps
 
     def _finish(self, new_keys: int, positions_set: int) -> None:
         if not positions_set:
-            self._storage.count(batches_begun=-1)  # as one by one: what is there is no batch
+            self._storage.counters.add(batches_begun=-1)  # as one by one: what is there is no batch
             return
-        now_set = self._storage.count(
+        now_set = self._storage.counters.add(
             keys_added=new_keys, positions_set=positions_set, batches_done=1
         )
         # As `_look`, which would be one more call a chunk.
@@ -237,7 +231,7 @@ class Writer(FilterWriter):
         return self._brim.may_pass(keys)
 
     def absent(self, hashes: HashHalves) -> Bools:  # noqa: D102
-        return ~self._contains(self._storage.ready(len(hashes[0])).words, hashes)
+        return ~self._contains(self._storage.look(len(hashes[0])).words, hashes)
 
     def require_room(self, new: Indices) -> None:  # noqa: D102
         self._brim.require_room(new)
@@ -268,16 +262,16 @@ class BitWriter(Writer):
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
         self._exclusions.refresh()
-        words = self._storage.expect(len(hashes[0])).words
+        words = self._storage.look(len(hashes[0])).words  # a folder's section has not looked
         return self._claimed(_engine.claim(words, *hashes, self._params))
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
-        self._storage.ready_to_write(0)
+        self._storage.attend()
         new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys and not self._verify:
             return
-        words = self._storage.begin(0).words
+        words = self._begin(0)
         positions_set = _engine.commit(words, claimed)
         if self._verify:
             self._test(words, hashes)
@@ -286,7 +280,7 @@ class BitWriter(Writer):
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
         with self.section(self.timeout, CALL):
-            words = self._storage.begin(0).words
+            words = self._begin(0)
             positions_set = _engine.union(words, start, more)
             if self._verify and (more & ~words[start : start + len(more)]).any():
                 raise LostBitsError(self._storage.path)
@@ -307,8 +301,8 @@ class BitWriter(Writer):
     def count_united(self, keys_added: int) -> None:
         """Raise the number of keys added to an estimate of it after a union."""
         with self.section(self.timeout, CALL):
-            more = keys_added - self._storage.counter("keys_added")
-            self._storage.count(keys_added=max(0, more))
+            more = keys_added - self._storage.counters["keys_added"]
+            self._storage.counters.add(keys_added=max(0, more))
 
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
         return _engine.add(words, *hashes, self._params)
@@ -329,19 +323,19 @@ class CountingWriter(Writer):
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
         self._exclusions.refresh()
-        words = self._storage.expect(len(hashes[0])).words
+        words = self._storage.change(len(hashes[0])).words
         return self._claimed(FoundCounted(_engine.counted_claim(words, *hashes, self._params)))
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""
-        self._storage.ready_to_write(0)
+        self._storage.attend()
         if len(claimed.new):
             self._add_counted(hashes)
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self.timeout, CALL):
-            words = self._storage.begin(len(hashes[0])).words
+            words = self._begin(len(hashes[0]))
             found, cleared = _engine.decrement(words, *hashes, self._params)
             self._finish(0, -cleared)
         return found
@@ -349,7 +343,7 @@ class CountingWriter(Writer):
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
         with self.section(self.timeout, CALL):
-            one = self._storage.expect(1).one
+            one = self._storage.change(1).one
             assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
             return one.remove(key)
 

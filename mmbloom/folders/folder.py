@@ -222,12 +222,12 @@ class FolderFilter(Filter):
         parts = []
         for member in lasting.asked:
             storage = member.storage
-            known = storage.news[0]
+            known = storage.array.news[0]
             place = storage.trusted(gone)
             if place is None:
                 return None
             one = place.views.one
-            parts.append(Part(one, place.word_now, place.word, storage.news, known))
+            parts.append(Part(one, place.word_now, place.word, storage.array.news, known))
         newest = now.newest.writer
         newest.leave_room(more)
         writable = all(member.storage.is_writable for member in now.members)

@@ -73,13 +73,13 @@ class Member:
 
     def recheck(self, now: float) -> None:
         """Make sure that touching the file is safe, and will be for some keys."""
-        self.storage.ready(_KEYS_A_CHECK)
+        self.storage.look(_KEYS_A_CHECK)
         self.check_at = now + MOMENT
 
     @property
     def room(self) -> int:
         """How many more new keys it is planned for; a damaged counter makes that 0 or all."""
-        return max(0, self.params.capacity - self.storage.counter("keys_added"))
+        return max(0, self.params.capacity - self.storage.counters["keys_added"])
 
     def keys_that_were_added(self) -> bool:
         """Tell whether any bit is set; reads the whole file."""
@@ -89,7 +89,7 @@ class Member:
         """Force it to the disk, with no stamp: for one that does not change any more."""
         with self.lock.own_threads():  # none may close the file under our feet
             self.storage.check_open()
-            self.storage.flush()
+            self.storage.array.flush()
 
 
 def key_rule_of(members: Sequence[Member]) -> str | None:
@@ -118,7 +118,7 @@ def contains_one(members: Sequence[Member], key: bytes) -> bool:
 
 def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:
     """Test keys in files of equal parameters at once: bool array of shape (n,)."""
-    words = [member.storage.ready(len(hashes[0])).words for member in members]
+    words = [member.storage.look(len(hashes[0])).words for member in members]
     if len(words) == 1:
         return _engine.contains(words[0], *hashes, members[0].params)
     return _engine.contains_any(words, *hashes, members[0].params)

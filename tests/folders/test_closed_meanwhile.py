@@ -8,7 +8,7 @@ import pytest
 from workers import in_child
 
 from mmbloom import ClosedFilterError, GrowingFilter
-from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.resident.moving import MovingArray
 from mmbloom.folders.member import Member
 
 KEYS = range(100)  # of several files
@@ -51,11 +51,11 @@ def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch,
 
     Never is a closed descriptor forced to the disk, which may be another file's by then.
     """
-    original = MappedFilter.flush
-    synced: list[MappedFilter] = []
+    original = MovingArray.flush
+    synced: list[MovingArray] = []
     closing = threading.Thread(target=seen.close)
 
-    def flush(self: MappedFilter, timeout: float | None = None) -> None:
+    def flush(self: MovingArray, timeout: float | None = None) -> None:
         synced.append(self)
         if len(synced) == at + 1:
             closing.start()
@@ -63,7 +63,7 @@ def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch,
         assert not self.closed
         original(self, timeout)
 
-    monkeypatch.setattr(MappedFilter, "flush", flush)
+    monkeypatch.setattr(MovingArray, "flush", flush)
     with suppress(ClosedFilterError):  # or it was ahead of the closing to the end
         seen.flush()
     closing.join(10)

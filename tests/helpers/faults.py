@@ -22,6 +22,7 @@ import numpy as np
 from mmbloom import BloomFilter
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
+from mmbloom._storage.counters import Counters
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
 from mmbloom.folders.folder import FolderFilter
@@ -128,8 +129,8 @@ def kill_self(name: str) -> None:
 def die_at_counter(number: int, when: str) -> None:
     """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
     set_one, count_some, hook = (
-        MappedFilter.set_counter,
-        MappedFilter.count,
+        Counters.__setitem__,
+        Counters.add,
         at_call(number, kill_self),
     )
 
@@ -140,16 +141,16 @@ def die_at_counter(number: int, when: str) -> None:
         if when == "after":
             hook(name)
 
-    def set_counter(self: MappedFilter, name: str, value: int) -> None:
+    def set_counter(self: Counters, name: str, value: int) -> None:
         around(name, lambda: set_one(self, name, value))
 
-    def count(self: MappedFilter, **more: int) -> int:
+    def count(self: Counters, **more: int) -> int:
         for name, by in more.items():  # one by one, as it writes them
             around(name, partial(count_some, self, **{name: by}))
         return count_some(self)
 
-    MappedFilter.set_counter = set_counter  # type: ignore[method-assign]
-    MappedFilter.count = count  # type: ignore[method-assign]
+    Counters.__setitem__ = set_counter  # type: ignore[method-assign]
+    Counters.add = count  # type: ignore[method-assign]
 
 
 def mount_tmpfs(folder: Path, size: int) -> bool:

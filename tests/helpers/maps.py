@@ -7,9 +7,9 @@ from mmbloom._storage.mapped import MappedFilter
 
 def map_of(storage: MappedFilter) -> Any:
     """Give the map of the array."""
-    return storage._there.array
+    return storage.array.place.array
 
 
 def replace_map(storage: MappedFilter, other: object) -> None:
     """Put another one in its place; the real one must live on, as the views are of it."""
-    storage._place = storage._there._replace(array=other)  # type: ignore[arg-type]
+    storage.array._place = storage.array.place._replace(array=other)  # type: ignore[arg-type]

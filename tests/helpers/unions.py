@@ -106,7 +106,7 @@ def make_random(where: Path, capacity: int, layout: Layout, seed: int) -> str:
             file.seek(HEADER_BYTES)
             file.write(array.tobytes())
         made.recount()
-        made._storage.set_counter("keys_added", round(made.approx_count))
+        made._storage.counters["keys_added"] = round(made.approx_count)
     return str(where)
 
 

@@ -128,12 +128,12 @@ def test_counter_is_never_seen_half_written(path: str) -> None:
 
         def count_up_and_down() -> None:
             while True:
-                storage.set_counter("positions_set", 0x00FF)
-                storage.set_counter("positions_set", 0x0100)
+                storage.counters["positions_set"] = 0x00FF
+                storage.counters["positions_set"] = 0x0100
 
-        storage.set_counter("positions_set", 0x0100)
+        storage.counters["positions_set"] = 0x0100
         with running(count_up_and_down):
-            found = {storage.counter("positions_set") for _ in range(1_000_000)}
+            found = {storage.counters["positions_set"] for _ in range(1_000_000)}
     assert found <= {0x00FF, 0x0100}
 
 

@@ -107,7 +107,7 @@ def test_full_and_empty(tmp_path: Path, two: list[str]) -> None:
     with BloomFilter.open(full) as seen:
         seen._storage.views.words[:] = 2**64 - 1
         seen.recount()
-        seen._storage.set_counter("keys_added", 10**6)
+        seen._storage.counters["keys_added"] = 10**6
     for number, sources in enumerate(([two[0], empty], [full, two[0]], [full, full])):
         out = str(tmp_path / f"{number}")
         intersect(out, sources)

@@ -20,7 +20,7 @@ from reference import NaiveFilter
 from workers import Child, end, in_child
 
 from mmbloom import BloomFilter, FileChangedError, verify
-from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.counters import Counters
 
 
 def add_batches(path: str, start: int) -> None:
@@ -85,9 +85,9 @@ class KilledError(Exception):
 def test_between_any_two_counters(path: str, monkeypatch: pytest.MonkeyPatch, counter: str) -> None:
     """Law 5: a batch amid whose counting the counters are read, the array before it: no problem."""
     filter_of(path, MIB, num_hashes=1, keys=range(0))
-    real, written = MappedFilter.count, []
+    real, written = Counters.add, []
 
-    def add_to(self: MappedFilter, **more: int) -> int:
+    def add_to(self: Counters, **more: int) -> int:
         for name, by in more.items():  # one by one, as it writes them
             real(self, **{name: by})
             written.append(name)
@@ -100,7 +100,7 @@ def test_between_any_two_counters(path: str, monkeypatch: pytest.MonkeyPatch, co
             seen.add_many(list(KEYS))
 
     with BloomFilter.open(path) as seen:
-        monkeypatch.setattr(MappedFilter, "count", add_to)
+        monkeypatch.setattr(Counters, "add", add_to)
         at_pread(monkeypatch, 3, add)  # after header, counters and array: the counters again
         assert verify(path).problems == ()
     assert written[-1] == counter

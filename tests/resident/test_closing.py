@@ -318,9 +318,9 @@ def test_fsync_that_fails_once(file: str, monkeypatch: pytest.MonkeyPatch) -> No
         patch.setattr(os, "fsync", fail)
         with pytest.raises(DurabilityError):
             seen.flush()
-    copy = seen._storage._there.copy
+    copy = seen._storage.array.place.copy
     assert copy is not None
-    assert not copy.is_written(seen._storage.counter("batches_begun"))
+    assert not copy.is_written(seen._storage.counters["batches_begun"])
     seen.close()
     BloomFilter.open(file).close()
     all_in_file(file, OLD, NEW)

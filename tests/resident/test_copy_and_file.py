@@ -362,7 +362,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     large = tmp_path / "large"
     with BloomFilter.create(large, 100_000, 0.01) as seen:  # 120 KiB
         assert seen.info().resident
-        assert not seen._storage.wants_memory
+        assert not seen._storage.array.wants_memory
     with BloomFilter.open(large) as seen:
         seen.add_many(range(49_000))
         assert not seen.info().resident

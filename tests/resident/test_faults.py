@@ -258,7 +258,7 @@ def test_two_flushers_take_turns(file: str) -> None:
     with BloomFilter.open(file, resident=True) as seen, BloomFilter.open(file) as other:
         seen.add_many(NEW)
         assert missing(other, NEW) == 0
-        share, before = other._storage._there.share, bits_in(file)
+        share, before = other._storage.array.place.share, bits_in(file)
         assert share is not None
         with share.writing(0.0):
             flusher = threading.Thread(target=seen.flush)
@@ -288,9 +288,9 @@ def test_flush_writes_what_is_new(file: str, monkeypatch: pytest.MonkeyPatch) ->
         seen.add_many(NEW)  # none is new
         seen.flush()
         assert len(written) == 1
-        seen._storage.count(batches_begun=1)
+        seen._storage.counters.add(batches_begun=1)
         seen.flush()
-        seen._storage.count(batches_done=1)
+        seen._storage.counters.add(batches_done=1)
         seen.flush()
         assert len(written) == 3
     assert len(written) == 3  # the last close as well

@@ -50,7 +50,7 @@ def test_at_each_line(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> 
         BloomFilter.create(file, 10_000, 1e-6, resident=False).close()
         seen = BloomFilter.open(file, resident=True, lock_timeout=SOON)
         seen.add_many(NEW)
-        seen._storage._attend_at = 0.0
+        seen._storage.array._attend_at = 0.0
         came = False
         with suppress(KeyboardInterrupt):
             at_line(number, of_share, interrupt, partial(ACTS[what], seen))

@@ -60,7 +60,7 @@ def test_flush_names_another_writer(file: str) -> None:
         seen.add_many(NEW)
         with BloomFilter.open(file) as other:
             assert missing(other, NEW) == 0
-            turn = other._storage._there.share
+            turn = other._storage.array.place.share
             assert turn is not None
             with turn.writing(0.0), pytest.raises(LockTimeoutError) as caught:
                 seen.flush()
@@ -81,7 +81,7 @@ def test_close_saves_what_it_cannot_move(file: str) -> None:
     """Where it cannot keep others from coming, the file is written and the copy stays in use."""
     seen = BloomFilter.open(file, resident=True)
     seen.add_many(NEW)
-    there = seen._storage._there.share
+    there = seen._storage.array.place.share
     assert there is not None
     byte = share._SHARES[0] if there._byte != share._SHARES[0] else share._SHARES[0] + 1
     with locked_for_reading(file, byte, 1):

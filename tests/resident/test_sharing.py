@@ -51,7 +51,7 @@ def test_two_who_both_think_that_they_are_the_last(file: str) -> None:
         for seen in (one, other):
             assert len(copies()) == 1
             with seen._lock.held(1.0):
-                assert seen._storage.give_back()
+                assert seen._storage.array.give_back()
         assert copies() == []
 
 
@@ -234,7 +234,7 @@ def test_who_gives_up_is_waited_for(file: str, monkeypatch: pytest.MonkeyPatch) 
     """An opener waits while a copy is given up, and takes the file; not for ever."""
     seen = BloomFilter.open(file, resident=True)
     seen.add_many(NEW)
-    share = seen._storage._there.share
+    share = seen._storage.array.place.share
     assert share is not None
     with share.alone() as alone:
         assert alone

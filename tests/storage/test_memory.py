@@ -11,7 +11,7 @@ from maps import map_of, replace_map
 
 from mmbloom import BloomFilter
 from mmbloom._machine.mounts import IN_MEMORY, file_system_type
-from mmbloom._storage import mapped as _storage
+from mmbloom._storage.resident import moving
 
 KEYS = list(range(20_000))
 
@@ -75,7 +75,7 @@ def test_single_keys_within_locked_count_too(
     create: Callable[..., BloomFilter], path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Adds within `locked` are counted by the time that they take."""
-    monkeypatch.setattr(_storage, "_FEW_KEYS", 60)
+    monkeypatch.setattr(moving, "_FEW_KEYS", 60)
     seen = create(100_000)
     with seen.locked():
         for key in KEYS[:5]:
@@ -126,7 +126,7 @@ def test_preload_where_the_kernel_cannot_populate(
 
     replace_map(seen._storage, OldMap())
     monkeypatch.setattr(os, "pread", counted)
-    seen._storage.preload()
+    seen._storage.array.preload()
     assert sum(read) == os.path.getsize(seen.path)
     assert max(read) <= 8 << 20 < sum(read)
 

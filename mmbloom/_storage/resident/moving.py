@@ -1,7 +1,11 @@
-"""An array that moves: from its file to shared memory, and back when the last writer leaves.
+"""The array of an open filter: where it lies, and how it moves.
 
-Everything that a move needs, and nothing that each call needs: `MappedFilter` looks whether the
-array is still where it was, and calls this if not.
+- It lies in its file, or in shared memory once a writer has moved it there. The header of the file
+  says which, and each call follows: it maps the array anew where the header names another place.
+- A writer moves it to shared memory under the write lock, and takes part in it by a share. While
+  any writer has a share nobody lets the file be the filter again.
+- The last writer that leaves writes it to the file and lets the header name the file again.
+- A failed flush is final: a second one would report success with nothing written.
 
 This file takes no lock: where the write lock is needed, it says so.
 """
@@ -11,7 +15,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -21,19 +24,21 @@ from mmbloom._machine import pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import AMID
-from mmbloom._storage.kinds import BITS, Kind, possible_count
-from mmbloom._storage.place import Place, Views, map_array
+from mmbloom._storage.kinds import BITS, kind_of, possible_count
+from mmbloom._storage.place import Place, map_array
 from mmbloom._storage.resident.share import Share, in_use
 from mmbloom._storage.resident.working_copy import (
     NO_COPY,
     WorkingCopy,
     has_copies,
     is_named,
+    is_wanted,
     named_by,
     say_lost,
     say_why_mapped,
     sweep,
 )
+from mmbloom._typing import Resident
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,
@@ -46,64 +51,81 @@ from mmbloom.format.header import Header
 # When to look again whether a part of it is to be written, if there was nothing to write.
 _LOOK_SECONDS = 1.0
 
+# How many keys an array that is not in memory answers from single pages before the kernel may
+# read around them: 1,000 keys of a cold file took 0.07 s so and 0.6 s with reading around,
+# 2 million 12.7 s and 1.1 s; they meet at about 15,000. A file in memory knows no difference.
+_FEW_KEYS = 10_000
+
+# A file that is there already is changed itself until this many keys were: to read gigabytes into
+# shared memory takes seconds, which a few keys are not worth.
+_FEW_CHANGES = 50_000
+
+_READ_AT_A_TIME = 8 << 20
+
 T = TypeVar("T")
 
 
-class MovingArray(ABC):
-    """An open file, and where its array is.
+class MovingArray:
+    """The array of one open filter file.
 
     Parameters
     ----------
+    file : OpenFile
+        The file, which this closes; opened for writing if `writable`.
     path : str
-        Absolute path of the file.
-    kind : Kind
-        What its positions are.
+        Of the file.
+    identity : (int, int)
+        Its device and inode.
+    size : int
+        Of the file.
+    header : Header
+        What it says.
+    writable : bool
+        Whether to map it for writing.
+    resident : bool or "auto"
+        Whether to move it to shared memory once keys are added: "auto" where the file is too large
+        for its pages to be dirty. A copy that other processes have made is used in any case.
 
     Attributes
     ----------
-    header : Header
-        The immutable block.
-    identity : (int, int)
-        Device and inode of the file.
-    read_only_reason : str
-        Why the map cannot be written, "" if it can.
     closed : bool
         Whether `close` was called.
+    failure : str
+        Why a flush has failed, "" if none has.
     news : memoryview of one uint64
         Changed where a look at the file is good no longer.
     on_share : callable
         Called with this as soon as it has a share in a copy.
     """
 
-    header: Header
-    identity: tuple[int, int]
-    read_only_reason: str
-    _file: OpenFile
-    _size: int
-
-    def __init__(self, path: str, kind: Kind) -> None:
-        self.path, self._kind = path, kind
-        self._failure = ""
+    def __init__(
+        self,
+        file: OpenFile,
+        path: str,
+        identity: tuple[int, int],
+        size: int,
+        header: Header,
+        *,
+        writable: bool,
+        resident: Resident,
+    ) -> None:
+        self.path, self.identity, self._size = path, identity, size
+        self._file, self._header = file, header
+        self._writable = writable
+        self.closed, self.failure = False, ""
         self.news = memoryview(bytearray(8)).cast("Q")
-        self.closed = False
         self.on_share: Callable[[Any], object] = _nothing
+        self._few_left = _FEW_KEYS
         self._attend_at = 0.0  # when it is time to
-        self._wanted, self._move_at = False, 0  # whether it is to be moved; at how many keys
         self._flushing = 0  # in which process
         self._place: Place | None = None
         self._pid, self._moving = os.getpid(), threading.RLock()
-
-    @abstractmethod
-    def counter(self, name: str) -> int:
-        """Read one of `MUTABLE_FIELDS`."""
-
-    @abstractmethod
-    def set_counter(self, name: str, value: int) -> None:
-        """Write one of `MUTABLE_FIELDS`."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Unmap and close."""
+        place = self._find_array()
+        # Whether it is to be moved; at how many keys.
+        possible = writable and kind_of(header) is BITS
+        self._wanted = possible and is_wanted(resident, header.array_bytes, path)
+        few = place.views.counters["keys_added"] + _FEW_CHANGES
+        self._move_at = few if resident == "auto" else 0
 
     @property
     def _fd(self) -> int:
@@ -159,10 +181,9 @@ class MovingArray(ABC):
         return self._moving
 
     def _found(self, fd: int) -> Place:
-        writable = not self.read_only_reason
         while True:
-            named, copy = WorkingCopy.find(fd, self.header, self.path, writable=writable)
-            share = Share(fd, self.path) if copy is not None and writable else None
+            named, copy = WorkingCopy.find(fd, self._header, self.path, writable=self._writable)
+            share = Share(fd, self.path) if copy is not None and self._writable else None
             if share is None or named_by(fd) == named:
                 return self._map(fd, named, copy, share)
             share.close()  # the copy was given up meanwhile
@@ -171,16 +192,17 @@ class MovingArray(ABC):
         return map_array(
             fd,
             self.path,
-            self.header,
-            kind=self._kind,
+            self._header,
             named=named,
             copy=copy,
             share=share,
-            writable=not self.read_only_reason,
+            writable=self._writable,
+            at_random=self._few_left > 0,
         )
 
     @property
-    def _there(self) -> Place:
+    def place(self) -> Place:
+        """What is mapped, with no look whether the array is still there."""
         place = self._place
         if place is None:
             raise ClosedFilterError(self.path)
@@ -189,19 +211,38 @@ class MovingArray(ABC):
     @property
     def wants_memory(self) -> bool:
         """Whether the array is to be moved to shared memory, sooner or later."""
-        return self._wanted and self._there.copy is None
+        return self._wanted and self.place.copy is None
 
     @property
     def resident(self) -> bool:
         """Whether the array lies in shared memory."""
-        return self._follow().copy is not None
+        return self.follow().copy is not None
 
-    def _follow(self) -> Place:
+    def follow(self) -> Place:
         """Map the array where it lies now, should that be elsewhere than what is mapped."""
-        place = self._there
+        place = self.place
+        if place.word_now[0] == place.word and place.named is NO_COPY:  # most files
+            return place
         if not place.is_named() or (not place.is_plain and self._is_astray(place)):
             return self._find_array()
         return place
+
+    def steady(self) -> Place | None:
+        """Give what is mapped, if the array is there and nothing is to be done about it first."""
+        place = self._place
+        if place is None or not place.is_named():
+            return None
+        # The header is to name no copy that is lost before a key is added.
+        if not place.is_plain and (place.copy is None or self._is_astray(place)):
+            return None
+        return place
+
+    def touch(self, place: Place, keys: int) -> None:
+        """Note that a number of keys is asked for or added: many are worth reading around."""
+        if self._few_left > 0:
+            self._few_left -= keys
+            if self._few_left <= 0:
+                pages.expect_neighbours(place.array)
 
     def _is_astray(self, place: Place) -> bool:
         """Tell whether this process has no share in what it has mapped, or another has one."""
@@ -212,34 +253,36 @@ class MovingArray(ABC):
         with self._using() as fd:
             return in_use(fd)
 
-    def _attended(self, place: Place) -> Views:
-        """Do what is to be done with an array that may lie in shared memory; give the map."""
+    def attend(self) -> None:
+        """Follow the array, and move it or write a part of it to the file, if it is time to.
+
+        Call it within a section of the write lock, amid which no signal handler adds.
+        """
+        place = self.follow()
         if place.copy is None and place.named != NO_COPY:
             place = self._forget_lost()
-        if time.monotonic() > self._attend_at:
-            place = self._attend(place)
-        return place.views
+        if (self._wanted or place.copy is not None) and time.monotonic() > self._attend_at:
+            self._attend(place)
 
     def _forget_lost(self) -> Place:
-        """Let the header name no copy that is lost: not to be said again by who opens it next."""
+        """Clear the lost copy's name, so that the next process does not warn again."""
         place = self._find_array()  # it may have been found meanwhile
         if place.copy is None:
             place.name(NO_COPY)
             place = self._find_array()
         return place
 
-    def _attend(self, place: Place) -> Place:
+    def _attend(self, place: Place) -> None:
         if place.copy is not None and place.share is not None:
             self._attend_at = time.monotonic() + _LOOK_SECONDS
-            if place.copy.is_written(self.counter("batches_begun")):
+            if place.copy.is_written(place.views.counters["batches_begun"]):
                 place.copy.begin_round()
-                return place
+                return
             with suppress(LockTimeoutError), place.share.writing(0.0):  # or another writes it all
                 write = partial(place.copy.write_due, self._fd, self.path)
                 self._attend_at = self._to_disk(write)
-        elif self._wanted and self.counter("keys_added") >= self._move_at:
-            return self._move(place, empty=False)
-        return place
+        elif self._wanted and place.views.counters["keys_added"] >= self._move_at:
+            self._move(place, empty=False)
 
     def move_to_memory(self) -> None:
         """Move the array of a file that was just made to shared memory, if that is wanted.
@@ -251,21 +294,21 @@ class MovingArray(ABC):
         ReservationWarning
             If it cannot be done: then the file is changed itself.
         """
-        place = self._follow()
+        place = self.follow()
         if self._wanted and place.is_plain:
             # Others may have opened the new file, and added to it, before this one had its lock.
-            self._move(place, empty=not self.counter("batches_begun"))
+            self._move(place, empty=not place.views.counters["batches_begun"])
 
-    def _move(self, before: Place, *, empty: bool) -> Place:
+    def _move(self, before: Place, *, empty: bool) -> None:
         """Move the array to shared memory; nothing is read if no bit is set."""
         self._wanted = False  # it is tried once
         share = copy = None
         try:
             share = Share(self._fd, self.path)
-            copy, found = WorkingCopy.make(self._fd, self.header, self.path, empty=empty)
+            copy, found = WorkingCopy.make(self._fd, self._header, self.path, empty=empty)
             place = self._map(self._fd, copy.named, copy, share)
             self.settle(found)
-            copy.set_written(self.counter("batches_begun"))
+            copy.set_written(before.views.counters["batches_begun"])
             # Else each page is mapped at its first key, which takes 1 us.
             pages.populate(place.array, copy.size, writable=True)
             with self._one_at_a_time():
@@ -274,11 +317,11 @@ class MovingArray(ABC):
                 place.name(copy.named)
                 self._place, self._attend_at = place, 0.0
         except BaseException as error:
-            if copy is not None and self._there.copy is not copy:
+            if copy is not None and self.place.copy is not copy:
                 if named_by(self._fd) == copy.named:
                     before.name(NO_COPY)
                 copy.remove()
-            if self._there.share is not share:
+            if self.place.share is not share:
                 for made in (copy, share):
                     if made is not None:
                         made.close()
@@ -286,22 +329,23 @@ class MovingArray(ABC):
                 self._wanted = True
                 raise
             say_why_mapped(self.path, error)
-            return before
+            return
         self._wanted = True
         self.on_share(self)
         time.sleep(2 * MOMENT)  # until every reader has looked, nothing is added
-        return place
 
     def settle(self, positions_set: int) -> None:
         """Let the counters say what was counted anew, for the holder of the write lock.
 
         What was killed, or lost with the power, may have been counted and never set.
         """
-        self.set_counter("positions_set", positions_set)
-        if self._kind is BITS:  # of counters those of keys that were removed are not set any more
-            keys_added = possible_count(self.header, self.counter("keys_added"), positions_set)
-            self.set_counter("keys_added", keys_added)
-        self.set_counter("batches_done", self.counter("batches_begun"))
+        counters = self.place.views.counters
+        counters["positions_set"] = positions_set
+        # Of counters those of keys that were removed are not set any more.
+        if kind_of(self._header) is BITS:
+            added = counters["keys_added"]
+            counters["keys_added"] = possible_count(self._header, added, positions_set)
+        counters["batches_done"] = counters["batches_begun"]
 
     @property
     def open_path(self) -> str:
@@ -323,7 +367,7 @@ class MovingArray(ABC):
         FileChangedError
             If the file was cut or extended: the copy stays, with all keys.
         """
-        place = self._there
+        place = self.place
         if place.share is None:
             return False
         size = os.fstat(self._fd).st_size
@@ -332,9 +376,9 @@ class MovingArray(ABC):
             found = f"resized from {self._size} to {size} bytes, its array kept in shared memory,"
             raise FileChangedError(self.path, found)
         if not place.share.held:  # a parent's, which may be gone
-            place = self._follow()
+            place = self.follow()
         share = place.share
-        if share is None or share.drop() or self._failure:
+        if share is None or share.drop() or self.failure:
             return False
         share.take()
         if place.is_named() or self.is_removed():
@@ -345,12 +389,12 @@ class MovingArray(ABC):
 
     def has_company(self) -> bool:
         """Tell whether other writers have a share in the copy."""
-        share = self._there.share
+        share = self.place.share
         return share is not None and share.has_company()
 
     def may_have_left_copies(self) -> bool:
         """Tell whether a process that was killed while it made a copy may have left it behind."""
-        if self._kind is not BITS or self.read_only_reason:
+        if kind_of(self._header) is not BITS or not self._writable:
             return False
         # Which are there comes first: for most filters that is all, and costs no look at the file.
         return has_copies(*self.identity) and named_by(self._fd) == NO_COPY
@@ -374,17 +418,17 @@ class MovingArray(ABC):
         bool
             False if the file lacks what others have added since.
         """
-        place = self._there
+        place = self.place
         share = place.share
         if share is None or place.copy is None:
             return True
         with share.alone() as alone:
             if not alone:  # a writer that is there now will do it
-                return share.has_company() or place.copy.is_written(self.counter("batches_begun"))
+                return share.has_company() or self._is_written(place.copy)
             if not self.is_removed():
                 if not place.is_named():  # done by who came and went
                     return True
-                if not place.copy.is_written(self.counter("batches_begun")):
+                if not self._is_written(place.copy):
                     return False
                 if not place.copy.can_be_removed():  # it is left to its owner
                     return True
@@ -395,13 +439,16 @@ class MovingArray(ABC):
         time.sleep(2 * MOMENT)  # as when it was made
         return True
 
+    def _is_written(self, copy: WorkingCopy) -> bool:
+        return copy.is_written(self.place.views.counters["batches_begun"])
+
     def _to_disk(self, write: Callable[[], T]) -> T:
         try:
             return write()
         except OSError as error:
-            self._failure = error.strerror or str(error)
+            self.failure = error.strerror or str(error)
             self.news[0] += 1
-            raise DurabilityError(self.path, self._failure) from error
+            raise DurabilityError(self.path, self.failure) from error
 
     def flush(
         self, timeout: float | None = None, begun: int | None = None, *, locked: bool = False
@@ -421,8 +468,7 @@ class MovingArray(ABC):
         Raises
         ------
         DurabilityError
-            If the system reports an error; from then on `check_writable` raises it, for
-            a second flush would report success with nothing written.
+            If the system reports an error, which `failure` says from then on.
         LockTimeoutError
             If the other process takes longer.
         FileChangedError
@@ -433,7 +479,7 @@ class MovingArray(ABC):
         try:
             try:
                 self._flushing = os.getpid()
-                place = self._follow()
+                place = self.follow()
                 if place.copy is not None and place.share is not None:
                     with place.share.writing(timeout, locked=locked):
                         self._write_all(place.copy, begun)
@@ -446,15 +492,34 @@ class MovingArray(ABC):
             self._flushing = 0
 
     def _write_all(self, copy: WorkingCopy, begun: int | None) -> None:
-        if begun is None and self.counter("batches_begun") == self.counter("batches_done"):
-            begun = self.counter("batches_done")
-        if copy.is_written(self.counter("batches_begun")):
-            begun = self.counter("batches_begun")
+        counters = self.place.views.counters
+        if begun is None and counters["batches_begun"] == counters["batches_done"]:
+            begun = counters["batches_done"]
+        if self._is_written(copy):
+            begun = counters["batches_begun"]
         else:
             self._to_disk(partial(copy.write_to, self._fd, self.path))
         copy.set_written(None)  # unless it gets to the disk: the system says only once that not
         self._to_disk(partial(os.fsync, self._fd))
         copy.set_written(begun)
+
+    def preload(self) -> None:
+        """Read the whole file into memory, and map it; changes nothing."""
+        place = self.follow()
+        self.touch(place, _FEW_KEYS)
+        if place.copy is None and not pages.populate(place.array, self._size, writable=False):
+            for start in range(0, self._size, _READ_AT_A_TIME):
+                os.pread(self._fd, _READ_AT_A_TIME, start)
+
+    def close(self) -> None:
+        """Unmap and close."""
+        self.closed = True
+        place, self._place = self._place, None
+        closers = [] if place is None else place.closers()
+        del place
+        for close in closers:
+            close()
+        self._file.close()
 
 
 def _nothing(_: object) -> None:
