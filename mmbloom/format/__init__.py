@@ -2,6 +2,7 @@
 
 ``header``          a file: its specification, and the one table that encodes and decodes it
 ``checker``         a rule that does not hold is a `FormatError`
+``json_record``     a record in JSON: its text, format and version
 ``positions``       from the halves of a key's hash to its positions, for each layout
 ``manifest``        a folder: its specification and codec
 ``growth``          the sizes of a growing filter's files

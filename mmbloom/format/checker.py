@@ -1,6 +1,10 @@
 """Rules that the bytes of a file must obey: a rule that does not hold is a `FormatError`."""
 
-from mmbloom.errors import FormatError
+import re
+
+from mmbloom.errors import FormatError, NewerFormatError
+
+ID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # 16 bytes
 
 
 class Checker:
@@ -44,3 +48,15 @@ class Checker:
         """Do the same with a value that may be of any type and length: quoted, and cut short."""
         if not ok:
             raise FormatError(self.path, field, f"{found!r:.200}", expected)
+
+    def version(self, field: str, found: object, known: int) -> None:
+        """Raise unless a version is the known one: `NewerFormatError` if it is a later one."""
+        if type(found) is int and found > known:
+            raise NewerFormatError(self.path, field, str(found), f"{known}; use a newer mmbloom")
+        self.value(type(found) is int and found == known, field, found, str(known))
+
+    def id(self, field: str, found: object) -> bytes:
+        """Read 16 bytes that are written as hexadecimal digits; raise if they are not."""
+        ok = isinstance(found, str) and ID.fullmatch(found) is not None
+        self.value(ok, field, found, "32 hexadecimal digits")
+        return bytes.fromhex(str(found))

@@ -29,19 +29,16 @@ filter      the immutable block of a filter with these parameters, as in ``slice
 Any bytes are either a valid record or a `FormatError`.
 """
 
-import json
 import re
 from dataclasses import dataclass
-from typing import Any
 
-from mmbloom.errors import FormatError, NewerFormatError
 from mmbloom.format.checker import Checker
+from mmbloom.format.json_record import decode_record, encode_record
 from mmbloom.format.slices import NO_RUN, block_of, pages_of, params_of
 from mmbloom.sizing.params import FilterParams
 
 FORMAT, VERSION = "mmbloom generations", 1
 MAX_BYTES = 1 << 16
-_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _BLOCK = re.compile(r"[0-9a-f]{1024}", re.ASCII)
 _RECORD = re.compile(r"generation-(\d{8,18})\.json", re.ASCII)
 _FOLDER = re.compile(r"(\d{8,18})-([0-9a-f]{32})", re.ASCII)
@@ -130,7 +127,7 @@ def encode(record: Record) -> bytes:
         "slices": record.slices,
         "filter": block_of(record.params).hex(),
     }
-    return (json.dumps(fields, indent=1) + "\n").encode()
+    return encode_record(fields)
 
 
 def decode(raw: bytes, generation: int, path: str) -> Record:
@@ -152,20 +149,11 @@ def decode(raw: bytes, generation: int, path: str) -> Record:
     """
     check = Checker(path)
     check(len(raw) <= MAX_BYTES, "size", f"{len(raw)} bytes", f"{MAX_BYTES} at most")
-    try:
-        found: Any = json.loads(raw.decode())
-    except (ValueError, RecursionError) as error:
-        raise FormatError(path, "text", f"no JSON ({error})", "JSON in UTF-8") from None
-    check.value(isinstance(found, dict), "record", type(found).__name__, "an object")
-    check.value(found.get("format") == FORMAT, "format", found.get("format"), repr(FORMAT))
-    version = found.get("version")
-    if type(version) is int and version > VERSION:
-        raise NewerFormatError(path, "version", str(version), f"{VERSION}; use a newer mmbloom")
-    check.value(type(version) is int and version == VERSION, "version", version, str(VERSION))
+    found = decode_record(raw, check, "record", FORMAT, VERSION)
     check.value(sorted(found) == _FIELDS, "fields", ", ".join(sorted(found)), ", ".join(_FIELDS))
     number, slices = found["generation"], found["slices"]
     check.value(type(number) is int and number == generation, "generation", number, f"{generation}")
-    uuid, run, base = (_id(check, name, found[name]) for name in ("uuid", "run", "base"))
+    uuid, run, base = (check.id(name, found[name]) for name in ("uuid", "run", "base"))
     check((run == NO_RUN) == (number == 0), "run", run.hex(), "zeros in generation 0 alone")
     check((base == NO_RUN) == (number <= 1), "base", base.hex(), "zeros in generations 0, 1 alone")
     block = found["filter"]
@@ -176,9 +164,3 @@ def decode(raw: bytes, generation: int, path: str) -> Record:
     good = type(slices) is int and 1 <= slices <= pages
     check.value(good, "slices", slices, f"1 to {pages}, the pages of the filter")
     return Record(uuid, number, run, base, params, slices)
-
-
-def _id(check: Checker, name: str, value: object) -> bytes:
-    good = isinstance(value, str) and _ID.fullmatch(value) is not None
-    check.value(good, name, value, "32 hexadecimal digits")
-    return bytes.fromhex(str(value))

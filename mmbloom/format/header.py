@@ -242,28 +242,25 @@ def encode(header: Header, key_rule: str | None = None) -> bytes:
     >>> encode(Header(plan(100), 0, bytes(16)))[:12]
     b'\x89MMBLM\r\n\x01\x00\x00\x00'
     """
-    record = np.zeros((), dtype=IMMUTABLE)
+    record, params = np.zeros((), dtype=IMMUTABLE), header.params
     record["magic"] = np.void(MAGIC)
     record["version"] = VERSION
     record["header_size"] = HEADER_BYTES
-    record["kind"] = header.kind
-    record["layout"] = _LAYOUT_IDS[header.params.layout]
-    if header.params.blocks_per_key > 1:
+    for name in ("kind", "created_ns", "compatible", "read_only_compatible"):
+        record[name] = getattr(header, name)
+    for name in ("num_hashes", "capacity", "error_rate"):
+        record[name] = getattr(params, name)
+    record["layout"] = _LAYOUT_IDS[params.layout]
+    if params.blocks_per_key > 1:
         record["layout"] = _SEVERAL_BLOCKS
-        record["blocks_per_key"] = header.params.blocks_per_key
-    record["hash_id"] = _HASH_IDS[header.params.hash]
-    record["num_hashes"] = header.params.num_hashes
-    record["num_positions"] = header.params.num_bits
-    if header.params.hash == "murmur3":
-        record["seed"] = header.params.seed
+        record["blocks_per_key"] = params.blocks_per_key
+    record["num_positions"] = params.num_bits
+    record["hash_id"] = _HASH_IDS[params.hash]
+    if params.hash == "murmur3":
+        record["seed"] = params.seed
     else:
-        record["hash_key"] = np.void(header.params.seed.to_bytes(16, "little"))
-    record["capacity"] = header.params.capacity
-    record["error_rate"] = header.params.error_rate
-    record["created_ns"] = header.created_ns
+        record["hash_key"] = np.void(params.seed.to_bytes(16, "little"))
     record["uuid"] = np.void(header.uuid)
-    record["compatible"] = header.compatible
-    record["read_only_compatible"] = header.read_only_compatible
     record["crc"] = zlib.crc32(record.tobytes()[:_CRC_OFFSET])
     return record.tobytes().ljust(KEY_RULE_OFFSET, b"\0") + encode_key_rule(key_rule)
 
@@ -351,10 +348,7 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
         raise FormatError(path, "magic", found, f"{MAGIC!r}", said)
     require(len(raw) >= HEADER_BYTES, "length", f"{file_bytes} bytes", "at least 4096")
     record = np.frombuffer(raw, dtype=IMMUTABLE, count=1)[0]
-    version = int(record["version"])
-    if version > VERSION:
-        raise NewerFormatError(path, "format version", str(version), "1; use a newer mmbloom")
-    require(version == VERSION, "format version", version, "1")
+    require.version("format version", int(record["version"]), VERSION)
     crc = zlib.crc32(raw[:_CRC_OFFSET])
     require(crc == int(record["crc"]), "header checksum", hex(int(record["crc"])), hex(crc))
     if unknown := int(record["incompatible"]):

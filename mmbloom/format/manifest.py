@@ -46,22 +46,21 @@ the folder, whatever its members say.
 Any bytes are either a valid manifest or a `FormatError`.
 """
 
-import json
 import re
 from dataclasses import asdict, dataclass, fields
 from typing import Any, get_args
 
 from mmbloom._typing import Layout, Reserve
-from mmbloom.errors import FormatError, NewerFormatError
-from mmbloom.format.checker import Checker
+from mmbloom.errors import FormatError
+from mmbloom.format.checker import ID, Checker
 from mmbloom.format.growth import GrowthPlan
+from mmbloom.format.json_record import decode_record, encode_record
 from mmbloom.format.periods import PeriodPlan
 
 MANIFEST = "manifest.json"  # its name in the folder
 FORMAT, VERSION = "mmbloom folder", 1
 MAX_BYTES = 1 << 20
 _NAME = re.compile(r"[0-9a-z-]{1,80}\.bloom", re.ASCII)
-_UUID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 FolderPlan = GrowthPlan | PeriodPlan
 _PLANS: dict[str, type[FolderPlan]] = {plan.kind: plan for plan in (GrowthPlan, PeriodPlan)}
 FOLDER_KINDS = tuple(sorted(_PLANS))
@@ -108,7 +107,7 @@ class Manifest:
 
 def encode(manifest: Manifest) -> bytes:
     """Write a manifest as the text that the specification above describes."""
-    record = {
+    fields = {
         "format": FORMAT,
         "version": VERSION,
         "kind": manifest.plan.kind,
@@ -119,7 +118,7 @@ def encode(manifest: Manifest) -> bytes:
             for entry in manifest.members
         ],
     }
-    return (json.dumps(record, indent=1) + "\n").encode()
+    return encode_record(fields)
 
 
 def _settings(plan: FolderPlan) -> dict[str, object]:
@@ -149,17 +148,8 @@ def decode(raw: bytes, path: str) -> Manifest:
     """
     if len(raw) > MAX_BYTES:
         raise FormatError(path, "size", f"more than {MAX_BYTES} bytes", "a manifest")
-    try:
-        record = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise FormatError(path, "text", f"no JSON ({error})", "JSON in UTF-8") from None
     check = Checker(path)
-    check.value(isinstance(record, dict), "manifest", type(record).__name__, "an object")
-    check.value(record.get("format") == FORMAT, "format", record.get("format"), repr(FORMAT))
-    version = record.get("version")
-    if type(version) is int and version > VERSION:
-        raise NewerFormatError(path, "version", str(version), f"{VERSION}; use a newer mmbloom")
-    check.value(type(version) is int and version == VERSION, "version", version, str(VERSION))
+    record = decode_record(raw, check, "manifest", FORMAT, VERSION)
     _require_fields(
         check, record, ["format", "version", "kind", "uuid", "settings", "members"], "manifest"
     )
@@ -167,7 +157,8 @@ def decode(raw: bytes, path: str) -> Manifest:
     known = type(kind) is str and kind in _PLANS
     check.value(known, "kind", kind, " or ".join(FOLDER_KINDS))
     plan = _decode_plan(_PLANS[kind], record["settings"], check)
-    return Manifest(_uuid(check, record["uuid"]), plan, _members(record["members"], plan, check))
+    uuid = check.id("uuid", record["uuid"])
+    return Manifest(uuid, plan, _members(record["members"], plan, check))
 
 
 def _require_fields(check: Checker, record: object, names: list[str], what: str) -> None:
@@ -176,23 +167,6 @@ def _require_fields(check: Checker, record: object, names: list[str], what: str)
     found = ", ".join(sorted(record))
     same = record.keys() == set(names)
     check.value(same, f"fields of {what}", found, ", ".join(sorted(names)))
-
-
-def _uuid(check: Checker, value: object) -> bytes:
-    ok = isinstance(value, str) and _UUID.fullmatch(value) is not None
-    check.value(ok, "uuid", value, "32 hexadecimal digits")
-    return bytes.fromhex(str(value))
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) != len(pairs):
-        raise ValueError("a field is there twice")
-    return record
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderPlan:
@@ -229,7 +203,7 @@ def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, A
         check.value(ok, "seed", seed, "0 to 2**32 - 1")
         return {"seed": seed, "hash": "murmur3"}
     check.value(record["hash"] == "siphash", "hash", record["hash"], "siphash, or no such field")
-    ok = type(seed) is str and _UUID.fullmatch(seed) is not None
+    ok = type(seed) is str and ID.fullmatch(seed) is not None
     # What was found is not said: it may be most of a secret key.
     check(ok, "seed", "none", "the hash's key: 32 hexadecimal digits")
     return {"seed": int.from_bytes(bytes.fromhex(seed), "little"), "hash": "siphash"}
@@ -249,7 +223,7 @@ def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...
         check.value(type(number) is int and 0 <= number < 2**63, "number", number, "an int from 0")
         ok = type(name) is str and _NAME.fullmatch(name) is not None
         check.value(ok, "name", name, "digits, lower-case letters and hyphens, then .bloom")
-        entries.append(Entry(number, name, _uuid(check, record["uuid"])))
+        entries.append(Entry(number, name, check.id("uuid", record["uuid"])))
     numbers = [entry.number for entry in entries]
     if plan.kind == "growing":
         check.value(numbers == [*range(len(numbers))], "numbers", numbers, "0, 1, 2 ...")

@@ -72,6 +72,8 @@ FIELDS = np.dtype(
 )
 
 assert FIELDS.itemsize == 512  # noqa: S101  the table above is the format
+# Those that are numbers, and stand in `SliceHeader` as they stand here.
+_NUMBERS = ("slices", "number", "generation", "keys_added", "positions_set", "body_crc")
 
 
 def pages_of(params: FilterParams) -> int:
@@ -147,7 +149,7 @@ def encode(of: SliceHeader) -> bytes:
     record["version"] = VERSION
     record["header_size"] = HEADER_BYTES
     record["run"] = np.void(of.run)
-    for name in ("slices", "number", "generation", "keys_added", "positions_set", "body_crc"):
+    for name in _NUMBERS:
         record[name] = getattr(of, name)
     block = block_of(of.params)
     record["crc"] = _crc_of(record.tobytes(), block)
@@ -174,35 +176,21 @@ def decode(raw: bytes, path: str) -> SliceHeader:
     require(raw[:8] == start, "magic", raw[:8], f"{MAGIC!r}, the start of a slice of a filter")
     require(len(raw) >= HEADER_BYTES, "length", f"{len(raw)} bytes", "at least 4096")
     record = np.frombuffer(raw, dtype=FIELDS, count=1)[0]
-    version = int(record["version"])
-    if version > VERSION:
-        raise NewerFormatError(path, "format version", str(version), "1; use a newer mmbloom")
-    require(version == VERSION, "format version", version, "1")
+    require.version("format version", int(record["version"]), VERSION)
     crc = _crc_of(raw[:512], raw[_BLOCK])
     require(crc == int(record["crc"]), "header checksum", hex(int(record["crc"])), hex(crc))
     params = params_of(raw[_BLOCK], path)
-    size, slices, number = (int(record[name]) for name in ("header_size", "slices", "number"))
+    numbers = {name: int(record[name]) for name in _NUMBERS}
+    found = SliceHeader(params, run=record["run"].tobytes(), **numbers)
+    size, slices, pages = int(record["header_size"]), found.slices, pages_of(params)
     require(size == HEADER_BYTES, "header size", size, "4096")
-    pages = pages_of(params)
     require(1 <= slices <= pages, "number of slices", slices, f"1 to {pages}, its pages")
-    require(number < slices, "slice", number, f"0 to {slices - 1}")
+    require(found.number < slices, "slice", found.number, f"0 to {slices - 1}")
     padded = any(record["padding"].tobytes()) or any(raw[1024:HEADER_BYTES])
     require(not padded, "reserved bytes", "not zero", "zero")
-    names = ("generation", "keys_added", "positions_set", "body_crc")
-    generation, keys_added, positions_set, body_crc = (int(record[name]) for name in names)
-    found = SliceHeader(
-        params,
-        slices,
-        number,
-        generation,
-        record["run"].tobytes(),
-        keys_added,
-        positions_set,
-        body_crc,
-    )
-    most = 8 * found.body_bytes
-    require(positions_set <= most, "positions set", positions_set, f"at most {most}")
-    require(keys_added <= positions_set, "keys added", keys_added, f"at most {positions_set}")
+    keys_added, bits, most = found.keys_added, found.positions_set, 8 * found.body_bytes
+    require(bits <= most, "positions set", bits, f"at most {most}")
+    require(keys_added <= bits, "keys added", keys_added, f"at most {bits}")
     return found
 
 

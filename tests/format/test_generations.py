@@ -70,7 +70,8 @@ def test_newer_and_no_json() -> None:
     raw = json.dumps(json.loads(encode(RECORD)) | {"version": 2}).encode()
     with pytest.raises(NewerFormatError, match="use a newer mmbloom"):
         decode(raw, 2, "where")
-    for other in (b"", b"\xff", b"{", b"[" * 50_000, b"3", b"[]", b" " * 70_000, b"NaN"):
+    twice = encode(RECORD).replace(b'"version": 1', b'"version": 1, "version": 1')
+    for other in (twice, b"", b"\xff", b"{", b"[" * 50_000, b"3", b"[]", b" " * 70_000, b"NaN"):
         with pytest.raises(FormatError, match=r"^where: (text|size|record) is"):
             decode(other, 2, "where")
 
