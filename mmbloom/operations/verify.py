@@ -7,11 +7,9 @@ the manifest is verified, and each of its files.
 """
 
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-
-import numpy as np
 
 from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import batches
@@ -35,6 +33,7 @@ from mmbloom.format.header import (
 from mmbloom.format.manifest import MANIFEST, Entry
 from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.formulas import rate_of_any
+from mmbloom.sizing.params import KeyHash
 
 _IMMUTABLE_BYTES = 512
 _COPY = "; a mmbloom copy is counted anew"
@@ -176,26 +175,48 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
     """Verify a filter with keys that come in batches; gives and raises what `verify` does."""
     where = absolute(path)
-    if not is_folder(where):
-        return _verify_file(where, keys)
-    file = read_manifest(where)
-    try:
-        return _FolderCheck(where, file).run(keys)
-    finally:
-        file.close()
-
-
-def _verify_file(path: str, keys: Iterable[Batch] = ()) -> Verification:
-    with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
-        return _Check(looked_at).run(keys)
+    if is_folder(where):
+        with closing(read_manifest(where)) as file:
+            return _FolderCheck(where, file).run(keys)
+    with UnmappedFilter(where, kinds=ALL_KINDS) as looked_at:
+        return _FileCheck(looked_at).run(keys)
 
 
 class _Check:
-    def __init__(self, looked_at: UnmappedFilter) -> None:
-        self._file, self._params = looked_at, looked_at.header.params
-        self._kind = kind_of(looked_at.header)
+    """What a file and a folder have in common: what is found, their keys and their exclusions."""
+
+    def __init__(self) -> None:
         self._problems: list[str] = []
         self._notes: list[str] = []
+
+    def _look_up(
+        self, keys: Iterable[Batch], key_hash: KeyHash, files: Sequence[UnmappedFilter]
+    ) -> tuple[int, int]:
+        """Look keys up by their bits, in the newest file first; how many, and how many none has."""
+        checked = missing = 0
+        num_hashes = max((file.header.params.num_hashes for file in files), default=1)
+        for hashes in gathered(keys, key_hash, num_hashes):
+            absent: HashHalves = hashes
+            for file in reversed(files):
+                lost = ~file.contains(absent)
+                absent = absent[0][lost], absent[1][lost]
+            checked += len(hashes[0])
+            missing += len(absent[0])
+        if missing:
+            self._problems.append(f"{missing} of {checked} keys are not found")
+        return checked, missing
+
+    def _exclusions(self, path: str) -> None:
+        problems, notes = check_listed(path)
+        self._problems += problems
+        self._notes += notes
+
+
+class _FileCheck(_Check):
+    def __init__(self, looked_at: UnmappedFilter) -> None:
+        super().__init__()
+        self._file, self._params = looked_at, looked_at.header.params
+        self._kind = kind_of(looked_at.header)
         self._seal_damaged = False
 
     def run(self, keys: Iterable[Batch]) -> Verification:
@@ -205,10 +226,8 @@ class _Check:
         self._header(header_bytes)
         unfinished = self._counters(before, after, positions_set)
         not_reserved = self._reservation()
-        checked, missing = self._keys(keys)
-        problems, notes = check_listed(exclusions_path(self._file.path))
-        self._problems += problems
-        self._notes += notes
+        checked, missing = self._look_up(keys, self._params.key_hash, [self._file])
+        self._exclusions(exclusions_path(self._file.path))
         fill = Fill.of(self._params, positions_set)
         if fill.is_past:
             self._notes.append(fill.past_plan)
@@ -331,22 +350,11 @@ class _Check:
             )
         return missing
 
-    def _keys(self, keys: Iterable[Batch]) -> tuple[int, int]:
-        """Look the keys up by their bits; how many, and how many are not there."""
-        checked = missing = 0
-        for hashes in gathered(keys, self._params.key_hash, self._params.num_hashes):
-            checked += len(hashes[0])
-            missing += int(np.count_nonzero(~self._file.contains(hashes)))
-        if missing:
-            self._problems.append(f"{missing} of {checked} keys are not found")
-        return checked, missing
 
-
-class _FolderCheck:
+class _FolderCheck(_Check):
     def __init__(self, folder: str, file: ManifestFile) -> None:
+        super().__init__()
         self._folder, self._file = folder, file
-        self._problems: list[str] = []
-        self._notes: list[str] = []
 
     def run(self, keys: Iterable[Batch]) -> Verification:
         manifest = self._file.manifest
@@ -355,15 +363,15 @@ class _FolderCheck:
             for each in there:
                 stack.enter_context(each)
             # By the open files: one can be dropped from now on, and its name be gone.
-            files = tuple(_Check(each).run(()) for each in there)
+            files = tuple(_FileCheck(each).run(()) for each in there)
             for one in files:
                 name = os.path.basename(one.path)
                 self._problems += [f"{name}: {problem}" for problem in one.problems]
                 self._notes += [f"{name}: {note}" for note in one.notes]
-            checked, missing = self._keys(there, keys)
-        problems, notes = check_listed(exclusions_path_in(self._folder))
-        self._problems += problems
-        self._notes += notes
+            checked, missing = self._look_up(keys, manifest.plan.key_hash, there)
+            for each in there:
+                each.check_same()  # at the very end: keys may have come for hours
+        self._exclusions(exclusions_path_in(self._folder))
         self._strangers()
         positions_set = sum(one.positions_set for one in files)
         num_positions = sum(each.header.params.num_bits for each in there)
@@ -414,23 +422,6 @@ class _FolderCheck:
         newer = read_manifest(self._folder)
         newer.close()
         return entry in newer.manifest.members
-
-    def _keys(self, files: list[UnmappedFilter], keys: Iterable[Batch]) -> tuple[int, int]:
-        """Look the keys up; how many, and how many no file has."""
-        checked = missing = 0
-        num_hashes = max((file.header.params.num_hashes for file in files), default=1)
-        for hashes in gathered(keys, self._file.manifest.plan.key_hash, num_hashes):
-            absent: HashHalves = hashes
-            for file in reversed(files):
-                lost = ~file.contains(absent)
-                absent = absent[0][lost], absent[1][lost]
-            checked += len(hashes[0])
-            missing += len(absent[0])
-        for file in files:
-            file.check_same()  # at the very end: keys may have come for hours
-        if missing:
-            self._problems.append(f"{missing} of {checked} keys are not found")
-        return checked, missing
 
     def _strangers(self) -> None:
         """Note files that the manifest does not name."""
