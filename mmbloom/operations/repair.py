@@ -10,6 +10,7 @@ were, and how they were made.
 import os
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -276,77 +277,64 @@ class _Salvage:
 
 
 def _repair_folder(path: str, target: Target) -> Repair:
-    file = read_manifest(path)
-    file.close()
-    made = _Mender(path, file.manifest.plan, target)
+    with closing(read_manifest(path)) as file:
+        plan, members = file.manifest.plan, file.manifest.members
+    entries: list[Entry] = []
+    files: list[Repair] = []
+    losses: list[str] = []
+    notes: list[str] = []
     with new_folder(target.path, target.permissions) as folder:
-        entries = [made.mend(entry, folder) for entry in file.manifest.members]
-        first_manifest(folder, file.manifest.plan, entries, target.permissions)
+        for entry in members:
+            name = entry.name
+            done, lost = _mend(os.path.join(path, name), target.within(folder, name), entry, plan)
+            entries.append(entry_of(folder, name, entry.number))
+            if lost:
+                losses.append(f"{name}: {lost}")
+            if not done:
+                continue
+            files.append(done)
+            if done.header_damage:
+                wrong = done.header_damage
+                notes.append(f"{name}: header rebuilt by the manifest, its {wrong} was wrong")
+            losses += [f"{name}: {loss}" for loss in done.losses]
+            notes += [f"{name}: {note}" for note in done.notes]
+        first_manifest(folder, plan, entries, target.permissions)
     return Repair(
         header_damage="",
-        positions_set=sum(done.positions_set for done in made.files),
-        keys_added=sum(done.keys_added for done in made.files),
-        losses=tuple(made.losses),
-        notes=tuple(made.notes),
-        files=tuple(made.files),
+        positions_set=sum(done.positions_set for done in files),
+        keys_added=sum(done.keys_added for done in files),
+        losses=tuple(losses),
+        notes=tuple(notes),
+        files=tuple(files),
     )
 
 
-class _Mender:
-    """Makes the files of a sound folder, one by one, and gathers what there is to say of them."""
+def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repair | None, str]:
+    """Make one file of a folder, an empty one if nothing of the old one can be kept.
 
-    def __init__(self, source: str, plan: FolderPlan, target: Target) -> None:
-        self._source, self._plan, self._target = source, plan, target
-        self.losses: list[str] = []
-        self.notes: list[str] = []
-        self.files: list[Repair] = []
-
-    def mend(self, entry: Entry, folder: str) -> Entry:
-        """Make one file; gives its entry in the new manifest."""
-        made = self._target.within(folder, entry.name)
-        path = os.path.join(self._source, entry.name)
-        try:
-            done = self._repaired(path, made, entry)
-        except FileNotFoundError:
-            self._lost(entry, "is missing: the keys in it are lost")
-            self._make_empty(made, entry)
-        except (FormatError, ParameterMismatchError) as error:
-            self._lost(entry, f"nothing of it can be kept, its {error.field} is {error.found}")
-            self._make_empty(made, entry)
-        else:
-            self._report(entry, done)
-        return entry_of(folder, entry.name, entry.number)
-
-    def _repaired(self, path: str, made: Target, entry: Entry) -> Repair:
+    Gives what was found in the old one, and how all its keys are lost, "" if they are not.
+    """
+    try:
         try:
             with UnmappedFilter(path) as there:
                 found = there.header
         except FormatError:  # its header, or its size, is wrong
-            return _repair_file(path, made, self._plan.params(entry.number))
+            return _repair_file(path, made, plan.params(entry.number)), ""
         as_found = replace(entry, uuid=found.uuid)
-        require_named(found, path, as_found, self._plan)  # or no folder can have it
-        if as_found != entry:
-            self._lost(entry, "is another filter: the keys of the folder's own are lost")
-        return _repair_file(path, made)
-
-    def _report(self, entry: Entry, done: Repair) -> None:
-        self.files.append(done)
-        if done.header_damage:
-            self.notes.append(
-                f"{entry.name}: header rebuilt by the manifest, its {done.header_damage} was wrong"
-            )
-        for loss in done.losses:
-            self._lost(entry, loss)
-        self.notes += [f"{entry.name}: {note}" for note in done.notes]
-
-    def _lost(self, entry: Entry, how: str) -> None:
-        self.losses.append(f"{entry.name}: {how}")
-
-    def _make_empty(self, made: Target, entry: Entry) -> None:
-        create_file(
-            made.path,
-            self._plan.params(entry.number),
-            permissions=made.permissions,
-            allow_network=made.allow_network,
-            reserve=self._plan.reserve,
-        )
+        require_named(found, path, as_found, plan)  # or no folder can have it
+        done = _repair_file(path, made)
+        if as_found == entry:
+            return done, ""
+        return done, "is another filter: the keys of the folder's own are lost"
+    except FileNotFoundError:
+        lost = "is missing: the keys in it are lost"
+    except (FormatError, ParameterMismatchError) as error:
+        lost = f"nothing of it can be kept, its {error.field} is {error.found}"
+    create_file(
+        made.path,
+        plan.params(entry.number),
+        permissions=made.permissions,
+        allow_network=made.allow_network,
+        reserve=plan.reserve,
+    )
+    return None, lost
