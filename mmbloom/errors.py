@@ -28,6 +28,23 @@
 Each error has a builtin as its second base, so code that knows nothing of mmbloom can
 catch it; carries what it knows as attributes; and survives pickling between processes.
 A full disk, a missing file or a refused permission is the system's own `OSError`.
+
+What calls of one kind have in common is said here; a docstring names what is special:
+
+======================  ====================================================================
+a call that             raises
+======================  ====================================================================
+takes keys              `KeyTypeError` or `KeyEncodingError` if a key cannot be one, `ValueError`
+                        if a column is damaged; all name the position of the key
+reads a filter by path  `FormatError` if it is none, is sealed and damaged, or is a folder of
+                        which a file is missing or damaged; `FileChangedError` if it is truncated
+                        or overwritten while it is read
+makes a filter          `FileExistsError` if something is at the path, or the exclusions of a
+                        filter that was there; `NetworkFileSystemError` on such a file system,
+                        without ``allow_network``; `OSError` (ENOSPC) if there is no space
+changes an open filter  `ReadOnlyError`, `ClosedFilterError`, `LockTimeoutError`, `ReentryError`,
+                        and `FileChangedError`, `DurabilityError`
+======================  ====================================================================
 """
 
 import io

@@ -97,11 +97,9 @@ class CountingBloomFilter(FileFilter):
         Raises
         ------
         KeyTypeError, KeyEncodingError, ValueError
-            If a key cannot be one, or a column is damaged; names the position, and nothing
-            is removed.
+            If a key cannot be one, or a column is damaged; nothing is removed.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the file cannot be written. Of the chunks of 16,384 keys, each under the lock,
-            those before the error stay removed.
+            If the file cannot be written. Chunks of 16,384 keys before the error stay removed.
         """
         self._storage.check_writable()
         batch = coerce(keys, nulls)
@@ -120,7 +118,7 @@ class CountingBloomFilter(FileFilter):
         Parameters
         ----------
         path : str or path-like
-            Where to make it. It appears complete and forced to the disk, or not at all.
+            Where to make it; it appears complete and on the disk, or not at all.
         permissions : int, default 0o600
             Mode bits of the file.
         allow_network : bool, default False
@@ -128,12 +126,8 @@ class CountingBloomFilter(FileFilter):
 
         Raises
         ------
-        FileExistsError
-            If the path exists.
-        FileChangedError, ClosedFilterError
-            If this filter cannot be read any more.
-        OSError
-            If there is no space (ENOSPC), or as the system says.
+        FileChangedError, ClosedFilterError, FileExistsError, NetworkFileSystemError, OSError
+            As each call that reads a filter and makes one: see `mmbloom.errors`.
         """
         self._storage.check_unchanged()
         target = Target(absolute(path), permissions, allow_network)

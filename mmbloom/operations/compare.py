@@ -51,9 +51,8 @@ def compare(one: Path, other: Path) -> Similarity:
     Parameters
     ----------
     one, other : str or path-like
-        Filters with equal parameters, hash and seed (`BloomFilter.create(..., like=other)`). They
-        are read without a lock, so that a key whose add has not returned may be missed; a
-        sealed one is checked on the way.
+        Filters of one file each, with equal parameters, hash and seed
+        (`BloomFilter.create(..., like=other)`).
 
     Returns
     -------
@@ -64,11 +63,9 @@ def compare(one: Path, other: Path) -> Similarity:
     IncompatibleFiltersError
         If a parameter differs; names every one that does.
     FormatError
-        If one is no filter of one file, or a sealed one that is damaged.
-    FileChangedError
-        If one is truncated or overwritten meanwhile.
-    OSError
-        As the system says.
+        If one is a folder.
+    FormatError, FileChangedError, OSError
+        As each call that reads filters: see `mmbloom.errors`.
 
     Notes
     -----

@@ -40,19 +40,16 @@ def copy(
     Parameters
     ----------
     source : str or path-like
-        The filter, a file or a folder. It is read without a lock and never mapped. A sealed one
-        is checked on the way.
+        The filter, a file or a folder. A sealed one is checked on the way.
     destination : str or path-like
-        Where to make the copy, of the same class. It appears complete and forced to the disk,
-        or not at all. It is a filter of its own, with its own uuid. Of a file, the exclusions
-        follow at once.
+        Where to make the copy, a filter with a uuid of its own. It appears complete and on the
+        disk, or not at all; of a file, the exclusions follow at once.
     seal : bool, default False
         Freeze the copy: it opens for reading only, always, and `verify` can compare it with the
         CRC-32 of each MiB that it keeps.
     replace : bool, default False
-        Take the place of a filter that is at the destination, as of the copy of last night. It is
-        there, whole, until the new one is, and is never needed: so there must be space for both.
-        What is no filter stays, and so does a filter in shared memory, which is in use.
+        Take the place of a filter that is at the destination, as of the copy of last night. It
+        stays whole until the new one is there: so there must be space for both.
     permissions : int, default 0o600
         Mode bits of the copy; of a folder, of the files in it.
     allow_network : bool, default False
@@ -60,30 +57,22 @@ def copy(
 
     Raises
     ------
-    FormatError
-        If the source is no filter; if it is sealed and damaged; if its exclusions are damaged;
-        of a folder also if a file is missing.
     FileExistsError
-        If the destination exists, or the exclusions of a filter that was there before. With
-        `replace`, if what is there is no filter, is the source, or is a folder and the source a
-        file, or the other way round.
-    FileChangedError
-        If the source is truncated or overwritten meanwhile.
-    NetworkFileSystemError
-        If the destination is on a network file system, and `allow_network` is not set.
-    OSError
-        If there is no space for the copy (ENOSPC), or as the system says.
+        If something is at the destination. With `replace`, if it is no filter, is the source, is a
+        filter in shared memory, or is a folder and the source a file, or the other way round.
+    FormatError, FileChangedError, NetworkFileSystemError, OSError
+        As each call that reads a filter and makes one: see `mmbloom.errors`. `FormatError` also if
+        the exclusions of the source are damaged.
 
     Notes
     -----
     The copy has at least every key whose add had returned when `copy` was called. Of a
-    `CountingBloomFilter`, keys that are removed meanwhile may be half there in it: hold
+    `CountingBloomFilter`, keys that are removed during the call may be half there in it: hold
     `locked` to prevent that.
 
     With `replace` a process that dies at any moment leaves the old filter or the new one. Of a
-    file, whose exclusions are another file, it may leave either with those keys excluded only
-    that both exclude: of an exclusion that is missing a false positive comes back, and no key is
-    lost. Those who have the old filter open get `FileChangedError` at their next call.
+    file, it may leave either with only those keys excluded that both exclude: a false positive may
+    come back, and no key is lost. A process that has the old filter open gets `FileChangedError`.
 
     Examples
     --------

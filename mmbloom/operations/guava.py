@@ -52,8 +52,7 @@ def export_guava(
     Parameters
     ----------
     source : str or path-like
-        A filter of layout "standard", hash "murmur3" and seed 0; read without a lock and never
-        mapped, so that others may write to it meanwhile. A sealed one is checked on the way.
+        A filter of layout "standard", hash "murmur3" and seed 0, to which others may write.
     destination : str or path-like
         Where the file is made. It appears complete and forced to the disk, or not at all.
     permissions : int, default 0o600
@@ -65,14 +64,8 @@ def export_guava(
     ------
     ParameterMismatchError
         If the filter has another layout, hash or seed, or more bits than Guava can count.
-    FormatError
-        If the source is no filter, or a sealed one that is damaged.
-    FileExistsError
-        If the destination exists.
-    FileChangedError
-        If the source is truncated or overwritten meanwhile.
-    OSError
-        If there is no space for the file (ENOSPC), or as the system says.
+    FormatError, FileChangedError, FileExistsError, NetworkFileSystemError, OSError
+        As each call that reads a filter and makes one: see `mmbloom.errors`.
 
     Notes
     -----
@@ -171,12 +164,8 @@ def import_guava(
         If the file is none of Guava's, is cut off or too long, or has more than 64 hashes.
     ValueError
         If `capacity` or `error_rate` is out of range.
-    FileExistsError
-        If the destination exists.
-    FileChangedError
-        If the source is truncated or overwritten meanwhile.
-    OSError
-        If there is no space for the filter (ENOSPC), or as the system says.
+    FileChangedError, FileExistsError, NetworkFileSystemError, OSError
+        As each call that reads a filter and makes one: see `mmbloom.errors`.
 
     Notes
     -----

@@ -33,29 +33,17 @@ def intersect(
 
     Parameters
     ----------
-    destination : str or path-like
-        Where it is made; it appears complete and forced to the disk, or not at all.
+    destination, permissions, allow_network
+        As for `merge`.
     sources : iterable of str or path-like
-        Filters with equal parameters, hash and seed (`BloomFilter.create(..., like=other)`), at
-        least one; sealed ones are checked on the way. Memory depends neither on their sizes
-        nor on how many there are.
-    permissions : int, default 0o600
-        Mode bits of the new file.
-    allow_network : bool, default False
-        Allow making it on a network file system.
+        Filters of one file each, else as for `merge`.
 
     Raises
     ------
-    IncompatibleFiltersError
-        If a parameter differs; names every one that does, of the first two that differ.
     FormatError
-        If a source is no filter of one file, or a sealed one that is damaged.
-    FileExistsError
-        If the destination exists.
-    FileChangedError
-        If a source is truncated or overwritten meanwhile.
-    OSError
-        EMFILE if there are more sources than files may be open: intersect in steps.
+        If a source is a folder.
+    IncompatibleFiltersError, OSError, ValueError, TypeError
+        As for `merge`, and whatever else it raises.
 
     Notes
     -----

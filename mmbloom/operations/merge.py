@@ -50,14 +50,13 @@ def merge(
     Parameters
     ----------
     destination : str or path-like
-        Where to make it. It appears complete and forced to the disk, or not at all, and is a
-        filter of its own.
+        Where to make it; it appears complete and on the disk, or not at all.
     sources : iterable of str or path-like
         At least one filter: all files of a `BloomFilter`, or all folders of one kind; none that
         counts. They must have equal parameters, hash and seed
         (`BloomFilter.create(..., like=other)`, `mmbloom create --like`).
-        Others may write to them meanwhile; sealed ones are checked on the way. Memory depends
-        neither on their sizes nor on how many there are.
+        Others may write to them at the same time; sealed ones are checked on the way. Memory
+        depends neither on their sizes nor on how many there are.
     permissions : int, default 0o600
         Mode bits of the new file; of a folder, of the files in it.
     allow_network : bool, default False
@@ -68,30 +67,19 @@ def merge(
     IncompatibleFiltersError
         If a parameter differs; names every one that does, of the first two that differ. Also of
         a file and a folder.
-    FormatError
-        If a source is no filter, or one that counts; if it is sealed and damaged; of a folder
-        also if a file is missing or damaged.
-    FileExistsError
-        If the destination exists.
-    FileChangedError
-        If a source is truncated or overwritten meanwhile.
-    NetworkFileSystemError
-        If the destination is on a network file system, and `allow_network` is not set.
     OSError
-        If there are more files in all than may be open (EMFILE): merge in steps. If there is no
-        space for the result (ENOSPC), or as the system says.
+        EMFILE if there are more files in all than may be open: merge in steps.
     ValueError, TypeError
         If `sources` is empty, or a single path.
+    FormatError, FileChangedError, FileExistsError, NetworkFileSystemError
+        As each call that reads filters and makes one: see `mmbloom.errors`.
 
     Notes
     -----
-    "Keys added" of the result is an estimate, as nobody knows which keys the sources share. If
-    a file of it holds more keys than it was planned for, there are more false positives than
-    planned: that is a `CapacityWarning`, once the result is there.
-
-    The `key_rule` of the result is that of the first source that has one. If sources have
-    different ones, a line is found only in the way that put it there: that is a
-    `MmbloomWarning`, once the result is there.
+    "Keys added" of the result is an estimate, for sources may share keys. After the result is
+    there, a `CapacityWarning` tells of files with more keys than planned, and a `MmbloomWarning`
+    of sources with different `key_rule`: the result has that of the first source that has one, and
+    finds a line only in the way that put it there.
 
     File i of a growing filter is the union of the files i. The file of a period of a rotating
     filter is the union of the files of that period; a source that has none is left out. Periods

@@ -92,7 +92,7 @@ def repair(
     Parameters
     ----------
     source : str or path-like
-        The damaged filter, a file or a folder, which nobody should be writing to. It is not
+        The damaged filter, a file or a folder, to which no process should be writing. It is not
         changed.
     destination : str or path-like
         Where to make the new one. It appears complete and forced to the disk, or not at all.
@@ -118,14 +118,8 @@ def repair(
         If the header is sound and says otherwise than `params`.
     ValueError
         If `params` are given for a folder.
-    FileExistsError
-        If the destination exists.
-    FileChangedError
-        If the source is truncated meanwhile.
-    NetworkFileSystemError
-        If the destination is on a network file system, and `allow_network` is not set.
-    OSError
-        If there is no space for the new filter (ENOSPC), or as the system says.
+    FileChangedError, FileExistsError, NetworkFileSystemError, OSError
+        As each call that reads a filter and makes one: see `mmbloom.errors`.
 
     Notes
     -----

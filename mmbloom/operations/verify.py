@@ -146,12 +146,8 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
     FormatError
         If it is no filter at all: a file with a wrong header, or not of exactly the size that
         the header asks for; a folder without a sound manifest.
-    FileChangedError
-        If it is truncated or overwritten meanwhile.
-    KeyTypeError, KeyEncodingError
-        If a key cannot be one.
-    OSError
-        If it cannot be read.
+    FileChangedError, OSError, KeyTypeError, KeyEncodingError
+        As each call that reads a filter, or takes keys: see `mmbloom.errors`.
 
     Notes
     -----
