@@ -106,6 +106,12 @@ def read_manifest(folder: str) -> ManifestFile:
         raise FormatError(folder, MANIFEST, "missing", "the manifest of a folder") from None
 
 
+def manifest_of(folder: str) -> Manifest:
+    """Read what a manifest says now; raises as `read_manifest`."""
+    with closing(read_manifest(folder)) as file:
+        return file.manifest
+
+
 def missing(error: FileNotFoundError) -> FormatError:
     """Say of a file that the manifest names, and the system does not find, what that means."""
     return FormatError(str(error.filename), "file", "missing", "there, by the folder's manifest")
@@ -153,19 +159,16 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 def folder_kind(path: str) -> str:
     """Tell which filter a folder is: "growing" or "rotating"; raises as `read_manifest`."""
-    file = read_manifest(path)
-    file.close()
-    return file.manifest.plan.kind
+    return manifest_of(path).plan.kind
 
 
 def is_named(path: str) -> bool:
     """Tell whether a file is one of a folder's own: whether the manifest beside it names it."""
     try:
-        file = read_manifest(os.path.dirname(path))
+        members = manifest_of(os.path.dirname(path)).members
     except (FormatError, FileNotFoundError, PermissionError):
         return False  # something else of that name; of a damaged one, whoever opens it is told
-    file.close()
-    return os.path.basename(path) in {entry.name for entry in file.manifest.members}
+    return os.path.basename(path) in {entry.name for entry in members}
 
 
 def remove_older(folder: str, number: int) -> None:
@@ -248,26 +251,19 @@ def require_named(header: Header, path: str, entry: Entry, plan: FolderPlan) -> 
 @contextmanager
 def open_named(folder: str) -> Iterator[tuple[ManifestFile, list[UnmappedFilter]]]:
     """Open the files that a manifest names, oldest first, and prove that they are the ones."""
-    with ExitStack() as stack:
-        file, files = _open_all(folder, stack)
-        for entry, each in zip(file.manifest.members, files, strict=True):
-            require_named(each.header, each.path, entry, file.manifest.plan)
-        yield file, files
-
-
-def _open_all(folder: str, stack: ExitStack) -> tuple[ManifestFile, list[UnmappedFilter]]:
     while True:
-        with ExitStack() as opening:
-            file = read_manifest(folder)
-            opening.callback(file.close)
+        with ExitStack() as stack:
+            file = stack.enter_context(closing(read_manifest(folder)))
             try:
                 files = [
-                    opening.enter_context(UnmappedFilter(os.path.join(folder, entry.name)))
+                    stack.enter_context(UnmappedFilter(os.path.join(folder, entry.name)))
                     for entry in file.manifest.members
                 ]
             except FileNotFoundError as error:
-                if stamp_of(folder) == file.stamp:  # else it was dropped since that was read
+                if stamp_of(folder) == file.stamp:
                     raise missing(error) from None
-            else:
-                stack.push(opening.pop_all())
-                return file, files
+                continue  # it was dropped since the manifest was read
+            for entry, each in zip(file.manifest.members, files, strict=True):
+                require_named(each.header, each.path, entry, file.manifest.plan)
+            yield file, files
+            return

@@ -10,14 +10,13 @@ were, and how they were made.
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from mmbloom._storage.atomic import OWNER_ONLY, new_folder
 from mmbloom._storage.build import Target, create_file, new_filter
-from mmbloom._storage.folder import entry_of, first_manifest, read_manifest, require_named
+from mmbloom._storage.folder import entry_of, first_manifest, manifest_of, require_named
 from mmbloom._storage.kinds import BITS, require_kind
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
@@ -271,14 +270,14 @@ class _Salvage:
 
 
 def _repair_folder(path: str, target: Target) -> Repair:
-    with closing(read_manifest(path)) as file:
-        plan, members = file.manifest.plan, file.manifest.members
+    manifest = manifest_of(path)
+    plan = manifest.plan
     entries: list[Entry] = []
     files: list[Repair] = []
     losses: list[str] = []
     notes: list[str] = []
     with new_folder(target.path, target.permissions) as folder:
-        for entry in members:
+        for entry in manifest.members:
             name = entry.name
             done, lost = _mend(os.path.join(path, name), target.within(folder, name), entry, plan)
             entries.append(entry_of(folder, name, entry.number))

@@ -15,7 +15,13 @@ from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import batches
 from mmbloom._machine import mounts
 from mmbloom._storage.exclusion_list import check_listed
-from mmbloom._storage.folder import ManifestFile, read_manifest, require_named, stamp_of
+from mmbloom._storage.folder import (
+    ManifestFile,
+    manifest_of,
+    read_manifest,
+    require_named,
+    stamp_of,
+)
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFilter
@@ -415,9 +421,7 @@ class _FolderCheck(_Check):
         """Look whether a file is still one of the folder's."""
         if stamp_of(self._folder) == self._file.stamp:
             return True
-        newer = read_manifest(self._folder)
-        newer.close()
-        return entry in newer.manifest.members
+        return entry in manifest_of(self._folder).members
 
     def _strangers(self) -> None:
         """Note files that the manifest does not name."""
