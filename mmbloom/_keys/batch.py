@@ -95,11 +95,8 @@ class Batch:
 
     def hash_all(self, key_hash: KeyHash, threads: int) -> HashHalves:
         """Hash all keys at once, for a claim."""
-
-        def work(keys: KeyBatch) -> HashHalves:
-            return _engine.hash_keys(keys, key_hash)
-
-        return join([(np.zeros(0, np.uint64),) * 2, *self.map(work, threads)])
+        hashes = self.map(lambda keys: _engine.hash_keys(keys, key_hash), threads)
+        return join([(np.zeros(0, np.uint64),) * 2, *hashes])
 
     def answers(self, found: Bools) -> Bools:
         """Put the answers of the keys in their places, and False in those of nulls."""

@@ -146,17 +146,12 @@ class CountingBloomFilter(FileFilter):
         if self._storage.read_only_reason:
             yield from super()._find_batch(batch)
             return
+        hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
         chunks = batch.cut()
         while some := list(islice(chunks, _CHUNKS_A_LOCK)):
             together = Batch(some, sum(map(len, some)))
-            # Hashed outside the lock, then tested while this thread has it: the others, which
-            # are told from here what to do, need none.
-            hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
-            hashes = list(together.map(hash_chunk, self._threads))
-            with self._writer.still():
-                helpers = helpers_for(together.num_keys, self._threads)
-                found = list(in_order(self._find, hashes, helpers))
-            for answers, keys, halves in zip(found, some, hashes, strict=True):
+            hashes = list(together.map(hash_chunk, self._threads))  # outside the lock
+            for answers, keys, halves in zip(self._find_still(hashes), some, hashes, strict=True):
                 yield self._without_excluded(answers, keys, halves) if answers.any() else answers
 
     def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
@@ -165,10 +160,13 @@ class CountingBloomFilter(FileFilter):
             return
         chunks = batch.chunks()
         while some := list(islice(chunks, _CHUNKS_A_LOCK)):
-            with self._writer.still():
-                helpers = helpers_for(sum(len(h1) for h1, _ in some), self._threads)
-                found = list(in_order(self._find, some, helpers))
-            yield from found
+            yield from self._find_still(some)
+
+    def _find_still(self, hashes: list[HashHalves]) -> list[Bools]:
+        """Test chunks while this thread has the lock; its helpers need none."""
+        with self._writer.still():
+            helpers = helpers_for(sum(len(h1) for h1, _ in hashes), self._threads)
+            return list(in_order(self._find, hashes, helpers))
 
     def _find(self, hashes: HashHalves) -> Bools:
         words = self._storage.look(len(hashes[0])).words
