@@ -7,6 +7,7 @@ not say (not Linux), the answer is "" and nothing is refused.
 
 import os
 import re
+from collections.abc import Iterable, Iterator
 
 NETWORK = frozenset(
     (
@@ -45,26 +46,26 @@ def find_type(mountinfo: str, real_path: str, device: int) -> str:
     if kind := _type_of(mountinfo, device):
         return kind
     best_length, best_type = -1, ""
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields = left.split(" ")
-        if len(fields) < 5 or not right:
-            continue
+    for _, escaped, kind in _mounts_in(mountinfo.splitlines()):
         # mountinfo writes blanks and backslashes in octal.
-        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
+        point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), escaped)
         inside = real_path == point or real_path.startswith(point.rstrip("/") + "/")
         if inside and len(point) >= best_length:
-            best_length, best_type = len(point), right.split(" ")[0]
+            best_length, best_type = len(point), kind
     return best_type
 
 
 def _type_of(mountinfo: str, device: int) -> str:
     """Find the first mount of a device, "" if there is none."""
-    number = f" {os.major(device)}:{os.minor(device)} "
-    for line in mountinfo.splitlines():
-        if number in line:
-            left, _, right = line.partition(" - ")
-            fields = left.split(" ")
-            if len(fields) >= 5 and right and f" {fields[2]} " == number:
-                return right.split(" ")[0]
-    return ""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    lines = (line for line in mountinfo.splitlines() if f" {number} " in line)
+    return next((kind for there, _, kind in _mounts_in(lines) if there == number), "")
+
+
+def _mounts_in(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
+    """Read lines of mountinfo: the device, the mount point and the type of each."""
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        fields = left.split(" ")
+        if len(fields) >= 5 and right:
+            yield fields[2], fields[4], right.split(" ")[0]
