@@ -123,26 +123,21 @@ def _checked_formats(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
             found = f"an Arrow column of the extension type {kind.extension}"
             raise KeyTypeError(found, None, _STORED)
     formats = tuple(kind.format for kind in kinds)
-    _check_type(formats)
-    return formats
-
-
-def _check_type(formats: tuple[str, ...]) -> None:
     if len(formats) > 2:
         raise KeyTypeError("an Arrow dictionary of dictionaries", None, "decode it")
     if len(formats) == 2 and formats[0] not in _INTEGERS:
         raise ValueError(f"broken Arrow schema: dictionary indices of format {formats[0]!r}")
-    kind = formats[-1]
-    if kind in _INTEGERS or kind in _OFFSETS or kind in _VIEWS or kind == _NULL:
-        return
-    if kind.startswith(_FIXED):
-        if not kind[len(_FIXED) :].isdecimal():
-            raise ValueError(f"broken Arrow schema: format {kind!r}")
-        return
+    last = formats[-1]
+    if last in (*_INTEGERS, *_OFFSETS, *_VIEWS, _NULL):
+        return formats
+    if last.startswith(_FIXED):
+        if not last[len(_FIXED) :].isdecimal():
+            raise ValueError(f"broken Arrow schema: format {last!r}")
+        return formats
     for start, (found, advice) in _REFUSED.items():
-        if kind.startswith(start):
+        if last.startswith(start):
             raise KeyTypeError(f"an Arrow column of {found}", None, advice)
-    raise KeyTypeError(f"an Arrow column of format {kind!r}", None, _CAST)
+    raise KeyTypeError(f"an Arrow column of format {last!r}", None, _CAST)
 
 
 def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]:

@@ -88,7 +88,8 @@ class HashedBatch(NamedTuple):
                 raise ValueError(f"{name} has {half.ndim} dimensions, expected 1")
         if len(h1) != len(h2):
             raise ValueError(f"h1 and h2 differ in length: {len(h1)} and {len(h2)}")
-        return cls(_native(h1), _native(h2))
+        # As the kernels take them: in the machine's byte order, without gaps.
+        return cls(*(np.ascontiguousarray(half, np.uint64) for half in (h1, h2)))
 
     @property
     def num_keys(self) -> int:
@@ -114,8 +115,3 @@ class HashedBatch(NamedTuple):
 
         helpers = 0 if prepare is None else helpers_for(self.num_keys, threads) - 1
         return in_order(work, self.chunks(), max(0, helpers))
-
-
-def _native(half: Words) -> Words:
-    """Give an array as the kernels take it: in the machine's byte order, without gaps."""
-    return np.ascontiguousarray(half, np.uint64)

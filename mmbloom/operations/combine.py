@@ -49,10 +49,9 @@ class Combined(NamedTuple):
 
 def require_alike(path: str, here: Parameters, other: str, there: Parameters) -> None:
     """Raise `IncompatibleFiltersError`, naming every parameter that differs."""
-    names = [field.name for field in fields(here)]
     differences = tuple(
         (name, spelled(here, name), spelled(there, name))
-        for name in names
+        for name in (field.name for field in fields(here))
         if getattr(here, name) != getattr(there, name)
     )
     if differences:

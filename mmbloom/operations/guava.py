@@ -37,6 +37,8 @@ _PREFIX = struct.Struct(">BBi")  # strategy, number of hashes, number of longs
 _STRATEGIES = ("MURMUR128_MITZ_32", "MURMUR128_MITZ_64")  # by their numbers in the file
 _STRATEGY = 1
 _MOST_LONGS = 2**31 - 1
+_LIKE_THEIRS = 'make one with layout="standard", hash="murmur3", seed=0 (--layout standard --hash \
+murmur3 --seed 0) and add its keys'
 _WHY_FILES = "Guava's is one filter of one size; export each .bloom file of the folder, and ask all"
 
 
@@ -108,26 +110,17 @@ def export_guava(
 
 def _require_exportable(path: str, params: FilterParams) -> None:
     """Raise `ParameterMismatchError` if Guava would not find the keys, or not read the file."""
-    like_theirs = (
-        'make one with layout="standard", hash="murmur3", seed=0 (--layout standard --hash murmur3 '
-        "--seed 0) and add its keys"
-    )
-    most = 64 * _MOST_LONGS
-    for field, found, ok, expected, advice in (
-        ("layout", params.layout, params.layout == "standard", "standard", like_theirs),
-        ("hash", params.hash, params.hash == "murmur3", "murmur3", like_theirs),
-        ("seed", params.seed, params.seed == 0, "0", like_theirs),
-        (
-            "num_bits",
-            params.num_bits,
-            params.num_bits <= most,
-            f"at most {most}",
-            "make a smaller filter, or several",
-        ),
+    most, smaller = 64 * _MOST_LONGS, "make a smaller filter, or several"
+    for field, ok, expected, advice in (
+        ("layout", params.layout == "standard", "standard", _LIKE_THEIRS),
+        ("hash", params.hash == "murmur3", "murmur3", _LIKE_THEIRS),
+        ("seed", params.seed == 0, "0", _LIKE_THEIRS),
+        ("num_bits", params.num_bits <= most, f"at most {most}", smaller),
     ):
         if not ok:
+            found = str(getattr(params, field))
             said = f"has {field} {found}, and a filter of Guava's has {expected}; {advice}"
-            raise ParameterMismatchError(path, field, str(found), expected, said)
+            raise ParameterMismatchError(path, field, found, expected, said)
 
 
 def import_guava(
