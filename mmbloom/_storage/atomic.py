@@ -68,6 +68,22 @@ def _require_permissions(permissions: int) -> None:
         )
 
 
+class Target(NamedTuple):
+    """Where a new file goes, and how: the options that all ways to make one share.
+
+    `instead_of` is of the file at the path, if its place is to be taken.
+    """
+
+    path: str
+    permissions: int
+    allow_network: bool
+    instead_of: os.stat_result | None = None
+
+    def within(self, folder: str, name: str) -> "Target":
+        """Name a file of a folder that is made with the same options."""
+        return self._replace(path=os.path.join(folder, name), instead_of=None)
+
+
 class NewFile(NamedTuple):
     """A file that has no path yet."""
 
@@ -77,22 +93,14 @@ class NewFile(NamedTuple):
 
 
 @contextmanager
-def new_file(
-    path: str,
-    size: int,
-    *,
-    permissions: int,
-    allow_network: bool,
-    mapped: bool = True,
-    instead_of: os.stat_result | None = None,
-) -> Iterator[NewFile]:
+def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewFile]:
     """Make a file, reserved and private, that gets its path only when the block has succeeded.
 
-    The block writes the file and forces it to the disk. Parameters and errors are those of
-    `create_file`; `size` is that of the whole file in bytes, and `mapped` whether it is for
-    writing to through a map, where a full disk is a signal; `instead_of` is of the file at the
-    path, if the new one is to take its place.
+    The block writes the file and forces it to the disk. Errors are those of `create_file`; `size`
+    is that of the whole file in bytes, and `mapped` whether it is for writing to through a map,
+    where a full disk is a signal.
     """
+    path, permissions, allow_network, instead_of = target
     _require_permissions(permissions)
     folder = os.path.dirname(path)
     file_system = mounts.file_system_type(folder)

@@ -9,14 +9,12 @@ import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
 from mmbloom._machine import mounts
 from mmbloom._machine.memory import too_large_to_be_dirty
-from mmbloom._storage.atomic import WRITE_BYTES, new_file, write_at, write_zeros
+from mmbloom._storage.atomic import WRITE_BYTES, Target, new_file, write_at, write_zeros
 from mmbloom._storage.kinds import BITS, Kind, kind_of, possible_count
 from mmbloom._typing import Reserve, Words
 from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
@@ -76,22 +74,6 @@ class Appender:
             ) from error
 
 
-class Target(NamedTuple):
-    """Where a new filter file goes, and how: the options that all ways to make one share.
-
-    `instead_of` is of the filter at the path, if its place is to be taken.
-    """
-
-    path: str
-    permissions: int
-    allow_network: bool
-    instead_of: os.stat_result | None = None
-
-    def within(self, folder: str, name: str) -> "Target":
-        """Name a file of a folder that is made with the same options."""
-        return self._replace(path=os.path.join(folder, name), instead_of=None)
-
-
 class Builder:
     """A filter file that is being written; made by `new_filter`."""
 
@@ -142,16 +124,9 @@ def new_filter(
     key_rule: str | None = None,
 ) -> Iterator[Builder]:
     """Make a filter file of the segments that the block writes; it is there when that succeeds."""
-    header = Header(params, time.time_ns(), os.urandom(16), kind.number)
-    if sealed:
-        header = replace(header, read_only_compatible=SEALED)
-    with new_file(
-        target.path,
-        header.file_bytes,
-        permissions=target.permissions,
-        allow_network=target.allow_network,
-        instead_of=target.instead_of,
-    ) as made:
+    flags = SEALED if sealed else 0
+    header = Header(params, time.time_ns(), os.urandom(16), kind.number, read_only_compatible=flags)
+    with new_file(target, header.file_bytes) as made:
         yield Builder(made.fd, target.path, header, key_rule)
 
 
@@ -199,9 +174,7 @@ def create_file(
         If the folder is on a network file system.
     """
     header = Header(params, time.time_ns(), os.urandom(16), kind)
-    with new_file(
-        path, header.file_bytes, permissions=permissions, allow_network=allow_network
-    ) as made:
+    with new_file(Target(path, permissions, allow_network), header.file_bytes) as made:
         write_at(made.fd, encode(header, key_rule), 0)
         os.fsync(made.fd)
         on_disk = made.reserved and made.file_system not in mounts.IN_MEMORY

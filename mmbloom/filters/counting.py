@@ -15,8 +15,8 @@ from mmbloom import _engine
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import coerce
 from mmbloom._keys.hashed import HashedBatch
-from mmbloom._storage.atomic import OWNER_ONLY
-from mmbloom._storage.build import Target, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target
+from mmbloom._storage.build import new_filter
 from mmbloom._storage.kinds import COUNTERS
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
-from mmbloom._storage.build import Target, new_filter
+from mmbloom._storage.atomic import Target
+from mmbloom._storage.build import new_filter
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words

@@ -13,8 +13,8 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 
-from mmbloom._storage.atomic import OWNER_ONLY, close_quietly, new_folder
-from mmbloom._storage.build import Target, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target, close_quietly, new_folder
+from mmbloom._storage.build import new_filter
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, first_manifest, is_named, open_named
 from mmbloom._storage.kinds import ALL_KINDS, kind_of

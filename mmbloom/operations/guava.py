@@ -21,8 +21,8 @@ import struct
 
 import numpy as np
 
-from mmbloom._storage.atomic import OWNER_ONLY, new_file
-from mmbloom._storage.build import Appender, Target, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target, new_file
+from mmbloom._storage.build import Appender, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path
@@ -93,13 +93,7 @@ def export_guava(
     with UnmappedFilter(path) as original:
         params = original.header.params
         _require_exportable(original.path, params)
-        with new_file(
-            target.path,
-            _PREFIX.size + params.num_bytes,
-            permissions=target.permissions,
-            allow_network=target.allow_network,
-            mapped=False,
-        ) as made:
+        with new_file(target, _PREFIX.size + params.num_bytes, mapped=False) as made:
             file = Appender(made.fd, target.path)
             file.append(_PREFIX.pack(_STRATEGY, params.num_hashes, params.num_bits // 64))
             for segment in original.segments():

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from mmbloom._storage.atomic import OWNER_ONLY
-from mmbloom._storage.build import Target
+from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
 from mmbloom.operations.combine import combine, require_files, source_paths, warn_of_rules

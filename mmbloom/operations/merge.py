@@ -15,8 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from mmbloom._storage.atomic import OWNER_ONLY, new_folder
-from mmbloom._storage.build import Target
+from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
 from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_manifest, open_named
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter

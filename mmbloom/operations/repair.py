@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mmbloom._storage.atomic import OWNER_ONLY, new_folder
-from mmbloom._storage.build import Target, create_file, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
+from mmbloom._storage.build import create_file, new_filter
 from mmbloom._storage.folder import entry_of, first_manifest, manifest_of, require_named
 from mmbloom._storage.kinds import BITS, require_kind
 from mmbloom._storage.opening import absolute, is_folder

@@ -14,8 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from mmbloom._storage.atomic import OWNER_ONLY
-from mmbloom._storage.build import Builder, Target, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target
+from mmbloom._storage.build import Builder, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
 from mmbloom._warn import warn_past_plan

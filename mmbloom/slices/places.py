@@ -16,6 +16,7 @@ from typing import IO, Any, NamedTuple, Protocol
 
 from mmbloom._storage.atomic import (
     OWNER_ONLY,
+    Target,
     close_quietly,
     draft_file,
     gone_on_error,
@@ -201,9 +202,8 @@ class Folder:
     def create(self, name: str, raw: bytes) -> None:  # noqa: D102
         path = self.name_of(name)
         # Hosts that share the folder see the link at once or not; nothing is mapped.
-        with new_file(
-            path, len(raw), permissions=OWNER_ONLY, allow_network=True, mapped=False
-        ) as made:
+        target = Target(path, OWNER_ONLY, allow_network=True)
+        with new_file(target, len(raw), mapped=False) as made:
             write_at(made.fd, raw, 0)
             os.fsync(made.fd)
 
