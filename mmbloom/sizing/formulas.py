@@ -216,31 +216,12 @@ def estimate_count(
     99021
     """
     clear = max(1, num_bits - positions_set)
-    draws = _draws(num_hashes, layout, blocks_per_key)
-    return -num_bits / draws * math.log(clear / num_bits)
+    drawn = distinct_positions(num_hashes, layout, blocks_per_key)
+    return -num_bits / drawn * math.log(clear / num_bits)
 
 
-def expected_positions_set(
-    num_keys: float,
-    num_bits: int,
-    num_hashes: int,
-    *,
-    layout: Layout = "blocked",
-    blocks_per_key: int = 1,
-) -> float:
-    """Invert `estimate_count`: the number of set bits that `num_keys` keys leave.
-
-    Examples
-    --------
-    >>> round(expected_positions_set(99_021, 1_000_000, 7, layout="standard"))
-    500000
-    """
-    draws = _draws(num_hashes, layout, blocks_per_key)
-    return num_bits * -math.expm1(-draws * num_keys / num_bits)
-
-
-def _draws(num_hashes: int, layout: Layout, blocks: int) -> float:
-    """Distinct positions that one key draws: in a block, some of them coincide."""
+def distinct_positions(num_hashes: int, layout: Layout, blocks: int) -> float:
+    """Compute how many distinct positions one key draws: in a block, some of them coincide."""
     _require(layout, num_hashes, blocks)
     if layout == "standard":
         return float(num_hashes)

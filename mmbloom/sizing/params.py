@@ -1,5 +1,6 @@
 """What decides which bits a key sets, and the limits of the file format, all checked."""
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypedDict, get_args
 
@@ -8,8 +9,8 @@ from mmbloom.sizing.formulas import (
     BLOCK_BITS,
     MAX_BLOCKS_PER_KEY,
     PAGE_BITS,
+    distinct_positions,
     estimate_count,
-    expected_positions_set,
     false_positive_rate,
     standard_rate,
 )
@@ -235,7 +236,8 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
 
     def expected_positions_set(self, num_keys: float) -> float:
         """Compute how many bits so many keys set; inverts `estimate_count`."""
-        return expected_positions_set(num_keys, self.num_bits, self.num_hashes, **self._shape)
+        drawn = distinct_positions(self.num_hashes, self.layout, self.blocks_per_key)
+        return self.num_bits * -math.expm1(-drawn * num_keys / self.num_bits)
 
     def rate_with(self, num_keys: float) -> float:
         """Compute the false-positive rate with so many keys in: `false_positive_rate`."""

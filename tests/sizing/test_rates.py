@@ -16,7 +16,6 @@ from mmbloom._typing import Layout
 from mmbloom.sizing import FilterParams, plan
 from mmbloom.sizing.formulas import (
     estimate_count,
-    expected_positions_set,
     false_positive_rate,
     textbook_rate,
 )
@@ -106,18 +105,19 @@ def test_blocks_cost_accuracy(num_blocks: int, num_hashes: int, fill: float) -> 
 
 
 @hypothesis.given(
-    st.integers(1, 2**34).map(lambda words: 64 * words),
+    st.integers(1, 2**34),
     st.integers(1, 64),
     st.floats(0.001, 0.999),
     st.sampled_from(LAYOUTS),
 )
 def test_estimate_inverts_expectation(
-    num_bits: int, num_hashes: int, fill: float, layout: Layout
+    words: int, num_hashes: int, fill: float, layout: Layout
 ) -> None:
     """The estimate from the bits that n keys are expected to leave is n."""
+    num_bits = 64 * words if layout == "standard" else 512 * -(-words // 8)
     positions_set = round(fill * num_bits)
     keys = estimate_count(positions_set, num_bits, num_hashes, layout=layout)
-    back = expected_positions_set(keys, num_bits, num_hashes, layout=layout)
+    back = FilterParams(1, 0.01, layout, num_bits, num_hashes).expected_positions_set(keys)
     assert back == pytest.approx(min(positions_set, num_bits - 1), rel=1e-6, abs=1e-6)
 
 
@@ -135,11 +135,13 @@ def test_expected_bits_by_hand() -> None:
     """m (1 - e^(-kn/m)) bits; in blocks the k choices of a key may coincide."""
     n, m, k = 1000, 10_240, 7
     standard = m * (1 - math.exp(-k * n / m))
-    assert expected_positions_set(n, m, k, layout="standard") == pytest.approx(standard)
+    found = FilterParams(n, 0.01, "standard", m, k).expected_positions_set(n)
+    assert found == pytest.approx(standard)
     # A block with j keys has 512 (1 - (511/512)^(kj)) bits: averaged over Poisson(j).
     mean, miss = 512 * n / m, (511 / 512) ** k
     blocked = m * (1 - math.exp(mean * (miss - 1)))
-    assert expected_positions_set(n, m, k) == pytest.approx(blocked)
+    found = FilterParams(n, 0.01, "blocked", m, k).expected_positions_set(n)
+    assert found == pytest.approx(blocked)
 
 
 # Rate, absent keys asked for: the noise of the count, 1/sqrt(rate * asked), is 3 % at most.
