@@ -21,7 +21,7 @@ from mmbloom._storage.atomic import replace_file, sync_folder
 from mmbloom._storage.opening import open_regular
 from mmbloom._warn import warn
 from mmbloom.errors import FormatError, MmbloomWarning
-from mmbloom.format.exclusion_list import UnreadableLineError, filter_of, read_keys, write_keys
+from mmbloom.format.exclusion_list import filter_of, read_keys, write_keys
 
 # A list for people, and each process that queries has it in memory.
 MOST_BYTES = 1 << 20
@@ -101,7 +101,7 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
     settled = abs(time.time_ns() - changed_ns) > _SETTLED_NS
     return Listed(
         raw,
-        known.keys if raw == known.raw else _keys_of(raw, path),
+        known.keys if raw == known.raw else dict.fromkeys(read_keys(raw, path)),
         signature_of(status) if settled else (),
         passed_over,
     )
@@ -163,14 +163,6 @@ def _read_whole(fd: int, path: str) -> bytes:
             expected = f"{MOST_BYTES} at most: exclusions are few"
             raise FormatError(path, "file size", f"more than {MOST_BYTES} bytes", expected)
     return bytes(raw)
-
-
-def _keys_of(raw: bytes, path: str) -> dict[bytes, None]:
-    try:
-        return dict.fromkeys(read_keys(raw))
-    except UnreadableLineError as error:
-        expected = r"a key in UTF-8, with \\ \n \r \t \xNN as escapes; correct that line"
-        raise FormatError(path, f"line {error.number}", error.found, expected) from None
 
 
 def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> None:

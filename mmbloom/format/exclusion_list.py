@@ -14,6 +14,8 @@ import os
 import re
 from collections.abc import Iterable
 
+from mmbloom.errors import FormatError
+
 _SUFFIX = ".exclusions"
 IN_FOLDER = "exclusions"  # their file in a folder of filters
 _EMPTY = r"\empty"
@@ -21,6 +23,7 @@ _NAMED = {"\\": r"\\", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _STANDS_FOR = {written[1].encode(): key.encode() for key, written in _NAMED.items()}
 _ESCAPE = re.compile(rb"\\(?:([\\nrt])|x([0-9a-fA-F]{2})|(.?))", re.DOTALL)
 _CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")  # but for the tab, which a person may type
+_EXPECTED = r"a key in UTF-8, with \\ \n \r \t \xNN as escapes; correct that line"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
 
 
@@ -57,39 +60,20 @@ def write_keys(keys: Iterable[bytes]) -> bytes:
     return b"".join(_written(key).encode() + b"\n" for key in keys)
 
 
-def read_keys(raw: bytes) -> Iterable[bytes]:
+def read_keys(raw: bytes, path: str) -> Iterable[bytes]:
     r"""Read what `write_keys` wrote, or a person; the exact inverse.
 
-    Raises
-    ------
-    UnreadableLineError
-        If a line is not UTF-8, has a control character, or an escape that is none.
+    Raises `FormatError`, with this path and the line, if a line is no key.
 
     Examples
     --------
-    >>> list(read_keys(b"a\r\n\n\\x00\\n"))
+    >>> list(read_keys(b"a\r\n\n\\x00\\n", "seen.bloom.exclusions"))
     [b'a', b'\x00\n']
     """
     for number, line in enumerate(raw.removeprefix(_BYTE_ORDER_MARK).split(b"\n"), start=1):
         # A carriage return that belongs to the key is escaped: this one is of the editor.
         if text := line.removesuffix(b"\r"):
-            yield _read(text, number)
-
-
-class UnreadableLineError(ValueError):
-    """A line that is not a key; the caller, which knows the path, adds it to the message.
-
-    Attributes
-    ----------
-    number : int
-        Which line, from 1.
-    found : str
-        What is wrong with it.
-    """
-
-    def __init__(self, number: int, found: str) -> None:
-        super().__init__(number, found)
-        self.number, self.found = number, found
+            yield _read(text, path, f"line {number}")
 
 
 def _written(key: bytes) -> str:
@@ -113,13 +97,16 @@ def _escaped(character: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
 
 
-def _read(line: bytes, number: int) -> bytes:
+def _read(line: bytes, path: str, place: str) -> bytes:
+    def unreadable(found: str) -> FormatError:
+        return FormatError(path, place, found, _EXPECTED)
+
     try:
         line.decode()
     except UnicodeDecodeError:
-        raise UnreadableLineError(number, "not UTF-8") from None
+        raise unreadable("not UTF-8") from None
     if control := _CONTROL.search(line):
-        raise UnreadableLineError(number, f"not text: it has the byte \\x{control[0][0]:02x}")
+        raise unreadable(f"not text: it has the byte \\x{control[0][0]:02x}")
     if line == _EMPTY.encode():
         return b""
 
@@ -129,10 +116,7 @@ def _read(line: bytes, number: int) -> bytes:
             return _STANDS_FOR[name]
         if digits:
             return bytes.fromhex(digits.decode())
-        raise UnreadableLineError(
-            number,
-            f"not a key: {escape[0].decode('utf-8', 'replace')!r} is \
-no escape",
-        )
+        shown = escape[0].decode("utf-8", "replace")
+        raise unreadable(f"not a key: {shown!r} is no escape")
 
     return _ESCAPE.sub(stands_for, line)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import (
-    UnreadableLineError,
     exclusions_path,
     read_keys,
     write_keys,
@@ -26,7 +26,7 @@ KEYS = st.lists(
 def test_any_bytes_come_back(keys: list[bytes]) -> None:
     """What is written is read as the same keys, and has no line more or less."""
     raw = write_keys(keys)
-    assert list(read_keys(raw)) == keys
+    assert list(read_keys(raw, "where")) == keys
     assert raw.count(b"\n") == len(keys)
 
 
@@ -40,7 +40,7 @@ def test_a_terminal_and_an_editor_can_take_it(keys: list[bytes]) -> None:
         assert line
     # As editors of the other world write it: with a mark, and two bytes at the end of a line.
     other = b"\xef\xbb\xbf" + "\r\n".join(lines).encode()
-    assert list(read_keys(other)) == keys
+    assert list(read_keys(other, "where")) == keys
 
 
 @pytest.mark.parametrize(
@@ -62,14 +62,14 @@ def test_a_terminal_and_an_editor_can_take_it(keys: list[bytes]) -> None:
 def test_lines(key: bytes, line: str) -> None:
     """The notation is as it is documented: files of users have it."""
     assert write_keys([key]).decode() == line + "\n"
-    assert list(read_keys(line.encode())) == [key]
+    assert list(read_keys(line.encode(), "where")) == [key]
 
 
 def test_what_a_person_types() -> None:
     """Empty lines, a last line without its end, spaces, tabs, and escapes where none is needed."""
     raw = b"\n\na b \n\ta\n\\x41\\X\n".replace(b"\\X", b"\\x4a") + b"caf\\xC3\\xa9"
-    assert list(read_keys(raw)) == [b"a b ", b"\ta", b"AJ", "café".encode()]
-    assert list(read_keys(b"")) == []
+    assert list(read_keys(raw, "where")) == [b"a b ", b"\ta", b"AJ", "café".encode()]
+    assert list(read_keys(b"", "where")) == []
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,8 @@ def test_what_a_person_types() -> None:
 )
 def test_lines_that_are_no_key(line: bytes, found: str) -> None:
     """A line that cannot be meant so is an error with its number: nothing is guessed."""
-    with pytest.raises(UnreadableLineError) as caught:
-        list(read_keys(b"fine\r\n\n" + line + b"\n\\q\n"))
-    assert caught.value.number == 3
+    with pytest.raises(FormatError, match=r"^where: line 3 is") as caught:
+        list(read_keys(b"fine\r\n\n" + line + b"\n\\q\n", "where"))
     assert found in caught.value.found
 
 
