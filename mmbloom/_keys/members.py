@@ -18,17 +18,7 @@ _NOT_TEXT = b"\xff"
 _DECODER = json.JSONDecoder(parse_float=str.encode)
 _EXACT_DECODER = json.JSONDecoder(parse_float=str.encode, parse_int=str.encode)
 _MINUS_ZERO = re.compile("-0(?![0-9.eE])")  # or a part of a text that looks like it
-
-
-class _NotAllTextError(Exception):
-    """A value holds numbers as they are written, which Python's encoder cannot write."""
-
-
-def _refuse(_number: bytes) -> Any:
-    raise _NotAllTextError
-
-
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=_refuse)
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def names_of(path: str) -> list[str]:
@@ -73,7 +63,7 @@ def member_taker(path: str) -> Callable[[bytes], bytes | None]:
 def _written(value: Any) -> bytes:
     try:
         return _ENCODER.encode(value).encode()
-    except _NotAllTextError:
+    except TypeError:  # it holds numbers as they are written, which are bytes
         return _compact(value).encode()
 
 
