@@ -355,14 +355,12 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
         raise NewerFormatError(
             path, "incompatible flags", hex(unknown), "none known; use a newer mmbloom"
         )
-    kind, num_positions = int(record["kind"]), int(record["num_positions"])
-    num_hashes = int(record["num_hashes"])
+    kind, layout_id, hash_id = (int(record[name]) for name in ("kind", "layout", "hash_id"))
+    num_positions, num_hashes = int(record["num_positions"]), int(record["num_hashes"])
     require(kind in (KIND_BITS, KIND_COUNTERS), "kind", kind, "1 (bits) or 2 (counters)")
-    layout_id = int(record["layout"])
     layout: Layout = "standard" if layout_id == _LAYOUT_IDS["standard"] else "blocked"
     known = "1 (standard), 2 (blocked) or 3 (blocked with several blocks a key)"
     require(layout_id in {*_LAYOUT_IDS.values(), _SEVERAL_BLOCKS}, "layout", layout_id, known)
-    hash_id = int(record["hash_id"])
     hash_name = {number: name for name, number in _HASH_IDS.items()}.get(hash_id)
     known = "1 (MurmurHash3_x64_128) or 2 (SipHash-1-3)"
     require(hash_name is not None, "hash id", hash_id, known)
@@ -379,12 +377,8 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     )
     header_size = int(record["header_size"])
     require(header_size == HEADER_BYTES, "header size", header_size, "4096")
-    require(
-        not int(record["reserved"]) and not any(record["padding"].tobytes()),
-        "reserved bytes",
-        "not zero",
-        "zero",
-    )
+    reserved = int(record["reserved"]) or any(record["padding"].tobytes())
+    require(not reserved, "reserved bytes", "not zero", "zero")
     assert hash_name is not None  # noqa: S101  for the type checker: required above
     seed = _seed(record, hash_name, require)
     capacity, error_rate = int(record["capacity"]), float(record["error_rate"])
