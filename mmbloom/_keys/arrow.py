@@ -28,7 +28,7 @@ from mmbloom.errors import KeyTypeError
 Valid = Array[np.bool_] | None
 
 _SLICE = 1 << 14  # rows that are checked at a time, so that memory stays bounded
-_INLINE = 12  # a key of at most so many bytes stands in the view itself
+_INLINE = 12  # a key of at most this many bytes stands in the view itself
 
 # What each format letter is in numpy:
 # https://arrow.apache.org/docs/format/CDataInterface.html#data-type-description-format-strings

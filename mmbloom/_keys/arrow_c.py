@@ -312,7 +312,7 @@ def _kinds(schema: Any) -> tuple[Kind, ...]:
 
 
 def _extension_of(schema: Any) -> str | None:
-    """Find the name of an extension type in the metadata: a count, and so many keys and values."""
+    """Find the name of an extension type in the metadata: a count, then keys and values."""
     place = schema.metadata
 
     def number() -> int:

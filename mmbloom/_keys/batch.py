@@ -112,7 +112,7 @@ class Batch:
 
 
 def helpers_for(num_keys: int, threads: int) -> int:
-    """Tell how many threads beside the caller's are worth starting for so many keys."""
+    """Tell how many threads beside the caller's are worth starting for a batch."""
     return threads if threads > 1 and num_keys >= _WORTH_THREADS else 0
 
 

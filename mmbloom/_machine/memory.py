@@ -54,7 +54,7 @@ def huge_page_bytes() -> int:
 
 
 def dirty_bytes() -> float:
-    """Give how much memory may be dirty, in bytes, before the kernel makes who writes wait.
+    """Give how much memory may be dirty, in bytes, before the kernel makes a writer wait.
 
     That is half way from the limit at which it begins to write in the background to the limit
     that is never passed (`balance_dirty_pages`); infinite where it cannot be told.
@@ -64,7 +64,7 @@ def dirty_bytes() -> float:
 
 
 def too_large_to_be_dirty(size: int) -> bool:
-    """Tell whether a file of so many bytes, changed all over, makes who changes it wait.
+    """Tell whether a file of this size, changed all over, makes its writer wait.
 
     From two thirds of the limit on: other files of the machine are dirty as well.
     """

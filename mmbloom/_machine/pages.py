@@ -1,10 +1,10 @@
 """Maps of files, and the pages that they consist of; the only importer of mmap.
 
-Shared memory comes in pages of 4 KiB unless somebody asks for huge ones. A processor remembers
+Shared memory comes in pages of 4 KiB unless a process asks for huge ones. A processor remembers
 where some thousand pages are, so that in an array of gigabytes each key waits for the page table
-as well. The kernel makes pages huge for whoever asks (``MADV_COLLAPSE``, Linux 6.1; no privilege
-needed), unless the administrator has set shared memory to ``deny``. It maps them as such only
-where address and offset agree modulo their size, which mmap does not see to: hence `extent`.
+as well. Any process may ask for huge pages (``MADV_COLLAPSE``, Linux 6.1), unless the administrator
+has set shared memory to ``deny``. They are mapped as such only where address and offset agree
+modulo their size, which mmap does not see to: hence `extent`.
 """
 
 import mmap
@@ -29,7 +29,7 @@ _TRIES = 3
 
 
 def extent(size: int) -> int:
-    """Give the size of a file in shared memory that has room for so many bytes in huge pages.
+    """Give the size of a file in shared memory that has room for that many bytes in huge pages.
 
     The last one is whole. One more, never touched, lets `map_aligned` choose how long a map is.
     """
@@ -129,5 +129,5 @@ def expect_neighbours(mapped: Map) -> None:
 
 
 def _advise(mapped: Map, advice: int) -> None:
-    with suppress(OSError, ValueError, AttributeError):  # advice only; or closed meanwhile
+    with suppress(OSError, ValueError, AttributeError):  # advice only; or it was closed
         mapped.madvise(advice)

@@ -34,7 +34,7 @@ class _ModeBits(int):
         return f"0o{self:o}"
 
 
-OWNER_ONLY: int = _ModeBits(0o600)  # nobody else may test keys against the file
+OWNER_ONLY: int = _ModeBits(0o600)  # another user must not test keys against it
 
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
@@ -57,7 +57,7 @@ def require_reserve(reserve: str) -> None:
 def _require_permissions(permissions: int) -> None:
     """Raise TypeError or ValueError unless they are mode bits of a file that its owner may read.
 
-    640 is 0o1200: who forgets the 0o makes a file that nobody may read.
+    640 is 0o1200: without the 0o in front, its owner could not read the file.
     """
     if not isinstance(permissions, int):
         raise TypeError(f"permissions are {permissions!r}, expected an int such as 0o640")
@@ -118,7 +118,7 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
         fd = os.open(temporary, flags, 0o600)
-    except OSError as error:  # of the file asked for, not of a name that nobody knows
+    except OSError as error:  # of the path asked for, not of the temporary one
         raise OSError(error.errno, error.strerror, path) from error
     try:
         with ExitStack() as stack:
@@ -265,21 +265,8 @@ def draft_file(
 ) -> int:
     """Write a file under a temporary name, whole and forced to the disk; gives its descriptor.
 
-    Parameters
-    ----------
-    temporary : str
-        Its name, at which nothing may be; call this within `gone_on_error` of it.
-    raw : bytes
-        All that it is to hold.
-    permissions : int
-        Mode bits of the file, whatever the umask.
-    like : os.stat_result, optional
-        Of a file whose owner is to own this one as well; only root can give a file away.
-
-    Raises
-    ------
-    PermissionError
-        If it cannot be given to the owner of `like`.
+    Call it within `gone_on_error` of that name. The owner of `like` is to own this file as well:
+    a PermissionError if it cannot be given away, which only root can.
     """
     fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
@@ -322,26 +309,11 @@ def new_folder(
 ) -> Iterator[str]:
     """Make a folder that gets its path only when the block, which fills it, has succeeded.
 
-    Parameters
-    ----------
-    path : str
-        Where.
-    permissions : int
-        Mode bits of the files in it. Users who may read or write those may enter the folder.
-    instead_of : os.stat_result, optional
-        Of what is at the path, whose place the folder takes. It loses this name in one step with
-        the folder getting it, and is removed: the block is to give a file that stays another name.
-    like : os.stat_result, optional
-        Of a file whose owner and group the folder is to have.
-
-    Raises
-    ------
-    FileExistsError
-        If something is at the path, an empty folder that appears meanwhile left aside.
-    PermissionError
-        If the folder cannot be given to the owner and the group of `like`.
-    OSError
-        As the system says, of the path asked for.
+    The permissions are those of the files in it: users that may read or write these may enter the
+    folder. It takes the place of `instead_of`, what is at the path now, in one step, and that is
+    removed: the block is to give a file that stays another name. Owner and group are those of
+    `like`, or it is a PermissionError. Without `instead_of`, what is at the path is a
+    FileExistsError; but for an empty folder that appears at the last moment.
     """
     _require_permissions(permissions)
     if instead_of is None and os.path.lexists(path):
@@ -362,7 +334,7 @@ def new_folder(
             sync_folder(temporary)
         except NetworkFileSystemError as error:
             raise NetworkFileSystemError(path, error.file_system) from None
-        except OSError as error:  # of the folder asked for, not of a name that nobody knows
+        except OSError as error:  # of the path asked for, not of the temporary one
             if isinstance(error.filename, str) and not error.filename.startswith(temporary):
                 raise
             raise OSError(error.errno, error.strerror, path) from error

@@ -22,16 +22,9 @@ from mmbloom.sizing.params import FilterParams
 
 
 class Appender:
-    """A file that is being written.
+    """A file that is being written, from `start` on; what is before is left to `finish`.
 
-    Parameters
-    ----------
-    fd : int
-        Its descriptor, of `atomic.new_file`.
-    path : str
-        The path that it will have: for errors, as the system knows a descriptor only.
-    start : int, default 0
-        Where to begin; what is before is left to `finish`.
+    The path, which the file does not have yet, is for errors.
     """
 
     def __init__(self, fd: int, path: str, start: int = 0) -> None:
@@ -96,7 +89,7 @@ class Builder:
         """Write what is not the array, and force everything to the disk.
 
         Gives the number of keys added that the file says: the one given, if the bits can be
-        those of so many keys, else an estimate; for the counters of a source are not proved.
+        those of that many keys, else an estimate; for the counters of a source are not proved.
         """
         keys_added = possible_count(self._header, keys_added, self.positions_set)
         if self._header.sealed:
@@ -142,30 +135,16 @@ def create_file(
 ) -> None:
     """Create the file of an empty filter.
 
-    Parameters
-    ----------
-    path : str
-        Where; nothing may exist there, not even a dangling symbolic link.
-    params : FilterParams
-        What the header says; the array follows as zeros.
-    permissions : int
-        Mode bits of the file, whatever the umask.
-    allow_network : bool
-        Whether a network file system is acceptable.
-    reserve : {"zeros", "fallocate"}
-        Whether to write the array's zeros as well (see `write_zeros`), or only to reserve them.
-        Those of a file too large for its pages to be dirty are never written: the kernel would
-        write each run of 2 MiB back for every key in it (10^9 keys at 1e-6 on ext4: 84 us a key,
-        and without zeros 3).
-    kind : int
-        What the positions are, as the header has it.
-    key_rule : str, optional
-        How lines are to become its keys, if that is known.
+    With `reserve` "zeros" the array's zeros are written as well (see `write_zeros`), else only
+    reserved. Those of a file too large for its pages to be dirty are never written: the kernel
+    would write each run of 2 MiB back for every key in it (10^9 keys at 1e-6 on ext4: 84 us a key,
+    and without zeros 3).
 
     Raises
     ------
     FileExistsError
-        If the path exists, or exclusions of a filter that was there before (with their path).
+        If something is at the path, a dangling symbolic link as well, or the exclusions of a
+        filter that was there before (with their path).
     OSError
         If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
         says. No file is left at the path, but by the very last step: when forcing the

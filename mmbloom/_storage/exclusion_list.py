@@ -1,6 +1,6 @@
 """The file of a filter's exclusions: read at once, and replaced at once or not at all.
 
-A file that somebody else has put beside a filter would make it deny keys that it holds. So it
+A file that another user has put beside a filter would make it deny keys that it holds. So it
 counts only if it belongs to the filter's owner, to the user of this process or to root. A
 stranger's file is passed over: the filter has no exclusions then, as before that file came. One
 of the right owner that others may write is an error: what it says may be theirs, or the owner's.
@@ -56,32 +56,22 @@ def signature_of(status: os.stat_result) -> Signature:
 
 
 def read_listed(path: str, known: Listed = NOTHING) -> Listed:
-    """Read a file of exclusions; one that is not there holds none.
+    """Read a file of exclusions; one that is not there holds none, nor does a stranger's.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    known : Listed, optional
-        What was read before: not parsed again if it is still the same.
-
-    Returns
-    -------
-    Listed
-        Without keys, and with the reason in `passed_over`, if the file is a stranger's.
+    What is `known` from before is not parsed again if it is still the same.
 
     Raises
     ------
     FormatError
         If it is no regular file, too large, or a line is no key.
     PermissionError
-        If it belongs to the right user, and others may write it who may not write the filter.
+        If it belongs to the right user, and other users may write it than may write the filter.
     OSError
         If it cannot be read.
     """
     try:
         beside = os.stat(filter_of(path))
-        # A link is looked at itself: whoever made it has chosen what it leads to.
+        # A link is looked at itself: the user that made it has chosen what it leads to.
         if passed_over := _of_a_stranger(os.lstat(path), beside, path):
             return Listed(b"", {}, (), passed_over)
         fd = open_regular(path, os.O_RDONLY)
@@ -90,7 +80,7 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
             return NOTHING
         raise
     try:
-        status = os.fstat(fd)  # before the bytes: what changes meanwhile is seen next time
+        status = os.fstat(fd)  # before the bytes: a change from now on is seen next time
         passed_over = _of_a_stranger(status, beside, path)
         if not passed_over:
             _require_private(status, beside, path)
@@ -118,7 +108,7 @@ def _of_a_stranger(status: os.stat_result, beside: os.stat_result, path: str) ->
 
 
 def _require_private(status: os.stat_result, beside: os.stat_result, path: str) -> None:
-    # Those who may write the filter itself can make it deny or find whatever they like.
+    # Users that may write the filter itself can make it deny or find whatever they like.
     group = stat.S_IWGRP if status.st_gid == beside.st_gid else 0
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) & ~(beside.st_mode & (group | stat.S_IWOTH)):
         reason = (
@@ -168,14 +158,8 @@ def _read_whole(fd: int, path: str) -> bytes:
 def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> None:
     """Put other keys in the place of those in the file, forced to the disk.
 
-    Parameters
-    ----------
-    path : str
-        The file; removed if there are no keys.
-    keys : iterable of bytes
-        All that it is to hold, in order.
-    like : os.stat_result
-        Status of the filter, whose owner and mode the file gets: the same users can read both.
+    Without keys the file is removed. It gets owner and mode of the filter, whose status `like` is:
+    the same users can read both.
 
     Raises
     ------
@@ -210,5 +194,5 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
             with suppress(FileNotFoundError):
                 os.unlink(path)
         sync_folder(os.path.dirname(path))
-    except OSError as error:  # of the file that people know, not of the temporary one
+    except OSError as error:  # of the path asked for, not of the temporary one
         raise OSError(error.errno or errno.EIO, error.strerror, path) from error

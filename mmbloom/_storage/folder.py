@@ -32,15 +32,8 @@ Stamp = tuple[int, int, int, int]  # which manifest it is: device, inode, time o
 class ManifestFile:
     """A manifest that was read or drafted, and which file that is.
 
-    Parameters
-    ----------
-    fd : int
-        The file; it is kept open, so that its inode, and with it the stamp, cannot become that
-        of a later manifest.
-    path : str
-        Where it is.
-    place : str
-        Where it belongs, if that is elsewhere.
+    The file is kept open, so that its inode, and with it the stamp, cannot become that of a later
+    manifest. A draft has a `place` where it belongs.
 
     Attributes
     ----------
@@ -52,11 +45,6 @@ class ManifestFile:
         Mode bits of the file.
     in_place : bool
         Of a draft, whether `install` has put it there, and perhaps failed afterwards.
-
-    Raises
-    ------
-    FormatError
-        If it is no manifest.
     """
 
     def __init__(self, fd: int, path: str, place: str = "") -> None:
@@ -86,15 +74,7 @@ class ManifestFile:
 
 
 def read_manifest(folder: str) -> ManifestFile:
-    """Read the manifest of a folder.
-
-    Raises
-    ------
-    FormatError
-        If it is no folder of filters.
-    OSError
-        If it cannot be read.
-    """
+    """Read the manifest of a folder; `FormatError` if it is no folder of filters."""
     path = os.path.join(folder, MANIFEST)
     try:
         return ManifestFile(open_regular(path, os.O_RDONLY), path)
@@ -127,7 +107,7 @@ def draft_manifest(
         with gone_on_error(temporary):
             fd = draft_file(temporary, encode(manifest), permissions, like=like)
             return ManifestFile(fd, temporary, place)
-    except OSError as error:  # of a name that somebody knows
+    except OSError as error:  # of the path asked for, not of the temporary one
         raise OSError(error.errno, error.strerror, place) from error
 
 
@@ -167,7 +147,7 @@ def is_named(path: str) -> bool:
     try:
         members = manifest_of(os.path.dirname(path)).members
     except (FormatError, FileNotFoundError, PermissionError):
-        return False  # something else of that name; of a damaged one, whoever opens it is told
+        return False  # something else of that name; a damaged one is told of when it is opened
     return os.path.basename(path) in {entry.name for entry in members}
 
 

@@ -1,6 +1,6 @@
-"""Filter files read with `pread`: whatever happens to them meanwhile is an error, no signal.
+"""Filter files read with `pread`: what happens to them at that time is an error, no signal.
 
-For files that nobody vouches for, and for all that reads a filter from end to end. If a file is
+For files that may be anything, and for all that reads a filter from end to end. If a file is
 truncated, a map of it kills the process, and a `pread` only comes back short. No lock is taken:
 bits only go from 0 to 1, so what is read has at least every key whose add had returned when the
 reading began.
@@ -105,26 +105,13 @@ class UnmappedFile:
 class UnmappedFilter(UnmappedFile):
     """A filter file whose header is proved.
 
-    Parameters
-    ----------
-    path : str
-        The file.
-    uuid : bytes, optional
-        The filter that is meant; any by default.
-    kinds : tuple of Kind, default (BITS,)
-        What it may be.
+    Raises `FormatError` if it is no valid filter of one of these kinds, and `FileChangedError` if
+    it is another filter than the one with this `uuid`.
 
     Attributes
     ----------
     header : Header
         The immutable block.
-
-    Raises
-    ------
-    FormatError
-        If the file is no valid filter of one of these kinds.
-    FileChangedError
-        If it is another filter than the one that is meant.
     """
 
     _open = staticmethod(open_filter_file)
@@ -144,7 +131,7 @@ class UnmappedFilter(UnmappedFile):
 
     @property
     def resident(self) -> bool:
-        """Whether the array is in shared memory, where those who use the filter have put it."""
+        """Whether the array is in shared memory, where the writers of the filter have put it."""
         return self._copy is not None
 
     def counters(self) -> dict[str, int]:
@@ -174,12 +161,8 @@ class UnmappedFilter(UnmappedFile):
     def checksums(self) -> Array[np.uint32]:
         """Read the checksums of a sealed filter's segments; none if it is not sealed.
 
-        Raises
-        ------
-        FormatError
-            If the table of checksums is damaged itself.
-        FileChangedError
-            If that is because the file was overwritten meanwhile.
+        Raises `FormatError` if this table is damaged itself, and `FileChangedError` if that is
+        because the file was overwritten.
         """
         start = HEADER_BYTES + self.header.array_bytes
         if start == self.size:
@@ -194,28 +177,20 @@ class UnmappedFilter(UnmappedFile):
     def segments(self) -> Iterator[Words]:
         """Read the array segment by segment: proved if sealed, with a warning if bits are lost.
 
-        For all that makes another file of this one: what is counted anew there would hide it.
+        For all that makes another file of this one: what is counted anew there would hide it. A
+        segment is 1 MiB of the array, the last one what remains.
 
-        Yields
-        ------
-        ndarray of uint64
-            A segment: 1 MiB of the array, the last one what remains.
-
-        Raises
-        ------
-        FormatError
-            At the first segment that is not what was sealed.
-        FileChangedError
-            If that is because the file was overwritten meanwhile.
+        Raises `FormatError` at the first segment that is not what was sealed, and
+        `FileChangedError` if that is because the file was overwritten.
         """
         checksums = self.checksums().tolist()
         # Before the array: bits are set first and counted then, and never cleared.
         counted = read_counters(self.header_first())["positions_set"]
         array = Segments(self, self.header, checksums, self._refuse)
         yield from array
-        # Counters, which go down, may have been lowered meanwhile.
+        # Counters, which go down, may have been lowered since then.
         if kind_of(self.header) is BITS and array.positions_set < counted:
-            self.check_same()  # or it was overwritten meanwhile, which is another matter
+            self.check_same()  # or it was overwritten, which is another matter
             warn(
                 f"{self.path}: {array.positions_set} bits are set, and {counted} were counted: "
                 "bits are lost, or the counters are damaged; mmbloom verify says more",

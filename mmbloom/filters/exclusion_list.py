@@ -36,7 +36,7 @@ from mmbloom._warn import warn
 from mmbloom.errors import MmbloomWarning
 from mmbloom.sizing.params import KeyHash
 
-# Of the hits that are no exclusions, one in so many is looked up among the hashes, the others
+# Of the hits that are no exclusions, one in this many is looked up among the hashes, the others
 # are told by one byte.
 _MARKS_A_KEY = 64
 
@@ -157,7 +157,7 @@ class ExclusionList:
 
     def _learn(self, table: _Table) -> None:
         self._table, self.empty = table, not table.listed.keys
-        self.edition[0] += 1  # last: who has seen it has seen these
+        self.edition[0] += 1  # last: a reader that sees the new edition sees the new table
 
     def holds(self, key: Key) -> bool:
         """Tell whether a key is one of the exclusions known."""
@@ -206,8 +206,8 @@ class Exclusions(AbstractSet[Any]):
 
     What `exclusions` of every filter gives: a set of bytes, in the order in which they were
     added, kept in a file that people can read and edit: beside the filter (PATH.exclusions), or
-    in it if it is a folder (PATH/exclusions). It is for false positives that somebody has
-    noticed, or that must not happen: some hundreds, of 1 MiB together at most.
+    in it if it is a folder (PATH/exclusions). It is for false positives that were noticed, or that
+    must not happen: some hundreds, of 1 MiB together at most.
 
     An excluded key is never seen: `in` and `contains_many` are False of it, `add`, `add_many`
     and `claim` answer True each time, so that `dedup` passes its every line. Its bits are as

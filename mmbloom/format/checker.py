@@ -8,30 +8,13 @@ ID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # 16 bytes
 
 
 class Checker:
-    """Checks the rules of one file.
-
-    Parameters
-    ----------
-    path : str
-        The file, for the error's message only: nothing is opened.
-    """
+    """Checks the rules of one file, whose path is for the errors only: nothing is opened."""
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def __call__(self, ok: bool, field: str, found: object, expected: str) -> None:
-        """Raise `FormatError` unless a rule holds.
-
-        Parameters
-        ----------
-        ok : bool
-            Whether it holds.
-        field : str
-            The part of the file that the rule is about.
-        found : object
-            What stands there, as the message is to say it.
-        expected : str
-            What would be right.
+        """Raise `FormatError` unless a rule about a field of the file holds.
 
         Examples
         --------
@@ -45,7 +28,7 @@ class Checker:
             raise FormatError(self.path, field, str(found), expected)
 
     def value(self, ok: bool, field: str, found: object, expected: str) -> None:
-        """Do the same with a value that may be of any type and length: quoted, and cut short."""
+        """Raise unless a rule holds about a value of any type and length: quoted, and cut short."""
         if not ok:
             raise FormatError(self.path, field, f"{found!r:.200}", expected)
 

@@ -131,21 +131,9 @@ def encode(record: Record) -> bytes:
 
 
 def decode(raw: bytes, generation: int, path: str) -> Record:
-    """Read and prove a record.
+    """Read and prove a record, given as the whole file, whose name has this generation.
 
-    Parameters
-    ----------
-    raw : bytes
-        The whole file.
-    generation : int
-        That of its name.
-    path : str
-        For the error's message only.
-
-    Raises
-    ------
-    FormatError
-        At the first rule that does not hold; `NewerFormatError` if a later mmbloom wrote it.
+    Raises `FormatError` at the first rule that does not hold.
     """
     check = Checker(path)
     check(len(raw) <= MAX_BYTES, "size", f"{len(raw)} bytes", f"{MAX_BYTES} at most")

@@ -308,26 +308,10 @@ def read_key_rule(raw: bytes) -> str | None:
 
 
 def decode(raw: bytes, file_bytes: int, path: str) -> Header:
-    """Decode and validate the first 4096 bytes of a file, and its size.
+    """Decode and prove the first 4096 bytes of a file, and its size, `file_bytes`.
 
-    Parameters
-    ----------
-    raw : bytes
-        The beginning of the file, 4096 bytes if it has as many.
-    file_bytes : int
-        Size of the whole file.
-    path : str
-        For the error's message only.
-
-    Returns
-    -------
-    Header
-
-    Raises
-    ------
-    FormatError
-        At the first rule that does not hold; `NewerFormatError` if a later mmbloom
-        made the file.
+    Raises `FormatError` at the first rule that does not hold, or `NewerFormatError` where only a
+    later mmbloom can read the file.
     """
     header = decode_block(raw, file_bytes, path)
     if file_bytes != header.file_bytes:
@@ -336,10 +320,7 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
 
 
 def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
-    """Decode the first 4096 bytes, whatever the size of the file is: for mending, not for opening.
-
-    Takes, gives and raises what `decode` does, but for the error about the size.
-    """
+    """Decode the first 4096 bytes, whatever the size of the file: for mending, not for opening."""
     require = Checker(path)
     # Before the length, which is of no interest in a file that is no filter.
     if raw[: len(MAGIC)] != MAGIC[: len(raw)]:

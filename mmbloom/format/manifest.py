@@ -132,19 +132,9 @@ def _settings(plan: FolderPlan) -> dict[str, object]:
 
 
 def decode(raw: bytes, path: str) -> Manifest:
-    """Read and prove a manifest.
+    """Read and prove a manifest, given as the whole file.
 
-    Parameters
-    ----------
-    raw : bytes
-        The whole file.
-    path : str
-        For the error's message only.
-
-    Raises
-    ------
-    FormatError
-        At the first rule that does not hold; `NewerFormatError` if a later mmbloom wrote it.
+    Raises `FormatError` at the first rule that does not hold.
     """
     if len(raw) > MAX_BYTES:
         raise FormatError(path, "size", f"more than {MAX_BYTES} bytes", "a manifest")

@@ -159,17 +159,7 @@ def encode(of: SliceHeader) -> bytes:
 def decode(raw: bytes, path: str) -> SliceHeader:
     """Decode and prove the first 4096 bytes of a slice; the body is proved by `require_body`.
 
-    Parameters
-    ----------
-    raw : bytes
-        The beginning of the file, 4096 bytes if it has as many.
-    path : str
-        For the error's message only.
-
-    Raises
-    ------
-    FormatError
-        At the first rule that does not hold; `NewerFormatError` if a later mmbloom wrote it.
+    Raises `FormatError` at the first rule that does not hold.
     """
     require = Checker(path)
     start = MAGIC[: len(raw)]

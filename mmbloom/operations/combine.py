@@ -107,20 +107,7 @@ def source_paths(sources: Iterable[Path]) -> list[str]:
 
 
 def require_files(paths: Iterable[str], why: str) -> None:
-    """Refuse folders where an operation is for single files.
-
-    Parameters
-    ----------
-    paths : iterable of str
-        What is to be read.
-    why : str
-        Why a folder cannot be taken, and what to do instead.
-
-    Raises
-    ------
-    FormatError
-        Of the first folder, with the reason.
-    """
+    """Raise `FormatError` of the first folder; `why` none can be taken, and what to do instead."""
     for path in paths:
         if is_folder(path):
             raise FormatError(path, "file", "a folder", f"a single file: {why}")

@@ -3,8 +3,8 @@
 No lock is taken. Bits only go from 0 to 1, so the copy has at least every key whose add had
 returned when it began; in a folder, such a key is in one of the files that the manifest named
 then, and all of these are copied. The copy is complete, checked and on the disk before it gets
-its path. In the place of another copy it comes in one step of the system: whoever looks finds
-the old one or the new one.
+its path. In the place of another copy it comes in one step of the system: at any time the old one
+or the new one is there.
 """
 
 import errno
@@ -154,7 +154,7 @@ def _copy_file(path: str, target: Target, *, seal: bool) -> None:
     with UnmappedFilter(path, kinds=ALL_KINDS) as original:
         _copy_opened(original, target, seal=seal, last=deny_no_key_of_either)
     if listed:
-        # Not under the copy's lock, which a sealed one has not: nobody knows of it yet.
+        # Not under the copy's lock, which a sealed one has not: no other process knows of it yet.
         replace_listed(beside, listed, os.stat(target.path))
 
 

@@ -246,7 +246,7 @@ class _Salvage:
         values = np.frombuffer(self._damaged.read(start, there).ljust(size, b"\0"), "<u4")
         if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
             return [int(value) for value in values[:-1]]
-        if self._header.sealed:  # of a header made anew nobody knows whether it was
+        if self._header.sealed:  # of a header made anew that is not known
             self.losses.append("the seal is damaged itself, so the array could not be checked")
         return []
 

@@ -1,7 +1,7 @@
 """Is this a sound filter? All that can be known from its files, read with `pread` only.
 
-Nothing is locked, mapped or changed, so a live filter can be verified, and so can a file that
-nobody vouches for. A filter's array has no checksum while it lives: a flipped bit is seen only
+Nothing is locked, mapped or changed, so a live filter can be verified, and so can a file that may
+be anything. A filter's array has no checksum while it lives: a flipped bit is seen only
 if it makes the counters differ, if the copy is sealed, or if its keys are given. Of a folder,
 the manifest is verified, and each of its files.
 """
@@ -137,8 +137,7 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
     Parameters
     ----------
     path : str or path-like
-        The filter, a file or a folder. It is only read, from end to end; others may write to
-        it meanwhile.
+        The filter, a file or a folder. It is only read, from end to end; others may write to it.
     keys : optional
         Keys that must be found, as for `BloomFilter.update`; of a folder in any of its files.
 

@@ -61,7 +61,7 @@ def false_positive_rate(
     Raises
     ------
     ValueError
-        If the layout is none of the two, or cannot have so many blocks a key.
+        If the layout is none of the two, or cannot have that many blocks a key.
 
     Notes
     -----
@@ -208,7 +208,7 @@ def estimate_count(
     Raises
     ------
     ValueError
-        If the layout is none of the two, or cannot have so many blocks a key.
+        If the layout is none of the two, or cannot have that many blocks a key.
 
     Examples
     --------

@@ -212,7 +212,7 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
         return estimate_count(positions_set, self.num_bits, self.num_hashes, **self._shape)
 
     def expected_error_rate(self, positions_set: int) -> float:
-        """Compute the false-positive rate to expect with so many bits set.
+        """Compute the false-positive rate to expect with that many bits set.
 
         Standard layout: (X/m)^k for X set bits, and what double hashing adds for the number of
         keys that `estimate_count` finds. Blocked: `false_positive_rate` of that number, for
@@ -235,12 +235,12 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
         return self.rate_with(count)
 
     def expected_positions_set(self, num_keys: float) -> float:
-        """Compute how many bits so many keys set; inverts `estimate_count`."""
+        """Compute how many bits a number of keys sets; inverts `estimate_count`."""
         drawn = distinct_positions(self.num_hashes, self.layout, self.blocks_per_key)
         return self.num_bits * -math.expm1(-drawn * num_keys / self.num_bits)
 
     def rate_with(self, num_keys: float) -> float:
-        """Compute the false-positive rate with so many keys in: `false_positive_rate`."""
+        """Compute the false-positive rate of a number of keys: `false_positive_rate`."""
         return false_positive_rate(num_keys, self.num_bits, self.num_hashes, **self._shape)
 
     @property

@@ -32,11 +32,11 @@ def to_plan_for(error_rate: float, layout: Layout) -> float:
 
 
 # What a whole k and double hashing may add to the rate, before more bits make up for it: at most
-# so many times the textbook's, or a MiB.
+# this many times the textbook's, or a MiB.
 _TOLERATED, _MOST = 1.05, 16
 SMALL_BITS = 2**23
 # The formulas speak of many keys. Plans for fewer than these by them had up to 25 times the rate
-# asked for (measured: 1 key at 0.01), so that fewer get the bits and hashes of so many.
+# asked for (measured: 1 key at 0.01), so that fewer get the bits and hashes of 64.
 _FEW_KEYS = 64
 
 
@@ -82,7 +82,7 @@ def _textbook(capacity: int, error_rate: float) -> tuple[int, int]:
     return max(num_bits, -(-ideal // 64) * 64), num_hashes
 
 
-# What one more block a key must save: the bits above so many times the textbook's.
+# What one more block a key must save: the bits above this many times the textbook's.
 _NEAR_TEXTBOOK = 1.1
 
 
@@ -237,7 +237,7 @@ def capacity_of(
     Raises
     ------
     ValueError
-        If the error rate or the layout is none, or it cannot have so many blocks a key.
+        If the error rate or the layout is none, or it cannot have that many blocks a key.
 
     Examples
     --------
