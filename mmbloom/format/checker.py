@@ -4,7 +4,12 @@ import re
 
 from mmbloom.errors import FormatError, NewerFormatError
 
-ID = re.compile(r"[0-9a-f]{32}", re.ASCII)  # 16 bytes
+_DIGITS = re.compile(r"[0-9a-f]*", re.ASCII)
+
+
+def is_hexadecimal(found: object, size: int) -> bool:
+    """Tell whether a value of JSON is so many bytes, written as hexadecimal digits."""
+    return isinstance(found, str) and len(found) == 2 * size and bool(_DIGITS.fullmatch(found))
 
 
 class Checker:
@@ -38,8 +43,7 @@ class Checker:
             raise NewerFormatError(self.path, field, str(found), f"{known}; use a newer mmbloom")
         self.value(type(found) is int and found == known, field, found, str(known))
 
-    def id(self, field: str, found: object) -> bytes:
-        """Read 16 bytes that are written as hexadecimal digits; raise if they are not."""
-        ok = isinstance(found, str) and ID.fullmatch(found) is not None
-        self.value(ok, field, found, "32 hexadecimal digits")
+    def octets(self, field: str, found: object, size: int) -> bytes:
+        """Read bytes that are written as hexadecimal digits; raise if they are not."""
+        self.value(is_hexadecimal(found, size), field, found, f"{2 * size} hexadecimal digits")
         return bytes.fromhex(str(found))

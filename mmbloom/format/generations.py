@@ -39,7 +39,6 @@ from mmbloom.sizing.params import FilterParams
 
 FORMAT, VERSION = "mmbloom generations", 1
 MAX_BYTES = 1 << 16
-_BLOCK = re.compile(r"[0-9a-f]{1024}", re.ASCII)
 _RECORD = re.compile(r"generation-(\d{8,18})\.json", re.ASCII)
 _FOLDER = re.compile(r"(\d{8,18})-([0-9a-f]{32})", re.ASCII)
 _FIELDS = ["base", "filter", "format", "generation", "run", "slices", "uuid", "version"]
@@ -141,13 +140,10 @@ def decode(raw: bytes, generation: int, path: str) -> Record:
     check.value(sorted(found) == _FIELDS, "fields", ", ".join(sorted(found)), ", ".join(_FIELDS))
     number, slices = found["generation"], found["slices"]
     check.value(type(number) is int and number == generation, "generation", number, f"{generation}")
-    uuid, run, base = (check.id(name, found[name]) for name in ("uuid", "run", "base"))
+    uuid, run, base = (check.octets(name, found[name], 16) for name in ("uuid", "run", "base"))
     check((run == NO_RUN) == (number == 0), "run", run.hex(), "zeros in generation 0 alone")
     check((base == NO_RUN) == (number <= 1), "base", base.hex(), "zeros in generations 0, 1 alone")
-    block = found["filter"]
-    good = isinstance(block, str) and _BLOCK.fullmatch(block) is not None
-    check.value(good, "filter", block, "1024 hexadecimal digits")
-    params = params_of(bytes.fromhex(block), path)
+    params = params_of(check.octets("filter", found["filter"], 512), path)
     pages = pages_of(params)
     good = type(slices) is int and 1 <= slices <= pages
     check.value(good, "slices", slices, f"1 to {pages}, the pages of the filter")

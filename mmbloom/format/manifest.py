@@ -52,7 +52,7 @@ from typing import Any, get_args
 
 from mmbloom._typing import Layout, Reserve
 from mmbloom.errors import FormatError
-from mmbloom.format.checker import ID, Checker
+from mmbloom.format.checker import Checker, is_hexadecimal
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.json_record import decode_record, encode_record
 from mmbloom.format.periods import PeriodPlan
@@ -147,7 +147,7 @@ def decode(raw: bytes, path: str) -> Manifest:
     known = type(kind) is str and kind in _PLANS
     check.value(known, "kind", kind, " or ".join(FOLDER_KINDS))
     plan = _decode_plan(_PLANS[kind], record["settings"], check)
-    uuid = check.id("uuid", record["uuid"])
+    uuid = check.octets("uuid", record["uuid"], 16)
     return Manifest(uuid, plan, _members(record["members"], plan, check))
 
 
@@ -193,9 +193,8 @@ def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, A
         check.value(ok, "seed", seed, "0 to 2**32 - 1")
         return {"seed": seed, "hash": "murmur3"}
     check.value(record["hash"] == "siphash", "hash", record["hash"], "siphash, or no such field")
-    ok = type(seed) is str and ID.fullmatch(seed) is not None
     # What was found is not said: it may be most of a secret key.
-    check(ok, "seed", "none", "the hash's key: 32 hexadecimal digits")
+    check(is_hexadecimal(seed, 16), "seed", "none", "the hash's key: 32 hexadecimal digits")
     return {"seed": int.from_bytes(bytes.fromhex(seed), "little"), "hash": "siphash"}
 
 
@@ -213,7 +212,7 @@ def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...
         check.value(type(number) is int and 0 <= number < 2**63, "number", number, "an int from 0")
         ok = type(name) is str and _NAME.fullmatch(name) is not None
         check.value(ok, "name", name, "digits, lower-case letters and hyphens, then .bloom")
-        entries.append(Entry(number, name, check.id("uuid", record["uuid"])))
+        entries.append(Entry(number, name, check.octets("uuid", record["uuid"], 16)))
     numbers = [entry.number for entry in entries]
     if plan.kind == "growing":
         check.value(numbers == [*range(len(numbers))], "numbers", numbers, "0, 1, 2 ...")
