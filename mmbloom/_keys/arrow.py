@@ -75,19 +75,11 @@ def is_arrow(keys: object) -> bool:
 
 
 def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
-    """Read an Arrow column as batches of keys.
+    """Read an Arrow column as batches of keys: strings, binary, integers, or a dictionary of these.
 
-    Parameters
-    ----------
-    keys : object with ``__arrow_c_array__`` or ``__arrow_c_stream__``
-        A column of strings, binary or integers of any width; or a dictionary of these. Of
-        extension types, UUIDs are 16 bytes, and JSON is text.
-
-    Returns
-    -------
-    list of (KeyBatch, ndarray of bool, shape (n,), or None)
-        One pair for each Arrow array of the column: its n rows, and which of them are valid,
-        or None if all are. The batch is a view of the producer's memory and keeps it alive.
+    Gives one pair for each Arrow array of the column: its rows, a view of the producer's memory
+    that keeps it alive; and which of them are valid, None if all are. Of extension types, UUIDs are
+    16 bytes, and JSON is text.
 
     Raises
     ------

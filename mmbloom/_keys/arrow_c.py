@@ -154,43 +154,21 @@ class Node:
         return bool(self._addresses[place])
 
     def buffer(self, place: int, dtype: "DTypeLike", count: int, skip: int = 0) -> Array[Any]:
-        """View `count` items of a buffer, after the first `skip`.
+        """View `count` items of a buffer, after the first `skip`: read-only, of shape (count,).
 
-        Returns
-        -------
-        ndarray of shape (count,)
-            Read-only; keeps the memory alive.
-
-        Raises
-        ------
-        ValueError
-            If the buffer is NULL and `count` is not 0.
+        Keeps the memory alive; a ValueError if the buffer is NULL and `count` is not 0.
         """
         return self._items(place, dtype, (count,), skip)
 
     def rows(self, place: int, dtype: "DTypeLike", width: int = 1, more: int = 0) -> Array[Any]:
-        """View a buffer that has `width` items for each row.
+        """View a buffer that has `width` items for each row, as `buffer` does.
 
-        Returns
-        -------
-        ndarray of shape (length + more, width)
-            Read-only; keeps the memory alive.
-
-        Raises
-        ------
-        ValueError
-            If the buffer is NULL and the shape is not empty.
+        Its shape is (length + more, width).
         """
         return self._items(place, dtype, (self.length + more, width), self.offset * width)
 
     def dictionary(self) -> "Node":
-        """Give the array of values that the rows point into.
-
-        Raises
-        ------
-        ValueError
-            If it is missing or broken.
-        """
+        """Give the array of values that the rows point into; ValueError if it is missing."""
         if not self._struct.dictionary:
             raise ValueError("broken Arrow array: its dictionary is missing")
         struct = _Array.from_address(self._struct.dictionary)

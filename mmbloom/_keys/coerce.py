@@ -36,22 +36,7 @@ _CAST = "cast it to integers or strings: .astype('int64') or .astype('str')"
 
 
 def coerce_one(key: Key) -> bytes:
-    r"""Turn one key into its bytes.
-
-    Parameters
-    ----------
-    key : bytes, bytearray, memoryview, str, int, numpy integer, or tuple of these
-        The key.
-
-    Returns
-    -------
-    bytes
-        What is hashed.
-
-    Raises
-    ------
-    KeyTypeError, KeyEncodingError
-        If it cannot be a key.
+    r"""Turn one key into its bytes, which are hashed; raises if it cannot be a key.
 
     Examples
     --------
@@ -64,25 +49,9 @@ def coerce_one(key: Key) -> bytes:
 def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
     """Turn the keys of a call into forms that the engine hashes, and check every key.
 
-    Parameters
-    ----------
-    keys : iterable, ndarray, Arrow column or KeyBatch
-        The keys, as `BloomFilter.add_many` takes them.
-    nulls : {"error", "skip"}
-        Whether a null is an error or left out. A null is None, a masked item of an array, or
-        a null of a column; among objects also nan, and pandas' NA and NaT.
-
-    Returns
-    -------
-    Batch
-        The keys in the order given. It shares memory with a list, an array or a column.
-
-    Raises
-    ------
-    KeyTypeError, KeyEncodingError
-        If a key cannot be one. The error names the position of the first such key.
-    ValueError
-        If an array has the wrong number of dimensions, or a column is damaged.
+    The batch shares memory with a list, an array or a column. A null is None, a masked item of an
+    array, or a null of a column; among objects also nan, and pandas' NA and NaT. An error names
+    the position of the first key that cannot be one; that of a damaged column is a ValueError.
 
     Examples
     --------
@@ -105,22 +74,7 @@ def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
 
 
 def several(keys: Any) -> Iterable[Any]:
-    """Refuse what is not several keys: a single key, or nothing that can be iterated.
-
-    Parameters
-    ----------
-    keys : object
-        What a caller passed for an iterable of keys.
-
-    Returns
-    -------
-    iterable
-        The same object.
-
-    Raises
-    ------
-    KeyTypeError
-        If it is a single key, or no iterable.
+    """Raise `KeyTypeError` of a single key, or what cannot be iterated; gives what it was given.
 
     Examples
     --------
@@ -139,22 +93,9 @@ def several(keys: Any) -> Iterable[Any]:
 def batches(keys: AnyKeys, nulls: Nulls = "error") -> Iterator[Batch]:
     """Turn an iterable of any length into batches, in bounded memory.
 
-    Parameters
-    ----------
-    keys, nulls
-        As in `coerce`.
-
-    Yields
-    ------
-    Batch
-        At most 16,384 keys each; a list, an array or a column is one batch, as it is in
-        memory already.
-
-    Raises
-    ------
-    KeyTypeError, KeyEncodingError, ValueError
-        As in `coerce`, when the batch with the wrong key is reached. The position counts from
-        the first key of all.
+    They are of at most 16,384 keys each; but a list, an array or a column is one batch, as it is in
+    memory already. Raises as `coerce` when the batch with the wrong key is reached, whose position
+    counts from the first key of all.
 
     Examples
     --------

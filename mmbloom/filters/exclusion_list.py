@@ -117,13 +117,7 @@ class ExclusionList:
         return self._table.listed.keys
 
     def refresh(self) -> None:
-        """Learn of changes of the file, at most a millisecond late.
-
-        Raises
-        ------
-        FormatError, OSError
-            If the file is there and cannot be read.
-        """
+        """Learn of changes of the file, at most a millisecond late; raises if it is unreadable."""
         now = monotonic()
         if now > self.refresh_at:
             self.reread()
@@ -164,21 +158,9 @@ class ExclusionList:
         return not self.empty and coerce_one(key) in self._table.listed.keys
 
     def correct(self, seen: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
-        """Clear the answers of excluded keys, by the exclusions known.
+        """Clear the hits of excluded keys, by the exclusions known: in place, and give the same.
 
-        Parameters
-        ----------
-        seen : ndarray of bool, shape (n,)
-            True for each hit; changed in place.
-        parts : iterable of KeyBatch
-            The n keys.
-        hashes : pair of ndarray of uint64, shape (n,)
-            Their hash halves.
-
-        Returns
-        -------
-        ndarray of bool, shape (n,)
-            The same array.
+        The parts have the keys, of which `hashes` are the hash halves.
         """
         table = self._table
         if not table.listed.keys:
@@ -293,8 +275,7 @@ class Exclusions(AbstractSet[Any]):
         ValueError
             If the file would take more than 1 MiB.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the filter cannot be written: one that is sealed, or open in mode "r", gives its
-            exclusions to read only.
+            If the filter cannot be written.
         FormatError
             If the file is damaged: it is left as it is.
         PermissionError
@@ -311,23 +292,7 @@ class Exclusions(AbstractSet[Any]):
         return self.difference_update([key]) > 0
 
     def difference_update(self, keys: Keys) -> int:
-        """Take keys out of the exclusions, all of them or, if that fails, none.
-
-        Parameters
-        ----------
-        keys : iterable, ndarray or Arrow column
-            As for `update`.
-
-        Returns
-        -------
-        int
-            How many were exclusions.
-
-        Raises
-        ------
-        KeyTypeError, KeyEncodingError, ValueError, FormatError, OSError, MmbloomError
-            As `update`.
-        """
+        """Take keys out, all of them or none; gives how many were in. Raises what `update` raises."""
         return self._change(
             keys, lambda listed, given: {key: None for key in listed if key not in given}
         )
