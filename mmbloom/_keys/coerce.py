@@ -9,7 +9,7 @@ Keys that the engine can hash as they lie are not copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress, islice
 from math import isnan
 from operator import index
@@ -50,8 +50,8 @@ def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
     """Turn the keys of a call into forms that the engine hashes, and check every key.
 
     The batch shares memory with a list, an array or a column. A null is None, a masked item of an
-    array, or a null of a column; among objects also nan, and pandas' NA and NaT. An error names
-    the position of the first key that cannot be one; that of a damaged column is a ValueError.
+    array, or a null of a column; among objects also nan, and pandas' NA and NaT. The first
+    key that cannot be one is an error with its position, a damaged column a ValueError.
 
     Examples
     --------
@@ -146,11 +146,7 @@ def _from_masked(keys: Any, nulls: Nulls) -> Batch:
         return _from_array(keys.data, nulls)
     if nulls == "error":
         raise KeyTypeError("a masked item is a null", int(masked.argmax()), _SKIP)
-    try:
-        left = _from_array(keys.data[~masked], nulls)
-        return Batch(left.parts, left.num_keys, ~masked)
-    except KeyEncodingError as error:
-        raise _where_it_was(error, ~masked) from None
+    return _among_nulls(lambda: _from_array(keys.data[~masked], nulls), ~masked)
 
 
 def _from_column(keys: Any, nulls: Nulls) -> Batch:
@@ -198,10 +194,7 @@ def _from_list(keys: list[Any], offset: int, nulls: Nulls = "error") -> Batch:
         kept = (type(key) not in odd or not _is_null(key) for key in keys)
         present = np.fromiter(kept, np.bool_, len(keys))
         left = list(compress(keys, present.tolist()))
-        try:
-            return Batch(_from_list(left, 0).parts, len(left), present)
-        except (KeyTypeError, KeyEncodingError) as error:
-            raise _where_it_was(error, present, offset) from None
+        return _among_nulls(lambda: _from_list(left, 0), present, offset)
     if kinds == {int}:
         try:
             return Batch([IntegerKeys(np.array(keys, dtype="<i8"))], len(keys))
@@ -211,11 +204,15 @@ def _from_list(keys: list[Any], offset: int, nulls: Nulls = "error") -> Batch:
     return Batch([ByteKeys.of(spelled)], len(keys))
 
 
-def _where_it_was(
-    error: KeyTypeError | KeyEncodingError, present: Bools, offset: int = 0
-) -> KeyTypeError | KeyEncodingError:
-    """Give an error the position that its key had before nulls were left out."""
-    return error.at(offset + int(np.flatnonzero(present)[error.position or 0]))
+def _among_nulls(left: Callable[[], Batch], present: Bools, offset: int = 0) -> Batch:
+    """Make the batch of what nulls leave; an error has the position before they were left out."""
+    try:
+        batch = left()
+    except (KeyTypeError, KeyEncodingError) as error:
+        if error.position is None:  # of the array as a whole
+            raise
+        raise error.at(offset + int(np.flatnonzero(present)[error.position])) from None
+    return Batch(batch.parts, batch.num_keys, present)
 
 
 _TUPLE = b"\xfe"  # UTF-8 never has it, so no str is the same key

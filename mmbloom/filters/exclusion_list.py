@@ -292,7 +292,7 @@ class Exclusions(AbstractSet[Any]):
         return self.difference_update([key]) > 0
 
     def difference_update(self, keys: Keys) -> int:
-        """Take keys out, all of them or none; gives how many were in. Raises what `update` raises."""
+        """Take keys out, all of them or none; gives how many were in. Raises as `update`."""
         return self._change(
             keys, lambda listed, given: {key: None for key in listed if key not in given}
         )
