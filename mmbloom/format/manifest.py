@@ -151,12 +151,10 @@ def decode(raw: bytes, path: str) -> Manifest:
     return Manifest(uuid, plan, _members(record["members"], plan, check))
 
 
-def _require_fields(check: Checker, record: object, names: list[str], what: str) -> None:
+def _require_fields(check: Checker, record: Any, names: list[str], what: str) -> None:
     check.value(isinstance(record, dict), what, type(record).__name__, "an object")
-    assert isinstance(record, dict)  # noqa: S101  for the type checker: required above
-    found = ", ".join(sorted(record))
-    same = record.keys() == set(names)
-    check.value(same, f"fields of {what}", found, ", ".join(sorted(names)))
+    found, expected = ", ".join(sorted(record)), ", ".join(sorted(names))
+    check.value(record.keys() == set(names), f"fields of {what}", found, expected)
 
 
 def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderPlan:
@@ -165,20 +163,17 @@ def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderP
     _require_fields(check, record, names if keyed else names[:-1], "settings")
     assert names[-1] == "hash"  # noqa: S101  the field that may be missing
     record = {**record, **_hash(record, check, keyed=keyed)}
-    for field in fields(kind):
-        value = record[field.name]
-        if field.name in _ONE_OF:
-            known = _ONE_OF[field.name]
-            check.value(
-                type(value) is str and value in known, field.name, value, " or ".join(known)
-            )
-        elif field.name == "error_rate":
-            check.value(
-                type(value) is float and 0 < value < 1, field.name, value, "between 0 and 1"
-            )
-        elif field.name not in {"seed", "hash"}:
-            ok = type(value) is int and 1 <= value < 2**63
-            check.value(ok, field.name, value, "an int from 1 to 2**63 - 1")
+    for name in names:
+        value = record[name]
+        if known := _ONE_OF.get(name):
+            ok, expected = type(value) is str and value in known, " or ".join(known)
+        elif name == "error_rate":
+            ok, expected = type(value) is float and 0 < value < 1, "between 0 and 1"
+        elif name not in {"seed", "hash"}:
+            ok, expected = type(value) is int and 1 <= value < 2**63, "an int from 1 to 2**63 - 1"
+        else:
+            continue  # proved above
+        check.value(ok, name, value, expected)
     try:
         return kind(**record)
     except ValueError as error:
@@ -199,12 +194,9 @@ def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, A
 
 
 def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...]:
-    check.value(
-        isinstance(records, list) and records != [], "members", records, "a list, not empty"
-    )
-    check.value(
-        len(records) <= plan.max_files, "members", len(records), f"at most {plan.max_files}"
-    )
+    some, most = isinstance(records, list) and records != [], plan.max_files
+    check.value(some, "members", records, "a list, not empty")
+    check.value(len(records) <= most, "members", len(records), f"at most {most}")
     entries: list[Entry] = []
     for record in records:
         _require_fields(check, record, ["number", "name", "uuid"], "a member")
