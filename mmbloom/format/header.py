@@ -350,12 +350,9 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     expected = "1 to 64" if blocks == 1 else f"a multiple of {blocks} (the blocks a key), 1 to 64"
     require(1 <= num_hashes <= 64 and whole, "number of hashes", num_hashes, expected)
     step, most = sizes_of(layout, blocks)
-    require(
-        step <= num_positions <= most and num_positions % step == 0,
-        "number of positions",
-        num_positions,
-        f"a multiple of {step}, at most {most}",
-    )
+    fits = step <= num_positions <= most and num_positions % step == 0
+    expected = f"a multiple of {step}, at most {most}"
+    require(fits, "number of positions", num_positions, expected)
     header_size = int(record["header_size"])
     require(header_size == HEADER_BYTES, "header size", header_size, "4096")
     reserved = int(record["reserved"]) or any(record["padding"].tobytes())

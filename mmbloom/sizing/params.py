@@ -163,32 +163,24 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{name} is {value!r}, expected an int")
-        step, largest = sizes_of(self.layout, self.blocks_per_key)
+        bits, blocks = self.num_bits, self.blocks_per_key
+        step, largest = sizes_of(self.layout, blocks)
         most = MAX_BLOCKS_PER_KEY if self.layout == "blocked" else 1
-        for name, value, ok, expected in (
-            ("capacity", self.capacity, 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
-            ("error_rate", self.error_rate, 0 < self.error_rate < 1, "between 0 and 1"),
-            ("layout", self.layout, self.layout in get_args(Layout), "'blocked' or 'standard'"),
-            ("num_hashes", self.num_hashes, 1 <= self.num_hashes <= MAX_HASHES, "1 to 64"),
-            (
-                "blocks_per_key",
-                self.blocks_per_key,
-                1 <= self.blocks_per_key <= most,
-                f"1 to {MAX_BLOCKS_PER_KEY} in the blocked layout, else 1",
-            ),
-            (
-                "num_bits",
-                self.num_bits,
-                MIN_BITS <= self.num_bits <= largest and self.num_bits % step == 0,
-                f"a multiple of {step} from {step} to {largest}",
-            ),
+        few = f"1 to {MAX_BLOCKS_PER_KEY} in the blocked layout, else 1"
+        whole = MIN_BITS <= bits <= largest and bits % step == 0
+        for name, ok, expected in (
+            ("capacity", 1 <= self.capacity < 2**64, "1 to 2**64 - 1"),
+            ("error_rate", 0 < self.error_rate < 1, "between 0 and 1"),
+            ("layout", self.layout in get_args(Layout), "'blocked' or 'standard'"),
+            ("num_hashes", 1 <= self.num_hashes <= MAX_HASHES, "1 to 64"),
+            ("blocks_per_key", 1 <= blocks <= most, few),
+            ("num_bits", whole, f"a multiple of {step} from {step} to {largest}"),
         ):
             if not ok:
-                raise ValueError(f"{name} is {value!r}, expected {expected}")
-        if self.num_hashes % self.blocks_per_key:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, expected {expected}")
+        if self.num_hashes % blocks:
             raise ValueError(
-                f"num_hashes is {self.num_hashes}, expected a multiple of the "
-                f"{self.blocks_per_key} blocks a key"
+                f"num_hashes is {self.num_hashes}, expected a multiple of the {blocks} blocks a key"
             )
         require_seed(self.hash, self.seed)
 
