@@ -19,7 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import ENGINE, Hold, LockState
-from mmbloom._machine.descriptors import OpenFile, opening, remember
+from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.forks import opening, remember
 from mmbloom._reentry import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
     ClosedFilterError,

@@ -13,10 +13,9 @@
 """
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeVar
@@ -24,6 +23,7 @@ from typing import TypeVar
 import numpy as np
 
 from mmbloom._engine import Hold, LockState
+from mmbloom._machine.forks import ThreadLock
 from mmbloom._reentry import AMID, BLOCK
 from mmbloom._storage.folder import (
     ManifestFile,
@@ -103,7 +103,7 @@ class Chain:
         self.folder, self.settings = folder, settings
         # Whose section it is; the lock of the newest file is its `inner`.
         self.state = LockState(folder, None, wait)
-        self._pid, self._loading = os.getpid(), threading.RLock()
+        self._loading = ThreadLock()  # one thread at a time opens files
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
         self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
@@ -125,7 +125,7 @@ class Chain:
         snapshot = self.current
         if stamp_of(self.folder) == snapshot.file.stamp:
             return snapshot
-        with self._loader():
+        with self._loading.here():
             while stamp_of(self.folder) != (snapshot := self.current).file.stamp:
                 file = read_manifest(self.folder)
                 if file.stamp == snapshot.file.stamp:
@@ -147,12 +147,6 @@ class Chain:
             if member not in kept:
                 member.close()
         loaded.file.close()
-
-    def _loader(self) -> AbstractContextManager[object]:
-        """One thread at a time opens files; and a signal handler of that thread."""
-        if self._pid != os.getpid():  # it may have been another thread's of the parent
-            self._pid, self._loading = os.getpid(), threading.RLock()
-        return self._loading
 
     @property
     def current(self) -> ChainState:
@@ -297,7 +291,7 @@ class Chain:
         """Name these files in the manifest, and no others; within `section`."""
         before = self.current.file
         manifest = replace(before.manifest, members=tuple(member.entry for member in members))
-        with self._loader():  # no thread may open a new file a second time
+        with self._loading.here():  # no thread may open a new file a second time
             draft = draft_manifest(self.folder, manifest, before.permissions)
             try:
                 draft.install()

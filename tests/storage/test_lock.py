@@ -15,7 +15,7 @@ from workers import in_child
 
 import mmbloom
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
-from mmbloom._machine import descriptors
+from mmbloom._machine import forks
 from mmbloom._storage import lock as lock_module
 from mmbloom._storage.lock import DescriptorLock, WriteLock
 
@@ -203,7 +203,7 @@ def test_child_of_a_fork_without_handlers(
 ) -> None:
     """A child whose fork ran no Python handler notices by its pid, and starts afresh."""
     lock, other = new_lock(), new_lock()
-    monkeypatch.setattr(descriptors, "_remembered", [])  # what the handler goes through
+    monkeypatch.setattr(forks, "_remembered", [])  # what the handler goes through
     with lock.held(SHORT):
         assert in_child(lambda: is_free(lock)) is False
         assert not is_free(other)

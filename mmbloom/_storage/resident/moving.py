@@ -13,7 +13,6 @@ This file takes no lock: where the write lock is needed, it says so.
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 from mmbloom._machine import pages
 from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.forks import ThreadLock
 from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import AMID
 from mmbloom._storage.kinds import BITS, kind_of, possible_count
@@ -119,7 +119,7 @@ class MovingArray:
         self._attend_at = 0.0  # when it is time to
         self._flushing = 0  # in which process
         self._place: Place | None = None
-        self._pid, self._moving = os.getpid(), threading.RLock()
+        self._moving = ThreadLock()
         place = self._find_array()
         # Whether it is to be moved; at how many keys.
         possible = writable and kind_of(header) is BITS
@@ -147,7 +147,7 @@ class MovingArray:
 
     def _found_from(self, fd: int) -> Place:
         while True:
-            with self._one_at_a_time():
+            with self._moving.here():
                 before = self._place
                 named_before = NO_COPY if before is None else before.named
                 if before is not None and before.share is not None and before.share.held:
@@ -173,12 +173,6 @@ class MovingArray:
         if found.copy is None and is_named(found.named) and found.named != named_before:
             say_lost(self.path)
         return found
-
-    def _one_at_a_time(self) -> threading.RLock:
-        """Let one thread at a time find the array, and its signal handlers amid that."""
-        if self._pid != os.getpid():  # it may have been another thread's of the parent
-            self._pid, self._moving = os.getpid(), threading.RLock()
-        return self._moving
 
     def _found(self, fd: int) -> Place:
         while True:
@@ -311,7 +305,7 @@ class MovingArray:
             copy.set_written(before.views.counters["batches_begun"])
             # Else each page is mapped at its first key, which takes 1 us.
             pages.populate(place.array, copy.size, writable=True)
-            with self._one_at_a_time():
+            with self._moving.here():
                 if self._place is not before:
                     raise FileChangedError(self.path, "moved meanwhile")
                 place.name(copy.named)

@@ -25,7 +25,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmbloom._machine.descriptors import OpenFile, opening, remember
+from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.forks import opening, remember
 from mmbloom._reentry import AMID
 from mmbloom.errors import LockTimeoutError, ReentryError
 
