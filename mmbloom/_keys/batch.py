@@ -59,14 +59,12 @@ class Batch:
     num_keys: int
     present: Bools | None = None
 
-    def cut(self, size: int = _engine.CHUNK_KEYS) -> Iterator[KeyBatch]:
+    def cut(self, size: int = _engine.CHUNK_KEYS) -> Iterable[KeyBatch]:
         """Cut the keys into chunks of at most `size`, in order."""
         if len(self.parts) == 1 and 0 < self.num_keys <= size:  # as most calls are
-            yield self.parts[0]
-            return
-        for part in self.parts:
-            for start in range(0, len(part), size):
-                yield part[start : start + size]
+            return self.parts
+        starts = ((part, range(0, len(part), size)) for part in self.parts)
+        return (part[start : start + size] for part, here in starts for start in here)
 
     def map(
         self, work: Callable[[KeyBatch], R], threads: int, *, busy: bool = False

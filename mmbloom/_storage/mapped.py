@@ -123,14 +123,16 @@ class MappedFilter:
     @property
     def views(self) -> Views:
         """The map, as arrays, with no look at the file: for a caller that has just looked."""
-        return self.array.place.views
+        place = self.array.at
+        if place is None:
+            raise ClosedFilterError(self.path)
+        return place.views
 
     def look(self, keys: int) -> Views:
         """Give the map, for a number of keys to be tested; raises as `check_unchanged`."""
         self.check_unchanged()
-        place = self.array.follow()
-        self.array.touch(place, keys)
-        return place.views
+        self._touch(keys)
+        return self.array.follow().views
 
     def attend(self) -> None:
         """Make sure that this object may write, and see to its array: a section begins.
@@ -143,9 +145,12 @@ class MappedFilter:
 
     def change(self, keys: int) -> Views:
         """Give the map, for a number of keys to be changed, within a section."""
-        place = self.array.place
-        self.array.touch(place, keys)
-        return place.views
+        self._touch(keys)
+        return self.views
+
+    def _touch(self, keys: int) -> None:
+        if self.array.few_left > 0:
+            self.array.touch(keys)
 
     def trusted(self, keys: int) -> Place | None:
         """Give the map, if nothing has changed, for keys that are not to look for a moment.
@@ -166,7 +171,7 @@ class MappedFilter:
             return None
         place = self.array.steady()
         if place is not None:
-            self.array.touch(place, keys)
+            self._touch(keys)
         return place
 
     @property

@@ -73,6 +73,9 @@ class Claim(Held):
         def __enter__(self) -> Bools:
             """Take the lock, and answer."""
 
+        def begin(self) -> Bools:
+            """Answer, with the lock."""
+
     def within(self, timeout: float | None) -> Claim:
         """Wait for the lock for another time than the filter's own.
 
@@ -98,10 +101,9 @@ class Claim(Held):
     def _begin(self) -> Bools:
         """Answer: bool array of shape (n,), True for each new key."""
         self._pid = os.getpid()
-        with self._writer.amid():
-            if self._num_keys and self._is_within():
-                raise ReentryError(self._writer.path, _CLAIMED)
-            self._claimed = self._writer.claim(self._prepared)
+        if self._num_keys and self._is_within():
+            raise ReentryError(self._writer.path, _CLAIMED)
+        self._claimed = self._writer.claim(self._prepared)
         answers = self._answers(self._claimed.new)
         if self._num_keys:  # last: what raises before is not under way
             self._writer.claimed = weakref.ref(self)
@@ -127,8 +129,7 @@ class Claim(Held):
         if self._num_keys:
             self._writer.claimed = None
         if kind is None:
-            with self._writer.amid():
-                self._writer.mark(self._claimed, self._prepared)
+            self._writer.mark(self._claimed, self._prepared)
 
     async def __aenter__(self) -> Bools:
         """Do what ``with`` does, while other tasks go on."""
@@ -143,7 +144,7 @@ class Claim(Held):
         self._task_hold = TaskHold(self.hold)
         try:
             await self._task_hold.take()
-            return self._begin()
+            return self.begin()
         except BaseException:
             self._task_hold.leave()
             raise

@@ -147,7 +147,7 @@ class CountingBloomFilter(FileFilter):
             yield from super()._find_batch(batch)
             return
         hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
-        chunks = batch.cut()
+        chunks = iter(batch.cut())
         while some := list(islice(chunks, _CHUNKS_A_LOCK)):
             together = Batch(some, sum(map(len, some)))
             hashes = list(together.map(hash_chunk, self._threads))  # outside the lock

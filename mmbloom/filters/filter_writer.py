@@ -45,10 +45,6 @@ class FilterWriter(ABC):
         """Hold the write lock, for a block of the caller's or a call of one's own."""
 
     @abstractmethod
-    def amid(self) -> Hold:
-        """Refuse calls of signal handlers within a part of a section."""
-
-    @abstractmethod
     def add_chunk(self, prepared: Any, /) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
 

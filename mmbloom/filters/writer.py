@@ -26,6 +26,7 @@ from mmbloom import _engine
 from mmbloom._engine import Hold, OneCounted
 from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import BLOCK, CALL
+from mmbloom._storage.counters import Counters
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
@@ -102,19 +103,18 @@ class Writer(FilterWriter):
         # Checked before waiting for a lock that would be of no use, too.
         return Hold(self._lock.state, timeout, kind, self._storage.check_writable, self._looked)
 
-    def _looked(self, _hold: Hold | None = None, _patient: bool = True) -> bool:
-        """Look at the file and the exclusions, which can fail; True, for `Hold`."""
+    def _looked(self, _hold: Hold, _patient: bool) -> bool:
+        self.look()
+        return True
+
+    def look(self) -> None:
+        """Look at the file and the exclusions, which can fail: a section begins."""
         self._check_at = 0.0  # what a signal handler adds now is looked at, and refused
         self._storage.attend()
         now = monotonic()
         if now > self._exclusions.refresh_at:
             self._exclusions.refresh()
         self._check_at = now + MOMENT
-        return True
-
-    def amid(self) -> Hold:
-        """Refuse calls of signal handlers within a part of a section."""
-        return Hold(self._lock.state, 0.0, CALL)
 
     def move_to_memory(self) -> None:
         """Move the array of a new file to shared memory, if that is wanted."""
@@ -133,22 +133,22 @@ class Writer(FilterWriter):
     def add_chunk(self, hashes: HashHalves) -> Bools:  # noqa: D102  as in the base
         # The caller has checked before the first chunk that it may write.
         with Hold(self._lock.state, self.timeout, CALL, None, self._looked):
-            return self._add_counted(hashes)
+            return self.add_within(hashes)
 
-    def _add_counted(self, hashes: HashHalves) -> Bools:
-        """Add keys within a section, and count that in the header."""
-        words = self._begin(len(hashes[0]))
+    def add_within(self, hashes: HashHalves) -> Bools:
+        """Add one chunk within a section, and count that in the header."""
+        words, counters = self._begin(len(hashes[0]))
         new, positions_set = self._add(words, hashes)
         if self._verify:
             self._test(words, hashes)
-        self._finish(int(np.count_nonzero(new)), positions_set)
+        self._finish(counters, int(np.count_nonzero(new)), positions_set)
         return new
 
-    def _begin(self, keys: int) -> Words:
+    def _begin(self, keys: int) -> tuple[Words, Counters]:
         """Give the array for a batch of a number of keys, and count that it has begun."""
-        views = self._storage.change(keys)
-        views.counters.add(batches_begun=1)
-        return views.words
+        words, counters, _ = self._storage.change(keys)
+        counters.add(batches_begun=1)
+        return words, counters
 
     @property
     def unquestioned(self) -> float:
@@ -160,13 +160,17 @@ class Writer(FilterWriter):
     def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
         if not self._lock.state.around():
             with self.section(self.timeout, CALL):
-                return self._add_key(self._storage.change(1).one, key)
-        with self.amid():  # within a block: one section for many keys
+                return self.add_one_within(key)
+        with Hold(self._lock.state, 0.0, CALL):  # within a block: one section for many keys
             one = self._storage.views.one
             if monotonic() > self._check_at:
-                self._looked()
+                self.look()
                 one = self._storage.change(_KEYS_A_CHECK).one
             return self._add_key(one, key)
+
+    def add_one_within(self, key: Key) -> bool:
+        """Add one key within a section; True if it was new."""
+        return self._add_key(self._storage.change(1).one, key)
 
     def _add_key(self, one: _engine.OneKey, key: Key) -> bool:
         new = one.add(key)
@@ -208,13 +212,11 @@ class Writer(FilterWriter):
             self._storage.array.settle(positions_set)
         return positions_set
 
-    def _finish(self, new_keys: int, positions_set: int) -> None:
+    def _finish(self, counters: Counters, new_keys: int, positions_set: int) -> None:
         if not positions_set:
-            self._storage.counters.add(batches_begun=-1)  # as one by one: what is there is no batch
+            counters.add(batches_begun=-1)  # as one by one: what is there is no batch
             return
-        now_set = self._storage.counters.add(
-            keys_added=new_keys, positions_set=positions_set, batches_done=1
-        )
+        now_set = counters.add(keys_added=new_keys, positions_set=positions_set, batches_done=1)
         # As `_look`, which would be one more call a chunk.
         self.room = (self._brim.full_at - now_set) / self._params.num_hashes
 
@@ -261,8 +263,7 @@ class BitWriter(Writer):
 
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
-        self._exclusions.refresh()
-        words = self._storage.look(len(hashes[0])).words  # a folder's section has not looked
+        words = self._storage.change(len(hashes[0])).words
         return self._claimed(_engine.claim(words, *hashes, self._params))
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
@@ -271,20 +272,20 @@ class BitWriter(Writer):
         new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys and not self._verify:
             return
-        words = self._begin(0)
+        words, counters = self._begin(0)
         positions_set = _engine.commit(words, claimed)
         if self._verify:
             self._test(words, hashes)
-        self._finish(new_keys, positions_set)
+        self._finish(counters, new_keys, positions_set)
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
         with self.section(self.timeout, CALL):
-            words = self._begin(0)
+            words, counters = self._begin(0)
             positions_set = _engine.union(words, start, more)
             if self._verify and (more & ~words[start : start + len(more)]).any():
                 raise LostBitsError(self._storage.path)
-            self._finish(0, positions_set)
+            self._finish(counters, 0, positions_set)
         return positions_set
 
     def require_room_for(self, segments: Iterable[Words]) -> None:
@@ -322,7 +323,6 @@ class CountingWriter(Writer):
 
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
-        self._exclusions.refresh()
         words = self._storage.change(len(hashes[0])).words
         return self._claimed(FoundCounted(_engine.counted_claim(words, *hashes, self._params)))
 
@@ -330,14 +330,14 @@ class CountingWriter(Writer):
         """Count all keys of the claim, new or not: see `Writer.mark`."""
         self._storage.attend()
         if len(claimed.new):
-            self._add_counted(hashes)
+            self.add_within(hashes)
 
     def remove_chunk(self, hashes: HashHalves) -> Bools:
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self.timeout, CALL):
-            words = self._begin(len(hashes[0]))
+            words, counters = self._begin(len(hashes[0]))
             found, cleared = _engine.decrement(words, *hashes, self._params)
-            self._finish(0, -cleared)
+            self._finish(counters, 0, -cleared)
         return found
 
     def remove_one(self, key: Key) -> bool:

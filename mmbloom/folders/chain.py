@@ -207,8 +207,9 @@ class Chain:
         return self.state.mine()
 
     def _lock_newest(self, section: Hold, patient: bool) -> bool:
-        """Take the lock of the newest file for a section, at once or not at all if impatient."""
+        """Take the lock of the newest file, at once or not at all if impatient, and look at it."""
         if not section.first:
+            self.current.newest.writer.look()
             return True
         while True:
             snapshot = self.current
@@ -226,6 +227,7 @@ class Chain:
             except LockTimeoutError:
                 raise LockTimeoutError(self.folder, section.timeout or 0.0) from None
             if self.refresh() is snapshot:  # under the lock: it stays the newest
+                snapshot.newest.writer.look()
                 return True
             held.leave()
 

@@ -16,7 +16,7 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from mmbloom._engine import Grounds, Hold, Part
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._reentry import BLOCK, CALL
+from mmbloom._reentry import BLOCK
 from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
@@ -76,9 +76,6 @@ class FolderWriter(FilterWriter):
 
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102  as above
         return self._chain.section(timeout, kind)
-
-    def amid(self) -> Hold:  # noqa: D102
-        return Hold(self._chain.state, 0.0, CALL)
 
     def prepare(self, hashes: HashHalves) -> Hashed:
         """Test keys in all files but the newest, without the lock."""

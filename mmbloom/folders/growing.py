@@ -131,9 +131,9 @@ class GrowingWriter(FolderWriter):
                 self.mark(claimed, keys)
                 return claimed.new
             if not found.any():  # the most frequent case, in which nothing is copied
-                return newest.writer.add_chunk(keys.hashes)
+                return newest.writer.add_within(keys.hashes)
             new = ~found
-            new[new] = newest.writer.add_chunk(take(keys.hashes, new))
+            new[new] = newest.writer.add_within(take(keys.hashes, new))
             return new
 
     def add_one(self, key: Key) -> bool:
@@ -142,13 +142,11 @@ class GrowingWriter(FolderWriter):
         with self.section(self.timeout, CALL):
             *older, newest = self._chain.current.members
             if contains_one(older, octets):
-                self._chain.exclusions.refresh()  # the newest file's writer would
                 return False
             if not newest.room and not contains_one([newest], octets):
-                self._chain.exclusions.refresh()  # which can fail: before anything is changed
                 newest = self._chain.make_next(newest.entry.number + 1)
                 self._go_to(newest)
-            return newest.writer.add_one(octets)
+            return newest.writer.add_one_within(octets)
 
     def _go_to(self, member: Member) -> None:
         if member is not self._chain.current.newest:

@@ -125,8 +125,8 @@ class RotatingWriter(FolderWriter):
         if newest is claimed.member:
             newest.writer.mark(claimed.to_set, keys.hashes)
         else:  # the caller's block has added other keys, in another period
-            newest.writer.add_chunk(keys.hashes)
-        self._keep_up(lambda newest: newest.writer.add_chunk(keys.hashes))
+            newest.writer.add_within(keys.hashes)
+        self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
@@ -134,8 +134,8 @@ class RotatingWriter(FolderWriter):
             self._rotate()
             now = self._chain.current
             found = keys.found_in_all(self.older(now))
-            new = now.newest.writer.add_chunk(keys.hashes) & ~found
-            self._keep_up(lambda newest: newest.writer.add_chunk(keys.hashes))
+            new = now.newest.writer.add_within(keys.hashes) & ~found
+            self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))
         return new
 
     def add_one(self, key: Key) -> bool:
@@ -145,9 +145,9 @@ class RotatingWriter(FolderWriter):
             self._rotate()
             now = self._chain.current
             older = self.older(now)
-            new = now.newest.writer.add_one(octets)
+            new = now.newest.writer.add_one_within(octets)
             new = new and not contains_one(older, octets)
-            self._keep_up(lambda newest: newest.writer.add_one(octets))
+            self._keep_up(lambda newest: newest.writer.add_one_within(octets))
         return new
 
     @property
@@ -187,7 +187,6 @@ class RotatingWriter(FolderWriter):
         number = self._plan.period(time)
         if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
             return False
-        self._chain.exclusions.refresh()  # which can fail: before anything is changed
         try:
             self._begin(number, time)
         except OSError as error:

@@ -305,7 +305,7 @@ cdef class Hold:
 
 
 cdef class Held:
-    """A block under a lock that does something when it begins and when it ends."""
+    """A block under a lock that does something when it begins and when it ends: calls of ours."""
 
     cdef readonly Hold hold
 
@@ -325,14 +325,22 @@ cdef class Held:
     cdef object enter(self):
         try:
             self.hold.enter()
-            return self._begin()
+            return self.begin()
         except BaseException:
             self.hold.leave()
             raise
 
+    cpdef object begin(self):
+        """Begin, with the lock."""
+        self.hold.state.kind = C_CALL
+        answer = self._begin()
+        self.hold.state.kind = C_BLOCK
+        return answer
+
     def __exit__(self, kind, error, traceback):
         """End, and give the lock back."""
         try:
+            self.hold.state.kind = C_CALL
             self._end(kind)
         finally:
             self.hold.leave()

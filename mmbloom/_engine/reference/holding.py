@@ -292,7 +292,7 @@ class Hold:
 
 
 class Held:
-    """A block under a lock that does something when it begins and when it ends."""
+    """A block under a lock that does something when it begins and when it ends: calls of ours."""
 
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
@@ -310,10 +310,18 @@ class Held:
     def _enter(self) -> Any:
         try:
             self.hold.__enter__()
-            return self._begin()
+            return self.begin()
         except BaseException:
             self.hold.leave()
             raise
+
+    def begin(self) -> Any:
+        """Begin, with the lock."""
+        state = self.hold.state
+        state.kind = CALL
+        answer = self._begin()
+        state.kind = BLOCK
+        return answer
 
     def __exit__(
         self,
@@ -324,6 +332,7 @@ class Held:
         """End, and give the lock back."""
         try:
             try:
+                self.hold.state.kind = CALL
                 self._end(kind)
             finally:
                 self.hold.leave()

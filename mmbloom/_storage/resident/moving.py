@@ -88,6 +88,10 @@ class MovingArray:
 
     Attributes
     ----------
+    at : Place or None
+        What is mapped; None after `close`.
+    few_left : int
+        How many more keys are few: see `touch`.
     closed : bool
         Whether `close` was called.
     failure : str
@@ -115,10 +119,10 @@ class MovingArray:
         self.closed, self.failure = False, ""
         self.news = memoryview(bytearray(8)).cast("Q")
         self.on_share: Callable[[Any], object] = _nothing
-        self._few_left = _FEW_KEYS
+        self.few_left = _FEW_KEYS
         self._attend_at = 0.0  # when it is time to
         self._flushing = 0  # in which process
-        self._place: Place | None = None
+        self.at: Place | None = None
         self._moving = ThreadLock()
         place = self._find_array()
         # Whether it is to be moved; at how many keys.
@@ -148,7 +152,7 @@ class MovingArray:
     def _found_from(self, fd: int) -> Place:
         while True:
             with self._moving.here():
-                before = self._place
+                before = self.at
                 named_before = NO_COPY if before is None else before.named
                 if before is not None and before.share is not None and before.share.held:
                     if before.is_named():  # another thread, or a signal handler, was faster
@@ -158,8 +162,8 @@ class MovingArray:
                         what = "overwritten where it says where the array lies"
                         raise FileChangedError(self.path, what)
                 found = self._found(fd)
-                if self._place is before:
-                    self._place, self._attend_at = found, 0.0
+                if self.at is before:
+                    self.at, self._attend_at = found, 0.0
                     break
             closers = found.closers()  # a handler has found it meanwhile
             del found
@@ -191,13 +195,13 @@ class MovingArray:
             copy=copy,
             share=share,
             writable=self._writable,
-            at_random=self._few_left > 0,
+            at_random=self.few_left > 0,
         )
 
     @property
     def place(self) -> Place:
         """What is mapped, with no look whether the array is still there."""
-        place = self._place
+        place = self.at
         if place is None:
             raise ClosedFilterError(self.path)
         return place
@@ -223,7 +227,7 @@ class MovingArray:
 
     def steady(self) -> Place | None:
         """Give what is mapped, if the array is there and nothing is to be done about it first."""
-        place = self._place
+        place = self.at
         if place is None or not place.is_named():
             return None
         # The header is to name no copy that is lost before a key is added.
@@ -231,12 +235,14 @@ class MovingArray:
             return None
         return place
 
-    def touch(self, place: Place, keys: int) -> None:
-        """Note that a number of keys is asked for or added: many are worth reading around."""
-        if self._few_left > 0:
-            self._few_left -= keys
-            if self._few_left <= 0:
-                pages.expect_neighbours(place.array)
+    def touch(self, keys: int) -> None:
+        """Note that a number of keys is asked for or added, while `few_left` says that it counts.
+
+        Many are worth reading around.
+        """
+        self.few_left -= keys
+        if self.few_left <= 0 and (place := self.at) is not None:
+            pages.expect_neighbours(place.array)
 
     def _is_astray(self, place: Place) -> bool:
         """Tell whether this process has no share in what it has mapped, or another has one."""
@@ -306,10 +312,10 @@ class MovingArray:
             # Else each page is mapped at its first key, which takes 1 us.
             pages.populate(place.array, copy.size, writable=True)
             with self._moving.here():
-                if self._place is not before:
+                if self.at is not before:
                     raise FileChangedError(self.path, "moved meanwhile")
                 place.name(copy.named)
-                self._place, self._attend_at = place, 0.0
+                self.at, self._attend_at = place, 0.0
         except BaseException as error:
             if copy is not None and self.place.copy is not copy:
                 if named_by(self._fd) == copy.named:
@@ -500,7 +506,7 @@ class MovingArray:
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""
         place = self.follow()
-        self.touch(place, _FEW_KEYS)
+        self.touch(_FEW_KEYS)
         if place.copy is None and not pages.populate(place.array, self._size, writable=False):
             for start in range(0, self._size, _READ_AT_A_TIME):
                 os.pread(self._fd, _READ_AT_A_TIME, start)
@@ -508,7 +514,7 @@ class MovingArray:
     def close(self) -> None:
         """Unmap and close."""
         self.closed = True
-        place, self._place = self._place, None
+        place, self.at = self.at, None
         closers = [] if place is None else place.closers()
         del place
         for close in closers:
