@@ -119,6 +119,7 @@ def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
             elif args.capacity is not None:
                 os.stat(os.path.dirname(path))  # an error if a run could not make it there
             yield argparse.Namespace(**{**vars(args), "file": tried})
+            say_what_is_past_plan([args.file])
         except OSError as error:
             if isinstance(error, FileNotFoundError) and error.filename == tried:
                 raise FileNotFoundError(error.errno, error.strerror, path) from None
@@ -160,18 +161,25 @@ def _require_as_asked(path: str, asked: dict[str, Any]) -> None:
             )
 
 
-@contextmanager
-def one_key_rule(seen: Filter, keys: LineKeys) -> Iterator[None]:
-    """Warn once if the keys of a filter were made of lines in another way than this command's.
+# The command has done its work: a filter that cannot be looked at any more is no error of it.
+_LOOKED_AT_LAST = suppress(OSError, MmbloomError)
 
-    Before the command works or, if another one was faster to note its way, after that.
+
+@contextmanager
+def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[None]:
+    """Say what is odd about the open filter of a command that reads lines.
+
+    Once if its keys were made of lines in another way than this command's: before the command
+    works or, if another one was faster to note its way, after that. In the end if it is past its
+    plan; of a dry run's copy `copied` says it.
     """
     said = say_of_another_rule(seen, keys)
     yield
-    # The work is done: a filter that cannot be looked at any more is no error of it.
-    with suppress(OSError, MmbloomError):
+    with _LOOKED_AT_LAST:
         if not said:
             say_of_another_rule(seen, keys)
+    if not getattr(args, "dry_run", False):
+        say_if_past_plan(args.file, seen)
 
 
 def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
@@ -195,13 +203,18 @@ def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
 def say_what_is_past_plan(paths: Iterable[str]) -> None:
     """Print one line for each filter that has more keys than it was planned for."""
     for path in dict.fromkeys(paths):
-        # The command has done its work: what cannot be looked at any more is no matter of it.
-        with suppress(OSError, MmbloomError), warnings.catch_warnings():
+        with _LOOKED_AT_LAST, warnings.catch_warnings():
             warnings.simplefilter("ignore", MmbloomWarning)
             with mmbloom.open(path, "r") as seen:
-                info: mmbloom.FilterInfo | mmbloom.FolderInfo = seen.info()
-            if info.past_plan:
-                say(f"{path}: {_past_plan(path, info)}")
+                say_if_past_plan(path, seen)
+
+
+def say_if_past_plan(path: str, seen: Filter) -> None:
+    """Print a line if an open filter, named as the user did, has more keys than planned."""
+    with _LOOKED_AT_LAST:
+        info: mmbloom.FilterInfo | mmbloom.FolderInfo = seen.info()
+        if info.past_plan:
+            say(f"{path}: {_past_plan(path, info)}")
 
 
 def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> str:

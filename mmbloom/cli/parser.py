@@ -29,7 +29,7 @@ class Command(NamedTuple):
 
     summary: str
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
-    past: tuple[str, ...] = ("file",)  # arguments of filters of which it says that they are full
+    past: tuple[str, ...] = ()  # arguments of filters to be opened in the end: are they full?
     each: bool = False  # is run for each of several filters
     left: str = ""  # by Ctrl-C or a full disk, and what to do then
 
@@ -37,7 +37,7 @@ class Command(NamedTuple):
 _NONE_HALF_MADE = "no half-made file is left"
 
 COMMANDS = {
-    "create": Command("make an empty filter", past=(), left=_NONE_HALF_MADE),
+    "create": Command("make an empty filter", left=_NONE_HALF_MADE),
     "dedup": Command(
         "print each line the first time it is seen, across inputs, runs and processes",
         left="nothing is lost: run it again to go on (with >> in place of >)",
@@ -52,32 +52,36 @@ COMMANDS = {
         "list, add or remove exclusions: keys that a filter must answer as not seen",
         words=list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
     ),
-    "grow": Command(
-        "make a full filter grow: a folder in its place, with all that it knows", past=()
+    "grow": Command("make a full filter grow: a folder in its place, with all that it knows"),
+    "info": Command("show what a filter is and what it holds", each=True),
+    "verify": Command("check everything in a filter that can be checked", each=True),
+    "copy": Command(
+        "copy a filter, even while others write to it", past=("file",), left=_NONE_HALF_MADE
     ),
-    "info": Command("show what a filter is and what it holds", past=(), each=True),
-    "verify": Command("check everything in a filter that can be checked", past=(), each=True),
-    "copy": Command("copy a filter, even while others write to it", left=_NONE_HALF_MADE),
     "merge": Command(
         "make one filter from several", past=("file", "destination"), left=_NONE_HALF_MADE
     ),
     "intersect": Command(
-        "make one filter of the keys that several filters share", left=_NONE_HALF_MADE
+        "make one filter of the keys that several filters share",
+        past=("file",),
+        left=_NONE_HALF_MADE,
     ),
     "compare": Command("estimate how many keys two filters share", past=("file", "other")),
     "repair": Command(
         "make a sound filter from a damaged one", past=("destination",), left=_NONE_HALF_MADE
     ),
-    "export": Command("write a filter in another program's format", left=_NONE_HALF_MADE),
+    "export": Command(
+        "write a filter in another program's format", past=("file",), left=_NONE_HALF_MADE
+    ),
     "import": Command(
         "make a filter from another program's file",
         past=("destination",),
         left=_NONE_HALF_MADE,
     ),
-    "plan": Command("show what a filter will cost", past=()),
-    "help": Command("describe a command", past=()),
-    "completion": Command("print what completes commands and options in a shell", past=()),
-    "manual": Command("print the manual page, for man", past=()),
+    "plan": Command("show what a filter will cost"),
+    "help": Command("describe a command"),
+    "completion": Command("print what completes commands and options in a shell"),
+    "manual": Command("print the manual page, for man"),
 }
 
 

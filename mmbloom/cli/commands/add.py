@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from mmbloom._open import open as open_filter
 from mmbloom._typing import Bools
 from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys, terminator
-from mmbloom.cli.filters import one_key_rule, open_or_create, patiently
+from mmbloom.cli.filters import in_use, open_or_create, patiently
 from mmbloom.cli.inputs import (
     check_inputs,
     input_names,
@@ -39,13 +39,13 @@ def run(args: argparse.Namespace) -> int:
     check_inputs(names)
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     marked = open_or_create(args, open_filter)
-    with marked as seen:
+    with marked as seen, in_use(args, seen, keys):
 
         def enter(claim: Claim) -> AbstractContextManager[Bools]:
             return patiently(seen.path, claim.within, args.lock_timeout)
 
         with counted(args, tally, seen, started):
-            with one_key_rule(seen, keys), progress_bar(args, names, printing=False) as bar:
+            with progress_bar(args, names, printing=False) as bar:
                 for name in names:
                     one = Tally()
                     try:

@@ -13,7 +13,7 @@ from mmbloom._open import open as open_filter
 from mmbloom._threads import ReadAhead
 from mmbloom._typing import Bools, Keys, Octets
 from mmbloom.cli.arguments import add_line_options, line_keys, terminator
-from mmbloom.cli.filters import one_key_rule
+from mmbloom.cli.filters import in_use
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import open_output, refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     counts: list[int] = []
     with open_filter(args.file, "r") as seen, open_output(None, end) as writer:
         with (
-            one_key_rule(seen, line_keys(args)),
+            in_use(args, seen, line_keys(args)),
             progress_bar(args, names, printing=not args.count) as bar,
         ):
             for name in names:

@@ -18,7 +18,7 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import copied, fill_of, one_key_rule, open_or_create, patiently
+from mmbloom.cli.filters import copied, fill_of, in_use, open_or_create, patiently
 from mmbloom.cli.inputs import (
     COMPRESSED,
     FirstBytes,
@@ -245,7 +245,7 @@ def run(args: argparse.Namespace) -> int:
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
         open_or_create(opened, open_of_bits, on_full=on_full) as seen,
-        one_key_rule(seen, settings.keys),
+        in_use(args, seen, settings.keys),
     ):
         with counted(args, tally, seen, started):
             try:

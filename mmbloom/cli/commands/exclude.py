@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from mmbloom._open import open as open_filter
+from mmbloom.cli.filters import say_if_past_plan
 from mmbloom.cli.inputs import open_input, say_what_is_read
 from mmbloom.cli.outputs import open_output
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError, say
@@ -63,16 +64,17 @@ def run(args: argparse.Namespace) -> int:
                 f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
                 "be typed here: exclude it in Python, as a tuple of them"
             )
-        if args.add:
-            seen.exclusions.update(keys)
-            return OK
-        return OK if seen.exclusions.difference_update(keys) else NOTHING_FOUND
+        exclusions = seen.exclusions
+        changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
+        say_if_past_plan(args.file, seen)
+    return OK if args.add or changed else NOTHING_FOUND
 
 
 def _print_all(file: str) -> int:
     with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
         written = write_keys(seen.exclusions)
         writer.write(np.frombuffer(written, np.uint8), terminated=True)
+        say_if_past_plan(file, seen)
     return OK if written else NOTHING_FOUND
 
 

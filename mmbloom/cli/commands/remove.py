@@ -12,7 +12,7 @@ from mmbloom.cli.arguments import (
     terminator,
     writing_options,
 )
-from mmbloom.cli.filters import one_key_rule, patiently
+from mmbloom.cli.filters import in_use, patiently
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     require_files([absolute(args.file)], _WHY_FILES)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
-        one_key_rule(seen, keys),
+        in_use(args, seen, keys),
         progress_bar(args, names, printing=False) as bar,
     ):
         for name in names:
