@@ -4,6 +4,9 @@
 
     MmbloomError (Exception)
     |-- FormatError (ValueError)              these bytes are not a filter
+    |   |-- NoFilterError                     nor do they begin as one
+    |   |-- DamagedHeaderError                  its checksum is wrong: `repair` makes another
+    |   |-- OtherKindError                    a filter, but for another class
     |   `-- NewerFormatError                  a filter, but of a later mmbloom
     |-- ParameterMismatchError (ValueError)        the filter there is not the one asked for
     |-- IncompatibleFiltersError (ValueError)      filters that cannot be combined
@@ -86,6 +89,31 @@ class FormatError(MmbloomError, ValueError):
         said = said or f"{field} is {found}"
         super().__init__(f"{path}: {said}, expected {expected}", path, field, found, expected, said)
         self.path, self.field, self.found, self.expected = path, field, found, expected
+
+
+class NoFilterError(FormatError):
+    """There is no header, or no manifest: this is something else, or was cut off."""
+
+
+class DamagedHeaderError(FormatError):
+    """The header of a filter does not have its checksum; `repair` makes a sound filter of it."""
+
+
+class OtherKindError(FormatError):
+    """The filter is of another kind than the one asked for, which another class opens.
+
+    Attributes
+    ----------
+    path, field, found, expected : str
+        As of `FormatError`.
+    kind : str
+        Its kind: "bits", "counters", "growing" or "rotating".
+    """
+
+    def __init__(self, path: str, kind: str, found: str, expected: str) -> None:
+        super().__init__(path, "kind", found, expected)
+        self._details = path, kind, found, expected
+        self.kind = kind
 
 
 class NewerFormatError(FormatError):

@@ -19,7 +19,7 @@ from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
 from mmbloom._storage.resident.working_copy import discard
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom.errors import FileChangedError, FormatError
+from mmbloom.errors import FileChangedError, FormatError, NoFilterError
 from mmbloom.format.header import Header
 from mmbloom.format.manifest import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
 from mmbloom.sizing.params import spelled
@@ -83,7 +83,7 @@ def read_manifest(folder: str) -> ManifestFile:
         raise FormatError(folder, "file", "no folder", expected) from None
     except FileNotFoundError:
         os.stat(folder)  # whose absence is the truer error
-        raise FormatError(folder, MANIFEST, "missing", "the manifest of a folder") from None
+        raise NoFilterError(folder, MANIFEST, "missing", "the manifest of a folder") from None
 
 
 def manifest_of(folder: str) -> Manifest:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from mmbloom._engine import OneCounted, OneKey, count_nonzero, count_set
 from mmbloom._typing import Words
-from mmbloom.errors import FormatError
+from mmbloom.errors import OtherKindError
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
 
 
@@ -77,8 +77,9 @@ def possible_count(header: Header, keys_added: int, positions_set: int) -> int:
 
 
 def require_kind(header: Header, path: str, expected: tuple[Kind, ...]) -> None:
-    """Raise `FormatError`, naming the class that opens the file, if its kind is another one."""
+    """Raise `OtherKindError`, naming the class that opens the file, if its kind is another one."""
     if (found := kind_of(header)) not in expected:
         wanted = " or ".join(map(str, expected))
         opening = f"open it with {found.opened_by}.open, or mmbloom.open"
-        raise FormatError(path, "kind", str(found), f"{wanted}; {opening}; {found.otherwise}")
+        expected_kind = f"{wanted}; {opening}; {found.otherwise}"
+        raise OtherKindError(path, found.noun, str(found), expected_kind)

@@ -13,8 +13,6 @@ from mmbloom._typing import Path
 from mmbloom.errors import FormatError
 from mmbloom.format.header import HEADER_BYTES, SEALED, Header, decode
 
-_FOLDER = "a folder"
-
 
 def absolute(path: Path) -> str:
     """Name a file so that a change of the working folder does not change which one it is."""
@@ -29,7 +27,7 @@ def is_folder(path: str) -> bool:
     return stat.S_ISDIR(os.stat(path).st_mode)
 
 
-def open_regular(path: str, mode: int) -> int:
+def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
     """Open a regular file, and nothing else, that is there; gives its descriptor.
 
     Parameters
@@ -38,6 +36,8 @@ def open_regular(path: str, mode: int) -> int:
         The file.
     mode : int
         `os.O_RDONLY` or `os.O_RDWR`.
+    of_folders : str, optional
+        What the error of a folder says to do.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def open_regular(path: str, mode: int) -> int:
         As the system says.
     """
     # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
-    _require_regular(os.stat(path), path)
+    _require_regular(os.stat(path), path, of_folders)
     try:
         fd = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
@@ -57,35 +57,23 @@ def open_regular(path: str, mode: int) -> int:
             ) from None
         raise
     try:
-        _require_regular(os.fstat(fd), path)
+        _require_regular(os.fstat(fd), path, of_folders)
     except BaseException:
         os.close(fd)
         raise
     return fd
 
 
-def _require_regular(status: os.stat_result, path: str) -> None:
+def _require_regular(status: os.stat_result, path: str, of_folders: str) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise FormatError(path, "file", "a folder", f"a regular file{of_folders}")
     if not stat.S_ISREG(status.st_mode):
-        found = _FOLDER if stat.S_ISDIR(status.st_mode) else "not a regular file"
-        raise FormatError(path, "file", found, "a regular file")
+        raise FormatError(path, "file", "not a regular file", "a regular file")
 
 
 def open_filter_file(path: str, mode: int) -> int:
-    """Open what should be a filter of one file, as `open_regular`; of a folder, say what opens it.
-
-    Raises
-    ------
-    FormatError
-        As `open_regular`; of a folder with the name of what opens it.
-    OSError
-        As the system says.
-    """
-    try:
-        return open_regular(path, mode)
-    except FormatError as error:
-        if error.found != _FOLDER:
-            raise
-    raise FormatError(path, "file", _FOLDER, "a regular file; mmbloom.open opens a folder")
+    """Open what should be a filter of one file; the error of a folder says what opens it."""
+    return open_regular(path, mode, of_folders="; mmbloom.open opens a folder")
 
 
 def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[Header, int]:

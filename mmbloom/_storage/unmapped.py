@@ -43,12 +43,10 @@ class UnmappedFile:
         Its size when it was opened.
     """
 
-    _open = staticmethod(open_regular)
-
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, open_file: Callable[[str, int], int] = open_regular) -> None:
         self.path = path
         self._copy: WorkingCopy | None = None
-        self._fd = self._open(path, os.O_RDONLY)
+        self._fd = open_file(path, os.O_RDONLY)
         try:
             self.size = os.fstat(self._fd).st_size
         except BaseException:
@@ -114,12 +112,10 @@ class UnmappedFilter(UnmappedFile):
         The immutable block.
     """
 
-    _open = staticmethod(open_filter_file)
-
     def __init__(
         self, path: str, uuid: bytes | None = None, *, kinds: tuple[Kind, ...] = (BITS,)
     ) -> None:
-        super().__init__(path)
+        super().__init__(path, open_filter_file)
         try:
             self.header, self.size = read_header(self._fd, path, kinds)
             if uuid not in (None, self.header.uuid):

@@ -29,6 +29,7 @@ from mmbloom.cli.process import (
     unwinding,
 )
 from mmbloom.errors import (
+    DamagedHeaderError,
     DurabilityError,
     FilterFullError,
     FormatError,
@@ -36,6 +37,8 @@ from mmbloom.errors import (
     LostBitsError,
     MmbloomError,
     NetworkFileSystemError,
+    NoFilterError,
+    OtherKindError,
     ParameterMismatchError,
 )
 
@@ -197,8 +200,11 @@ def _begins_as_a_filter(path: str) -> bool:
         return False
 
 
-def _no_filter(error: FormatError, command: str, args: argparse.Namespace) -> str:
+def _no_filter(error: NoFilterError, command: str, args: argparse.Namespace) -> str:
     """Say of a file that does not begin as a filter, or is too short, what it may be instead."""
+    if os.path.isdir(error.path):
+        why = f"{error.field} is {error.found}"
+        return f"{error.path}: is a folder, but no growing or rotating filter, as {why}"
     said = str(error)
     if _begins_as_a_filter(error.path):
         return f"{said}: it was cut off; go back to a copy, or add the lines to a new filter"
@@ -210,19 +216,17 @@ def _no_filter(error: FormatError, command: str, args: argparse.Namespace) -> st
 
 def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> str:
     """Say in words of the command line why a file is not what a command takes."""
-    if error.field in {"magic", "length"}:
+    if isinstance(error, NoFilterError):
         return _no_filter(error, command, args)
-    if error.field == "manifest.json":
-        why = f"{error.field} is {error.found}"
-        return f"{error.path}: is a folder, but no growing or rotating filter, as {why}"
-    if error.field == "header checksum" and command != "repair":
+    if isinstance(error, DamagedHeaderError) and command != "repair":
         return f"{error}: it is damaged; mmbloom repair makes a sound filter of it"
-    if error.field == "kind" and "counters" in error.found:
+    kind = error.kind if isinstance(error, OtherKindError) else ""
+    if kind == "counters":
         return (
             f"{error.path}: is a counting filter, which {command} does not take: mmbloom copy "
             "--plain makes a plain filter of the lines that are in it"
         )
-    if error.field == "kind" and "bits" in error.found:
+    if kind == "bits":
         return (
             f"{error.path}: is a plain filter, of which no line can be taken out: a filter that "
             "counts is made so from the first line, with mmbloom create --counting"

@@ -25,7 +25,7 @@ from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path,
 from mmbloom.errors import (
     ClosedFilterError,
     FilterFullError,
-    FormatError,
+    OtherKindError,
     ParameterMismatchError,
 )
 from mmbloom.filters.base import Filter
@@ -333,13 +333,13 @@ P = TypeVar("P", GrowthPlan, PeriodPlan)
 
 
 def open_chain(path: str, options: OpenOptions, plan: type[P]) -> tuple[Chain, P]:
-    """Open the files of a folder, and give its plan; FormatError if that is of another kind."""
+    """Open the files of a folder, and give its plan; OtherKindError if that is of another kind."""
     chain = Chain(path, options)
     if isinstance(chain.plan, plan):
         return chain, chain.plan
     found = chain.plan.kind
     chain.close()
-    raise FormatError(path, "kind", found, f"{plan.kind}; open it with {found.title()}Filter")
+    raise OtherKindError(path, found, found, f"{plan.kind}; open it with {found.title()}Filter")
 
 
 def make_folder(

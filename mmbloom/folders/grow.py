@@ -20,7 +20,7 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Reserve
-from mmbloom.errors import FormatError
+from mmbloom.errors import FormatError, OtherKindError
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.opened import OpenedFile
 from mmbloom.filters.options import OpenOptions
@@ -143,16 +143,16 @@ def _require_file_of_bits(path: str) -> None:
     if is_folder(path):
         kind = folder_kind(path)
         why = "it grows by itself" if kind == "growing" else "each period begins a new file"
-        raise FormatError(path, "kind", kind, f"a single file: {why}")
+        raise OtherKindError(path, kind, kind, f"a single file: {why}")
     if is_named(path):
         folder = os.path.dirname(path)
         expected = "a filter of its own: the folder grows by itself, or begins a file each period"
         raise FormatError(path, "file", f"a file of the folder {folder}", expected)
     with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
         if (kind_of(looked_at.header)) is not BITS:
-            raise FormatError(
+            raise OtherKindError(
                 path,
-                "kind",
+                "counters",
                 "counters",
                 "bits: a growing filter forgets no key; to_bloom writes a filter of bits of the "
                 "keys that are there, and that can grow",

@@ -118,7 +118,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mmbloom._typing import HashName, Layout
-from mmbloom.errors import FormatError, NewerFormatError
+from mmbloom.errors import DamagedHeaderError, FormatError, NewerFormatError, NoFilterError
 from mmbloom.format.checker import Checker
 from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY
 from mmbloom.sizing.params import FilterParams, sizes_of
@@ -326,12 +326,14 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
         found = str(raw[: len(MAGIC)])
         said = f"is no filter: it begins with {found}"
-        raise FormatError(path, "magic", found, f"{MAGIC!r}", said)
-    require(len(raw) >= HEADER_BYTES, "length", f"{file_bytes} bytes", "at least 4096")
+        raise NoFilterError(path, "magic", found, f"{MAGIC!r}", said)
+    if len(raw) < HEADER_BYTES:
+        raise NoFilterError(path, "length", f"{file_bytes} bytes", "at least 4096")
     record = np.frombuffer(raw, dtype=IMMUTABLE, count=1)[0]
     require.version("format version", int(record["version"]), VERSION)
-    crc = zlib.crc32(raw[:_CRC_OFFSET])
-    require(crc == int(record["crc"]), "header checksum", hex(int(record["crc"])), hex(crc))
+    found_crc, crc = int(record["crc"]), zlib.crc32(raw[:_CRC_OFFSET])
+    if found_crc != crc:
+        raise DamagedHeaderError(path, "header checksum", hex(found_crc), hex(crc))
     if unknown := int(record["incompatible"]):
         raise NewerFormatError(
             path, "incompatible flags", hex(unknown), "none known; use a newer mmbloom"

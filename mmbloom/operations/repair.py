@@ -21,7 +21,7 @@ from mmbloom._storage.kinds import BITS, require_kind
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path, Words
-from mmbloom.errors import FormatError, NewerFormatError, ParameterMismatchError
+from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, ParameterMismatchError
 from mmbloom.format.header import (
     HEADER_BYTES,
     VERSION,
@@ -152,7 +152,7 @@ def _repair_file(path: str, target: Target, params: FilterParams | None = None) 
     with UnmappedFile(path) as damaged:
         if damaged.size <= HEADER_BYTES:
             found = f"{damaged.size} bytes"
-            raise FormatError(damaged.path, "length", found, "a header of 4096 and an array")
+            raise NoFilterError(damaged.path, "length", found, "a header of 4096 and an array")
         raw = damaged.read(0, HEADER_BYTES)
         header, wrong = _header_of(damaged, raw, params)
         if _MOST_TIMES * (damaged.size - HEADER_BYTES) < header.array_bytes:
@@ -184,7 +184,7 @@ def _header_of(
     except FormatError as error:
         if params is None:
             expected = f"{error.expected}; to rebuild it give the parameters that it was made with"
-            raise FormatError(error.path, error.field, error.found, expected) from None
+            raise type(error)(error.path, error.field, error.found, expected) from None
         return Header(params, 0, bytes(16)), error.field
     require_kind(header, damaged.path, (BITS,))
     if params is None:

@@ -35,6 +35,9 @@ EXAMPLES: list[MmbloomError] = [
     errors.ParameterMismatchError("/f/seen", "seed", "6", "0", "has seed 6, Guava's 0"),
     errors.CommitConflictError("/f/state", 4, "another run has made it"),
     errors.FilterFullError("/f/state", 1000, 101, None, "begin another state"),
+    errors.NoFilterError("/f/seen", "length", "7 bytes", "at least 4096"),
+    errors.DamagedHeaderError("/f/seen", "header checksum", "0x1", "0x2"),
+    errors.OtherKindError("/f/seen", "counters", "2 (counters)", "1 (bits)"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
@@ -83,7 +86,7 @@ def real_classes() -> dict[str, type[BaseException]]:
 def test_drawn_tree_has_every_class() -> None:
     """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
-    assert len(drawn_tree()) == 21
+    assert len(drawn_tree()) == 24
 
 
 @pytest.mark.parametrize("name", drawn_tree())
@@ -159,6 +162,7 @@ def documented_attributes(cls: type) -> list[str]:
         (EXAMPLES[17], {"path": "/f/seen", "reason": "another task has the lock"}),
         (EXAMPLES[19], {"path": "/f/state", "generation": 4, "reason": "another run has made it"}),
         (EXAMPLES[20], {"path": "/f/state", "keys": 1000, "capacity": 101, "fits": None}),
+        (EXAMPLES[23], {"field": "kind", "kind": "counters", "expected": "1 (bits)"}),
     ],
 )
 def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:
