@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
-from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Mode, Path
+from mmbloom.errors import OtherKindError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.filters.file import FileFilter
 
 if TYPE_CHECKING:
     from mmbloom.folders.growing import GrowingFilter
@@ -62,11 +61,9 @@ def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001
     where = absolute(path)
     if is_folder(where):
         return open_of_bits(where, mode, **options)
-    with UnmappedFilter(where, kinds=ALL_KINDS) as looked_at:
-        plain = kind_of(looked_at.header) is BITS
-    # Should the file be replaced in between, the class refuses the other kind.
-    opened_by: type[FileFilter] = BloomFilter if plain else CountingBloomFilter
-    return opened_by.open(where, mode, **options)
+    with suppress(OtherKindError):
+        return BloomFilter.open(where, mode, **options)
+    return CountingBloomFilter.open(where, mode, **options)
 
 
 def open_of_bits(path: Path, mode: Mode = "r+", **options: Any) -> OfBits:

@@ -21,6 +21,7 @@ from cli_runner import (
 )
 
 from mmbloom import BloomFilter, engine
+from mmbloom.format.header import Header, decode
 
 Capture = pytest.CaptureFixture[bytes]
 
@@ -229,3 +230,23 @@ def test_appending_to_stdout(tmp_path: Path) -> None:
         with log.open("ab") as file:
             assert started("dedup", seen, stdin=data, stdout=file).code == 0
         assert log.read_bytes() == expected
+
+
+@pytest.mark.parametrize("command", ["dedup", "add", "check", "remove", "exclude"])
+def test_proves_its_filter_once(
+    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """A run reads and proves the header of its filter once."""
+    kind = ("--counting",) if command == "remove" else ()
+    assert inside(capfdbinary, "create", tmp_path / "seen", *EXACT, *kind).code == 0
+    (tmp_path / "in").write_bytes(b"a\n")
+    proved = []
+
+    def decoded(raw: bytes, size: int, path: str) -> Header:
+        proved.append(path)
+        return decode(raw, size, path)
+
+    monkeypatch.setattr("mmbloom._storage.opening.decode", decoded)
+    words = ("--add", "a") if command == "exclude" else (tmp_path / "in",)
+    assert inside(capfdbinary, command, tmp_path / "seen", *words).code in (0, 1)
+    assert proved == [str(tmp_path / "seen")]
