@@ -52,120 +52,66 @@ import gc
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mmbloom import errors
-from mmbloom.errors import (
-    CapacityWarning,
-    ClosedFilterError,
-    CommitConflictError,
-    DamagedHeaderError,
-    DurabilityError,
-    EngineWarning,
-    FileChangedError,
-    FilterFullError,
-    FormatError,
-    IncompatibleFiltersError,
-    KeyEncodingError,
-    KeyTypeError,
-    LockTimeoutError,
-    LostBitsError,
-    MmbloomError,
-    MmbloomWarning,
-    NetworkFileSystemError,
-    NewerFormatError,
-    NoFilterError,
-    OtherKindError,
-    ParameterMismatchError,
-    ReadOnlyError,
-    ReentryError,
-    ReservationWarning,
-)
+from mmbloom import errors as errors
+from mmbloom.errors import CapacityWarning as CapacityWarning
+from mmbloom.errors import ClosedFilterError as ClosedFilterError
+from mmbloom.errors import CommitConflictError as CommitConflictError
+from mmbloom.errors import DamagedHeaderError as DamagedHeaderError
+from mmbloom.errors import DurabilityError as DurabilityError
+from mmbloom.errors import EngineWarning as EngineWarning
+from mmbloom.errors import FileChangedError as FileChangedError
+from mmbloom.errors import FilterFullError as FilterFullError
+from mmbloom.errors import FormatError as FormatError
+from mmbloom.errors import IncompatibleFiltersError as IncompatibleFiltersError
+from mmbloom.errors import KeyEncodingError as KeyEncodingError
+from mmbloom.errors import KeyTypeError as KeyTypeError
+from mmbloom.errors import LockTimeoutError as LockTimeoutError
+from mmbloom.errors import LostBitsError as LostBitsError
+from mmbloom.errors import MmbloomError as MmbloomError
+from mmbloom.errors import MmbloomWarning as MmbloomWarning
+from mmbloom.errors import NetworkFileSystemError as NetworkFileSystemError
+from mmbloom.errors import NewerFormatError as NewerFormatError
+from mmbloom.errors import NoFilterError as NoFilterError
+from mmbloom.errors import OtherKindError as OtherKindError
+from mmbloom.errors import ParameterMismatchError as ParameterMismatchError
+from mmbloom.errors import ReadOnlyError as ReadOnlyError
+from mmbloom.errors import ReentryError as ReentryError
+from mmbloom.errors import ReservationWarning as ReservationWarning
 
 if TYPE_CHECKING:
-    from mmbloom import sizing
-    from mmbloom._engine import ENGINE as engine  # noqa: N811  a value, as users see it
-    from mmbloom._keys.coerce import columns
-    from mmbloom._keys.hashed import hash_many
-    from mmbloom._open import open  # noqa: A004  as zarr.open
-    from mmbloom._typing import Key, Keys
-    from mmbloom.filters.base import Filter
-    from mmbloom.filters.bloom import BloomFilter
-    from mmbloom.filters.claim import Claim
-    from mmbloom.filters.counting import CountingBloomFilter
-    from mmbloom.filters.exclusion_list import Exclusions
-    from mmbloom.filters.info import FilterInfo
-    from mmbloom.folders.grow import grow
-    from mmbloom.folders.growing import GrowingFilter
-    from mmbloom.folders.info import FolderInfo
-    from mmbloom.folders.rotating import RotatingFilter
-    from mmbloom.operations.compare import Similarity, compare
-    from mmbloom.operations.copy import copy
-    from mmbloom.operations.guava import export_guava, import_guava
-    from mmbloom.operations.intersect import intersect
-    from mmbloom.operations.merge import merge
-    from mmbloom.operations.repair import Repair, repair
-    from mmbloom.operations.verify import Verification, verify
-    from mmbloom.sieve import Sieve
-    from mmbloom.sizing import FilterParams
+    from mmbloom import sizing as sizing
+    from mmbloom._engine import ENGINE
+    from mmbloom._keys.coerce import columns as columns
+    from mmbloom._keys.hashed import hash_many as hash_many
+    from mmbloom._open import open as open  # noqa: A004  as zarr.open
+    from mmbloom._typing import Key as Key
+    from mmbloom._typing import Keys as Keys
+    from mmbloom.filters.base import Filter as Filter
+    from mmbloom.filters.bloom import BloomFilter as BloomFilter
+    from mmbloom.filters.claim import Claim as Claim
+    from mmbloom.filters.counting import CountingBloomFilter as CountingBloomFilter
+    from mmbloom.filters.exclusion_list import Exclusions as Exclusions
+    from mmbloom.filters.info import FilterInfo as FilterInfo
+    from mmbloom.folders.grow import grow as grow
+    from mmbloom.folders.growing import GrowingFilter as GrowingFilter
+    from mmbloom.folders.info import FolderInfo as FolderInfo
+    from mmbloom.folders.rotating import RotatingFilter as RotatingFilter
+    from mmbloom.operations.compare import Similarity as Similarity
+    from mmbloom.operations.compare import compare as compare
+    from mmbloom.operations.copy import copy as copy
+    from mmbloom.operations.guava import export_guava as export_guava
+    from mmbloom.operations.guava import import_guava as import_guava
+    from mmbloom.operations.intersect import intersect as intersect
+    from mmbloom.operations.merge import merge as merge
+    from mmbloom.operations.repair import Repair as Repair
+    from mmbloom.operations.repair import repair as repair
+    from mmbloom.operations.verify import Verification as Verification
+    from mmbloom.operations.verify import verify as verify
+    from mmbloom.sieve import Sieve as Sieve
+    from mmbloom.sizing import FilterParams as FilterParams
 
     __version__: str
-
-__all__ = [
-    "BloomFilter",
-    "CapacityWarning",
-    "Claim",
-    "ClosedFilterError",
-    "CommitConflictError",
-    "CountingBloomFilter",
-    "DamagedHeaderError",
-    "DurabilityError",
-    "EngineWarning",
-    "Exclusions",
-    "FileChangedError",
-    "Filter",
-    "FilterFullError",
-    "FilterInfo",
-    "FilterParams",
-    "FolderInfo",
-    "FormatError",
-    "GrowingFilter",
-    "IncompatibleFiltersError",
-    "Key",
-    "KeyEncodingError",
-    "KeyTypeError",
-    "Keys",
-    "LockTimeoutError",
-    "LostBitsError",
-    "MmbloomError",
-    "MmbloomWarning",
-    "NetworkFileSystemError",
-    "NewerFormatError",
-    "NoFilterError",
-    "OtherKindError",
-    "ParameterMismatchError",
-    "ReadOnlyError",
-    "ReentryError",
-    "Repair",
-    "ReservationWarning",
-    "RotatingFilter",
-    "Sieve",
-    "Similarity",
-    "Verification",
-    "columns",
-    "compare",
-    "copy",
-    "engine",
-    "errors",
-    "export_guava",
-    "grow",
-    "hash_many",
-    "import_guava",
-    "intersect",
-    "merge",
-    "open",
-    "repair",
-    "sizing",
-    "verify",
-]
+    engine = ENGINE
 
 # Where the names are that bring numpy with them. Each is looked up when it is first asked for:
 # `import mmbloom` costs a seventh of numpy's own import, a program that opens one file imports
@@ -204,12 +150,14 @@ _PLACES = {
 }
 
 
-def __dir__() -> list[str]:
-    # Without this it would show the packages below as well, which users have no need of.
-    return sorted([*__all__, "__version__"])
-
-
 if not TYPE_CHECKING:
+    # Type checkers need it not: an import that says "as", above, is of a name for users.
+    _ERRORS = [name for name in vars(errors) if name.endswith(("Error", "Warning"))]
+    __all__ = sorted(["errors", *_ERRORS, *_PLACES])  # noqa: PLE0605  it is a list
+
+    def __dir__() -> list[str]:
+        # Without this it would show the packages below as well, which users have no need of.
+        return sorted([*__all__, "__version__"])
 
     def __getattr__(name: str) -> object:
         if name == "__version__":  # it stands in pyproject.toml only; what reads it takes 16 ms
