@@ -1,27 +1,22 @@
 """Open or create the filter that a command names, or a copy of it to try things on.
 
-A long wait for its lock is reported.
-
 Classes are taken from the package, which imports each when it is asked for: a command on a file
 imports nothing of folders.
 """
 
 import argparse
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom._machine.holders import holder
 from mmbloom._open import OfBits, open_of_bits
 from mmbloom.cli.arguments import error_rate, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
 from mmbloom.errors import (
-    LockTimeoutError,
     MmbloomError,
     MmbloomWarning,
     NetworkFileSystemError,
@@ -232,45 +227,3 @@ def _is_of_folder(path: str) -> bool:
     from mmbloom._storage.folder import is_named  # noqa: PLC0415  a file needs nothing of folders
 
     return is_named(path)
-
-
-T = TypeVar("T")
-
-SILENT_SECONDS = 5.0
-
-
-@contextmanager
-def patiently(
-    path: str, enter: Callable[[float | None], AbstractContextManager[T]], timeout: float | None
-) -> Iterator[T]:
-    """Enter a context that takes the write lock; print a message if the wait is long.
-
-    Parameters
-    ----------
-    path : str
-        The filter.
-    enter : callable
-        Called with the seconds to wait; returns the context that takes the lock.
-    timeout : float or None
-        Seconds to wait; None waits for ever.
-    """
-    begun = time.monotonic()
-    with ExitStack() as stack:
-        try:
-            first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
-            entered = stack.enter_context(enter(first))
-        except LockTimeoutError:
-            if timeout is not None and timeout <= SILENT_SECONDS:
-                raise
-            who = holder(path) or "another process, which the system does not name,"
-            say(
-                f"{path}: {who} is writing to this filter; waiting. If these two commands are "
-                "piped into each other, they will wait for ever: stop them and put a file in "
-                "between."
-            )
-            rest = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
-            try:
-                entered = stack.enter_context(enter(rest))
-            except LockTimeoutError as error:  # its time is only the second part of the wait
-                raise LockTimeoutError(error.path, timeout or 0.0) from None
-        yield entered

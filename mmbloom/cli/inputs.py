@@ -59,6 +59,11 @@ _GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
+def shown(name: str) -> str:
+    """Name an input in a message."""
+    return "stdin" if name == STDIN else name
+
+
 def input_names(inputs: list[str]) -> list[str]:
     """Resolve the INPUT arguments; none means stdin.
 
@@ -105,12 +110,12 @@ def _require_lines(name: str, head: bytes, within: str | None = None) -> None:
     """Refuse what begins as a file without lines, perhaps `within` a compressed one."""
     what, opener = _without_lines(head, within)
     if what:
-        shown, file = ("stdin", "FILE") if name == STDIN else (name, shlex.quote(name))
+        file = "FILE" if name == STDIN else shlex.quote(name)
         packed = f", compressed by {within}" if within else ""
         to_do = f"give what is in it: {opener.format(file)} | mmbloom ..."
         if not opener:
             to_do = "read its columns in Python, and add these (docs/dataframes.md)"
-        raise _NoLinesError(f"{shown}: is {what}{packed}, and is not read as lines; {to_do}")
+        raise _NoLinesError(f"{shown(name)}: is {what}{packed}, and is not read as lines; {to_do}")
 
 
 def _without_lines(head: bytes, within: str | None) -> tuple[str, str]:
@@ -188,8 +193,7 @@ def _is_pipe(fd: int) -> bool:
 
 
 def _load_xopen(name: str) -> Any:
-    shown = "stdin" if name == STDIN else name
-    return extras.load("xopen", f"{shown}: reading compressed files")
+    return extras.load("xopen", f"{shown(name)}: reading compressed files")
 
 
 def keep_stdin() -> int:
@@ -252,8 +256,9 @@ def warn_of_lacking(keys: LineKeys, name: str, lines: int, lacking: int) -> None
         noun = "field" if keys.json_key is None else "member"
         several = ", ".join(map(str, one)) if isinstance(one, tuple) else None
         part = f"{noun} {one!r}, or it is" if several is None else f"{noun}s {several}, or one is"
-        shown = "stdin" if name == STDIN else name
-        say(f"warning: {shown}: no line has the {part} empty: each whole line was its own key")
+        say(
+            f"warning: {shown(name)}: no line has the {part} empty: each whole line was its own key"
+        )
 
 
 class _Raw(FileIO):
@@ -429,7 +434,7 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
         if kind is None:
             yield looked
             return
-        xopen, shown = _load_xopen(name), "stdin" if name == STDIN else name
+        xopen = _load_xopen(name)
         # threads=0: no subprocess that could stay behind.
         try:
             stream: Any = (
@@ -438,7 +443,7 @@ def open_input(name: str, progress: Any) -> Iterator[RawInput]:
                 else stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))
             )
         except Exception as error:
-            raise InputError(f"{shown}: not a readable .{kind} file: {error}") from error
-        inner = _Decompressed(shown, stream)
+            raise InputError(f"{shown(name)}: not a readable .{kind} file: {error}") from error
+        inner = _Decompressed(shown(name), stream)
         _require_lines(name, inner.head, kind)
         yield inner

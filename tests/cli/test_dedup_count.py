@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import tempfile
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -124,11 +123,9 @@ def counted_then_changed(
     """Run on an input that changes when its lines are counted, before one is printed."""
     real = command._Counting.before
 
-    def changed(
-        self: command._Counting, writer: Sink, args: Namespace
-    ) -> AbstractContextManager[Sink]:
+    def changed(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
         change()
-        return real(self, writer, args)
+        return real(self, writer)
 
     with monkeypatch.context() as patch:
         patch.setattr(command._Counting, "before", changed)

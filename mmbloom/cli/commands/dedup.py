@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import Any
 
 from mmbloom._open import OfBits, open_of_bits
-from mmbloom._typing import Bools
 from mmbloom.cli.arguments import (
     add_filter_options,
     add_line_options,
@@ -18,16 +17,15 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import copied, fill_of, in_use, open_or_create, patiently
+from mmbloom.cli.filters import copied, fill_of, in_use, open_or_create
 from mmbloom.cli.inputs import (
     COMPRESSED,
-    FirstBytes,
     check_inputs,
     input_names,
     keep_stdin,
     open_input,
-    warn_of_lacking,
 )
+from mmbloom.cli.marking import mark_lines
 from mmbloom.cli.outputs import (
     make_folder,
     open_output,
@@ -37,11 +35,9 @@ from mmbloom.cli.outputs import (
 )
 from mmbloom.cli.process import OK, STDIN_FD, InputError, StoppedError, UsageError
 from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
-from mmbloom.dedup import Sink, Tally, dedup
-from mmbloom.errors import FilterFullError
+from mmbloom.dedup import Sink, Tally
 from mmbloom.filters.bloom import BloomFilter
-from mmbloom.filters.claim import Claim
-from mmbloom.lines import LineKeys, LineWriter, RawInput, read_chunks
+from mmbloom.lines import LineWriter, read_chunks
 from mmbloom.sizing.fill import Fill
 
 EXAMPLES = (
@@ -109,67 +105,11 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class DedupOptions:
-    """The options for comparing and printing lines, the same for every input."""
-
-    keys: LineKeys
-    terminator: bytes
-    repeated: bool
-    lock_timeout: float | None
-    durable: bool
-
-    def open(self, output: str | None) -> AbstractContextManager[LineWriter]:
-        """Open an output; None is stdout."""
-        return open_output(output, self.terminator, durable=self.durable)
-
-    def run(
-        self,
-        seen: OfBits,
-        name: str,
-        bar: Any,
-        writer: Sink,
-        *,
-        total: Tally,
-        size: int | None = None,
-    ) -> str:
-        """Deduplicate one input, or its first `size` bytes, and count that in `total`.
-
-        Gives why it was left, "" at its end: no error, so that the output is completed.
-        """
-        tally, stopped = Tally(), ""
-        try:
-            with open_input(name, bar) as source:
-                part = source if size is None else FirstBytes(source, size)
-                self._run(seen, part, writer, tally)
-        except FilterFullError as full:
-            stopped = _stopped(full, name)
-        finally:
-            total.add(tally)
-        warn_of_lacking(self.keys, name, tally.lines, tally.lacking)
-        return stopped
-
-    def _run(self, seen: OfBits, source: RawInput, writer: Sink, tally: Tally) -> None:
-
-        def enter(claim: Claim) -> AbstractContextManager[Bools]:
-            return patiently(seen.path, claim.within, self.lock_timeout)
-
-        dedup(
-            seen,
-            read_chunks(source, self.terminator),
-            writer,
-            keys=self.keys,
-            repeats=self.repeated,
-            enter=enter,
-            tally=tally,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class FileJob:
     """The work of deduplicating one input into its own output, in any process."""
 
     seen: OfBits  # pickled as its path and identity
-    settings: DedupOptions
+    args: argparse.Namespace
     name: str
     output: str
 
@@ -180,21 +120,14 @@ class FileJob:
         To flush it here would put the marks of all processes on the disk, while the lines of the
         others are still in memory: a power cut would then lose these.
         """
-        with (
-            self.seen as seen,
-            self.settings.open(self.output) as writer,
-        ):
-            stopped = self.settings.run(seen, self.name, NO_BAR, writer, total=tally)
+        with self.seen as seen, _writer(self.args, self.output) as writer:
+            stopped = mark_lines(self.args, seen, self.name, NO_BAR, writer, total=tally)
         if stopped:
             raise StoppedError(stopped)
 
 
-def _stopped(full: FilterFullError, name: str) -> str:
-    shown = "stdin" if name == STDIN else name
-    return (
-        f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
-        f"{full.capacity}; stopped in {shown}: what is printed is marked, and nothing else"
-    )
+def _writer(args: argparse.Namespace, output: str | None) -> AbstractContextManager[LineWriter]:
+    return open_output(output, terminator(args), durable=args.durable)
 
 
 def _require_use(seen: OfBits) -> None:
@@ -227,29 +160,24 @@ def _to_go_on(seen: OfBits) -> str:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
-    settings = _options(args)
-    names = input_names(args.inputs)
+    _refuse_contradictions(args)
+    keys, names = line_keys(args), input_names(args.inputs)
     outputs = _outputs(args, names)
-    check_inputs(names)
-    for output in outputs or [args.output]:
-        refuse_overlap(output, names, args.file)
-        if args.durable:
-            require_durable(output)
-    # Fail here, before gigabytes are reserved in vain.
-    if outputs:
-        for folder in dict.fromkeys(map(os.path.dirname, outputs)):
-            make_folder(folder)
-    elif args.output is not None:
-        require_folder(args.output)
+    _prepare(args, names, outputs)
     on_full, stopped, tally = "raise" if args.when_full == "stop" else "warn", None, Tally()
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
         open_or_create(opened, open_of_bits, on_full=on_full) as seen,
-        in_use(args, seen, settings.keys),
+        in_use(args, seen, keys),
     ):
         with counted(args, tally, seen, started):
             try:
-                _work(args, seen, settings, names, outputs, total=tally)
+                if args.when_full == "stop":
+                    _require_use(seen)
+                if outputs:
+                    _to_folder(args, seen, names, outputs, tally)
+                else:
+                    _to_one(args, seen, names, tally)
             except StoppedError as error:
                 stopped = error
             if outputs or args.output is not None or args.durable:
@@ -265,7 +193,7 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _options(args: argparse.Namespace) -> DedupOptions:
+def _refuse_contradictions(args: argparse.Namespace) -> None:
     if args.repeated and (args.count or args.unique):
         raise UsageError(
             "-d prints every repeat of a line, and -c and -u each key once: leave out one"
@@ -275,9 +203,6 @@ def _options(args: argparse.Namespace) -> DedupOptions:
             "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT and "
             "--output-dir DIR"
         )
-    return DedupOptions(
-        line_keys(args), terminator(args), args.repeated, args.lock_timeout, args.durable
-    )
 
 
 def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
@@ -319,34 +244,24 @@ def _folder_of(name: str) -> str:
     return "" if folder == "." else folder
 
 
-def _work(
-    args: argparse.Namespace,
-    seen: OfBits,
-    settings: DedupOptions,
-    names: list[str],
-    outputs: list[str],
-    *,
-    total: Tally,
-) -> None:
-    """Deduplicate all inputs; StoppedError where the filter is full."""
-    if args.when_full == "stop":
-        _require_use(seen)
+def _prepare(args: argparse.Namespace, names: list[str], outputs: list[str]) -> None:
+    """Refuse what cannot be read or written: before gigabytes are reserved in vain."""
+    check_inputs(names)
+    for output in outputs or [args.output]:
+        refuse_overlap(output, names, args.file)
+        if args.durable:
+            require_durable(output)
     if outputs:
-        _to_folder(args, seen, settings, names, outputs, total=total)
-    else:
-        _to_one(args, seen, settings, names, total)
+        for folder in dict.fromkeys(map(os.path.dirname, outputs)):
+            make_folder(folder)
+    elif args.output is not None:
+        require_folder(args.output)
 
 
 def _to_folder(
-    args: argparse.Namespace,
-    seen: OfBits,
-    settings: DedupOptions,
-    names: list[str],
-    outputs: list[str],
-    *,
-    total: Tally,
+    args: argparse.Namespace, seen: OfBits, names: list[str], outputs: list[str], total: Tally
 ) -> None:
-    jobs = [FileJob(seen, settings, *pair) for pair in zip(names, outputs, strict=True)]
+    jobs = [FileJob(seen, args, *pair) for pair in zip(names, outputs, strict=True)]
     sizes = [os.path.getsize(name) for name in names]
     with progress_bar(args, names, printing=False) as bar:
         # With multiprocessing, which a run in one process does not wait for.
@@ -354,27 +269,21 @@ def _to_folder(
         workers.run_jobs(jobs, args.jobs, total, lambda done: bar.update(sizes[done]))
 
 
-def _to_one(
-    args: argparse.Namespace,
-    seen: OfBits,
-    settings: DedupOptions,
-    names: list[str],
-    total: Tally,
-) -> None:
+def _to_one(args: argparse.Namespace, seen: OfBits, names: list[str], total: Tally) -> None:
     stopped = ""
     sizes: list[int | None] = [None] * len(names)
     with ExitStack() as stack:
         printing = args.output is None
-        counting = _Counting(settings) if args.count or args.unique else None
+        counting = _Counting(args) if args.count or args.unique else None
         if counting is not None:
             with progress_bar(args, names, printing=False) as bar:
                 sizes = [counting.count(name, bar) for name in names]
         bar = stack.enter_context(progress_bar(args, names, printing=printing))
-        writer: Sink = stack.enter_context(settings.open(args.output))
+        writer: Sink = stack.enter_context(_writer(args, args.output))
         if counting is not None:
-            writer = stack.enter_context(counting.before(writer, args))
+            writer = stack.enter_context(counting.before(writer))
         for name, size in zip(names, sizes, strict=True):
-            stopped = settings.run(seen, name, bar, writer, total=total, size=size)
+            stopped = mark_lines(args, seen, name, bar, writer, total=total, size=size)
             if stopped:
                 break
     if stopped:
@@ -384,16 +293,17 @@ def _to_one(
 class _Counting:
     """How often each line occurs in all inputs, which are read for that before one is printed."""
 
-    def __init__(self, settings: DedupOptions) -> None:
+    def __init__(self, args: argparse.Namespace) -> None:
         from mmbloom.counts import LineCounts  # noqa: PLC0415  few runs count
 
-        self._settings, self._counts = settings, LineCounts(settings.keys)
+        self._args, self._counts = args, LineCounts(line_keys(args))
+        self._end = terminator(args)
 
     def count(self, name: str, bar: Any) -> int:
         """Count the lines of an input; gives how many bytes that are."""
         begin, size = keep_stdin() if name == STDIN else 0, 0
         with open_input(name, bar) as source:
-            for chunk in read_chunks(source, self._settings.terminator):
+            for chunk in read_chunks(source, self._end):
                 self._counts.add(chunk)
                 size += chunk.num_bytes
         if name == STDIN:
@@ -401,15 +311,15 @@ class _Counting:
         return size
 
     @contextmanager
-    def before(self, writer: Sink, args: argparse.Namespace) -> Iterator[Sink]:
+    def before(self, writer: Sink) -> Iterator[Sink]:
         """Give what writes the number before each line, or leaves out what comes again."""
         from mmbloom.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
 
         try:
-            if args.count:
-                writer = CountedWriter(writer, self._counts, self._settings.terminator)
-            if args.unique:
-                writer = OnceWriter(writer, self._counts, self._settings.terminator)
+            if self._args.count:
+                writer = CountedWriter(writer, self._counts, self._end)
+            if self._args.unique:
+                writer = OnceWriter(writer, self._counts, self._end)
             yield writer
         except NotCountedError:
             raise InputError(

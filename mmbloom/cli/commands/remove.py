@@ -12,8 +12,9 @@ from mmbloom.cli.arguments import (
     terminator,
     writing_options,
 )
-from mmbloom.cli.filters import in_use, patiently
+from mmbloom.cli.filters import in_use
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
+from mmbloom.cli.marking import patiently
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.cli.report import progress_bar

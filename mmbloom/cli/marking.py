@@ -1,0 +1,98 @@
+"""Mark the lines of an input in a filter; a long wait for its lock is reported."""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any, TypeVar
+
+from mmbloom._machine.holders import holder
+from mmbloom._typing import Bools
+from mmbloom.cli.arguments import line_keys, terminator
+from mmbloom.cli.inputs import FirstBytes, open_input, shown, warn_of_lacking
+from mmbloom.cli.process import say
+from mmbloom.dedup import Sink, Tally, dedup
+from mmbloom.errors import FilterFullError, LockTimeoutError
+from mmbloom.filters.base import Filter
+from mmbloom.filters.claim import Claim
+from mmbloom.lines import read_chunks
+
+
+def mark_lines(
+    args: argparse.Namespace,
+    seen: Filter,
+    name: str,
+    bar: Any,
+    writer: Sink,
+    *,
+    total: Tally,
+    size: int | None = None,
+) -> str:
+    """Mark the lines of one input, or of its first `size` bytes, and write those that are new.
+
+    Counts them in `total`, so that what was done is known after an error too. Gives why a filter
+    that is full has stopped it, "" at the end: no error, so that the output is completed.
+    """
+    keys, tally, path, stopped = line_keys(args), Tally(), seen.path, ""
+    repeats = getattr(args, "repeated", False)
+
+    def enter(claim: Claim) -> AbstractContextManager[Bools]:
+        return patiently(path, claim.within, args.lock_timeout)
+
+    try:
+        with open_input(name, bar) as source:
+            part = source if size is None else FirstBytes(source, size)
+            chunks = read_chunks(part, terminator(args))
+            dedup(seen, chunks, writer, keys=keys, repeats=repeats, enter=enter, tally=tally)
+    except FilterFullError as full:
+        stopped = (
+            f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
+            f"{full.capacity}; stopped in {shown(name)}: what is printed is marked, and nothing "
+            "else"
+        )
+    finally:
+        total.add(tally)
+    warn_of_lacking(keys, name, tally.lines, tally.lacking)
+    return stopped
+
+
+T = TypeVar("T")
+
+SILENT_SECONDS = 5.0
+
+
+@contextmanager
+def patiently(
+    path: str, enter: Callable[[float | None], AbstractContextManager[T]], timeout: float | None
+) -> Iterator[T]:
+    """Enter a context that takes the write lock; print a message if the wait is long.
+
+    Parameters
+    ----------
+    path : str
+        The filter.
+    enter : callable
+        Called with the seconds to wait; returns the context that takes the lock.
+    timeout : float or None
+        Seconds to wait; None waits for ever.
+    """
+    begun = time.monotonic()
+    with ExitStack() as stack:
+        try:
+            first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
+            entered = stack.enter_context(enter(first))
+        except LockTimeoutError:
+            if timeout is not None and timeout <= SILENT_SECONDS:
+                raise
+            who = holder(path) or "another process, which the system does not name,"
+            say(
+                f"{path}: {who} is writing to this filter; waiting. If these two commands are "
+                "piped into each other, they will wait for ever: stop them and put a file in "
+                "between."
+            )
+            rest = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
+            try:
+                entered = stack.enter_context(enter(rest))
+            except LockTimeoutError as error:  # its time is only the second part of the wait
+                raise LockTimeoutError(error.path, timeout or 0.0) from None
+        yield entered
