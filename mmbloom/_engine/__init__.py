@@ -20,7 +20,7 @@ from mmbloom._engine.reference.counters import (
 )
 from mmbloom._engine.reference.hash import bytes_of
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
-from mmbloom._engine.reference.single import Grounds, Part, described
+from mmbloom._engine.reference.single import described
 
 if ENGINE == "compiled":
     from mmbloom._engine.compiled.bits import (
@@ -38,7 +38,7 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.compiled.holding import Held, Hold, LockState
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
-    from mmbloom._engine.compiled.single import SingleKeys
+    from mmbloom._engine.compiled.single import Grounds, SingleKeys
     from mmbloom._engine.compiled.slices import partition, rebase, slices_of
 else:
     from mmbloom._engine.reference.bits import (
@@ -56,7 +56,7 @@ else:
     from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.reference.holding import Held, Hold, LockState
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
-    from mmbloom._engine.reference.single import SingleKeys
+    from mmbloom._engine.reference.single import Grounds, SingleKeys
     from mmbloom._engine.reference.slices import partition, rebase, slices_of
 
 __all__ = [
@@ -70,7 +70,6 @@ __all__ = [
     "LockState",
     "OneCounted",
     "OneKey",
-    "Part",
     "SingleKeys",
     "add",
     "bytes_of",

@@ -5,12 +5,11 @@ This file says what each call means; it never touches a bit, a byte or a lock it
 
 from __future__ import annotations
 
-import math
 from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
 
-from mmbloom._engine import Grounds, Part, SingleKeys, described
+from mmbloom._engine import Grounds, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.kinds import BITS
 from mmbloom._storage.opening import absolute
@@ -63,7 +62,7 @@ class BloomFilter(SingleKeys, FileFilter):
     def _grounds(self, gone: int, more: int) -> Grounds | None:
         """Look at the file, and say what the next keys may take for granted."""
         storage, exclusions = self._storage, self._exclusions
-        known, edition = storage.array.news[0], exclusions.edition[0]
+        before = [(word, word[0]) for word in (exclusions.edition, storage.array.news)]
         place = storage.trusted(gone)
         if place is None:
             return None
@@ -72,21 +71,14 @@ class BloomFilter(SingleKeys, FileFilter):
         except ClosedFilterError:  # by another thread: the next key raises
             return None
         return Grounds(
-            parts=[Part(place.views.one, place.word_now, place.word, storage.array.news, known)],
+            arrays=[place.views.one],
+            words=[*before, (place.word_now, place.word)],
             lock=self._lock.state,
             section=self._lock.state,
             file=(*storage.file, 0),
-            kept=None,
-            each=False,
-            since=0.0,
-            ends=math.inf,
-            renews=False,
-            listed=exclusions.edition,
-            edition=edition,
             listed_until=exclusions.refresh_at,
             plain=exclusions.empty,
             full_at=self._writer.unquestioned,
-            capacity=math.inf,
         )
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:

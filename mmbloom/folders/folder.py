@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import ClassVar, NamedTuple, Self, TypeVar, Unpack
 
-from mmbloom._engine import Grounds, Hold, Part
+from mmbloom._engine import Grounds, Hold
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._reentry import BLOCK
 from mmbloom._storage.atomic import new_folder, require_reserve
@@ -205,39 +205,38 @@ class FolderFilter(Filter):
 
     def _grounds_of(self, now: ChainState, gone: int, more: int) -> Grounds | None:
         exclusions = self._exclusions
-        edition = exclusions.edition[0]
+        words = [(exclusions.edition, exclusions.edition[0])]
         lasting = self._writer.lasting(now)
         if lasting is None or len(lasting.asked) > _MOST_TRUSTED:
             return None
-        parts = []
+        arrays = []
         for member in lasting.asked:
             storage = member.storage
-            known = storage.array.news[0]
+            words.append((storage.array.news, storage.array.news[0]))
             place = storage.trusted(gone)
             if place is None:
                 return None
-            one = place.views.one
-            parts.append(Part(one, place.word_now, place.word, storage.array.news, known))
+            words.append((place.word_now, place.word))
+            arrays.append(place.views.one)
         newest = now.newest.writer
         newest.leave_room(more)
         writable = all(member.storage.is_writable for member in now.members)
         device, inode, mtime, size = now.file.stamp
         return Grounds(
-            parts=parts,
+            arrays=arrays,
+            words=words,
             lock=now.newest.lock.state,
             section=self._chain.state,
             file=(self._manifest, device, inode, size, mtime),
-            kept=now.file,
-            each=True,
-            since=lasting.since,
-            ends=lasting.ends,
-            renews=self._writer.renews,
-            listed=exclusions.edition,
-            edition=edition,
             listed_until=exclusions.refresh_at,
             plain=exclusions.empty,
             full_at=newest.unquestioned if writable else -math.inf,
             capacity=lasting.capacity,
+            since=lasting.since,
+            ends=lasting.ends,
+            renews=self._writer.renews,
+            each=True,
+            kept=now.file,
         )
 
     def _find(self, hashes: HashHalves) -> Bools:

@@ -32,6 +32,7 @@ from mmbloom import (
     ReentryError,
     RotatingFilter,
 )
+from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
 from mmbloom.filters.writer import BitWriter
 
@@ -379,23 +380,51 @@ def test_manifest_of_any_time(
 
 @compiled
 def test_grounds_that_cannot_be_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is wrong with them costs no answer that is known: the next key looks for itself."""
+    """What is no grounds costs no answer that is known: the next key looks for itself."""
     with growing(tmp_path / "seen") as seen:
-        real = type(seen)._grounds
-        for strange in (("of", "another"), {"size": -1}, {"mtime": None}, {"parts": [1]}):
+        for strange in (("of", "another"), 1, Grounds):
 
-            def grounds(self: Any, gone: int, more: int, strange: Any = strange) -> Any:
-                found = real(self, gone, more)
-                if isinstance(strange, tuple) or found is None:
-                    return strange
-                if "parts" in strange:
-                    return found._replace(**strange)
-                path, device, inode, size, mtime = found.file
-                file = (path, device, inode, strange.get("size", size), strange.get("mtime", mtime))
-                return found._replace(file=file)
+            def grounds(*_: Any, strange: Any = strange) -> Any:
+                return strange
 
             monkeypatch.setattr(type(seen), "_grounds", grounds)
             for key in range(30):
                 assert seen.add(f"{strange} {key}")
                 assert f"{strange} {key}" in seen
                 assert not seen.add_many([f"{strange} {key}"]).any()
+
+
+@compiled
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"arrays": []},
+        {"arrays": [1]},
+        {"arrays": [None]},
+        {"words": [1]},
+        {"words": [(memoryview(b"12345678"), 0)]},
+        {"lock": None},
+        {"section": 1},
+        {"file": (b"", 0, 0, -1, 0)},
+        {"file": (b"", 0, 0, 0, None)},
+        {"ends": "never"},
+    ],
+    ids=repr,
+)
+def test_grounds_of_another_type(
+    tmp_path: Path, wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused as they are made: nothing is read where it may not be."""
+    made = list[dict[str, Any]]()
+
+    def note(**fields: Any) -> Grounds:
+        made.append(fields)
+        return Grounds(**fields)
+
+    monkeypatch.setattr("mmbloom.folders.folder.Grounds", note)
+    with growing(tmp_path / "seen") as seen:
+        assert seen.add("x")
+        for form in (made[-1], made[-1] | {"ends": 1e300}):
+            assert Grounds(**form)
+        with pytest.raises((TypeError, ValueError, OverflowError)):
+            Grounds(**made[-1] | wrong)

@@ -2,16 +2,23 @@
 # cython: auto_pickle=False
 """Keys one or a few at a time, compiled: from the call to the bits, with no bytecode between.
 
-A call that looks at the file (the definition, in `reference.single`) gives grounds to go without
-a look for a moment: until the coarse clock of the kernel, which is read in 5 ns where a look takes
-a microsecond, has gone on; or the file names another array; or somebody has to be told something.
-What such a call takes for granted was true within that moment, as if it had come then.
+By definition (`reference.single`) each call looks at the file. Here a look gives `Grounds`, and
+the next keys take for granted what it found, as if they had come at the time of the look: where
+the arrays lie, that the file is in its place, which keys are excluded, and what the plan allows.
 
-A filter of several files, the parts, does the same, newest first. Which files there are is asked
-for each call, by a `stat` of their list: a key may have been added to one that is newer.
+The trust lasts until the kernel's coarse clock, which is read in 5 ns where a look takes a
+microsecond, has gone on by a moment; or for 1,000 keys. It ends at once when a `Word` changes, in
+the header of a file or in this process, when the files are out of their time, and when
+`_look_again` forgets the grounds, as `close` does.
 
-The lock is taken for each call all the same, or held around them. What is not the plain case, as
-a key of a rare type is not, goes the other way, which also says what is wrong.
+With the lock, before a key is added, all of that is checked once more, and that the key fits into
+the plan. A filter of several files looks for each key whether its list of files is the same, as
+the key may be in a newer file. The lock is taken for each call, or held around them.
+
+Signal handlers, other threads and finalizers may run in any callable and wherever the interpreter
+is released. So a call keeps a reference to the grounds that it goes by, of which nothing changes
+but the number of keys left, and then asks whether they are still those of the filter. What is not
+the plain case, as a key of a rare type is not, goes the long way, which also says what is wrong.
 """
 
 cimport cython
@@ -24,6 +31,7 @@ from cpython.buffer cimport (
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
+from libc.math cimport INFINITY
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr
 
@@ -87,7 +95,8 @@ cdef enum Taken:
 cdef Py_ssize_t KEYS_ADDED = header.KEYS_ADDED
 cdef Py_ssize_t POSITIONS_SET = header.POSITIONS_SET
 cdef int64_t MOMENT = MOMENT_NS
-cdef int64_t EVER = 0x7FFFFFFFFFFFFFFF
+cdef int64_t EVER = 0x7FFFFFFFFFFFFFFF  # nanoseconds
+cdef double EVER_SECONDS = 9e9  # the year 2255, which still fits
 cdef object EVERY_BIT = 2**64 - 1
 cdef object empty = np.empty, bool_ = np.bool_
 
@@ -136,34 +145,38 @@ cdef bint hash_plain(
     return True
 
 
-cdef class Part:
-    """The array of one file, and what tells that it is still the one to ask."""
-
-    cdef OneKey one
-    cdef const uint64_t[::1] named
-    cdef uint64_t expected
-    cdef const uint64_t[::1] news
-    cdef uint64_t known
-
-    def __cinit__(self, one, named, expected, news, known):
-        self.one, self.named, self.expected = one, named, expected
-        self.news, self.known = news, known
+cdef int find_unlocked(
+    OneKey one, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n, uint8_t *answers
+) except -1:
+    with nogil:  # a page may have to come from the disk
+        find(&one.words[0], h1, h2, n, &one.shape, answers)
+    return 0
 
 
-cdef inline bint is_in_any(tuple parts, Py_ssize_t first, uint64_t h1, uint64_t h2):
-    """Test a key that is hashed in all files but so many of the newest."""
-    cdef Py_ssize_t i
-    for i in range(first, len(parts)):
-        if (<Part>parts[i]).one.has(h1, h2):
-            return True
-    return False
+cdef int64_t nanoseconds(double seconds) noexcept:
+    """Give a time in whole nanoseconds; `EVER` if it is too far off for that, as infinity is."""
+    return <int64_t>(seconds * 1e9) if seconds < EVER_SECONDS else EVER
 
 
-@cython.no_gc_clear
-cdef class SingleKeys:
-    """The base of a filter that looks at its files; see `reference.single.SingleKeys`."""
+@cython.final
+cdef class Word:
+    """A number in memory, and what it was at the look."""
 
-    cdef tuple parts  # newest first
+    cdef const uint64_t[::1] now
+    cdef uint64_t then
+
+    def __cinit__(self, now, then):
+        self.now, self.then = now, then
+
+
+@cython.final
+@cython.no_gc_clear  # a finalizer of the same cycle may still ask by them
+cdef class Grounds:
+    """What a look has found; see `reference.single.Grounds`."""
+
+    cdef OneKey newest
+    cdef tuple older
+    cdef tuple words
     cdef LockState lock
     cdef LockState section
     cdef bytes path
@@ -173,39 +186,46 @@ cdef class SingleKeys:
     cdef bint renews
     cdef int64_t since
     cdef int64_t ends
-    cdef const uint64_t[::1] listed
-    cdef uint64_t edition
     cdef int64_t listed_until
-    cdef int64_t until
-    cdef int left  # keys; none without grounds
-    cdef unsigned int looks  # how often trust has ended
-    cdef bint plain  # no key is excluded
-    cdef bint fresh  # as somebody has just looked
+    cdef bint plain
+    cdef bint fresh  # plain, and it was just looked whether
     cdef double full_at
     cdef double capacity
+    cdef int64_t until  # by the coarse clock
+    cdef int left  # keys
 
-    def _look_again(self):
-        """Look at the file before the next key."""
-        require(self)
-        self.left = 0
-        self.looks += 1
-        self.parts, self.lock, self.section, self.path = None, None, None, None
-        self.kept = self.listed = None
+    def __cinit__(
+        self, *, arrays, words, LockState lock not None, LockState section not None, file,
+        listed_until, plain, full_at, capacity=INFINITY, since=0.0, ends=INFINITY, renews=False,
+        each=False, kept=None,
+    ):
+        self.newest, *older = [<OneKey?>array for array in arrays]
+        self.older = tuple(older)
+        self.words = tuple([Word(now, then) for now, then in words])
+        self.lock, self.section, self.kept = lock, section, kept
+        self.path, self.stamp.device, self.stamp.inode, self.stamp.size, mtime = file
+        self.stamp.mtime = mtime & EVERY_BIT  # before 1970, and after 2554, as `look` counts them
+        self.each, self.renews = each, renews
+        self.since, self.ends = nanoseconds(since), nanoseconds(ends)
+        self.listed_until = nanoseconds(listed_until)
+        self.plain, self.full_at, self.capacity = plain, full_at, capacity
+        self.fresh = plain and not self.is_listed_anew()
 
-    cdef inline bint is_unchanged(self):
-        cdef Part part
+    cdef inline bint are_in_force(self):
+        cdef Word word
         cdef Py_ssize_t i
         # The clock first: to read a file that was cut is a fatal signal.
-        if now_by(COARSE) >= self.until or self.listed[0] != self.edition:
+        if now_by(COARSE) >= self.until:
             return False
-        for i in range(len(self.parts)):
-            part = <Part>self.parts[i]
-            if part.named[0] != part.expected or part.news[0] != part.known:
+        for i in range(len(self.words)):
+            word = <Word>self.words[i]
+            if word.now[0] != word.then:
                 return False
         return self.ends == EVER or self.since <= now_by(CLOCK_REALTIME) < self.ends
 
-    cdef inline bint is_trusted(self, Py_ssize_t keys):
-        if self.left < keys or not self.is_unchanged():
+    cdef inline bint allow(self, Py_ssize_t keys):
+        """Tell whether so many keys may go by these, and count them."""
+        if self.left < keys or not self.are_in_force():
             return False
         self.left -= keys
         return True
@@ -219,131 +239,113 @@ cdef class SingleKeys:
         )
 
     cdef inline bint is_listed(self):
-        """Look whether these are all the files; for others to run meanwhile it is too short."""
+        """Look whether these are all the files; for one key, so no other thread runs."""
         cdef Stamp found
         return not self.each or (look(self.path, &found) and self.is_stamped(&found))
 
     cdef bint is_there(self):
-        """Look whether the file, or the list, is; many wait for that, so that it is worth it."""
+        """Look whether the file, or the list, is; of several keys, so other threads run."""
         cdef Stamp found
-        cdef bytes path = self.path
-        cdef const char *at
+        cdef const char *at = self.path
         cdef bint any
-        if path is None:
-            return False
-        at = path
         with nogil:
             any = look(at, &found)
         return any and self.is_stamped(&found)
 
     cdef bint is_listed_anew(self):
-        """Tell whether somebody is to look which keys are excluded."""
+        """Tell whether the exclusions are to be looked at again."""
         return now_by(CLOCK_MONOTONIC) > self.listed_until
 
-    cdef inline bint is_right_for(self, tuple parts, Py_ssize_t keys):
-        """Tell, with the lock, whether keys may be added to the newest, and fit into the plan."""
-        cdef OneKey one = (<Part>parts[0]).one
+    cdef inline bint have_room(self, Py_ssize_t keys):
+        """Tell whether keys fit into the plan of the newest array."""
+        cdef OneKey one = self.newest
         return (
-            self.parts is parts
-            and self.is_unchanged()
-            and <double>one.counters[POSITIONS_SET] + keys * one.shape.num_hashes <= self.full_at
+            <double>one.counters[POSITIONS_SET] + keys * one.shape.num_hashes <= self.full_at
             and <double>one.counters[KEYS_ADDED] + keys <= self.capacity
-            and self.is_listed()
         )
 
-    cdef Taken take_lock(self, tuple parts, Py_ssize_t keys) except *:
+    cdef inline bint is_older(self, uint64_t h1, uint64_t h2):
+        """Tell whether an older array has a key that is hashed."""
+        cdef Py_ssize_t i
+        for i in range(len(self.older)):
+            if (<OneKey>self.older[i]).has(h1, h2):
+                return True
+        return False
+
+
+@cython.no_gc_clear
+cdef class SingleKeys:
+    """The base of a filter that looks at its files; see `reference.single.SingleKeys`."""
+
+    cdef Grounds grounds  # None: the next key looks
+    cdef unsigned int forgotten  # how often
+
+    def _look_again(self):
+        """Look at the file before the next key."""
+        require(self)
+        self.forgotten += 1
+        self.grounds = None
+
+    cdef inline bint may_add(self, Grounds grounds, Py_ssize_t keys):
+        """Tell, with the lock, whether all is as it was, and keys fit into the plan."""
+        return (
+            self.grounds is grounds
+            and grounds.are_in_force()
+            and grounds.have_room(keys)
+            and grounds.is_listed()
+        )
+
+    cdef Taken take_lock(self, Grounds grounds, Py_ssize_t keys) except *:
         """Take the lock for keys that are hashed, if it is free and all is as it was."""
-        cdef LockState lock = self.lock
-        if lock is None:
-            return NOT_TAKEN
-        if self.section.depth:
+        if grounds.section.depth:
             # The lock, too: a block of a folder that waits for it is around a handler already.
-            if self.section.around() and lock.mine() and self.is_right_for(parts, keys):
+            if grounds.section.around() and grounds.lock.mine() and self.may_add(grounds, keys):
                 return WITHIN
-        elif lock.seize():
-            if self.is_right_for(parts, keys):
+        elif grounds.lock.seize():
+            if self.may_add(grounds, keys):
                 return SEIZED
-            lock.let_go()
+            grounds.lock.let_go()
         return NOT_TAKEN
 
-    cdef unsigned int begin_look(self, Py_ssize_t keys):
-        """Note what a call that looks at the file begins with; many keys need no grounds."""
-        if not 0 < keys <= FEW:
-            self._look_again()
-        return self.looks
+    cdef inline Grounds grounds_for(self, Py_ssize_t keys, nulls):
+        """Give the grounds on which a list of few keys may go, if no key is excluded."""
+        cdef Grounds grounds = self.grounds
+        if grounds is None or not grounds.plain or not 0 < keys <= FEW:
+            return None
+        return grounds if nulls == "error" or nulls == "skip" else None
 
-    cdef int renew(self, unsigned int looks, Py_ssize_t keys) except -1:
+    cdef int renew(self) except -1:
         """Ask for grounds, after a call the long way, whose answer is known.
 
-        The file is looked at once more: that call may have taken long since it did. What ends the
-        trust meanwhile, as another thread or a finalizer that closes the filter does, has ended
-        it. What a signal handler raises amid this is raised.
+        The file is looked at once more: that call may have taken long since it did. If the filter
+        is closed during this look, by another thread or a finalizer, its grounds never serve.
+        What a signal handler raises in it is raised.
         """
-        cdef tuple parts
-        cdef LockState lock, section
-        cdef const uint64_t[::1] listed
-        cdef bytes path
-        cdef object mtime
-        cdef Stamp stamp
-        cdef uint64_t edition
-        cdef double full_at, capacity, listed_until, since, ends
-        cdef bint plain, each, renews
-        cdef int gone = KEYS - self.left if self.parts is not None else 0
+        cdef Grounds before = self.grounds, made
+        cdef int gone = KEYS - before.left if before is not None else 0
+        cdef unsigned int forgotten = self.forgotten
         cdef int64_t began = now_by(COARSE)
-        if not 0 < keys <= FEW:
-            return 0
-        self.left = 0
-        try:
-            grounds = self._grounds(gone, KEYS)
-        except BaseException:
-            self._look_again()
-            raise
-        if grounds is None:
-            self._look_again()
-            return 0
-        try:
-            (
-                found, lock, section,
-                (path, stamp.device, stamp.inode, stamp.size, mtime), kept, each, since,
-                ends, renews, listed, edition, listed_until, plain, full_at, capacity,
-            ) = grounds
-            stamp.mtime = mtime & EVERY_BIT  # before 1970, and after 2554, as `look` counts them
-            parts = tuple([Part(*one) for one in found])
-        except Exception:  # the next key looks again; this call's answer is right all the same
-            self._look_again()
-            return 0
-        # Let go of only when all is noted: what goes may run anything.
-        before = self.parts, self.lock, self.section, self.kept
-        if looks == self.looks:
-            self.parts, self.lock, self.section = parts, lock, section
-            self.path, self.stamp, self.kept = path, stamp, kept
-            self.each, self.renews = each, renews
-            self.since = <int64_t>(since * 1e9) if ends < 1e9 * 9 else 0
-            self.ends = <int64_t>(ends * 1e9) if ends < 1e9 * 9 else EVER
-            self.listed, self.edition = listed, edition
-            self.listed_until = <int64_t>(listed_until * 1e9)
-            self.plain, self.full_at, self.capacity = plain, full_at, capacity
-            self.fresh = plain and not self.is_listed_anew()
-            self.until = began + MOMENT
-            self.left = KEYS
+        self.grounds = None
+        found = self._grounds(gone, KEYS)
+        if isinstance(found, Grounds) and forgotten == self.forgotten:
+            made = found
+            made.until, made.left = began + MOMENT, KEYS
+            self.grounds = made
         return 0
 
     def __contains__(self, key):
         """Tell whether one key was added (or is a false positive), and is not excluded."""
         cdef uint64_t h1, h2
-        cdef tuple parts
-        cdef unsigned int looks
+        cdef Grounds grounds = self.grounds
         cdef bint found
-        if self.is_trusted(1):
-            parts = self.parts
-            (<Part>parts[0]).one.hash(key, &h1, &h2)  # which may call anything
-            if not self.each or (self.parts is parts and self.is_listed()):
-                found = is_in_any(parts, 0, h1, h2)
-                if self.fresh or not found:  # only a hit may be excluded
+        if grounds is not None and grounds.allow(1):
+            grounds.newest.hash(key, &h1, &h2)  # which may call anything
+            if not grounds.each or (self.grounds is grounds and grounds.is_listed()):
+                found = grounds.newest.has(h1, h2) or grounds.is_older(h1, h2)
+                if grounds.fresh or not found:  # only a hit may be excluded
                     return found
-        looks = self.looks
         found = super(SingleKeys, self).__contains__(key)
-        self.renew(looks, 1)
+        self.renew()
         return found
 
     def contains_many(self, keys, *, nulls="error"):
@@ -351,58 +353,56 @@ cdef class SingleKeys:
         cdef uint64_t[FEW] h1, h2
         cdef uint8_t[FEW] more
         cdef uint8_t *answers
-        cdef uint8_t *here
-        cdef OneKey one
-        cdef tuple parts
         cdef Py_ssize_t i, j, n = PyList_GET_SIZE(keys) if type(keys) is list else 0
-        cdef unsigned int looks
+        cdef Grounds grounds
         require(self)
-        if 0 < n <= FEW and self.plain and (nulls == "error" or nulls == "skip"):
+        grounds = self.grounds_for(n, nulls)
+        if grounds is not None:
             found = empty(n, bool_)
             answers = octets_of(found)
-            # `plain` once more: while the file is looked at, other threads run.
-            if self.is_there() and self.is_trusted(n) and self.plain:
-                parts = self.parts
-                if hash_few((<Part>parts[0]).one, keys, n, h1, h2):
-                    for i in range(len(parts)):
-                        one, here = (<Part>parts[i]).one, answers
-                        if i:
-                            here = &more[0]
-                        with nogil:  # a page may have to come from the disk
-                            find(&one.words[0], h1, h2, n, &one.shape, here)
-                            for j in range(n):
-                                answers[j] |= here[j]
-                    # Only a hit may be excluded.
-                    if not memchr(answers, 1, n) or not self.is_listed_anew():
-                        return found
-        looks = self.begin_look(n)
+            if (
+                grounds.is_there()
+                and self.grounds is grounds
+                and grounds.allow(n)
+                and hash_few(grounds.newest, keys, n, h1, h2)
+            ):
+                find_unlocked(grounds.newest, h1, h2, n, answers)
+                for i in range(len(grounds.older)):
+                    find_unlocked(<OneKey>grounds.older[i], h1, h2, n, more)
+                    for j in range(n):
+                        answers[j] |= more[j]
+                # Only a hit may be excluded.
+                if not memchr(answers, 1, n) or not grounds.is_listed_anew():
+                    return found
+        if not 0 < n <= FEW:
+            self._look_again()  # many need no grounds
         found = super(SingleKeys, self).contains_many(keys, nulls=nulls)
-        self.renew(looks, n)
+        if 0 < n <= FEW:
+            self.renew()
         return found
 
     def add(self, key):
         """See `Filter.add`."""
         cdef uint64_t h1, h2
-        cdef tuple parts
-        cdef unsigned int looks
+        cdef Grounds grounds
         cdef Taken taken
         cdef bint new
         require(self)
-        if self.fresh and self.full_at > 0 and self.left:  # all else is looked at with the lock
-            self.left -= 1
-            parts = self.parts
-            (<Part>parts[0]).one.hash(key, &h1, &h2)  # which may call anything
-            taken = self.take_lock(parts, 1)
+        grounds = self.grounds
+        # All else is looked at with the lock.
+        if grounds is not None and grounds.fresh and grounds.full_at > 0 and grounds.left:
+            grounds.left -= 1
+            grounds.newest.hash(key, &h1, &h2)  # which may call anything
+            taken = self.take_lock(grounds, 1)
             if taken:
-                new = not is_in_any(parts, 1, h1, h2)
-                if new or self.renews:
-                    new = (<Part>parts[0]).one.put(h1, h2) and new
+                new = not grounds.is_older(h1, h2)
+                if new or grounds.renews:
+                    new = grounds.newest.put(h1, h2) and new
                 if taken == SEIZED:
-                    self.lock.let_go()
+                    grounds.lock.let_go()
                 return new
-        looks = self.looks
         new = super(SingleKeys, self).add(key)
-        self.renew(looks, 1)
+        self.renew()
         return new
 
     def add_many(self, keys, *, nulls="error"):
@@ -410,33 +410,36 @@ cdef class SingleKeys:
         cdef uint64_t[FEW] h1, h2
         cdef uint8_t *answers
         cdef OneKey one
-        cdef LockState lock
-        cdef tuple parts
         cdef Py_ssize_t n = PyList_GET_SIZE(keys) if type(keys) is list else 0
-        cdef unsigned int looks
+        cdef Grounds grounds
         cdef Taken taken
         require(self)
-        if 0 < n <= FEW and self.plain and (nulls == "error" or nulls == "skip"):
+        grounds = self.grounds_for(n, nulls)
+        if grounds is not None:
             new = empty(n, bool_)
             answers = octets_of(new)
-            if self.full_at > 0 and self.is_there() and self.is_trusted(n) and self.plain:
-                parts, lock = self.parts, self.lock
-                one = (<Part>parts[0]).one
-                if (
-                    len(parts) == 1
-                    and not self.is_listed_anew()
-                    and hash_few(one, keys, n, h1, h2)
-                ):
-                    taken = self.take_lock(parts, n)
-                    if taken:
-                        with nogil:
-                            one.put_all(h1, h2, n, answers)
-                        if taken == SEIZED:
-                            lock.let_go()
-                        return new
-        looks = self.begin_look(n)
+            if (
+                grounds.full_at > 0
+                and not grounds.older
+                and grounds.is_there()
+                and self.grounds is grounds
+                and grounds.allow(n)
+                and not grounds.is_listed_anew()
+                and hash_few(grounds.newest, keys, n, h1, h2)
+            ):
+                taken = self.take_lock(grounds, n)
+                if taken:
+                    one = grounds.newest
+                    with nogil:
+                        one.put_all(h1, h2, n, answers)
+                    if taken == SEIZED:
+                        grounds.lock.let_go()
+                    return new
+        if not 0 < n <= FEW:
+            self._look_again()  # many need no grounds
         new = super(SingleKeys, self).add_many(keys, nulls=nulls)
-        self.renew(looks, n)
+        if 0 < n <= FEW:
+            self.renew()
         return new
 
 

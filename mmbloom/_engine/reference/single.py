@@ -5,6 +5,7 @@ times as long as the key itself. The compiled engine trusts a look for a moment,
 from the interpreter's slot to the bits with no bytecode in between.
 """
 
+import math
 from collections.abc import Sequence
 from functools import update_wrapper
 from typing import Any, NamedTuple, TypeVar
@@ -12,33 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 C = TypeVar("C", bound=type)
 
 
-class Part(NamedTuple):
-    """What a look has found of one file.
-
-    Attributes
-    ----------
-    one : OneKey
-        The array, for a key at a time.
-    named, expected : memoryview of one uint64, int
-        Where the file says which array counts, and what it says as long as this one does.
-    news, known : memoryview of one uint64, int
-        Whether the last look is still good, and was.
-    """
-
-    one: Any
-    named: memoryview
-    expected: int
-    news: memoryview
-    known: int
-
-
 class Grounds(NamedTuple):
     """What a look at the file, or files, has found, on which the next keys may go without one.
 
     Attributes
     ----------
-    parts : sequence of Part
-        The files, newest first: keys are asked for in all, and added to the first.
+    arrays : sequence of OneKey
+        Of the files, newest first: keys are asked for in all, and added to the first.
+    words : sequence of (memoryview of one uint64, int)
+        Numbers that say that all this still holds, and what they were: which array of a file
+        counts, whether its last look is good, how often the exclusions have changed.
     lock : LockState
         Of the write lock of the first.
     section : LockState
@@ -46,41 +30,38 @@ class Grounds(NamedTuple):
     file : (bytes, int, int, int, int)
         The path of the file, or of the list of the files, and what is there: device, inode, size,
         time of change in nanoseconds. A batch looks whether it still is.
-    kept : object
-        What keeps another file from being taken for that one, as long as it lives.
-    each : bool
-        Whether each key looks as well, and the time counts: for a list of files.
-    since, ends : float
-        From when to when these are the files, by the Unix clock; 0 and inf for ever.
-    renews : bool
-        Whether a key that another file has is added to the first all the same.
-    listed, edition : memoryview of one uint64, int
-        How often the exclusions have changed, and had then.
     listed_until : float
-        When somebody is to look whether they have, by the monotonic clock.
+        When the exclusions are to be looked at again, by the monotonic clock.
     plain : bool
         Whether no key is excluded.
     full_at : float
         Up to how many set positions of the first keys may be added.
     capacity : float
-        Up to how many keys may be added to it; inf if that is no limit.
+        Up to how many keys may be added to it.
+    since, ends : float
+        From when to when these are the files, by the Unix clock.
+    renews : bool
+        Whether a key that another file has is added to the first all the same.
+    each : bool
+        Whether each key looks as well: for a list of files.
+    kept : object
+        What keeps another file from being taken for that one, as long as it lives.
     """
 
-    parts: Sequence[Part]
+    arrays: Sequence[Any]
+    words: Sequence[tuple[memoryview, int]]
     lock: Any
     section: Any
     file: tuple[bytes, int, int, int, int]
-    kept: object
-    each: bool
-    since: float
-    ends: float
-    renews: bool
-    listed: memoryview
-    edition: int
     listed_until: float
     plain: bool
     full_at: float
-    capacity: float
+    capacity: float = math.inf
+    since: float = 0.0
+    ends: float = math.inf
+    renews: bool = False
+    each: bool = False
+    kept: object = None
 
 
 class SingleKeys:
