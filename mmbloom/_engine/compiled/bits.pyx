@@ -11,7 +11,6 @@ import numpy as np
 
 from mmbloom.format import header
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
@@ -26,9 +25,7 @@ from mmbloom._engine.compiled.positions cimport (
 from mmbloom._engine.compiled.sink cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
-from mmbloom._engine.compiled.text cimport (
-    PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, has_layout,
-)
+from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
 
 cdef extern from "Python.h":
@@ -333,24 +330,22 @@ cdef class OneKey:
                 )
 
     cdef int hash(self, key, uint64_t *h1, uint64_t *h2) except -1:
+        cdef uint8_t[4 * LONGEST] scratch
+        cdef Text text
         cdef int64_t number
         cdef int overflow = 0
-        cdef PyObject *text = <PyObject *>key
-        if type(key) is str and has_layout(text) and PyUnicode_IS_ASCII(text):
-            self.hash_octets(
-                <const uint8_t *>PyUnicode_DATA(text), PyUnicode_GET_LENGTH(text), h1, h2
-            )
-            return 0
         if type(key) is int:
             number = PyLong_AsLongLongAndOverflow(key, &overflow)
             if not overflow:
                 self.hash_octets(<const uint8_t *>&number, 8, h1, h2)
                 return 0
-        if type(key) is not bytes:
+        if not find_short_text(<PyObject *>key, &text):
             key = self.to_bytes(key)
-            if type(key) is not bytes:  # the macros below look at no type
+            if type(key) is not bytes:
                 raise TypeError(f"a key was spelled as {type(key).__name__}, not as bytes")
-        self.hash_octets(<const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key), h1, h2)
+            find_short_text(<PyObject *>key, &text)
+        spell(&text, scratch)
+        self.hash_octets(text.at, text.length, h1, h2)
         return 0
 
     cdef void hash_octets(

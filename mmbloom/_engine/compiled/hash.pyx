@@ -25,20 +25,13 @@ from mmbloom._engine.compiled.sink cimport (
 )
 from mmbloom._engine.compiled.siphash cimport siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
-    PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
-    HIDES_TEXT, has_layout, item_of,
+    HIDES_TEXT, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text, item_of, spell,
 )
 
 
 cdef extern from "Python.h":
     void Py_INCREF(PyObject *)
     void Py_DECREF(PyObject *)
-    bint PyUnicode_Check(PyObject *)
-    bint PyUnicode_CheckExact(PyObject *)
-    bint PyBytes_CheckExact(PyObject *)
-    char *AS_STRING "PyBytes_AS_STRING"(PyObject *)
-    Py_ssize_t GET_SIZE "PyBytes_GET_SIZE"(PyObject *)
-    bint BYTES_CHECK "PyBytes_Check"(PyObject *)
     PyObject *PyUnicode_AsUTF8String(PyObject *) except NULL
 
 cdef enum:
@@ -50,31 +43,20 @@ ctypedef fused Offset:
     int64_t
 
 
-cdef struct Text:
-    const uint8_t *at
-    size_t length
-    int width  # bytes a code point; 0 where the bytes are the key
-
-
 def plain(list items):
     """Tell whether every item is a `bytes`, or a `str` that encodes; see `reference.hash.plain`."""
     cdef Py_ssize_t i, n = PyList_GET_SIZE(items)
     cdef PyObject *item
+    cdef Text text
     for i in range(n):
         item = item_of(items, i, n)
-        if PyBytes_CheckExact(item):
+        if find_text(item, &text):
             continue
-        if HIDES_TEXT and PyUnicode_CheckExact(item):
-            try:
-                Py_DECREF(PyUnicode_AsUTF8String(item))
-            except UnicodeEncodeError:
-                return False
-            continue
-        if not PyUnicode_CheckExact(item) or not has_layout(item):
+        if not HIDES_TEXT or not PyUnicode_CheckExact(item):
             return False
-        if not PyUnicode_IS_ASCII(item) and not encodable(
-            <const uint8_t *>PyUnicode_DATA(item), PyUnicode_KIND(item), PyUnicode_GET_LENGTH(item)
-        ):
+        try:
+            Py_DECREF(PyUnicode_AsUTF8String(item))
+        except UnicodeEncodeError:
             return False
     return True
 
@@ -87,7 +69,7 @@ def first_unencodable(items):
         rows = code_points(items[start : start + SLICE])
         with nogil:
             for i in range(rows.shape[0]):
-                if not encodable(<const uint8_t *>&rows[i, 0], 4, rows.shape[1]):
+                if not encodable_points(&rows[i, 0], rows.shape[1]):
                     wrong = start + i
                     break
         start += SLICE
@@ -176,6 +158,7 @@ cdef int hash_list(
     cdef size_t longest = 0
     cdef uint8_t *scratch = NULL
     cdef PyObject **objects
+    cdef Text text
     cdef Text *texts
     if first + n > PyList_GET_SIZE(items):
         raise ValueError("the list of keys changed its size while in use")
@@ -187,7 +170,8 @@ cdef int hash_list(
         for i in range(n):
             objects[i] = kept(item_of(items, first + i, first + n))
             held = i + 1
-            find_text(objects[i], i, &texts[i])
+            if not find_text(objects[i], &texts[i]):
+                refuse(objects[i], i)
             if texts[i].width:
                 longest = max(longest, texts[i].length)
         if longest:
@@ -196,7 +180,9 @@ cdef int hash_list(
                 raise MemoryError
         with nogil:
             for i in range(n):
-                take_text[Seeded](&sink, i, &texts[i], scratch, hash)
+                text = texts[i]
+                spell(&text, scratch)
+                take_octets[Seeded](&sink, i, text.at, text.length, hash)
             end_keys[Seeded](&sink, n, hash)
     finally:
         for i in range(held):
@@ -211,48 +197,17 @@ cdef inline PyObject *kept(PyObject *item) except NULL:
 
     To a new object: what `PyUnicode_AsUTF8AndSize` gives would stay in the caller's.
     """
-    if HIDES_TEXT and PyUnicode_Check(item):
+    if HIDES_TEXT and PyUnicode_CheckExact(item):
         return PyUnicode_AsUTF8String(item)
     Py_INCREF(item)
     return item
 
 
-cdef inline int find_text(PyObject *item, Py_ssize_t i, Text *text) except -1:
-    """Find where a key's bytes, or its code points, lie."""
-    if BYTES_CHECK(item):
-        text.at = <const uint8_t *>AS_STRING(item)
-        text.length = GET_SIZE(item)
-        text.width = 0
-    elif PyUnicode_Check(item) and has_layout(item) and PyUnicode_IS_ASCII(item):
-        text.at = <const uint8_t *>PyUnicode_DATA(item)
-        text.length = PyUnicode_GET_LENGTH(item)
-        text.width = 0
-    else:
-        find_code_points(item, i, text)
-    return 0
-
-
-cdef int find_code_points(PyObject *item, Py_ssize_t i, Text *text) except -1:
-    # Apart, as all of it in line would keep the rest out of line: a tenth of a query of bytes.
-    if not PyUnicode_Check(item) or not has_layout(item):
-        raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")
-    text.at = <const uint8_t *>PyUnicode_DATA(item)
-    text.length = PyUnicode_GET_LENGTH(item)
-    text.width = PyUnicode_KIND(item)
-    if not encodable(text.at, text.width, text.length):
+cdef int refuse(PyObject *item, Py_ssize_t i) except -1:
+    """Say what is wrong with a key of which `find_text` finds nothing."""
+    if PyUnicode_CheckExact(item):
         raise ValueError(f"key {i} has a lone surrogate")
-    return 0
-
-
-cdef inline void take_text(
-    Sink *sink, Py_ssize_t i, const Text *text, uint8_t *scratch, const Seeded *hash
-) noexcept nogil:
-    cdef size_t size
-    if text.width == 0:
-        take_octets[Seeded](sink, i, text.at, text.length, hash)
-    else:
-        size = encode(text.at, text.width, text.length, scratch)
-        take_octets[Seeded](sink, i, scratch, size, hash)
+    raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")
 
 
 cdef int hash_integers(
@@ -331,10 +286,11 @@ cdef int hash_texts(
             text.length = width
             while text.length and rows[i, text.length - 1] == 0:
                 text.length -= 1
-            if not encodable(text.at, 4, text.length):
+            if not encodable(&text):
                 wrong = i
                 break
-            take_text[Seeded](&sink, i, &text, scratch, hash)
+            spell(&text, scratch)
+            take_octets[Seeded](&sink, i, text.at, text.length, hash)
         end_keys[Seeded](&sink, rows.shape[0], hash)
     free(scratch)
     if wrong >= 0:

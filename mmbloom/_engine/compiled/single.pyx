@@ -28,7 +28,6 @@ import numpy as np
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.math cimport INFINITY
@@ -38,10 +37,7 @@ from libc.string cimport memchr
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState
 from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
-from mmbloom._engine.compiled.text cimport (
-    PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_IS_ASCII, PyUnicode_KIND, encodable, encode,
-    has_layout,
-)
+from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
 from mmbloom._machine.moments import MOMENT_NS
 from mmbloom.format import header
@@ -85,7 +81,6 @@ cdef extern from *:
 cdef enum:
     KEYS = 1000  # after so many there is a look, too: 60 us, of which it takes a twentieth
     FEW = 256  # keys of a call: of more the look is a tenth, and other threads would wait
-    LONGEST = 512  # code points of a text that is not ASCII
 
 cdef enum Taken:
     NOT_TAKEN
@@ -121,26 +116,16 @@ cdef bint hash_plain(
 ) noexcept:
     cdef Sink sink
     cdef uint8_t[4 * LONGEST] scratch
-    cdef const uint8_t *at
-    cdef PyObject *key
-    cdef Py_ssize_t i, length
+    cdef Text text
+    cdef Py_ssize_t i
     if PyList_GET_SIZE(keys) != n:
         return False
     sink.h1, sink.h2 = h1, h2
     for i in range(n):
-        key = <PyObject *>PyList_GET_ITEM(keys, i)
-        if type(<object>key) is bytes:
-            at = <const uint8_t *>PyBytes_AS_STRING(<object>key)
-            length = PyBytes_GET_SIZE(<object>key)
-        elif type(<object>key) is str and has_layout(key):
-            at, length = <const uint8_t *>PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key)
-            if not PyUnicode_IS_ASCII(key):
-                if length > LONGEST or not encodable(at, PyUnicode_KIND(key), length):
-                    return False
-                length, at = encode(at, PyUnicode_KIND(key), length, scratch), scratch
-        else:
+        if not find_short_text(<PyObject *>PyList_GET_ITEM(keys, i), &text):
             return False
-        take_octets[Seeded](&sink, i, at, length, hash)
+        spell(&text, scratch)
+        take_octets[Seeded](&sink, i, text.at, text.length, hash)
     end_keys[Seeded](&sink, n, hash)
     return True
 

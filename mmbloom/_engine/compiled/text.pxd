@@ -1,4 +1,4 @@
-"""Where the text of an object lies, and its code points as UTF-8; inline code.
+"""Where the bytes of a key lie, and code points as UTF-8; inline code.
 
 Looking into objects needs the interpreter, and cannot raise: these are CPython's macros, for a
 list and a place within it, and for objects whose type is known. The rest works without it.
@@ -13,6 +13,10 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t
 
 
 cdef extern from "Python.h":
+    bint PyBytes_CheckExact(PyObject *)
+    char *PyBytes_AS_STRING(PyObject *)
+    Py_ssize_t PyBytes_GET_SIZE(PyObject *)
+    bint PyUnicode_CheckExact(PyObject *)
     bint PyUnicode_IS_ASCII(PyObject *)
     int PyUnicode_KIND(PyObject *)
     void *PyUnicode_DATA(PyObject *)
@@ -51,6 +55,19 @@ cdef extern from *:
 
 cdef enum:
     OBJECTS_AHEAD = 12  # objects between asking for one and looking at it
+    LONGEST = 512  # code points whose bytes are written to the stack
+
+
+cdef struct Text:
+    const uint8_t *at
+    size_t length
+    int width  # bytes a code point, as CPython has them; 0 where these are the bytes of the key
+
+
+ctypedef fused Point:
+    uint8_t
+    uint16_t
+    uint32_t
 
 
 cdef inline PyObject *item_of(list items, Py_ssize_t i, Py_ssize_t stop) noexcept:
@@ -60,54 +77,37 @@ cdef inline PyObject *item_of(list items, Py_ssize_t i, Py_ssize_t stop) noexcep
     return <PyObject *>PyList_GET_ITEM(items, i)
 
 
-cdef inline uint32_t code_point(const uint8_t *text, int width, size_t i) noexcept nogil:
-    """Read a code point of a text of 1, 2 or 4 bytes each (CPython's kinds, aligned)."""
-    if width == 1:
-        return text[i]
-    if width == 2:
-        return (<const uint16_t *>text)[i]
-    return (<const uint32_t *>text)[i]
-
-
-cdef inline uint32_t all_bits(const uint8_t *text, int width, size_t length) noexcept nogil:
+cdef inline uint32_t all_bits(const Point *text, size_t length) noexcept nogil:
     """Or all code points together: none is larger. The compiler makes SIMD of it."""
     cdef size_t i
     cdef uint32_t bits = 0
-    if width == 4:
-        for i in range(length):
-            bits |= (<const uint32_t *>text)[i]
-    else:
-        for i in range(length):
-            bits |= code_point(text, width, i)
+    for i in range(length):
+        bits |= text[i]
     return bits
 
 
-cdef inline bint encodable(const uint8_t *text, int width, size_t length) noexcept nogil:
-    """Tell whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
+cdef inline bint encodable_points(const Point *text, size_t length) noexcept nogil:
     cdef size_t i
-    cdef uint32_t c
-    if width == 1 or all_bits(text, width, length) < 0xD800:
+    if all_bits[Point](text, length) < 0xD800:
         return True
     for i in range(length):
-        c = code_point(text, width, i)
-        if 0xD800 <= c <= 0xDFFF or c > 0x10FFFF:
+        if 0xD800 <= text[i] <= 0xDFFF or text[i] > 0x10FFFF:
             return False
     return True
 
 
-cdef inline size_t encode(
-    const uint8_t *text, int width, size_t length, uint8_t *out
+cdef inline size_t encode_points(
+    const Point *text, size_t length, uint8_t *out
 ) noexcept nogil:
-    """Write the UTF-8 of an encodable text, at most 4 bytes a code point; return its size."""
     cdef size_t i
     cdef uint32_t c
     cdef uint8_t *at = out
-    if all_bits(text, width, length) < 0x80:
+    if all_bits[Point](text, length) < 0x80:
         for i in range(length):
-            out[i] = <uint8_t>code_point(text, width, i)
+            out[i] = <uint8_t>text[i]
         return length
     for i in range(length):
-        c = code_point(text, width, i)
+        c = text[i]
         if c < 0x80:
             at[0] = <uint8_t>c
             at += 1
@@ -127,3 +127,44 @@ cdef inline size_t encode(
             at[3] = <uint8_t>(0x80 | c & 0x3F)
             at += 4
     return at - out
+
+
+cdef inline bint encodable(const Text *text) noexcept nogil:
+    """Tell whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
+    if text.width == 2:
+        return encodable_points(<const uint16_t *>text.at, text.length)
+    return text.width < 4 or encodable_points(<const uint32_t *>text.at, text.length)
+
+
+cdef inline void spell(Text *text, uint8_t *scratch) noexcept nogil:
+    """Turn code points that are encodable into their UTF-8, at most 4 bytes each, in scratch."""
+    if text.width == 0:
+        return
+    if text.width == 1:
+        text.length = encode_points(text.at, text.length, scratch)
+    elif text.width == 2:
+        text.length = encode_points(<const uint16_t *>text.at, text.length, scratch)
+    else:
+        text.length = encode_points(<const uint32_t *>text.at, text.length, scratch)
+    text.at, text.width = scratch, 0
+
+
+cdef inline bint find_text(PyObject *key, Text *text) noexcept:
+    """Find where a `bytes`, or the code points of a `str`, lie.
+
+    False if it is neither, as one of a subclass is not; or if the text has no UTF-8, or is hidden.
+    """
+    if PyBytes_CheckExact(key):
+        text.at, text.length = <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)
+        text.width = 0
+        return True
+    if not PyUnicode_CheckExact(key) or not has_layout(key):
+        return False
+    text.width = 0 if PyUnicode_IS_ASCII(key) else PyUnicode_KIND(key)
+    text.at, text.length = <const uint8_t *>PyUnicode_DATA(key), PyUnicode_GET_LENGTH(key)
+    return encodable(text)
+
+
+cdef inline bint find_short_text(PyObject *key, Text *text) noexcept:
+    """Find where a key lies that needs scratch for `LONGEST` code points at most."""
+    return find_text(key, text) and (text.width == 0 or text.length <= LONGEST)
