@@ -10,7 +10,7 @@ Each module has the functions of the reference's module of its name:
 ``single``    a key at a time, from the interpreter's slot to the bits
 ``slices``    keys sorted by the slice of a filter that has their bits
 
-What they share is inline code: ``positions.pxd``, ``overlay.pxd`` and ``paged.pxd`` of bits;
+What they share is inline code: ``positions.pxd``, ``overlay.pxd`` and ``blocks.pxd`` of bits;
 ``text.pxd`` and ``octets.pxd`` of keys; ``murmur.pxd`` and ``siphash.pxd``, to both of which
 ``sink.pxd`` gives one name. ``_arrays``, which Cython writes when they are built, is what its own
 code for arrays calls.

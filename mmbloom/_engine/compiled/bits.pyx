@@ -14,13 +14,13 @@ from mmbloom.format import header
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from mmbloom._engine.compiled.blocks cimport find_in_blocks, set_in_blocks
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, begin, claim_blocked, claim_paged, claim_standard, commit_all, find_with, release,
+    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_with, release,
 )
-from mmbloom._engine.compiled.paged cimport find_paged, set_paged
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, GROUP, MAX_HASHES, Shape, block_of, in_block, length_of, popcount,
-    positions_of, positions_of_group, prefetch, prefetch_to_write, set_in_block, shape_of,
+    GROUP, MAX_HASHES, Shape, length_of, popcount, positions_of, positions_of_group, prefetch,
+    shape_of,
 )
 from mmbloom._engine.compiled.sink cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
@@ -44,43 +44,38 @@ cdef Py_ssize_t BATCHES_DONE = header.BATCHES_DONE
 cdef Py_ssize_t FEWEST_COUNTERS = 1 + max(KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE)
 
 
+cdef tuple run(
+    Kernel kernel, const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2,
+    const Shape *shape,
+):
+    """Run a kernel on n keys; gives the answers, a bool array, and the number that it returns."""
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef uint64_t changed = 0
+    answers = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] at = answers.view(np.uint8)
+    if n:
+        with nogil:
+            changed = kernel(words, &h1[0], &h2[0], n, shape, &at[0])
+    return answers, changed
+
+
 def contains(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
     """Test n keys; see `reference.bits.contains`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
-    found = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = found.view(np.uint8)
-    if n:
-        with nogil:
-            find(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
-    return found
+    return run(find, &words[0], h1, h2, &shape)[0]
 
 
-cdef void find(
+cdef uint64_t find(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     if shape.blocked:
-        find_blocked(words, h1, h2, n, shape, answers)
+        find_in_blocks(words, h1, h2, n, shape, answers, False)
     elif shape.paged:
-        find_paged(words, h1, h2, n, shape, answers)
+        find_in_blocks(words, h1, h2, n, shape, answers, True)
     else:
         find_standard(words, h1, h2, n, shape, answers)
-
-
-cdef void find_blocked(
-    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, uint8_t *answers,
-) noexcept nogil:
-    cdef Py_ssize_t j
-    cdef const uint64_t *block
-    for j in range(min(n, AHEAD)):
-        prefetch(words + 8 * block_of(shape, h1[j]))
-    for j in range(n):
-        if j + AHEAD < n:
-            prefetch(words + 8 * block_of(shape, h1[j + AHEAD]))
-        block = words + 8 * block_of(shape, h1[j])
-        answers[j] = in_block(shape, block, h2[j], 0, shape.num_hashes)
+    return 0
 
 
 cdef void find_standard(
@@ -142,7 +137,7 @@ cdef void find_in_any(
         for j in range(some):
             positions_of(shape, h1[first + j], h2[first + j], NULL, 0, False, positions + j * k)
             for a in range(num_arrays):
-                prefetch(<const uint64_t *>starts[a] + (positions[j * k] >> 6))
+                prefetch(<const uint64_t *>starts[a] + (positions[j * k] >> 6), False)
         for j in range(some):
             for a in range(num_arrays):
                 words, found = <const uint64_t *>starts[a], 1
@@ -162,44 +157,19 @@ cdef void find_in_any(
 def add(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
     """Test and set n keys, one by one; see `reference.bits.add`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
-    cdef uint64_t newly_set = 0
-    new = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = new.view(np.uint8)
-    if n:
-        with nogil:
-            newly_set = set_keys(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
-    return new, newly_set
+    return run(set_keys, &words[0], h1, h2, &shape)
 
 
-cdef inline uint64_t set_keys(
-    uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+cdef uint64_t set_keys(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
+    cdef uint64_t *writable = <uint64_t *>words
     if shape.blocked:
-        return set_blocked(words, h1, h2, n, shape, answers)
+        return set_in_blocks(writable, h1, h2, n, shape, answers, False)
     if shape.paged:
-        return set_paged(words, h1, h2, n, shape, answers)
-    return set_standard(words, h1, h2, n, shape, answers)
-
-
-cdef uint64_t set_blocked(
-    uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, uint8_t *answers,
-) noexcept nogil:
-    cdef Py_ssize_t j
-    cdef uint64_t newly_set = 0
-    cdef uint64_t *block
-    for j in range(min(n, AHEAD)):
-        prefetch_to_write(words + 8 * block_of(shape, h1[j]), 1)
-    for j in range(n):
-        if j + AHEAD < n:
-            prefetch_to_write(words + 8 * block_of(shape, h1[j + AHEAD]), 1)
-        block = words + 8 * block_of(shape, h1[j])
-        answers[j] = not in_block(shape, block, h2[j], 0, shape.num_hashes)
-        if answers[j]:  # a page that is not changed is not written back
-            newly_set += set_in_block(shape, block, h2[j], 0, shape.num_hashes)
-    return newly_set
+        return set_in_blocks(writable, h1, h2, n, shape, answers, True)
+    return set_standard(writable, h1, h2, n, shape, answers)
 
 
 cdef uint64_t set_standard(
@@ -275,9 +245,9 @@ cdef bint claim_keys(
     Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
     if overlay.shape.blocked:
-        return claim_blocked(words, h1, h2, n, overlay, answers)
+        return claim_in_blocks(words, h1, h2, n, overlay, answers, False)
     if overlay.shape.paged:
-        return claim_paged(words, h1, h2, n, overlay, answers)
+        return claim_in_blocks(words, h1, h2, n, overlay, answers, True)
     find_standard(words, h1, h2, n, overlay.shape, answers)
     return claim_standard(words, h1, h2, n, overlay, answers)
 
@@ -288,13 +258,12 @@ def contains_with(
 ):
     """Test n keys as if a claim were committed; see `reference.bits.contains_with`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
     check_claimed(claimed, words.shape[0])
-    found = np.empty(n, dtype=np.bool_)
+    found = run(find, &words[0], h1, h2, &shape)[0]
     cdef uint8_t[::1] answers = found.view(np.uint8)
+    cdef Py_ssize_t n = answers.shape[0]
     if n:
         with nogil:
-            find(&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
             find_with(&words[0], &claimed.overlay, &h1[0], &h2[0], n, &shape, &answers[0])
     return found
 
@@ -378,7 +347,7 @@ cdef class OneKey:
         cdef uint64_t newly_set, new = 0
         cdef Py_ssize_t i
         self.counters[BATCHES_BEGUN] += 1
-        newly_set = set_keys(<uint64_t *>&self.words[0], h1, h2, n, &self.shape, answers)
+        newly_set = set_keys(&self.words[0], h1, h2, n, &self.shape, answers)
         if not newly_set:
             self.counters[BATCHES_BEGUN] -= 1  # as one by one: what is there is no batch
             return

@@ -9,13 +9,10 @@ Every position is below the number of counters by its formula; `counted_shape` p
 number to be the array's. The interpreter is released around all loops.
 """
 
-import numpy as np
-
 from libc.stdint cimport uint8_t, uint64_t
 
-from mmbloom._engine.compiled.positions cimport (
-    MAX_HASHES, Shape, length_of, positions_of, shape_of,
-)
+from mmbloom._engine.compiled.bits cimport run
+from mmbloom._engine.compiled.positions cimport MAX_HASHES, Shape, positions_of, shape_of
 
 
 cdef extern from *:
@@ -94,19 +91,14 @@ def counted_contains(
 ):
     """Test n keys; see `reference.counters.counted_contains`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
-    found = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = found.view(np.uint8)
-    if n:
-        with nogil:
-            find_counted(<const uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0])
-    return found
+    return run(find_counted, &words[0], h1, h2, &shape)[0]
 
 
-cdef void find_counted(
-    const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+cdef uint64_t find_counted(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
+    cdef const uint8_t *octets = <const uint8_t *>words
     cdef Queue queue
     cdef Py_ssize_t j
     cdef int i, found
@@ -120,27 +112,20 @@ cdef void find_counted(
             found &= count_at(octets, positions[i]) != 0
         answers[j] = found
         enqueue(&queue, octets, h1, h2, j + DISTANCE, n, shape)
+    return 0
 
 
 def increment(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
     """Test and count n keys, one by one; see `reference.counters.increment`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
-    cdef uint64_t newly_set = 0
-    new = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = new.view(np.uint8)
-    if n:
-        with nogil:
-            newly_set = count_up(
-                <uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0]
-            )
-    return new, newly_set
+    return run(count_up, &words[0], h1, h2, &shape)
 
 
 cdef uint64_t count_up(
-    uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
+    cdef uint8_t *octets = <uint8_t *>words
     cdef Queue queue
     cdef Py_ssize_t j
     cdef int i, some
@@ -167,22 +152,14 @@ cdef uint64_t count_up(
 def decrement(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
     """Test n keys and uncount those that are there; see `reference.counters.decrement`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    cdef Py_ssize_t n = length_of(h1, h2)
-    cdef uint64_t newly_clear = 0
-    found = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = found.view(np.uint8)
-    if n:
-        with nogil:
-            newly_clear = count_down(
-                <uint8_t *>&words[0], &h1[0], &h2[0], n, &shape, &answers[0]
-            )
-    return found, newly_clear
+    return run(count_down, &words[0], h1, h2, &shape)
 
 
 cdef uint64_t count_down(
-    uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
+    cdef uint8_t *octets = <uint8_t *>words
     cdef Queue queue
     cdef Py_ssize_t j
     cdef int i, some

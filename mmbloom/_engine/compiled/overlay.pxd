@@ -15,8 +15,8 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 
 from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, ask_for_blocks, bit_in_block, block_in_page, block_of, in_block, page_of,
-    popcount, position_of, prefetch, prefetch_to_write, set_in_block, standard_position,
+    AHEAD, Shape, ask_for_blocks, bit_in_block, block_at, have_effect, home_of, in_block,
+    num_blocks_of, popcount, position_of, prefetch, standard_position,
 )
 
 
@@ -108,14 +108,14 @@ cdef inline void release(Overlay *overlay) noexcept nogil:
     free(overlay.masks)
 
 
-cdef inline size_t home_of(const Overlay *overlay, uint64_t at) noexcept nogil:
+cdef inline size_t start_of(const Overlay *overlay, uint64_t at) noexcept nogil:
     """Give the place where the search for a cell begins."""
     return (at * 0x9E3779B97F4A7C15ULL >> 32) & (overlay.places - 1)
 
 
 cdef inline size_t place_of(const Overlay *overlay, uint64_t at) noexcept nogil:
     """Find where a cell is in the index, or the free place where it would be."""
-    cdef size_t place = home_of(overlay, at)
+    cdef size_t place = start_of(overlay, at)
     cdef uint64_t entry = overlay.index[place]
     while entry and (
         entry >> 32 != at & 0xFFFFFFFFU or overlay.cells[slot_of(entry)].at != at
@@ -221,59 +221,37 @@ cdef inline int claim_block(
 
 
 cdef inline void ask_for_claim(
-    const uint64_t *words, uint64_t block, const Overlay *overlay
+    const uint64_t *words, uint64_t h1, const Overlay *overlay, bint paged
 ) noexcept nogil:
-    """Ask for the lines that the claim of a block will need."""
-    prefetch(words + 8 * block)
-    prefetch(overlay.index + home_of(overlay, block))
+    """Ask for the lines that the claim of a key will need."""
+    cdef int b
+    cdef uint64_t block, home = home_of(overlay.shape, h1, paged)
+    for b in range(num_blocks_of(overlay.shape, paged)):
+        block = block_at(home, h1, b, paged)
+        prefetch(words + 8 * block, False)
+        prefetch(overlay.index + start_of(overlay, block), False)
+    have_effect()
 
 
-cdef inline bint claim_blocked(
+cdef inline bint claim_in_blocks(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, uint8_t *answers,
+    Overlay *overlay, uint8_t *answers, bint paged,
 ) noexcept nogil:
     """Claim n keys; False if there is no memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
-    cdef int new
-    cdef uint64_t block
+    cdef int b, new, in_each = shape.in_each
+    cdef uint64_t home, block
     cdef const uint64_t *here
     for j in range(min(n, AHEAD)):
-        prefetch(words + 8 * block_of(shape, h1[j]))
+        ask_for_blocks(shape, words, h1[j], False, paged)
     for j in range(n):
         if j + AHEAD < n:
-            ask_for_claim(words, block_of(shape, h1[j + AHEAD]), overlay)
-        block = block_of(shape, h1[j])
-        here, new = words + 8 * block, 0
-        if not in_block(shape, here, h2[j], 0, shape.num_hashes):
-            new = claim_block(overlay, here, block, 8 * <uint64_t>j)
-            if new < 0:
-                return False
-        answers[j] = new
-    return True
-
-
-cdef inline bint claim_paged(
-    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, uint8_t *answers,
-) noexcept nogil:
-    """Claim n keys of several blocks each; False if there is no memory."""
-    cdef const Shape *shape = overlay.shape
-    cdef Py_ssize_t j
-    cdef int b, new, blocks = shape.blocks, in_each = shape.in_each
-    cdef uint64_t page, block
-    cdef const uint64_t *here
-    for j in range(min(n, AHEAD)):
-        ask_for_blocks(shape, words, h1[j], False)
-    for j in range(n):
-        if j + AHEAD < n:
-            page = page_of(shape, h1[j + AHEAD])
-            for b in range(blocks):
-                ask_for_claim(words, block_in_page(page, h1[j + AHEAD], b), overlay)
-        page = page_of(shape, h1[j])
+            ask_for_claim(words, h1[j + AHEAD], overlay, paged)
+        home = home_of(shape, h1[j], paged)
         answers[j] = 0
-        for b in range(blocks):
-            block = block_in_page(page, h1[j], b)
+        for b in range(num_blocks_of(shape, paged)):
+            block = block_at(home, h1[j], b, paged)
             here = words + 8 * block
             # A line that is not changed is not written.
             if not in_block(shape, here, h2[j], b * in_each, (b + 1) * in_each):
@@ -360,7 +338,7 @@ cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcep
     cdef int w
     for slot in range(overlay.used):
         if slot + AHEAD < overlay.used:
-            prefetch_to_write(words + width * overlay.cells[slot + AHEAD].at, 1)
+            prefetch(words + width * overlay.cells[slot + AHEAD].at, True)
         here = words + width * overlay.cells[slot].at
         if whole:
             masks = bits_held(overlay, overlay.cells[slot].held, room)

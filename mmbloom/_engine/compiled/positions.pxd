@@ -23,11 +23,17 @@ cdef extern from *:
         x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
         return x * 0x0101010101010101u >> 56;
     }
+    /* Ask for a cache line, to be read or written. */
+    #define mmbloom_prefetch(line, write) \
+        ((write) ? __builtin_prefetch(line, 1) : __builtin_prefetch(line))
+    /* A function that only asks for lines has this in it: else gcc sees no effect of it, and
+       leaves its calls out. */
+    static inline void mmbloom_have_effect(void) { __asm__ volatile(""); }
     """
     uint64_t high "mmbloom_high"(uint64_t a, uint64_t b) noexcept nogil
     uint64_t popcount "mmbloom_popcount"(uint64_t word) noexcept nogil
-    void prefetch "__builtin_prefetch"(const void *address) noexcept nogil
-    void prefetch_to_write "__builtin_prefetch"(const void *address, int one) noexcept nogil
+    void prefetch "mmbloom_prefetch"(const void *line, bint write) noexcept nogil
+    void have_effect "mmbloom_have_effect"() noexcept nogil
 
 
 cdef enum:
@@ -49,13 +55,6 @@ cdef struct Shape:  # of an array: what its filter's parameters say
     uint64_t[MAX_HASHES] multipliers  # G^(i+1)
 
 
-cdef inline void ask_for(const uint8_t *line, bint write) noexcept nogil:
-    if write:
-        prefetch_to_write(line, 1)
-    else:
-        prefetch(line)
-
-
 cdef inline uint64_t block_of(const Shape *shape, uint64_t h1) noexcept nogil:
     return ((h1 >> 32) * shape.num_blocks) >> 32
 
@@ -65,19 +64,33 @@ cdef inline uint64_t page_of(const Shape *shape, uint64_t h1) noexcept nogil:
     return 64 * (((h1 >> 32) * shape.num_pages) >> 32)
 
 
-cdef inline uint64_t block_in_page(uint64_t page, uint64_t h1, int j) noexcept nogil:
-    """Give the j-th block of a key; its page is as `page_of` gives it."""
-    return page + ((h1 + <uint64_t>j * (2 * (h1 >> 6 & 31) + 1)) & 63)
+# What takes `paged` is given a constant, True if keys have several blocks: compiled for each.
+
+
+cdef inline uint64_t home_of(const Shape *shape, uint64_t h1, bint paged) noexcept nogil:
+    """Give the block of a key, or the first of its page."""
+    return page_of(shape, h1) if paged else block_of(shape, h1)
+
+
+cdef inline uint64_t block_at(uint64_t home, uint64_t h1, int j, bint paged) noexcept nogil:
+    """Give the j-th block of a key; its home is as `home_of` gives it."""
+    return home + ((h1 + <uint64_t>j * (2 * (h1 >> 6 & 31) + 1)) & 63) if paged else home
+
+
+cdef inline int num_blocks_of(const Shape *shape, bint paged) noexcept nogil:
+    """Give the number of blocks of a key, a constant if it is one."""
+    return shape.blocks if paged else 1
 
 
 cdef inline void ask_for_blocks(
-    const Shape *shape, const uint64_t *words, uint64_t h1, bint write
+    const Shape *shape, const uint64_t *words, uint64_t h1, bint write, bint paged
 ) noexcept nogil:
-    """Ask for the lines of bits of a key with several blocks."""
+    """Ask for the lines of bits of a key."""
     cdef int j
-    cdef uint64_t page = page_of(shape, h1)
-    for j in range(shape.blocks):
-        ask_for(<const uint8_t *>(words + 8 * block_in_page(page, h1, j)), write)
+    cdef uint64_t home = home_of(shape, h1, paged)
+    for j in range(num_blocks_of(shape, paged)):
+        prefetch(words + 8 * block_at(home, h1, j, paged), write)
+    have_effect()
 
 
 cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexcept nogil:
@@ -128,10 +141,35 @@ cdef inline uint64_t position_of(
         return 512 * block_of(shape, h1) + bit_in_block(shape, h2, i)
     if shape.paged:
         return (
-            512 * block_in_page(page_of(shape, h1), h1, i // shape.in_each)
+            512 * block_at(page_of(shape, h1), h1, i // shape.in_each, True)
             + bit_in_block(shape, h2, i)
         )
     return standard_position(shape, h1, h2, i)
+
+
+cdef inline void positions_in_blocks(
+    const Shape *shape, uint64_t h1, uint64_t h2, const uint8_t *octets, int width, bint write,
+    uint64_t *positions, bint paged,
+) noexcept nogil:
+    cdef int i, j
+    cdef uint64_t p, home = home_of(shape, h1, paged)
+    for j in range(num_blocks_of(shape, paged)):
+        p = 512 * block_at(home, h1, j, paged)
+        for i in range(width):  # the whole block: no position is needed to ask for it
+            prefetch(octets + (p * width >> 3) + 64 * i, write)
+        for i in range(j * shape.in_each, (j + 1) * shape.in_each):
+            positions[i] = p + bit_in_block(shape, h2, i)
+
+
+cdef inline void standard_positions(
+    const Shape *shape, uint64_t h1, uint64_t h2, const uint8_t *octets, int width, bint write,
+    uint64_t *positions,
+) noexcept nogil:
+    cdef int i
+    for i in range(shape.num_hashes):
+        positions[i] = standard_position(shape, h1, h2, i)
+        if width:
+            prefetch(octets + (positions[i] * width >> 3), write)
 
 
 cdef inline void positions_of(
@@ -143,28 +181,12 @@ cdef inline void positions_of(
     A position takes `width` bits of the array: 1, or 4, or 0 if nothing is to be asked for.
     """
     cdef const uint8_t *octets = <const uint8_t *>array
-    cdef int i, j
-    cdef uint64_t p, page
-    if shape.blocked:  # the whole block: no position is needed to ask for it
-        p = 512 * block_of(shape, h1)
-        for i in range(width):
-            ask_for(octets + (p * width >> 3) + 64 * i, write)
-        for i in range(shape.num_hashes):
-            positions[i] = p + bit_in_block(shape, h2, i)
+    if shape.blocked:
+        positions_in_blocks(shape, h1, h2, octets, width, write, positions, False)
     elif shape.paged:
-        page = page_of(shape, h1)
-        for j in range(shape.blocks):
-            p = 512 * block_in_page(page, h1, j)
-            for i in range(width):
-                ask_for(octets + (p * width >> 3) + 64 * i, write)
-            for i in range(j * shape.in_each, (j + 1) * shape.in_each):
-                positions[i] = p + bit_in_block(shape, h2, i)
+        positions_in_blocks(shape, h1, h2, octets, width, write, positions, True)
     else:
-        for i in range(shape.num_hashes):
-            p = standard_position(shape, h1, h2, i)
-            if width:
-                ask_for(octets + (p * width >> 3), write)
-            positions[i] = p
+        standard_positions(shape, h1, h2, octets, width, write, positions)
 
 
 cdef inline Py_ssize_t positions_of_group(
