@@ -409,7 +409,7 @@ def test_grounds_that_cannot_be_noted(tmp_path: Path, monkeypatch: pytest.Monkey
         {"file": (b"", 0, 0, 0, None)},
         {"ends": "never"},
     ],
-    ids=repr,
+    ids=lambda wrong: next(iter(wrong)),
 )
 def test_grounds_of_another_type(
     tmp_path: Path, wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch
