@@ -81,11 +81,7 @@ def fields(text: str) -> int | tuple[int, ...]:
 
 def rate(text: str) -> float:
     """Read an error rate between 0 and 1: 0.01, 1e-3, 1%."""
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 < value < 1:
+    if not 0 < (value := _part(text)) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate between 0 and 1, such as 0.01")
     return value
 
@@ -98,13 +94,17 @@ def share(text: str) -> float:
     >>> share("80%"), share("0.8"), share("100%")
     (0.8, 0.8, 1.0)
     """
-    try:
-        value = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        value = -1.0
-    if not 0 < value <= 1:
+    if not 0 < (value := _part(text)) <= 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no share of a whole, such as 80% or 0.8")
     return value
+
+
+def _part(text: str) -> float:
+    """Read a number, or a percentage; -1 if it is neither."""
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        return -1.0
 
 
 def seconds(text: str) -> float:
@@ -190,6 +190,12 @@ def add_planning_options(
     parser.add_argument("-p", "--error-rate", type=rate, metavar="P", help=rate_help)
 
 
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Gather those of some options that were given."""
+    values = {name: getattr(args, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 def error_rate(args: argparse.Namespace) -> float:
     """Give the error rate asked for, or the default."""
     return ERROR_RATE if args.error_rate is None else float(args.error_rate)
@@ -225,18 +231,17 @@ def add_family_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyEx
 
 def rotation(args: argparse.Namespace) -> dict[str, Any]:
     """Gather --keep and --every."""
-    times = {"keep": args.keep, "every": args.every}
-    given = {name: seconds for name, seconds in times.items() if seconds is not None}
-    if given and not args.rotate:
+    times = given(args, "keep", "every")
+    if times and not args.rotate:
         raise UsageError(
             "--keep and --every apply only to a rotating folder: give --rotate as well"
         )
-    if given and given.get("every", _EVERY) > given.get("keep", _KEEP):
+    if times and times.get("every", _EVERY) > times.get("keep", _KEEP):
         say(
             "warning: --every is longer than --keep: lines are dropped a period at a time, and so "
             "are known for up to a period longer than --keep"
         )
-    return given
+    return times
 
 
 def add_permissions_option(parser: argparse.ArgumentParser, default: int | None) -> None:

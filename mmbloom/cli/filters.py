@@ -7,13 +7,13 @@ imports nothing of folders.
 import argparse
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
 from mmbloom._open import OfBits, open_of_bits
-from mmbloom.cli.arguments import error_rate, rotation, writing_options
+from mmbloom.cli.arguments import error_rate, given, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
 from mmbloom.errors import (
@@ -34,12 +34,11 @@ def open_or_create(
     args: argparse.Namespace, open_existing: Callable[..., Opened], **options: Any
 ) -> Opened | OfBits:
     """Open FILE; with -n, create it if it does not exist."""
-    sizing = {name: getattr(args, name) for name in ("layout", "hash", "seed")}
-    given = {name: value for name, value in sizing.items() if value is not None}
+    sizing = given(args, "layout", "hash", "seed")
     options = {**writing_options(args), "resident": args.resident, **options}
     times = rotation(args)
     if args.capacity is None:
-        if given or args.error_rate is not None or args.permissions is not None:
+        if sizing or given(args, "error_rate", "permissions"):
             raise UsageError(
                 "-p, --layout, --hash, --seed and --permissions apply only when FILE is created: "
                 "give -n as well"
@@ -49,27 +48,32 @@ def open_or_create(
                 "--growing and --rotate apply only when FILE is created: give -n as well"
             )
         return open_existing(args.file, **options)
-    rate = error_rate(args)
     say_if_large(args)
-    new = {} if args.permissions is None else {"permissions": args.permissions}
+    sizing["error_rate"] = error_rate(args)
     if args.growing or args.rotate:
         _refuse_file(args.file)
+    if os.path.isdir(args.file) and not args.rotate:
+        _require_as_asked(args.file, {**sizing, "capacity": args.capacity})
+        return mmbloom.GrowingFilter.open(args.file, **options)
+    new = given(args, "permissions")
+    made: OfBits = create(args, {**sizing, **times, **options, **new, "exist_ok": True})
+    return made
+
+
+def create(args: argparse.Namespace, options: Mapping[str, Any]) -> Any:
+    """Create the filter for -n keys that the other options ask for."""
     if args.rotate:
         return mmbloom.RotatingFilter.create(
-            args.file,
-            capacity_per_period=args.capacity,
-            error_rate=rate,
-            exist_ok=True,
-            **given,
-            **times,
-            **options,
-            **new,
+            args.file, capacity_per_period=args.capacity, **options
         )
-    if os.path.isdir(args.file):
-        _require_as_asked(args.file, {**given, "capacity": args.capacity, "error_rate": rate})
-        return mmbloom.GrowingFilter.open(args.file, **options)
-    made = mmbloom.GrowingFilter if args.growing else mmbloom.BloomFilter
-    return made.create(args.file, args.capacity, rate, exist_ok=True, **given, **options, **new)
+    made = mmbloom.GrowingFilter if args.growing else one_file(args)
+    return made.create(args.file, args.capacity, **options)
+
+
+def one_file(args: argparse.Namespace) -> "type[mmbloom.BloomFilter | mmbloom.CountingBloomFilter]":
+    """Tell of which class a filter of one file is to be."""
+    counting = getattr(args, "counting", False)
+    return mmbloom.CountingBloomFilter if counting else mmbloom.BloomFilter
 
 
 LARGE = 1 << 30  # bytes; a slip of -n, as 10G for 10M, is a file of gigabytes

@@ -18,8 +18,7 @@ from mmbloom.cli.process import (
     OK,
     UNREAD,
     USAGE,
-    InputError,
-    StoppedError,
+    CommandError,
     UsageError,
     abandon_streams,
     flush_stdout,
@@ -67,8 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say("not enough memory: a line or the filter is larger than the memory that is left")
             return IO_ERROR
         except _EXPLAINED as error:
-            code, message = _explain(error, command, args)
-            say(message)
+            code = _explain(error, command, args)
         finally:
             abandon_streams()
     return code
@@ -93,9 +91,7 @@ def _run(command: str, args: argparse.Namespace) -> int:
         except BrokenPipeError:
             raise
         except _EXPLAINED as error:
-            code, message = _explain(error, command, args)
-            say(message)
-            worst = max(worst, code)
+            worst = max(worst, _explain(error, command, args))
     return worst
 
 
@@ -126,13 +122,10 @@ def _left(command: str, args: argparse.Namespace) -> str:
 # A full disk, a full share of it, and a limit of the shell.
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-_EXPLAINED = (UsageError, InputError, StoppedError, MmbloomError, OSError, ValueError)
+_EXPLAINED = (CommandError, MmbloomError, OSError, ValueError)
 
 # The first line that fits decides.
 _CODES: tuple[tuple[type[Exception], int], ...] = (
-    (UsageError, USAGE),
-    (InputError, IO_ERROR),
-    (StoppedError, FULL),
     (FilterFullError, FULL),
     (LockTimeoutError, LOCK_TIMEOUT),
     (DurabilityError, IO_ERROR),
@@ -144,26 +137,37 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-def _explain(error: Exception, command: str, args: argparse.Namespace) -> tuple[int, str]:
-    code = next(code for kind, code in _CODES if isinstance(error, kind))
+def _explain(error: Exception, command: str, args: argparse.Namespace) -> int:
+    """Say what an error is, in words of the command line; gives the exit code."""
+    if isinstance(error, CommandError):
+        say(str(error))
+        return error.code
+    if isinstance(error, FileNotFoundError):
+        for path in _named(args, ("file", "other", "like")):  # what it was asked to read
+            if error.filename == os.path.abspath(path):
+                say(f"{path}: {_missing(path, args)}")
+                return NOT_A_FILTER
     if isinstance(error, MmbloomError):
-        return code, _of_a_filter(error, command, args)
-    if not isinstance(error, OSError):
-        return code, str(error)
+        say(_of_a_filter(error, command, args))
+    elif isinstance(error, OSError):
+        say(_of_the_system(error, command, args))
+    else:
+        say(str(error))
+    return next(code for kind, code in _CODES if isinstance(error, kind))
+
+
+def _of_the_system(error: OSError, command: str, args: argparse.Namespace) -> str:
     said = error.strerror or str(error)
     # What says more than the system does says what to do, and what may be lost.
     if error.errno in _NO_ROOM and said.endswith(os.strerror(error.errno)):
         said += _left(command, args)
     if error.filename is None:
-        return code, said
+        return said
     if isinstance(error, FileNotFoundError):
-        for path in _named(args, ("file", "other", "like")):  # what it was asked to read
-            if error.filename == os.path.abspath(path):
-                return NOT_A_FILTER, f"{path}: {_missing(path, args)}"
         said += without_n(str(error.filename), args)
     if isinstance(error, FileExistsError) and getattr(args, "replace", None) is False:
         said += "; --replace takes the place of a filter"
-    return code, f"{error.filename}: {said}"
+    return f"{error.filename}: {said}"
 
 
 def _of_a_filter(error: MmbloomError, command: str, args: argparse.Namespace) -> str:

@@ -14,6 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from typing import ClassVar
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
 
@@ -30,16 +31,28 @@ filter, 4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of std
 129, 130 and 143 ended by SIGHUP, SIGINT (Ctrl-C) and SIGTERM"""
 
 
-class UsageError(Exception):
-    """The command line asks for something impossible; exit code 2."""
+class CommandError(Exception):
+    """The command cannot be done, or not to its end; its message says why."""
+
+    code: ClassVar[int]
 
 
-class InputError(Exception):
-    """An input cannot be read to its end; exit code 5."""
+class UsageError(CommandError):
+    """The command line asks for something impossible."""
+
+    code = USAGE
 
 
-class StoppedError(Exception):
-    """The filter is full, and all that was printed is marked; exit code 6."""
+class InputError(CommandError):
+    """An input cannot be read to its end."""
+
+    code = IO_ERROR
+
+
+class StoppedError(CommandError):
+    """The filter is full, and all that was printed is marked."""
+
+    code = FULL
 
 
 STDIN_FD, STDOUT_FD, STDERR_FD = 0, 1, 2

@@ -12,10 +12,11 @@ from mmbloom.cli.arguments import (
     add_quiet_option,
     add_sizing_options,
     error_rate,
+    given,
     making_options,
     rotation,
 )
-from mmbloom.cli.filters import planned_bytes, say_if_large
+from mmbloom.cli.filters import create, one_file, planned_bytes, say_if_large
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
@@ -58,8 +59,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    sizing = {name: getattr(args, name) for name in ("error_rate", "layout", "hash", "seed")}
-    given = {name: value for name, value in sizing.items() if value is not None}
+    sizing = given(args, "error_rate", "layout", "hash", "seed")
     # It is closed at once: shared memory would be filled for nothing.
     options = {**making_options(args), "reserve": args.reserve, "resident": False}
     times = rotation(args)
@@ -68,12 +68,12 @@ def run(args: argparse.Namespace) -> int:
             raise UsageError(
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
-        given["error_rate"] = error_rate(args)
+        sizing["error_rate"] = error_rate(args)
         say_if_large(args)
         with told(args, args.file, partial(_planned_bytes, args)):
-            _make(args, {**given, **options}, times).close()
+            create(args, {**sizing, **times, **options}).close()
         return OK
-    if given or args.capacity is not None:
+    if sizing or args.capacity is not None:
         raise UsageError(
             "--like takes all sizes from OTHER: leave out -n, -p, --layout, --hash and --seed"
         )
@@ -93,23 +93,13 @@ def _planned_bytes(args: argparse.Namespace) -> int | None:
     return None if args.growing or args.rotate else planned_bytes(args)
 
 
-def _make(args: argparse.Namespace, options: Mapping[str, Any], times: Mapping[str, Any]) -> Filter:
-    if args.growing:
-        return GrowingFilter.create(args.file, args.capacity, **options)
-    if args.rotate:
-        return RotatingFilter.create(
-            args.file, capacity_per_period=args.capacity, **times, **options
-        )
-    return _of_one_file(args).create(args.file, args.capacity, **options)
-
-
 def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, Any]) -> Filter:
     if args.growing or args.rotate:
         raise UsageError(
             "--like takes the kind of filter from OTHER: leave out --growing and --rotate"
         )
     if isinstance(other, BloomFilter | CountingBloomFilter):
-        return _of_one_file(args).create(args.file, like=other, **options)
+        return one_file(args).create(args.file, like=other, **options)
     if args.counting:
         raise UsageError(f"{args.like}: is a folder: leave out --counting")
     settings = {**other.info().settings, **options}
@@ -117,7 +107,3 @@ def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, An
         return GrowingFilter.create(args.file, **settings)
     times = {"keep": settings.pop("keep_seconds"), "every": settings.pop("every_seconds")}
     return RotatingFilter.create(args.file, **times, **settings)
-
-
-def _of_one_file(args: argparse.Namespace) -> type[BloomFilter] | type[CountingBloomFilter]:
-    return CountingBloomFilter if args.counting else BloomFilter

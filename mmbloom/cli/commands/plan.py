@@ -10,7 +10,7 @@ import numpy as np
 
 from mmbloom._typing import Layout
 from mmbloom.cli import extras
-from mmbloom.cli.arguments import ERROR_RATE, RATE_HELP, positive, rate
+from mmbloom.cli.arguments import add_planning_options, error_rate
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.format.header import HEADER_BYTES
 from mmbloom.sizing.params import FilterParams
@@ -87,22 +87,7 @@ EXAMPLES = (
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
     add = parser.add_argument
-    add(
-        "-n",
-        "--capacity",
-        type=positive,
-        required=True,
-        metavar="N",
-        help="distinct keys to plan for (1e9, 10M)",
-    )
-    add(
-        "-p",
-        "--error-rate",
-        type=rate,
-        default=ERROR_RATE,
-        metavar="P",
-        help=RATE_HELP,
-    )
+    add_planning_options(parser, required=True)
     add("--json", action="store_true", help="print one JSON object")
     add(
         "--plot",
@@ -115,8 +100,8 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        plans = _plans(args.capacity, args.error_rate)
-        figures = _figures(args.capacity, args.error_rate, plans)
+        plans = _plans(args.capacity, error_rate(args))
+        figures = _figures(args.capacity, error_rate(args), plans)
     except ValueError as error:
         raise UsageError(str(error)) from error
     if args.plot:
