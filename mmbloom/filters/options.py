@@ -5,7 +5,7 @@ No argument is ever ignored: what is given must be what the file has.
 
 import os
 from dataclasses import dataclass
-from typing import TypedDict, get_args
+from typing import get_args
 
 from mmbloom._typing import HashName, Layout, Mode, OnFull, Resident
 from mmbloom.errors import ParameterMismatchError
@@ -25,24 +25,9 @@ from mmbloom.sizing.planning import plan
 EXIST_OK = "with exist_ok=True what is there is opened, if it was made with the same parameters"
 
 
-class OpenKeywords(TypedDict, total=False):
-    """The keywords of `FileFilter.open`, for what passes them on to `OpenOptions`."""
-
-    lock_timeout: float | None
-    allow_network: bool
-    threads: int | None
-    preload: bool
-    verify_after_add: bool
-    on_full: OnFull
-    resident: Resident
-
-
 @dataclass(frozen=True, slots=True)
 class OpenOptions:
-    """How a filter is opened: the mode and the keywords of `FileFilter.open`.
-
-    They pickle with the filter.
-    """
+    """How a filter is opened: the options of `FileFilter.open`, which pickle with it."""
 
     mode: Mode = "r+"
     lock_timeout: float | None = 60.0

@@ -12,7 +12,7 @@ import weakref
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import ClassVar, NamedTuple, Self, TypeVar, Unpack
+from typing import ClassVar, NamedTuple, Self, TypeVar
 
 from mmbloom._engine import Grounds, Hold
 from mmbloom._keys.coerce import coerce_one
@@ -21,7 +21,7 @@ from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
 from mmbloom._threads import usable_cores
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, Path
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path, Resident
 from mmbloom.errors import (
     ClosedFilterError,
     FilterFullError,
@@ -30,7 +30,7 @@ from mmbloom.errors import (
 )
 from mmbloom.filters.base import Filter
 from mmbloom.filters.filter_writer import FilterWriter
-from mmbloom.filters.options import EXIST_OK, OpenKeywords, OpenOptions, require_field
+from mmbloom.filters.options import EXIST_OK, OpenOptions, require_field
 from mmbloom.folders.chain import Chain, ChainState, Hashed, found_in, hashed
 from mmbloom.folders.info import FolderInfo, read_folder_info
 from mmbloom.folders.member import Member, contains_one, key_rule_of
@@ -106,7 +106,14 @@ class FolderFilter(Filter):
         cls,
         path: Path,
         mode: Mode = "r+",
-        **options: Unpack[OpenKeywords],
+        *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
@@ -114,11 +121,8 @@ class FolderFilter(Filter):
         ----------
         path : str or path-like
             The folder. Opening changes nothing in it.
-        mode
+        mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
             As for `BloomFilter.open`.
-        **options
-            `lock_timeout`, `allow_network`, `threads`, `preload`, `verify_after_add`, `on_full` and
-            `resident`, as for `BloomFilter.open`.
 
         Returns
         -------
@@ -133,7 +137,10 @@ class FolderFilter(Filter):
         OSError
             If it cannot be opened.
         """
-        return cls._opened(absolute(path), OpenOptions(mode, **options))
+        options = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
+        return cls._opened(absolute(path), options)
 
     @classmethod
     def _created(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self, Unpack
+from typing import Self
 
 import numpy as np
 
@@ -25,10 +25,12 @@ from mmbloom._typing import (
     HashName,
     Key,
     Layout,
+    OnFull,
     Path,
     Reserve,
+    Resident,
 )
-from mmbloom.filters.options import OpenKeywords, OpenOptions, choose_hash, not_asked
+from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
@@ -201,7 +203,13 @@ class GrowingFilter(SingleKeys, FolderFilter):
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
-        **options: Unpack[OpenKeywords],
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
     ) -> Self:
         """Make a folder with a first filter file, and open it.
 
@@ -220,9 +228,8 @@ class GrowingFilter(SingleKeys, FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
-        **options
-            `lock_timeout`, `allow_network`, `threads`, `preload`, `verify_after_add`, `on_full` and
-            `resident`, as for `BloomFilter.open`.
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+            As for `BloomFilter.open`.
 
         Returns
         -------
@@ -240,13 +247,16 @@ class GrowingFilter(SingleKeys, FolderFilter):
         ValueError, TypeError
             If a parameter is out of range.
         """
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
         name, seed_chosen = choose_hash(hash, seed)
         plan = GrowthPlan(initial_capacity, error_rate, layout, seed_chosen, reserve, name)
         return cls._created(
             absolute(path),
             plan,
             0,
-            (OpenOptions("r+", **options),),
+            (settings,),
             permissions=permissions,
             exist_ok=exist_ok,
             free=not_asked(hash, seed),

@@ -17,7 +17,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self, Unpack
+from typing import Self
 
 from mmbloom import _engine
 from mmbloom._engine import SingleKeys, described
@@ -34,11 +34,13 @@ from mmbloom._typing import (
     Key,
     Layout,
     Mode,
+    OnFull,
     Path,
     Reserve,
+    Resident,
 )
 from mmbloom.errors import MmbloomError
-from mmbloom.filters.options import OpenKeywords, OpenOptions, choose_hash, not_asked
+from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
 from mmbloom.folders.chain import Chain, ChainState, Hashed
 from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
@@ -286,8 +288,14 @@ class RotatingFilter(SingleKeys, FolderFilter):
         permissions: int = OWNER_ONLY,
         exist_ok: bool = False,
         reserve: Reserve = "zeros",
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
         clock: Clock = time.time,
-        **options: Unpack[OpenKeywords],
     ) -> Self:
         """Make a folder with the file of the present period, and open it.
 
@@ -313,12 +321,11 @@ class RotatingFilter(SingleKeys, FolderFilter):
         exist_ok : bool, default False
             Open the folder if it exists already with these parameters (any hash
             and seed, by default).
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+            As for `BloomFilter.open`.
         clock : callable, default time.time
             Gives the Unix time in seconds: for tests, and for replaying old logs. It is
             pickled with the filter.
-        **options
-            `lock_timeout`, `allow_network`, `threads`, `preload`, `verify_after_add`, `on_full` and
-            `resident`, as for `BloomFilter.open`.
 
         Returns
         -------
@@ -336,6 +343,9 @@ class RotatingFilter(SingleKeys, FolderFilter):
         ValueError, TypeError
             If a parameter is out of range.
         """
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
         name, seed_chosen = choose_hash(hash, seed)
         plan = PeriodPlan(
             seconds_of(keep),
@@ -351,7 +361,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
             absolute(path),
             plan,
             plan.period(clock()),
-            (OpenOptions("r+", **options), clock),
+            (settings, clock),
             permissions=permissions,
             exist_ok=exist_ok,
             free=not_asked(hash, seed),
@@ -363,19 +373,25 @@ class RotatingFilter(SingleKeys, FolderFilter):
         path: Path,
         mode: Mode = "r+",
         *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
         clock: Clock = time.time,
-        **options: Unpack[OpenKeywords],
     ) -> Self:
         """Open an existing folder; its manifest and headers say all about it.
 
         Parameters
         ----------
-        path, mode
+        path, mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            As for `GrowingFilter.open`.
+        resident : {"auto", True, False}
             As for `GrowingFilter.open`.
         clock : callable, default time.time
             As for `create`.
-        **options
-            As for `GrowingFilter.open`.
 
         Returns
         -------
@@ -387,4 +403,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
         FormatError, OSError
             As `GrowingFilter.open`.
         """
-        return cls._opened(absolute(path), OpenOptions(mode, **options), clock)
+        settings = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
+        return cls._opened(absolute(path), settings, clock)
