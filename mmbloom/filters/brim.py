@@ -15,7 +15,7 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves, Indices, OnFull, Words
 from mmbloom._warn import warn_past_plan
 from mmbloom.errors import FilterFullError
-from mmbloom.sizing.fill import Fill, full_at
+from mmbloom.sizing.fill import Fill, full_at, most_keys
 
 TO_GROW = (
     "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
@@ -59,8 +59,8 @@ class Brim:
     def _room(self) -> tuple[float, int]:
         """How many more keys fit, and how many are there."""
         positions_set, params = self._storage.positions_set, self._params
-        fill = Fill.of(params, positions_set)
-        room, keys = fill.room, round(fill.keys)
+        estimated = params.estimated_count(positions_set)
+        room, keys = most_keys(params.capacity) - estimated, round(estimated)
         added = self._storage.counters["keys_added"]
         # A new key sets one position at least, and k at most: else the counter is damaged.
         possible = added <= positions_set <= added * params.num_hashes

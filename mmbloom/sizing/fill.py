@@ -74,14 +74,9 @@ now taken for seen
         return cls(keys, params.capacity, params.rate_with(keys))
 
     @property
-    def room(self) -> float:
-        """How many more new keys fit into the plan; negative past it."""
-        return most_keys(self.capacity) - self.keys
-
-    @property
     def is_past(self) -> bool:
         """Whether it has more keys than planned."""
-        return self.room < 0
+        return self.keys > most_keys(self.capacity)
 
     @property
     def is_useless(self) -> bool:
