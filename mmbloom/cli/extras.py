@@ -48,12 +48,3 @@ def gzip_decompressor() -> Any:
 def installed(name: str) -> bool:
     """Tell whether an optional library is there, without the time that importing it takes."""
     return importlib.util.find_spec(name) is not None
-
-
-def available(name: str) -> bool:
-    """Tell whether an optional library can be imported."""
-    try:
-        importlib.import_module(name)
-    except ImportError:
-        return False
-    return True

@@ -174,16 +174,11 @@ def _undecided(head: bytes) -> bool:
 
 def _first_bytes(name: str) -> bytes:
     """Look at the beginning of a regular file, without reading on; b"" of all else."""
-    with suppress(OSError), ExitStack() as stack:
-        fd = STDIN_FD
-        if name != STDIN:
-            if not os.path.isfile(name):
-                return b""
-            fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-            stack.callback(os.close, fd)
-        elif not os.path.isfile(fd):
-            return b""
-        return os.pread(fd, _HEAD, os.lseek(fd, 0, os.SEEK_CUR))
+    file = STDIN_FD if name == STDIN else name
+    with suppress(OSError):
+        if os.path.isfile(file):
+            with FileIO(file, closefd=name != STDIN) as opened:
+                return os.pread(opened.fileno(), _HEAD, opened.tell())
     return b""
 
 

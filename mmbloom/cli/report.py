@@ -64,7 +64,7 @@ def _bar_wanted(args: argparse.Namespace, *, printing: bool) -> bool:
         return asked
     # A bar would tear the lines that are printed to the same terminal.
     torn = printing and os.isatty(STDOUT_FD)
-    return _for_people(args) and not torn and extras.available("tqdm")
+    return _for_people(args) and not torn and extras.installed("tqdm")
 
 
 def _drawn(total: int | None, **options: Any) -> Any:
