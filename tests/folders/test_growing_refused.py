@@ -1,9 +1,11 @@
 """GrowingFilter: what is refused, by a folder that is in the way, read-only, closed or gone."""
 
+import inspect
 import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from checks import READS, WRITES, check_folder, check_raises
 from folders import Grow as Create
 
-from mmbloom import BloomFilter, GrowingFilter
+from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
@@ -19,6 +21,7 @@ from mmbloom.errors import (
     ParameterMismatchError,
     ReadOnlyError,
 )
+from mmbloom.filters.options import OpenOptions
 
 # Of the calls on a filter of one file, those that a folder has as well.
 QUESTIONS: dict[str, Callable[[Any], object]] = {
@@ -38,6 +41,37 @@ def test_create_refuses_what_exists(grow: Create, folder: Path) -> None:
     check_folder(folder.parent, "seen")
     with GrowingFilter.open(folder) as seen:
         assert "a" in seen
+
+
+def test_options_that_are_none(folder: Path) -> None:
+    """A wrong keyword is a TypeError that names it, before anything is made; as is a wrong type.
+
+    A type checker refuses both as well: those that it must refuse are marked.
+    """
+    with pytest.raises(TypeError, match="clok"):
+        GrowingFilter.create(folder, 100, clok=7)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="mode"):
+        GrowingFilter.create(folder, 100, mode="r")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="lock_timeout is 'soon'"):
+        GrowingFilter.create(folder, 100, lock_timeout="soon")  # type: ignore[arg-type]
+    assert not folder.exists()
+    GrowingFilter.create(folder, 100, lock_timeout=None, threads=2, on_full="raise").close()
+    with pytest.raises(TypeError, match="clock"):
+        GrowingFilter.open(folder, clock=print)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="on_full is 'fail'"):
+        GrowingFilter.open(folder, on_full="fail")  # type: ignore[arg-type]
+
+
+def test_options_are_those_of_a_file() -> None:
+    """A folder takes the keywords of `BloomFilter.open`, with their defaults."""
+    options = dict(inspect.signature(BloomFilter.open).parameters)
+    del options["path"]
+    assert [*options] == [field.name for field in fields(OpenOptions)]
+    for function in (GrowingFilter.open, RotatingFilter.open):
+        assert options.items() <= inspect.signature(function).parameters.items()
+    del options["mode"]
+    for maker in (GrowingFilter.create, RotatingFilter.create):
+        assert options.items() <= inspect.signature(maker).parameters.items()
 
 
 @pytest.mark.parametrize("there", ["file", "empty folder", "dangling link"])
