@@ -181,9 +181,8 @@ class Writer(FilterWriter):
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
         """Make sure that a key just added, which the engine has counted as done, is found."""
         if not one.contains(key):
-            self._storage.counters.add(
-                batches_begun=1
-            )  # and never done, as of a batch that lost bits
+            # And never done, as a batch that lost bits.
+            self._storage.counters.add(batches_begun=1)
             raise LostBitsError(self._storage.path)
 
     def _test(self, words: Words, hashes: HashHalves) -> None:
