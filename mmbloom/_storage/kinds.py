@@ -58,11 +58,12 @@ COUNTERS = Kind(
 )
 
 ALL_KINDS = (BITS, COUNTERS)
+_BY_NUMBER = {kind.number: kind for kind in ALL_KINDS}
 
 
 def kind_of(header: Header) -> Kind:
     """Look up the kind that a header names."""
-    return next(kind for kind in ALL_KINDS if kind.number == header.kind)
+    return _BY_NUMBER[header.kind]
 
 
 def possible_count(header: Header, keys_added: int, positions_set: int) -> int:
