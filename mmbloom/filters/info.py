@@ -98,19 +98,20 @@ def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:
     """Gather everything into one record."""
     header, params = storage.header, storage.header.params
     exclusions.reread()
-    unfinished = storage.counters["batches_begun"] - storage.counters["batches_done"]
-    fill = Fill.of(params, storage.positions_set)
+    counters, positions_set = storage.counters, storage.positions_set
+    unfinished = counters["batches_begun"] - counters["batches_done"]
+    fill = Fill.of(params, positions_set)
     return FilterInfo(
         path=storage.path,
         kind=kind_of(header).noun,
         uuid=header.uuid.hex(),
         created_ns=header.created_ns,
-        flushed_ns=storage.counters["flushed_ns"],
+        flushed_ns=counters["flushed_ns"],
         file_bytes=header.file_bytes,
         **asdict(params),
-        keys_added=storage.counters["keys_added"],
-        positions_set=storage.positions_set,
-        fill_ratio=storage.positions_set / params.num_bits,
+        keys_added=counters["keys_added"],
+        positions_set=positions_set,
+        fill_ratio=positions_set / params.num_bits,
         approx_count=round(fill.keys),
         current_error_rate=fill.now,
         past_plan=fill.is_past,
