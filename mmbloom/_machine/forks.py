@@ -41,7 +41,9 @@ class ThreadLock:
     def here(self) -> threading.RLock:
         """Give it as this process has it, for a `with` block."""
         if self._pid != os.getpid():
-            self._pid, self._lock = os.getpid(), threading.RLock()
+            # In this order: another thread that finds the number right finds the new lock.
+            self._lock = threading.RLock()
+            self._pid = os.getpid()
         return self._lock
 
 
