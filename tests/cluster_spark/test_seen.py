@@ -70,7 +70,7 @@ def test_errors_are_told(spark: Any, tmp_path: Path) -> None:
     """What is no filter, and what is no key, is in the message of Spark's error."""
     (tmp_path / "text").write_text("text")
     rows = spark.range(1)
-    with pytest.raises(PythonException, match=r"FormatError: .*text: "):
+    with pytest.raises(PythonException, match=r"NoFilterError: .*text: "):
         rows.select(mmbloom.spark.seen(tmp_path / "text")("id")).collect()
     make(tmp_path / "seen.bloom", [])
     with pytest.raises(PythonException, match="KeyTypeError: an Arrow column of float64"):
