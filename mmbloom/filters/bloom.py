@@ -76,7 +76,7 @@ class BloomFilter(SingleKeys, FileFilter):
             lock=self._lock.state,
             section=self._lock.state,
             file=(*storage.file, 0),
-            listed_until=exclusions.looked.until,
+            listed_until=exclusions.refresh_at,
             plain=exclusions.empty,
             full_at=self._writer.unquestioned,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from itertools import islice
+from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 from mmbloom._keys.coerce import batches, coerce_one
-from mmbloom._machine.moments import Look
+from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.exclusion_list import (
     MOST_BYTES,
     NOTHING,
@@ -94,8 +95,9 @@ class ExclusionList:
         Whether none is known.
     edition : memoryview of one uint64
         How often something was learnt.
-    looked : Look
-        At the file; until it is over, `refresh` does nothing.
+    refresh_at : float
+        When the file is to be looked at again, by the monotonic clock: before, `refresh` does
+        nothing, and a caller that counts its nanoseconds need not call it.
 
     Notes
     -----
@@ -107,7 +109,7 @@ class ExclusionList:
         self._key_hash = key_hash
         self.edition = memoryview(bytearray(8)).cast("Q")
         self._learn(_NONE)
-        self.looked = Look()
+        self.refresh_at = 0.0
 
     @property
     def keys(self) -> dict[bytes, None]:
@@ -116,8 +118,10 @@ class ExclusionList:
 
     def refresh(self) -> None:
         """Learn of changes of the file, at most a millisecond late; raises if it is unreadable."""
-        if self.looked.is_over():
-            self.looked.take(self.reread)
+        now = monotonic()
+        if now > self.refresh_at:
+            self.reread()
+            self.refresh_at = now + MOMENT
 
     def reread(self) -> None:
         """Learn of changes of the file at once; raises what `refresh` raises."""

@@ -17,13 +17,14 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
+from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine import Hold, OneCounted
-from mmbloom._machine.moments import Look
+from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.counters import Counters
 from mmbloom._storage.kinds import kind_of
@@ -95,7 +96,7 @@ class Writer(FilterWriter):
         self._brim, self.strict = brim, brim.strict
         self._look(storage.positions_set)
         self.timeout = lock.timeout
-        self._last_look = Look()  # that of a section, which may go on
+        self._check_at = 0.0  # when a section that goes on is to be looked at again
 
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Hold the write lock on a file that was looked at, whose map `views` is then."""
@@ -108,11 +109,12 @@ class Writer(FilterWriter):
 
     def look(self) -> None:
         """Look at the file and the exclusions, which can fail: a section begins."""
-        self._last_look.take(self._attend)
-
-    def _attend(self) -> None:
+        self._check_at = 0.0  # what a signal handler adds now is looked at, and refused
         self._storage.attend()
-        self._exclusions.refresh()
+        now = monotonic()
+        if now > self._exclusions.refresh_at:
+            self._exclusions.refresh()
+        self._check_at = now + MOMENT
 
     def move_to_memory(self) -> None:
         """Move the array of a new file to shared memory, if that is wanted."""
@@ -161,7 +163,7 @@ class Writer(FilterWriter):
                 return self.add_one_within(key)
         with Hold(self._lock.state, 0.0, CALL):  # within a block: one section for many keys
             one = self._storage.views.one
-            if self._last_look.is_over():
+            if monotonic() > self._check_at:
                 self.look()
                 one = self._storage.change(_KEYS_A_CHECK).one
             return self._add_key(one, key)
@@ -196,7 +198,7 @@ class Writer(FilterWriter):
             self._storage.check_writable()
             self._storage.check_unchanged()
             flushed_ns = time.time_ns()
-            self._last_look.until = 0.0  # should this fail, the next key within `locked` is told so
+            self._check_at = 0.0  # should this fail, the next key within `locked` is told so
             self._storage.array.flush(self._lock.timeout)
             with suppress(LockTimeoutError, ReentryError), self.section(_STAMP_SECONDS, CALL):
                 self._storage.counters["flushed_ns"] = flushed_ns

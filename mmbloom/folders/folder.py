@@ -235,7 +235,7 @@ class FolderFilter(Filter):
             lock=now.newest.lock.state,
             section=self._chain.state,
             file=(self._manifest, device, inode, size, mtime),
-            listed_until=exclusions.looked.until,
+            listed_until=exclusions.refresh_at,
             plain=exclusions.empty,
             full_at=newest.unquestioned if writable else -math.inf,
             capacity=lasting.capacity,

@@ -5,10 +5,10 @@ It is proved to be the file that the manifest names, of the sizes that the plan 
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from time import monotonic
 
 from mmbloom import _engine
-from mmbloom._machine.moments import Look
+from mmbloom._machine.moments import MOMENT
 from mmbloom._storage.folder import require_named
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Bools, HashHalves
@@ -65,11 +65,16 @@ class Member:
             self.storage.close()
             raise
         self.params = self.storage.header.params
-        self.looked = Look()
+        self.check_at = 0.0
         # What does not fit into a file of a growing filter goes to the next one.
         on_full = None if isinstance(plan, GrowthPlan) else settings.on_full
         opened = OpenedFile(self.storage, exclusions, settings, path=folder, on_full=on_full)
         self.lock, self.writer, self.close = opened.lock, opened.writer, opened.close
+
+    def recheck(self, now: float) -> None:
+        """Make sure that touching the file is safe, and will be for some keys."""
+        self.storage.look(_KEYS_A_CHECK)
+        self.check_at = now + MOMENT
 
     @property
     def room(self) -> int:
@@ -102,9 +107,10 @@ def contains_one(members: Sequence[Member], key: bytes) -> bool:
     Each file is checked once in a millisecond: a check takes longer than all else. A file
     truncated between two checks is as dangerous as one truncated between a check and an access.
     """
+    now = monotonic()
     for member in reversed(members):
-        if member.looked.is_over():
-            member.looked.take(partial(member.storage.look, _KEYS_A_CHECK))
+        if now > member.check_at:
+            member.recheck(now)
         if member.storage.views.one.contains(key):
             return True
     return False

@@ -172,7 +172,9 @@ def test_none_cost_nothing(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not looks
     assert KEY in seen
     assert looks == [str(listed(seen))]
-    monkeypatch.setattr("mmbloom._machine.moments.monotonic", lambda: 0.0)  # time stands still
+    monkeypatch.setattr(
+        "mmbloom.filters.exclusion_list.monotonic", lambda: 0.0
+    )  # time stands still
     for _ in range(100):
         assert KEY in seen
         assert seen.contains_many([KEY]).all()

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from mmbloom._machine import pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._machine.forks import ThreadLock
-from mmbloom._machine.moments import outlast
+from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import AMID
 from mmbloom._storage.kinds import BITS, kind_of, possible_count
 from mmbloom._storage.place import Place, map_array
@@ -332,7 +332,7 @@ class MovingArray:
             return
         self._wanted = True
         self.on_share(self)
-        outlast()  # until every reader has looked, nothing is added
+        time.sleep(2 * MOMENT)  # until every reader has looked, nothing is added
 
     def settle(self, positions_set: int) -> None:
         """Let the counters say what was counted anew, for the holder of the write lock.
@@ -436,7 +436,7 @@ class MovingArray:
                 place.name(NO_COPY)
             share.drop()  # before it is not alone any more: the copy is never taken up again
         place.copy.remove()
-        outlast()  # as when it was made
+        time.sleep(2 * MOMENT)  # as when it was made
         return True
 
     def _is_written(self, copy: WorkingCopy) -> bool:
