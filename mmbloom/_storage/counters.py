@@ -33,18 +33,3 @@ class Counters:
         # numpy stores all eight bytes at once; struct.pack_into zeroes them first, which a
         # reader, or a kill, can see.
         self.words[MUTABLE_FIELDS.index(name)] = value % 2**64
-
-    def add(self, **more: int) -> int:
-        """Add to some of them, in the order given; how many positions are set now."""
-        # Nothing is called between reading a number and writing it: what a signal handler
-        # counts, which comes where something is called, is not overwritten.
-        if self.words.dtype.isnative:
-            words = self.words.data
-            for name, by in more.items():
-                place = MUTABLE_FIELDS.index(name)
-                words[place] = (words[place] + by) % 2**64
-        else:  # no memoryview reads the bytes of a number in an order that is not the machine's
-            for name, by in more.items():
-                place, addend = MUTABLE_FIELDS.index(name), np.uint64(by % 2**64)
-                self.words[place : place + 1] += addend
-        return self["positions_set"]

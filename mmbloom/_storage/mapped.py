@@ -13,7 +13,7 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
-from mmbloom._machine import mounts
+from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.counters import Counters
 from mmbloom._storage.kinds import BITS, Kind
@@ -26,6 +26,7 @@ from mmbloom._storage.opening import (
 )
 from mmbloom._storage.place import Place, Views
 from mmbloom._storage.resident.moving import MovingArray
+from mmbloom._storage.resident.working_copy import NO_COPY
 from mmbloom._typing import Resident
 from mmbloom.errors import (
     ClosedFilterError,
@@ -132,7 +133,7 @@ class MappedFilter:
         """Give the map, for a number of keys to be tested; raises as `check_unchanged`."""
         self.check_unchanged()
         self._touch(keys)
-        return self.array.follow().views
+        return self.views if self._is_at_home() else self.array.follow().views
 
     def attend(self) -> None:
         """Make sure that this object may write, and see to its array: a section begins.
@@ -141,16 +142,25 @@ class MappedFilter:
         """
         self.check_writable()
         self.check_unchanged()
-        self.array.attend()
+        if self.array.wanted or not self._is_at_home():
+            self.array.attend()
 
     def change(self, keys: int) -> Views:
         """Give the map, for a number of keys to be changed, within a section."""
         self._touch(keys)
         return self.views
 
+    def _is_at_home(self) -> bool:
+        """Tell whether the array is in the file, as it was, as that of most filters is."""
+        place = self.array.at
+        return place is not None and place.named is NO_COPY and place.word_now[0] == place.word
+
     def _touch(self, keys: int) -> None:
-        if self.array.few_left > 0:
-            self.array.touch(keys)
+        array = self.array
+        if array.few_left > 0:
+            array.few_left -= keys
+            if array.few_left <= 0 and (place := array.at) is not None:
+                pages.expect_neighbours(place.array)
 
     def trusted(self, keys: int) -> Place | None:
         """Give the map, if nothing has changed, for keys that are not to look for a moment.

@@ -40,11 +40,21 @@ from mmbloom.errors import (
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.filter_writer import FilterWriter
+from mmbloom.format.header import MUTABLE_FIELDS, POSITIONS_SET
 
 _KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
+
+
+def count(counters: Counters, **more: int) -> int:
+    """Add to some counters, in the order given, within a call; how many positions are set now."""
+    words = counters.words
+    for name, by in more.items():
+        place = MUTABLE_FIELDS.index(name)
+        words[place] = (int(words[place]) + by) % 2**64
+    return int(words[POSITIONS_SET])
 
 
 class Found(Protocol):
@@ -147,7 +157,7 @@ class Writer(FilterWriter):
     def _begin(self, keys: int) -> tuple[Words, Counters]:
         """Give the array for a batch of a number of keys, and count that it has begun."""
         words, counters, _ = self._storage.change(keys)
-        counters.add(batches_begun=1)
+        count(counters, batches_begun=1)
         return words, counters
 
     @property
@@ -184,7 +194,7 @@ class Writer(FilterWriter):
         """Make sure that a key just added, which the engine has counted as done, is found."""
         if not one.contains(key):
             # And never done, as a batch that lost bits.
-            self._storage.counters.add(batches_begun=1)
+            count(self._storage.counters, batches_begun=1)
             raise LostBitsError(self._storage.path)
 
     def _test(self, words: Words, hashes: HashHalves) -> None:
@@ -213,9 +223,10 @@ class Writer(FilterWriter):
 
     def _finish(self, counters: Counters, new_keys: int, positions_set: int) -> None:
         if not positions_set:
-            counters.add(batches_begun=-1)  # as one by one: what is there is no batch
+            count(counters, batches_begun=-1)  # as one by one: what is there is no batch
             return
-        now_set = counters.add(keys_added=new_keys, positions_set=positions_set, batches_done=1)
+        more = {"keys_added": new_keys, "positions_set": positions_set, "batches_done": 1}
+        now_set = count(counters, **more)
         # As `_look`, which would be one more call a chunk.
         self.room = (self._brim.full_at - now_set) / self._params.num_hashes
 
@@ -302,7 +313,7 @@ class BitWriter(Writer):
         """Raise the number of keys added to an estimate of it after a union."""
         with self.section(self.timeout, CALL):
             more = keys_added - self._storage.counters["keys_added"]
-            self._storage.counters.add(keys_added=max(0, more))
+            count(self._storage.counters, keys_added=max(0, more))
 
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
         return _engine.add(words, *hashes, self._params)

@@ -25,6 +25,7 @@ from mmbloom._storage import lock as _lock
 from mmbloom._storage.counters import Counters
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
+from mmbloom.filters import writer
 from mmbloom.folders.folder import FolderFilter
 
 # Every call of the os module that making or using a file could make.
@@ -130,7 +131,7 @@ def die_at_counter(number: int, when: str) -> None:
     """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
     set_one, count_some, hook = (
         Counters.__setitem__,
-        Counters.add,
+        writer.count,
         at_call(number, kill_self),
     )
 
@@ -144,13 +145,13 @@ def die_at_counter(number: int, when: str) -> None:
     def set_counter(self: Counters, name: str, value: int) -> None:
         around(name, lambda: set_one(self, name, value))
 
-    def count(self: Counters, **more: int) -> int:
+    def count(counters: Counters, **more: int) -> int:
         for name, by in more.items():  # one by one, as it writes them
-            around(name, partial(count_some, self, **{name: by}))
-        return count_some(self)
+            around(name, partial(count_some, counters, **{name: by}))
+        return count_some(counters)
 
     Counters.__setitem__ = set_counter  # type: ignore[method-assign]
-    Counters.add = count  # type: ignore[method-assign]
+    writer.count = count
 
 
 def mount_tmpfs(folder: Path, size: int) -> bool:

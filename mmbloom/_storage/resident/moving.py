@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from mmbloom._machine import pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._machine.forks import ThreadLock
-from mmbloom._machine.moments import MOMENT
+from mmbloom._machine.moments import outlast
 from mmbloom._reentry import AMID
 from mmbloom._storage.kinds import BITS, kind_of, possible_count
 from mmbloom._storage.place import Place, map_array
@@ -90,8 +90,10 @@ class MovingArray:
     ----------
     at : Place or None
         What is mapped; None after `close`.
+    wanted : bool
+        Whether it is to be moved to shared memory, sooner or later.
     few_left : int
-        How many more keys are few: see `touch`.
+        How many more keys are few: after these the kernel may read around the pages asked for.
     closed : bool
         Whether `close` was called.
     failure : str
@@ -127,7 +129,7 @@ class MovingArray:
         place = self._find_array()
         # Whether it is to be moved; at how many keys.
         possible = writable and kind_of(header) is BITS
-        self._wanted = possible and is_wanted(resident, header.array_bytes, path)
+        self.wanted = possible and is_wanted(resident, header.array_bytes, path)
         few = place.views.counters["keys_added"] + _FEW_CHANGES
         self._move_at = few if resident == "auto" else 0
 
@@ -209,7 +211,7 @@ class MovingArray:
     @property
     def wants_memory(self) -> bool:
         """Whether the array is to be moved to shared memory, sooner or later."""
-        return self._wanted and self.place.copy is None
+        return self.wanted and self.place.copy is None
 
     @property
     def resident(self) -> bool:
@@ -219,8 +221,6 @@ class MovingArray:
     def follow(self) -> Place:
         """Map the array where it lies now, should that be elsewhere than what is mapped."""
         place = self.place
-        if place.word_now[0] == place.word and place.named is NO_COPY:  # most files
-            return place
         if not place.is_named() or (not place.is_plain and self._is_astray(place)):
             return self._find_array()
         return place
@@ -234,15 +234,6 @@ class MovingArray:
         if not place.is_plain and (place.copy is None or self._is_astray(place)):
             return None
         return place
-
-    def touch(self, keys: int) -> None:
-        """Note that a number of keys is asked for or added, while `few_left` says that it counts.
-
-        Many are worth reading around.
-        """
-        self.few_left -= keys
-        if self.few_left <= 0 and (place := self.at) is not None:
-            pages.expect_neighbours(place.array)
 
     def _is_astray(self, place: Place) -> bool:
         """Tell whether this process has no share in what it has mapped, or another has one."""
@@ -261,7 +252,7 @@ class MovingArray:
         place = self.follow()
         if place.copy is None and place.named != NO_COPY:
             place = self._forget_lost()
-        if (self._wanted or place.copy is not None) and time.monotonic() > self._attend_at:
+        if (self.wanted or place.copy is not None) and time.monotonic() > self._attend_at:
             self._attend(place)
 
     def _forget_lost(self) -> Place:
@@ -281,7 +272,7 @@ class MovingArray:
             with suppress(LockTimeoutError), place.share.writing(0.0):  # or another writes it all
                 write = partial(place.copy.write_due, self._fd, self.path)
                 self._attend_at = self._to_disk(write)
-        elif self._wanted and place.views.counters["keys_added"] >= self._move_at:
+        elif self.wanted and place.views.counters["keys_added"] >= self._move_at:
             self._move(place, empty=False)
 
     def move_to_memory(self) -> None:
@@ -295,13 +286,13 @@ class MovingArray:
             If it cannot be done: then the file is changed itself.
         """
         place = self.follow()
-        if self._wanted and place.is_plain:
+        if self.wanted and place.is_plain:
             # Others may have opened the new file, and added to it, before this one had its lock.
             self._move(place, empty=not place.views.counters["batches_begun"])
 
     def _move(self, before: Place, *, empty: bool) -> None:
         """Move the array to shared memory; nothing is read if no bit is set."""
-        self._wanted = False  # it is tried once
+        self.wanted = False  # it is tried once
         share = copy = None
         try:
             share = Share(self._fd, self.path)
@@ -326,13 +317,13 @@ class MovingArray:
                     if made is not None:
                         made.close()
             if not isinstance(error, OSError):  # an interrupt, or no memory for it now
-                self._wanted = True
+                self.wanted = True
                 raise
             say_why_mapped(self.path, error)
             return
-        self._wanted = True
+        self.wanted = True
         self.on_share(self)
-        time.sleep(2 * MOMENT)  # until every reader has looked, nothing is added
+        outlast()  # until every reader has looked, nothing is added
 
     def settle(self, positions_set: int) -> None:
         """Let the counters say what was counted anew, for the holder of the write lock.
@@ -436,7 +427,7 @@ class MovingArray:
                 place.name(NO_COPY)
             share.drop()  # before it is not alone any more: the copy is never taken up again
         place.copy.remove()
-        time.sleep(2 * MOMENT)  # as when it was made
+        outlast()  # as when it was made
         return True
 
     def _is_written(self, copy: WorkingCopy) -> bool:
@@ -506,7 +497,8 @@ class MovingArray:
     def preload(self) -> None:
         """Read the whole file into memory, and map it; changes nothing."""
         place = self.follow()
-        self.touch(_FEW_KEYS)
+        self.few_left = 0
+        pages.expect_neighbours(place.array)
         if place.copy is None and not pages.populate(place.array, self._size, writable=False):
             for start in range(0, self._size, _READ_AT_A_TIME):
                 os.pread(self._fd, _READ_AT_A_TIME, start)
