@@ -27,7 +27,7 @@ import mmbloom
 from mmbloom import BloomFilter
 from mmbloom._engine.choice import FAULT, remedy
 from mmbloom._machine import memory
-from mmbloom._storage import mapped
+from mmbloom._storage.resident import moving
 from mmbloom.filters import options
 
 pytest_plugins = ["excluding", "folders", "locks", "power", "tally", "unions"]
@@ -124,8 +124,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--resident"):  # in this process and those that it forks
         patch = pytest.MonkeyPatch()
         config.add_cleanup(patch.undo)
-        patch.setattr(mapped, "is_wanted", lambda resident, *_: resident is not False)
-        patch.setattr(mapped, "_FEW_CHANGES", 0)
+        patch.setattr(moving, "is_wanted", lambda resident, *_: resident is not False)
+        patch.setattr(moving, "_FEW_CHANGES", 0)
         shared = tempfile.mkdtemp(prefix="mmbloom-tests-", dir=memory.SHARED)
         config.add_cleanup(partial(shutil.rmtree, shared))
         patch.setattr(memory, "SHARED", shared)
