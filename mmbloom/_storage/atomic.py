@@ -129,10 +129,6 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
                 os.fchmod(fd, permissions)
                 yield NewFile(fd, _reserve(fd, size, path), file_system)
                 made = os.fstat(fd)
-            except OSError as error:  # the system knows a descriptor only
-                if error.errno is None or error.filename is not None:
-                    raise
-                raise OSError(error.errno, f"cannot be written: {error.strerror}", path) from error
             finally:
                 os.close(fd)
             if instead_of is None:

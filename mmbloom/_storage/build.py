@@ -22,10 +22,13 @@ from mmbloom.sizing.params import FilterParams
 
 
 class Appender:
-    """A file that is being written, from `start` on; what is before is left to `finish`."""
+    """A file that is being written, from `start` on; what is before is left to `finish`.
 
-    def __init__(self, fd: int, start: int = 0) -> None:
-        self._fd = fd
+    The path, which the file does not have yet, is for errors.
+    """
+
+    def __init__(self, fd: int, path: str, start: int = 0) -> None:
+        self._fd, self._path = fd, path
         self._at, self._waiting = start, bytearray()
 
     @property
@@ -43,23 +46,34 @@ class Appender:
     def finish(self, beginning: bytes = b"") -> None:
         """Write what waits, then the beginning of the file, and force all to the disk."""
         self._write_out(len(self._waiting))
-        if beginning:
-            write_at(self._fd, beginning, 0)
-        os.fsync(self._fd)
+        with self._named():
+            if beginning:
+                write_at(self._fd, beginning, 0)
+            os.fsync(self._fd)
 
     def _write_out(self, size: int) -> None:
         rest = memoryview(bytes(self._waiting[:size]))
         del self._waiting[:size]
-        self._at = write_at(self._fd, rest, self._at)
+        with self._named():
+            self._at = write_at(self._fd, rest, self._at)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot be written: {error.strerror}", self._path
+            ) from error
 
 
 class Builder:
     """A filter file that is being written; made by `new_filter`."""
 
-    def __init__(self, fd: int, header: Header, key_rule: str | None) -> None:
+    def __init__(self, fd: int, path: str, header: Header, key_rule: str | None) -> None:
         self._header, self._key_rule = header, key_rule
         self._count_set = kind_of(header).count_set
-        self._file = Appender(fd, HEADER_BYTES)
+        self._file = Appender(fd, path, HEADER_BYTES)
         self._checksums: list[int] = []
         self.positions_set = 0
 
@@ -106,7 +120,7 @@ def new_filter(
     flags = SEALED if sealed else 0
     header = Header(params, time.time_ns(), os.urandom(16), kind.number, read_only_compatible=flags)
     with new_file(target, header.file_bytes) as made:
-        yield Builder(made.fd, header, key_rule)
+        yield Builder(made.fd, target.path, header, key_rule)
 
 
 def create_file(

@@ -94,7 +94,7 @@ def export_guava(
         params = original.header.params
         _require_exportable(original.path, params)
         with new_file(target, _PREFIX.size + params.num_bytes, mapped=False) as made:
-            file = Appender(made.fd)
+            file = Appender(made.fd, target.path)
             file.append(_PREFIX.pack(_STRATEGY, params.num_hashes, params.num_bits // 64))
             for segment in original.segments():
                 file.append(segment.astype(">u8").tobytes())

@@ -11,7 +11,8 @@ from tally import Count
 
 from mmbloom import BloomFilter
 from mmbloom._storage import atomic, build
-from mmbloom._storage.build import create_file
+from mmbloom._storage.atomic import Target
+from mmbloom._storage.build import create_file, new_filter
 from mmbloom._typing import Reserve
 from mmbloom.sizing import plan
 
@@ -234,3 +235,12 @@ def test_folder_without_hard_links(path: str, monkeypatch: pytest.MonkeyPatch) -
         make(path)
     assert (caught.value.errno, caught.value.filename) == (errno.EPERM, path)
     check_folder(os.path.dirname(path))
+
+
+def test_error_of_the_source_is_not_of_the_new_file(path: str) -> None:
+    """What fails in reading, while a filter is made of other files, is not said of the new one."""
+    target = Target(path, 0o600, allow_network=False)
+    with pytest.raises(OSError, match="of a source") as caught, new_filter(target, plan(1000)):
+        raise OSError(errno.EIO, "of a source")
+    assert caught.value.filename is None
+    assert not os.path.exists(path)
