@@ -73,7 +73,7 @@ class Claim(Held):
         def __enter__(self) -> Bools:
             """Take the lock, and answer."""
 
-        def begin(self) -> Bools:
+        def _begin_as_call(self) -> Bools:
             """Answer, with the lock."""
 
     def within(self, timeout: float | None) -> Claim:
@@ -144,7 +144,7 @@ class Claim(Held):
         self._task_hold = TaskHold(self.hold)
         try:
             await self._task_hold.take()
-            return self.begin()
+            return self._begin_as_call()
         except BaseException:
             self._task_hold.leave()
             raise

@@ -325,12 +325,12 @@ cdef class Held:
     cdef object enter(self):
         try:
             self.hold.enter()
-            return self.begin()
+            return self._begin_as_call()
         except BaseException:
             self.hold.leave()
             raise
 
-    cpdef object begin(self):
+    cpdef object _begin_as_call(self):
         """Begin, with the lock."""
         self.hold.state.kind = C_CALL
         answer = self._begin()

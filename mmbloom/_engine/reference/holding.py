@@ -310,12 +310,12 @@ class Held:
     def _enter(self) -> Any:
         try:
             self.hold.__enter__()
-            return self.begin()
+            return self._begin_as_call()
         except BaseException:
             self.hold.leave()
             raise
 
-    def begin(self) -> Any:
+    def _begin_as_call(self) -> Any:
         """Begin, with the lock."""
         state = self.hold.state
         state.kind = CALL
