@@ -124,7 +124,7 @@ class MappedFilter:
     @property
     def views(self) -> Views:
         """The map, as arrays, with no look at the file: for a caller that has just looked."""
-        place = self.array.at
+        place = self.array.mapped
         if place is None:
             raise ClosedFilterError(self.path)
         return place.views
@@ -151,15 +151,18 @@ class MappedFilter:
         return self.views
 
     def _is_at_home(self) -> bool:
-        """Tell whether the array is in the file, as it was, as that of most filters is."""
-        place = self.array.at
+        """Tell whether the array is in the file, as it was: that of most filters always is.
+
+        As `Place.is_plain` and `Place.is_named` say, in one step, as each batch asks.
+        """
+        place = self.array.mapped
         return place is not None and place.named is NO_COPY and place.word_now[0] == place.word
 
     def _touch(self, keys: int) -> None:
         array = self.array
         if array.few_left > 0:
             array.few_left -= keys
-            if array.few_left <= 0 and (place := array.at) is not None:
+            if array.few_left <= 0 and (place := array.mapped) is not None:
                 pages.expect_neighbours(place.array)
 
     def trusted(self, keys: int) -> Place | None:

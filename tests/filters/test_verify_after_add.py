@@ -107,7 +107,7 @@ def watch(seen: BloomFilter, *, drops: bool) -> OneKeyWatched:
     views = seen._storage.views
     one = OneKeyWatched(views.one, views.words, drops=drops)
     watched = views._replace(one=one)  # type: ignore[arg-type]
-    seen._storage.array.at = seen._storage.array.place._replace(views=watched)
+    seen._storage.array.mapped = seen._storage.array.place._replace(views=watched)
     # Each key goes by these.
     seen._grounds = lambda gone, more: None  # type: ignore[method-assign]  # noqa: ARG005
     return one

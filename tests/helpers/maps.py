@@ -12,4 +12,4 @@ def map_of(storage: MappedFilter) -> Any:
 
 def replace_map(storage: MappedFilter, other: object) -> None:
     """Put another one in its place; the real one must live on, as the views are of it."""
-    storage.array.at = storage.array.place._replace(array=other)  # type: ignore[arg-type]
+    storage.array.mapped = storage.array.place._replace(array=other)  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ class MovingArray:
 
     Attributes
     ----------
-    at : Place or None
+    mapped : Place or None
         What is mapped; None after `close`.
     wanted : bool
         Whether it is to be moved to shared memory, sooner or later.
@@ -124,7 +124,7 @@ class MovingArray:
         self.few_left = _FEW_KEYS
         self._attend_at = 0.0  # when it is time to
         self._flushing = 0  # in which process
-        self.at: Place | None = None
+        self.mapped: Place | None = None
         self._moving = ThreadLock()
         place = self._find_array()
         # Whether it is to be moved; at how many keys.
@@ -154,7 +154,7 @@ class MovingArray:
     def _found_from(self, fd: int) -> Place:
         while True:
             with self._moving.here():
-                before = self.at
+                before = self.mapped
                 named_before = NO_COPY if before is None else before.named
                 if before is not None and before.share is not None and before.share.held:
                     if before.is_named():  # another thread, or a signal handler, was faster
@@ -164,8 +164,8 @@ class MovingArray:
                         what = "overwritten where it says where the array lies"
                         raise FileChangedError(self.path, what)
                 found = self._found(fd)
-                if self.at is before:
-                    self.at, self._attend_at = found, 0.0
+                if self.mapped is before:
+                    self.mapped, self._attend_at = found, 0.0
                     break
             closers = found.closers()  # a handler has found it meanwhile
             del found
@@ -203,7 +203,7 @@ class MovingArray:
     @property
     def place(self) -> Place:
         """What is mapped, with no look whether the array is still there."""
-        place = self.at
+        place = self.mapped
         if place is None:
             raise ClosedFilterError(self.path)
         return place
@@ -227,7 +227,7 @@ class MovingArray:
 
     def steady(self) -> Place | None:
         """Give what is mapped, if the array is there and nothing is to be done about it first."""
-        place = self.at
+        place = self.mapped
         if place is None or not place.is_named():
             return None
         # The header is to name no copy that is lost before a key is added.
@@ -303,10 +303,10 @@ class MovingArray:
             # Else each page is mapped at its first key, which takes 1 us.
             pages.populate(place.array, copy.size, writable=True)
             with self._moving.here():
-                if self.at is not before:
+                if self.mapped is not before:
                     raise FileChangedError(self.path, "moved meanwhile")
                 place.name(copy.named)
-                self.at, self._attend_at = place, 0.0
+                self.mapped, self._attend_at = place, 0.0
         except BaseException as error:
             if copy is not None and self.place.copy is not copy:
                 if named_by(self._fd) == copy.named:
@@ -506,7 +506,7 @@ class MovingArray:
     def close(self) -> None:
         """Unmap and close."""
         self.closed = True
-        place, self.at = self.at, None
+        place, self.mapped = self.mapped, None
         closers = [] if place is None else place.closers()
         del place
         for close in closers:
