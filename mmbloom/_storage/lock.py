@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -102,12 +102,7 @@ class WriteLock:
     Safe to use from any thread; after a fork parent and child exclude each other.
     """
 
-    def __init__(
-        self,
-        path: str,
-        identity: tuple[int, int],
-        timeout: float | None,
-    ) -> None:
+    def __init__(self, path: str, identity: tuple[int, int], timeout: float | None) -> None:
         self.timeout = timeout
         self._path, self._identity = path, identity
         self._closed = False
@@ -128,15 +123,9 @@ class WriteLock:
             descriptor.close()
         self.state.forget()
 
-    def held(
-        self,
-        timeout: float | None,
-        kind: int = BLOCK,
-        before: Callable[[], object] | None = None,
-        ready: Callable[[Hold, bool], bool] | None = None,
-    ) -> Hold:
+    def held(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Make a block that has the lock; raises `LockTimeoutError` if that takes too long."""
-        return Hold(self.state, timeout, kind, before, ready)
+        return Hold(self.state, timeout, kind)
 
     def mine(self) -> bool:
         """Tell whether the calling thread of this very process holds the lock."""
