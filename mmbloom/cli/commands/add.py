@@ -8,7 +8,7 @@ from mmbloom.cli.arguments import add_filter_options, add_line_options, line_key
 from mmbloom.cli.filters import in_use, open_or_create
 from mmbloom.cli.inputs import check_inputs, input_names
 from mmbloom.cli.marking import mark_lines
-from mmbloom.cli.process import OK
+from mmbloom.cli.process import OK, StoppedError
 from mmbloom.cli.report import counted, progress_bar
 from mmbloom.dedup import Discard, Tally
 
@@ -37,6 +37,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         with progress_bar(args, names, printing=False) as bar:
             for name in names:
-                mark_lines(args, seen, name, bar, Discard(), total=tally)
+                if stopped := mark_lines(args, seen, name, bar, Discard(), total=tally):
+                    raise StoppedError(stopped)
         seen.flush()
     return OK
