@@ -15,6 +15,7 @@ from faults import at_call, fail_with, kill_self, os_calls
 from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter
+from mmbloom._machine.moments import outlast
 
 Make = Callable[..., BloomFilter]
 
@@ -134,6 +135,7 @@ def calls_of_one_change(path: str, hook: Callable[[str], object]) -> Iterator[Bl
     with BloomFilter.open(path) as mine:
         with os_calls():  # under it, the lock's calls are seen
             mine.exclusions.add("warm")  # the lock's own descriptor is open from here on
+        outlast()  # so that the change looks at all anew, each time
         with os_calls(hook):
             yield mine
 
