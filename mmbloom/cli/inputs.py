@@ -257,32 +257,40 @@ def warn_of_lacking(keys: LineKeys, name: str, lines: int, lacking: int) -> None
 
 
 class _Raw(FileIO):
-    """A raw file that fills its buffer from a pipe, and reports its progress."""
+    """A raw file that fills its buffer with what is there, and reports its progress.
+
+    A pipe gives 64 KiB at a time. What else is there is taken, and not waited for, so that each
+    line is printed as soon as it arrives (tail -f).
+    """
 
     def __init__(self, file: str | int, progress: Any) -> None:
         super().__init__(file, "rb", closefd=not isinstance(file, int))
         self._name = "stdin" if file == STDIN_FD else file
         self._progress = progress
-        self._pipe = not os.path.isfile(self.fileno())
+        self._ended = False  # at a terminal the end is typed, and not to be asked for twice
 
     def readinto(self, buffer: Any, /) -> int:
+        return self.fill(memoryview(buffer).cast("B"), 0)
+
+    def fill(self, buffer: memoryview, filled: int) -> int:
+        """Fill a buffer up, waiting if nothing is in it yet; gives up to where it is filled."""
+        count = filled
         try:
-            count = self._fill(memoryview(buffer).cast("B"))
+            while count < len(buffer) and not self._ended and (not count or self._is_ready()):
+                more = super().readinto(buffer[count:])
+                if more is None:  # an empty non-blocking pipe
+                    select.select([self], [], [])
+                else:
+                    self._ended = not more
+                    count += more
         except OSError as error:
-            raise InputError(f"{self._name}: cannot be read: {error.strerror}") from error
-        self._progress.update(count)
+            if not count:  # else what came before it is given first: it comes again
+                raise InputError(f"{self._name}: cannot be read: {error.strerror}") from error
+        self._progress.update(count - filled)
         return count
 
-    def _fill(self, buffer: memoryview) -> int:
-        while (count := super().readinto(buffer)) is None:  # an empty non-blocking pipe
-            select.select([self], [], [])
-        # A pipe gives 64 KiB at a time. Take what else is there, but do not wait for more, so
-        # that each line is printed as soon as it arrives (tail -f).
-        more = count if self._pipe else 0
-        while more and count < len(buffer) and select.select([self], [], [], 0)[0]:
-            more = super().readinto(buffer[count:]) or 0
-            count += more
-        return count
+    def _is_ready(self) -> bool:
+        return bool(select.select([self], [], [], 0)[0])
 
 
 class _Looked(RawIOBase):
@@ -294,11 +302,9 @@ class _Looked(RawIOBase):
 
     def __init__(self, raw: _Raw, head: bytes = b"") -> None:
         self._raw, self.head, room = raw, head, bytearray(_HEAD)
-        self._ended = False  # at a terminal the end is typed, and not to be asked for twice
         while _undecided(self.head):
             count = raw.readinto(memoryview(room)[: _HEAD - len(self.head)])
             if not count:
-                self._ended = True
                 break
             self.head += room[:count]
         self.kind = _kind_of(self.head)
@@ -307,11 +313,10 @@ class _Looked(RawIOBase):
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        if not self.head:
-            return 0 if self._ended else self._raw.readinto(buffer)
-        count = min(len(self.head), len(buffer))
-        buffer[:count], self.head = self.head[:count], self.head[count:]
-        return count
+        view = memoryview(buffer).cast("B")
+        count = min(len(self.head), len(view))
+        view[:count], self.head = self.head[:count], self.head[count:]
+        return self._raw.fill(view, count)
 
 
 class _Gzip:

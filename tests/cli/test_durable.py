@@ -102,7 +102,7 @@ def test_outputs_before_marks(
     """Law 6: no flush before all outputs are on the disk, and with --durable no mark either."""
     inputs = [tmp_path / name for name in ("a", "b")]
     for path in inputs:
-        path.write_bytes(b"".join(b"%s %d\n" % (path.name.encode(), i) for i in range(2000)))
+        path.write_bytes(b"".join(b"%s %d\n" % (path.name.encode(), i) for i in range(20_000)))
     outputs = [tmp_path / "out"] if to == "-o" else [tmp_path / "new/out" / p.name for p in inputs]
     if kind == "file":
         exact_filter(tmp_path / "seen")
