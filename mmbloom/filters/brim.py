@@ -49,9 +49,10 @@ class Brim:
         self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
         self.strict = on_full == "raise"
         self._keys_then = 0  # with the batch of which the caller is to be told
+        self._planned_at = full_at(self._params)
         self.full_at = math.inf
         if on_full is not None:
-            self.full_at = -math.inf if self.strict else full_at(self._params)
+            self.full_at = -math.inf if self.strict else self._planned_at
 
     def _fill(self) -> Fill:
         return Fill.of(self._params, self._storage.positions_set)
@@ -68,6 +69,12 @@ class Brim:
             room, keys = min(room, params.capacity - added), added
         return room, keys
 
+    def _fit_surely(self, keys: int) -> bool:
+        """Tell whether new keys fit even if none shares a position: no estimate is needed then."""
+        counters = self._storage.counters
+        most = counters["positions_set"] + keys * self._params.num_hashes
+        return most <= self._planned_at and counters["keys_added"] + keys <= self._params.capacity
+
     def may_pass(self, keys: int) -> bool:
         """Tell whether a number of keys goes past the plan if all of them are new."""
         return self.full_at != math.inf and keys > self._room()[0]
@@ -80,6 +87,8 @@ class Brim:
         new : ndarray of intp, shape (n,)
             Where, among the keys given, each distinct new key stands first; in rising order.
         """
+        if self._fit_surely(len(new)):
+            return
         room, keys = self._room()
         fitting = max(0, math.floor(room))
         if self.full_at != math.inf and len(new) > fitting:

@@ -225,8 +225,7 @@ class Writer(FilterWriter):
         if not positions_set:
             count(counters, batches_begun=-1)  # as one by one: what is there is no batch
             return
-        more = {"keys_added": new_keys, "positions_set": positions_set, "batches_done": 1}
-        now_set = count(counters, **more)
+        now_set = count(counters, keys_added=new_keys, positions_set=positions_set, batches_done=1)
         # As `_look`, which would be one more call a chunk.
         self.room = (self._brim.full_at - now_set) / self._params.num_hashes
 
@@ -262,9 +261,7 @@ class Writer(FilterWriter):
     def _claimed(self, found: F) -> F:
         """Give what was claimed, if it fits into the plan."""
         if len(found.new) > self.room:
-            self._look(self._storage.positions_set)
-            if len(found.new) > self.room:
-                self._brim.require_room(np.flatnonzero(found.new))
+            self._brim.require_room(np.flatnonzero(found.new))
         return found
 
 
