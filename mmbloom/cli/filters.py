@@ -22,6 +22,7 @@ from mmbloom.errors import (
     NetworkFileSystemError,
 )
 from mmbloom.filters.base import Filter
+from mmbloom.filters.file import FileFilter
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
 from mmbloom.lines import WHOLE_LINES, LineKeys
 from mmbloom.sizing.fill import Fill
@@ -172,20 +173,20 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[N
     works or, if another one was faster to note its way, after that. In the end if it is past its
     plan; of a dry run's copy `copied` says it.
     """
-    said = say_of_another_rule(seen, keys)
+    noted = say_of_another_rule(seen, keys)
     yield
     with _LOOKED_AT_LAST:
-        if not said:
+        if not noted:
             say_of_another_rule(seen, keys)
     if not getattr(args, "dry_run", False):
         say_if_past_plan(args.file, seen)
 
 
 def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
-    """Warn if the keys of a filter were made in another way; tell whether they were."""
+    """Warn if the keys of a filter were made in another way; tell whether a way is noted."""
     rule, mine = seen.key_rule, keys.rule
     if rule in (None, mine):
-        return False
+        return rule is not None
     to_do = f"leave out {mine}" if rule == WHOLE_LINES else f"give {rule}"
     say(
         f'warning: {seen.path}: was filled by "{rule}", and this command goes by "{mine}": '
@@ -197,6 +198,11 @@ def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
 def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
     """Give how full a filter is, for the words for it."""
     return Fill(info.approx_count, info.capacity, info.current_error_rate)
+
+
+def fill_of_file(seen: FileFilter) -> Fill:
+    """Tell how full an open filter of one file is, without all else that `info` reads."""
+    return Fill.of(seen.params, round(seen.fill_ratio * seen.params.num_bits))
 
 
 def say_what_is_past_plan(paths: Iterable[str]) -> None:
@@ -211,6 +217,8 @@ def say_what_is_past_plan(paths: Iterable[str]) -> None:
 def say_if_past_plan(path: str, seen: Filter) -> None:
     """Print a line if an open filter, named as the user did, has more keys than planned."""
     with _LOOKED_AT_LAST:
+        if isinstance(seen, FileFilter) and not fill_of_file(seen).is_past:  # as most of the time
+            return
         info: mmbloom.FilterInfo | mmbloom.FolderInfo = seen.info()
         if info.past_plan:
             say(f"{path}: {_past_plan(path, info)}")

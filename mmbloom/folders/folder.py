@@ -72,7 +72,8 @@ class FolderWriter(FilterWriter):
 
     def older(self, now: ChainState) -> list[Member]:
         """Name those of them that do not change any more."""
-        return [one for one in self.asked(now) if one is not now.newest]
+        newest = now.newest
+        return [one for one in self.asked(now) if one is not newest]
 
     def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102  as above
         return self._chain.section(timeout, kind)

@@ -17,7 +17,7 @@ from mmbloom.cli.arguments import (
     positive,
     terminator,
 )
-from mmbloom.cli.filters import copied, fill_of, in_use, open_or_create
+from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
 from mmbloom.cli.inputs import (
     COMPRESSED,
     check_inputs,
@@ -38,7 +38,6 @@ from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
 from mmbloom.dedup import Sink, Tally
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.lines import LineWriter, read_chunks
-from mmbloom.sizing.fill import Fill
 
 EXAMPLES = (
     "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
@@ -135,10 +134,8 @@ def _require_use(seen: OfBits) -> None:
 
     Else a file whose bits are all set would drop each line, and meet no new one to stop at.
     """
-    if isinstance(seen, BloomFilter):
-        fill = Fill(seen.approx_count, seen.params.capacity, seen.current_error_rate)
-        if fill.is_useless:
-            raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
+    if isinstance(seen, BloomFilter) and (fill := fill_of_file(seen)).is_useless:
+        raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
 
 
 def _to_go_on(seen: OfBits) -> str:
@@ -147,7 +144,7 @@ def _to_go_on(seen: OfBits) -> str:
         return "wait for the next period, or make a folder with more keys a period"
     from mmbloom.folders.grow import why_not  # noqa: PLC0415  to be needed by few runs
 
-    fill = fill_of(seen.info())
+    fill = fill_of_file(seen)
     reason = why_not(seen.params, fill)
     to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
     if reason:
