@@ -42,6 +42,27 @@ def test_the_last_of_many_closers_brings_the_file_up_to_date(file: str) -> None:
         assert seen.contains_many(keys).all()
 
 
+def test_a_thread_that_follows_late_changes_nothing(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader found its map out of date and was overtaken by a writer, which moves the array."""
+    make = working_copy.WorkingCopy.make
+    with BloomFilter.open(file, resident=True) as seen:
+        array = seen._storage.array
+
+        def overtaken(*arguments: Any, **options: Any) -> object:
+            before = array.mapped
+            thread = threading.Thread(target=array._find_array)
+            thread.start()
+            thread.join()
+            assert array.mapped is before
+            return make(*arguments, **options)
+
+        monkeypatch.setattr(working_copy.WorkingCopy, "make", overtaken)
+        assert seen.add("x")
+        assert seen.info().resident
+
+
 def test_two_who_both_think_that_they_are_the_last(file: str) -> None:
     """Of two that have written the file, and come to give the copy up, the second one does."""
     with BloomFilter.open(file, resident=True) as one, BloomFilter.open(file) as other:

@@ -154,15 +154,16 @@ class MovingArray:
     def _found_from(self, fd: int) -> Place:
         while True:
             with self._moving.here():
+                before = self.steady()
+                if before is not None:  # another thread, or a signal handler, was faster
+                    return before
                 before = self.mapped
                 named_before = NO_COPY if before is None else before.named
-                if before is not None and before.share is not None and before.share.held:
-                    if before.is_named():  # another thread, or a signal handler, was faster
-                        return before
-                    # While it has a share no other process gives the copy up, or names another.
-                    if not before.share.gives_up:
-                        what = "overwritten where it says where the array lies"
-                        raise FileChangedError(self.path, what)
+                share = None if before is None else before.share
+                # While it has a share no other process gives the copy up, or names another.
+                if share is not None and share.held and not share.gives_up:
+                    what = "overwritten where it says where the array lies"
+                    raise FileChangedError(self.path, what)
                 found = self._found(fd)
                 if self.mapped is before:
                     self.mapped, self._attend_at = found, 0.0
