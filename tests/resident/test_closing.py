@@ -263,6 +263,30 @@ def test_worker_of_multiprocessing(file: str) -> None:
     inherited.close()
 
 
+def test_worker_that_found_the_copy_there(file: str) -> None:
+    """A worker that opened the file when its copy was there, and is the last, writes the file."""
+    context = multiprocessing.get_context("fork")
+    opened, closed = context.Event(), context.Event()
+    first = BloomFilter.open(file, resident=True)
+    first.add_many(MORE)
+
+    def work() -> None:
+        global kept  # noqa: PLW0603  as long as the process lives
+        kept = BloomFilter.open(file, resident=True)
+        opened.set()
+        closed.wait()
+        kept.add_many(NEW)
+
+    process = context.Process(target=work)
+    process.start()
+    opened.wait()
+    first.close()
+    closed.set()
+    process.join()
+    assert process.exitcode == 0
+    all_in_file(file, OLD, MORE, NEW)
+
+
 kept: BloomFilter
 
 

@@ -27,6 +27,8 @@ _SWEEP_SECONDS = 0.1
 def leave_when_dropped(filter_: object, array: MovingArray) -> weakref.finalize[..., object]:
     """Let a filter that is dropped, or is open when the program ends, leave its file up to date."""
     array.on_share = _leave_when_worker_ends
+    if array.place.share is not None:  # of a copy that was there when the file was opened
+        array.on_share(array)
     return weakref.finalize(filter_, leave, array)
 
 
