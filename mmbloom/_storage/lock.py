@@ -117,19 +117,12 @@ class WriteLock:
 
     def after_fork(self) -> None:
         """Give up the parent's lock without releasing it (runs in the child)."""
-        # While a child keeps the descriptor open, a killed parent's lock would stay.
-        descriptor = self.state.descriptor
-        if descriptor is not None:
-            descriptor.close()
+        self._drop()  # while a child keeps it open, a killed parent's lock would stay
         self.state.forget()
 
     def held(self, timeout: float | None, kind: int = BLOCK) -> Hold:
         """Make a block that has the lock; raises `LockTimeoutError` if that takes too long."""
         return Hold(self.state, timeout, kind)
-
-    def mine(self) -> bool:
-        """Tell whether the calling thread of this very process holds the lock."""
-        return self.state.mine()
 
     def own_threads(self) -> AbstractContextManager[object]:
         """Keep this object's other threads out of a block; other processes may go on."""

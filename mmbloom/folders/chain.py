@@ -24,7 +24,7 @@ import numpy as np
 
 from mmbloom._engine import Hold, LockState
 from mmbloom._machine.forks import ThreadLock
-from mmbloom._reentry import AMID, BLOCK
+from mmbloom._reentry import AMID
 from mmbloom._storage.folder import (
     ManifestFile,
     draft_manifest,
@@ -138,15 +138,10 @@ class Chain:
                     self._snapshot = loaded
                     self.on_change()
                 else:  # a signal handler of this thread has opened the files
-                    self._close_but({*snapshot.members, *self.current.members}, loaded)
+                    for member in {*loaded.members} - {*snapshot.members, *self.current.members}:
+                        member.close()
+                    loaded.file.close()
         return snapshot
-
-    @staticmethod
-    def _close_but(kept: set[Member], loaded: ChainState) -> None:
-        for member in loaded.members:
-            if member not in kept:
-                member.close()
-        loaded.file.close()
 
     @property
     def current(self) -> ChainState:
@@ -198,15 +193,7 @@ class Chain:
         for member in snapshot.members:
             member.storage.check_writable()
 
-    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
-        """Hold the write lock of the newest file, and with it that of the folder."""
-        return Hold(self.state, timeout, kind, self.check_writable, self._lock_newest)
-
-    def mine(self) -> bool:
-        """Tell whether the calling thread of this very process is in a section."""
-        return self.state.mine()
-
-    def _lock_newest(self, section: Hold, patient: bool) -> bool:
+    def lock_newest(self, section: Hold, patient: bool) -> bool:
         """Take the lock of the newest file, at once or not at all if impatient, and look at it."""
         if not section.first:
             self.current.newest.writer.look()
@@ -276,7 +263,7 @@ class Chain:
         """
         before = self.current
         held = before.newest.lock
-        assert held.mine()  # noqa: S101  what all of this stands on
+        assert held.state.mine()  # noqa: S101  what all of this stands on
         next_one = member.lock.held(0.0)  # no other process knows of it
         try:
             next_one.__enter__()

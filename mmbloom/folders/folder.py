@@ -75,8 +75,10 @@ class FolderWriter(FilterWriter):
         newest = now.newest
         return [one for one in self.asked(now) if one is not newest]
 
-    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102  as above
-        return self._chain.section(timeout, kind)
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
+        """Hold the write lock of the newest file, and with it that of the folder."""
+        chain = self._chain
+        return Hold(chain.state, timeout, kind, chain.check_writable, chain.lock_newest)
 
     def prepare(self, hashes: HashHalves) -> Hashed:
         """Test keys in all files but the newest, without the lock."""
@@ -253,8 +255,7 @@ class FolderFilter(Filter):
     def _check_open(self) -> None:
         self._chain.refresh()
 
-    def _check_unchanged(self) -> None:
-        self._chain.refresh()
+    _check_unchanged = _check_open
 
     def _identity(self) -> bytes:
         return self._chain.uuid

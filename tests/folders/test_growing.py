@@ -331,7 +331,7 @@ def test_change_over_before_the_lock_is_taken(
     with GrowingFilter.open(folder) as other:
         other.update(range(60))
     with seen.locked(timeout):
-        assert seen._chain.current.newest.lock.mine()
+        assert seen._chain.current.newest.lock.state.mine()
         assert seen._chain.current.newest.entry.number == 2
         assert not flock_is_free(files_of(folder)[-1])
         assert seen.update(range(70)) == 10
