@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,17 +57,6 @@ def count(counters: Counters, **more: int) -> int:
     return int(words[POSITIONS_SET])
 
 
-class Found(Protocol):
-    """What `Writer.claim` found."""
-
-    @property
-    def new(self) -> Bools:
-        """True for each key that is new, shape (n,)."""
-
-
-F = TypeVar("F", bound=Found)
-
-
 class Writer(FilterWriter):
     """Locked, checked and counted writes to one `MappedFilter`, whatever its positions are.
 
@@ -104,7 +93,7 @@ class Writer(FilterWriter):
         self._storage, self._lock, self._exclusions = storage, lock, exclusions
         self.path, self._verify, self._params = storage.path, verify, storage.header.params
         self._brim, self.strict = brim, brim.strict
-        self._look(storage.positions_set)
+        self._look()
         self.timeout = lock.timeout
         self._check_at = 0.0  # when a section that goes on is to be looked at again
 
@@ -226,19 +215,20 @@ class Writer(FilterWriter):
             count(counters, batches_begun=-1)  # as one by one: what is there is no batch
             return
         now_set = count(counters, keys_added=new_keys, positions_set=positions_set, batches_done=1)
-        # As `_look`, which would be one more call a chunk.
+        # As `_look`, which would ask the header once more a chunk.
         self.room = (self._brim.full_at - now_set) / self._params.num_hashes
 
-    def _look(self, positions_set: int) -> None:
-        self.room = (self._brim.full_at - positions_set) / self._params.num_hashes
+    def _look(self) -> None:
+        now_set = self._storage.positions_set  # other processes may have added, or removed, keys
+        self.room = (self._brim.full_at - now_set) / self._params.num_hashes
 
     def leave_room(self, keys: int) -> None:
         """Expect this number of keys to be added without a look at the plan."""
-        self._look(self._storage.positions_set)
+        self._look()
         self.room -= keys
 
     def may_pass(self, keys: int) -> bool:  # noqa: D102
-        self._look(self._storage.positions_set)  # other processes may have added, or removed, keys
+        self._look()
         return self._brim.may_pass(keys)
 
     def absent(self, hashes: HashHalves) -> Bools:  # noqa: D102
@@ -251,18 +241,17 @@ class Writer(FilterWriter):
         try:
             self._brim.tell(full)
         finally:
-            self._look(self._storage.positions_set)
+            self._look()
 
     def warn_if_full(self) -> None:
         """Warn, if that is due, after a change that has no answers; call unlocked."""
         if self._storage.positions_set > self._brim.full_at:
             self._brim.warn()
 
-    def _claimed(self, found: F) -> F:
-        """Give what was claimed, if it fits into the plan."""
-        if len(found.new) > self.room:
-            self._brim.require_room(np.flatnonzero(found.new))
-        return found
+    def _require_fit(self, new: Bools) -> None:
+        """Raise `FilterFullError` if the new keys of a claim go past the plan."""
+        if len(new) > self.room:
+            self._brim.require_room(np.flatnonzero(new))
 
 
 class BitWriter(Writer):
@@ -271,7 +260,9 @@ class BitWriter(Writer):
     def claim(self, hashes: HashHalves) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
         words = self._storage.change(len(hashes[0])).words
-        return self._claimed(_engine.claim(words, *hashes, self._params))
+        claimed = _engine.claim(words, *hashes, self._params)
+        self._require_fit(claimed.new)
+        return claimed
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
@@ -331,7 +322,9 @@ class CountingWriter(Writer):
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""
         words = self._storage.change(len(hashes[0])).words
-        return self._claimed(FoundCounted(_engine.counted_claim(words, *hashes, self._params)))
+        new = _engine.counted_claim(words, *hashes, self._params)
+        self._require_fit(new)
+        return FoundCounted(new)
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""
