@@ -160,9 +160,7 @@ def wait(hold: Hold) -> None:
     """Wait until a hold has its lock; raises `LockTimeoutError`."""
     timeout = hold.timeout
     deadline = hold.deadline = None if timeout is None else time.monotonic() + timeout
-    patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
-    if not hold.wait_threads(patience):
-        raise LockTimeoutError(hold.state.path, timeout or 0.0)
+    hold.patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
     pause = _FIRST_PAUSE
     while not hold.attempt():
         time.sleep(_pause_left(hold, pause, deadline))

@@ -220,14 +220,6 @@ cdef class Hold:
         """Take the lock if it is free; False leaves the other threads out, if they are."""
         return self.take(True)
 
-    def wait_threads(self, seconds):
-        """Wait for other threads of this object; True when they are out."""
-        if self.phase == 0:
-            threads = self.state.threads
-            if threads.acquire(timeout=seconds):
-                self.phase, self.pid, self.threads = 1, self.state.pid, threads
-        return self.phase != 0
-
     cdef bint take(self, bint refuse) except -1:
         cdef LockState state = self.state
         cdef object task = None
@@ -274,6 +266,7 @@ cdef class Hold:
         cdef Hold inner = None
         cdef object task = None
         cdef int phase = self.phase
+        self.patience = 0
         if phase == 0:
             return
         self.phase = 0
@@ -305,7 +298,10 @@ cdef class Hold:
 
 
 cdef class Held:
-    """A block under a lock that does something when it begins and when it ends: calls of ours."""
+    """A block under a lock that does something when it begins and when it ends: calls of ours.
+
+    What a subclass says of it is in `reference.holding.Held`.
+    """
 
     cdef readonly Hold hold
 
@@ -344,16 +340,3 @@ cdef class Held:
             self._end(kind)
         finally:
             self.hold.leave()
-
-    def _check_unused(self):
-        """Raise if it was entered before."""
-
-    def _begin(self):
-        """Give what the block is entered with."""
-
-    def _end(self, kind):
-        """Do what is to be done under the lock."""
-
-    def _again(self, error):
-        """Tell whether to begin again after an error; called without the lock."""
-        return False

@@ -145,7 +145,7 @@ class Hold:
     deadline : float or None
         When to stop waiting, by the monotonic clock, once somebody waits.
     patience : float
-        Seconds that each attempt waits for the other threads of this object.
+        Seconds that each attempt waits for the other threads of this object; -1 for ever.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class Hold:
         try:
             if self._before is not None:
                 self._before()
-            got = self._attempt(refuse=False) and (self._ready is None or self._ready(self, False))
+            got = self.attempt(refuse=False) and (self._ready is None or self._ready(self, False))
             if got:
                 self.state.kind = self.kind
             else:
@@ -209,17 +209,11 @@ class Hold:
             raise
         return got
 
-    def attempt(self) -> bool:
-        """Take the lock if it is free; False leaves the other threads out, if they are."""
-        return self._attempt(refuse=True)
+    def attempt(self, *, refuse: bool = True) -> bool:
+        """Take the lock if it is free; False leaves the other threads out, if they are.
 
-    def wait_threads(self, seconds: float) -> bool:
-        """Wait for other threads of this object; True when they are out."""
-        if self.phase == 0 and self.state.threads.acquire(timeout=seconds):
-            self.phase, self._pid, self._threads = 1, self.state.pid, self.state.threads
-        return self.phase != 0
-
-    def _attempt(self, *, refuse: bool) -> bool:
+        If another task of this thread has it, that is a `ReentryError`, or False.
+        """
         state = self.state
         if self.phase == 0:
             if state.pid != getpid():  # a fork that ran no Python handlers
@@ -265,6 +259,7 @@ class Hold:
 
     def leave(self) -> None:
         """Give back what was taken; again, or in a forked child: nothing."""
+        self.patience = 0.0
         try:
             self._go_on_leaving()
         finally:  # an exception out of a handler has kept it from its end
