@@ -6,6 +6,7 @@ The header of the file, with the counters, is mapped from the file in both cases
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -91,15 +92,12 @@ class Place(NamedTuple):
         A thread that still reads has the map until it is done.
         """
         others = [other.close for other in (self.copy, self.share) if other is not None]
-        return [*map(_closer, {self.array, self.head}), *others]
+        return [*(partial(_unmap, mapped) for mapped in {self.array, self.head}), *others]
 
 
-def _closer(mapped: pages.Map) -> Callable[[], None]:
-    def close() -> None:
-        with suppress(BufferError):
-            mapped.close()
-
-    return close
+def _unmap(mapped: pages.Map) -> None:
+    with suppress(BufferError):
+        mapped.close()
 
 
 def map_array(

@@ -228,14 +228,10 @@ def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> st
     advice, fill = "only a larger filter made anew ends that", fill_of(info)
     past = f"has a file past its plan: {fill.taken('lines')}"
     if isinstance(info, mmbloom.FilterInfo):
+        from mmbloom._storage.folder import is_named  # noqa: PLC0415  few runs need it
+
         past = f"is past its plan: it {fill}: {fill.taken('lines')}"
         usable = info.kind == "bits" and not fill.is_useless
-        if usable and not info.sealed and not _is_of_folder(info.path):
+        if usable and not info.sealed and not is_named(info.path):
             advice = f"mmbloom grow {path} keeps it from getting worse, {advice}"
     return f"{past}; {advice}"
-
-
-def _is_of_folder(path: str) -> bool:
-    from mmbloom._storage.folder import is_named  # noqa: PLC0415  a file needs nothing of folders
-
-    return is_named(path)
