@@ -104,7 +104,8 @@ class Brim:
         """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
         if self.strict:
             raise full
-        self.warn()
+        if self._keys_then:  # else the error was of a period that has ended since
+            self.warn()
 
     def warn(self) -> None:
         """Warn once that the plan is passed."""

@@ -14,8 +14,10 @@ from folders import Rotate as Create
 from mmbloom import GrowingFilter, RotatingFilter, verify
 from mmbloom.errors import (
     CapacityWarning,
+    FilterFullError,
     MmbloomError,
 )
+from mmbloom.folders.folder import FolderWriter
 
 
 def numbers(folder: Path) -> list[int]:
@@ -210,6 +212,26 @@ def test_error_rate_of_all_periods(rotate: Create, clock: Clock, seed: int) -> N
     print(f"{wrong / asked:.4%} of absent keys were found, planned {p:.2%}")
     assert 0.85 * p <= wrong / asked <= 1.06 * p
     assert seen.current_error_rate == pytest.approx(wrong / asked, rel=0.1)
+
+
+def test_a_period_that_ends_before_the_caller_is_told(
+    rotate: Create, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warning of the period that is over is not said of the next one, which has its own."""
+    seen = rotate(capacity_per_period=100)
+    tell = FolderWriter.tell
+
+    def late(writer: FolderWriter, full: FilterFullError) -> None:
+        monkeypatch.undo()
+        clock.days(1)
+        assert seen.add("of another thread")
+        tell(writer, full)
+
+    monkeypatch.setattr(FolderWriter, "tell", late)
+    assert seen.add_many(range(90)).all()
+    seen.add_many(range(100, 200))  # past the plan of the first day
+    with pytest.warns(CapacityWarning, match="planned for 100"):
+        seen.add_many(range(200, 500))
 
 
 def test_warns_once_a_period_when_it_is_full(rotate: Create, clock: Clock, folder: Path) -> None:
