@@ -5,8 +5,8 @@
   map would keep the lock after a close.
 - It is taken again for free by the thread that holds it.
 - It never crosses a fork: the child closes what it inherited and opens its own.
-- A signal handler may come at any moment, and another task of an event loop wherever one waits:
-  who has the lock is noted in ``_engine/reference/holding.py``, and says what they may do.
+- A signal handler may run at any moment, and another task of an event loop wherever one waits.
+  What they may do while the lock is held says ``_engine/reference/holding.py``.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _filelock() -> Any:
 
 
 if ENGINE == "numpy":
-    _filelock()  # now: a signal handler that adds could come amid its import, and find half of it
+    _filelock()  # now: a signal handler that adds could interrupt the import, and find half of it
 
 
 class DescriptorLock:
@@ -135,7 +135,7 @@ class WriteLock:
         Raises
         ------
         ReentryError
-            Amid a call of this thread, which would go on without the lock.
+            If this interrupts a call of this thread, which would go on without the lock.
         """
         if self.state.amid():
             raise ReentryError(self._path, AMID)
@@ -228,11 +228,11 @@ class TaskHold:
                 raise LockTimeoutError(state.path, timeout or 0.0) from None
             pause = _FIRST_PAUSE
             while not self._hold.try_once():
-                # A thread that takes the lock again and again has it whenever this one looks, for
-                # then it has just let go of the interpreter: a task that did not wait here was
-                # shut out for good.
+                # A thread that takes the lock again and again has it whenever this task looks, as
+                # that is when it has let go of the interpreter. So the task waits for the thread a
+                # little: without that it never got the lock.
                 self._hold.patience = _TASKS_PATIENCE
-                if state.mine() and state.task is None:  # who waits here keeps it from ending
+                if state.mine() and state.task is None:  # this wait keeps it from ending
                     raise ReentryError(state.path, OF_A_TASK)
                 await sleep(_pause_left(self._hold, pause, deadline))
                 pause = min(_GROWTH * pause, _LONGEST_PAUSE)

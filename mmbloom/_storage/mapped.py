@@ -2,10 +2,10 @@
 
 - Opening changes nothing: no byte, no size, no time of change.
 - Nothing is mapped before the header and the size of the file are proved right.
-- There are three ways to the map. A reader says `look`, which proves that the file is still the
-  one that was opened, and whole: touching a file that was cut is a fatal signal. A writer says
-  `attend` as its section begins, and `change` for each batch in it. Who has just looked at the
-  file may take `views`.
+- There are three ways to the map. A reader calls `look`, which proves that the file is still the
+  one that was opened, and whole: touching a file that was cut is a fatal signal. A writer calls
+  `attend` as its section begins, and `change` for each batch in it. `views` is for a caller that
+  has just looked at the file.
 
 This file takes no lock: a caller that writes through the map holds it.
 """
@@ -166,15 +166,15 @@ class MappedFilter:
                 pages.expect_neighbours(place.array)
 
     def trusted(self, keys: int) -> Place | None:
-        """Give the map, if nothing has changed, for keys that are not to look for a moment.
+        """Look at the file for the keys of a moment, which do not look themselves.
 
-        None if each key is to look for itself: the file has changed, or the array may have to be
-        found anew. Nothing is raised but what a signal handler raises.
+        Gives None if the file has changed or its array may lie elsewhere: then each key looks.
+        Nothing is raised but what a signal handler raises.
 
         Parameters
         ----------
         keys : int
-            How many were asked for and added so since the last time.
+            How many went by the last of these looks.
         """
         try:
             there = os.stat(self.path)
@@ -275,5 +275,5 @@ class MappedFilter:
             raise self._changed(f"resized from {size} to {there.st_size} bytes")
 
     def _changed(self, what: str) -> FileChangedError:
-        self.array.news[0] += 1  # who goes by an earlier look is told as well
+        self.array.news[0] += 1  # an earlier look is good no longer
         return FileChangedError(self.path, what)

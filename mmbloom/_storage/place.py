@@ -49,8 +49,8 @@ class Place(NamedTuple):
     named : bytes
         Which copy the header named when this was mapped.
     word, word_now : int, memoryview
-        A part of that by which it is told from any other, and the same as the header has it now:
-        to compare the whole takes three times as long.
+        One word of that name, and the same word as the header has it now. Each call compares the
+        two: to compare whole names takes three times as long.
     head, array : mmap
         The header of the file; the file or the copy.
     """
@@ -76,8 +76,8 @@ class Place(NamedTuple):
     def name(self, named: bytes) -> None:
         """Let the header name a copy, or none.
 
-        One store of the word that all compare decides, of eight bytes at once: all else is
-        written while that word is 0. A process that is killed amid this has named it or not.
+        One store of eight bytes decides, of the word that all processes compare; the rest is
+        written while that word is 0. So a process killed in here has named the copy, or has not.
         """
         self.word_now[0] = 0
         fields = np.frombuffer(self.head, np.uint8, COPY_BYTES, COPY_OFFSET)
@@ -87,9 +87,9 @@ class Place(NamedTuple):
             self.word_now[0] = word_of(named)
 
     def closers(self) -> list[Callable[[], object]]:
-        """Give what unmaps and closes it: to be called when this, which has the views, is gone.
+        """Give the functions that unmap and close it; drop this object, and its views, first.
 
-        A thread that still reads has the map until it is done.
+        A thread that still reads keeps the map until it is done.
         """
         others = [other.close for other in (self.copy, self.share) if other is not None]
         return [*(partial(_unmap, mapped) for mapped in {self.array, self.head}), *others]

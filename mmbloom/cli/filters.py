@@ -101,9 +101,9 @@ def say_if_large(args: argparse.Namespace) -> None:
 
 @contextmanager
 def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
-    """Give the arguments with a copy of the filter, which nobody keeps; messages name the filter.
+    """Give the arguments with a copy of the filter, removed at the end; messages name the filter.
 
-    But an error of the copy's file is one of the temporary folder, and not of the filter.
+    An error of the copy's file is told as one of the temporary folder.
     """
     import tempfile  # noqa: PLC0415  15 ms
 
@@ -169,9 +169,9 @@ _LOOKED_AT_LAST = suppress(OSError, MmbloomError)
 def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[None]:
     """Say what is odd about the open filter of a command that reads lines.
 
-    Once if its keys were made of lines in another way than this command's: before the command
-    works or, if another one was faster to note its way, after that. In the end if it is past its
-    plan; of a dry run's copy `copied` says it.
+    Before the command works: that the keys were made of lines in another way than this command's;
+    after it, if another command has noted its way first. At the end: that the filter is past its
+    plan, unless this is a dry run, of which `copied` says it.
     """
     noted = say_of_another_rule(seen, keys)
     yield

@@ -55,9 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 if named := _named(args, COMMANDS[command].past):
                     import_module("mmbloom.cli.filters").say_what_is_past_plan(named)
         except BrokenPipeError:
-            # The reader of our output has stopped (| head): no fault of ours, and nothing to say.
-            # But not all was done, and a script has to see that. Lines that were not written are
-            # not marked.
+            # The reader of our output has stopped (| head): no error to report. The code tells a
+            # script that not all was done. Lines that were not written are not marked.
             return UNREAD
         except KeyboardInterrupt:
             say("interrupted" + _left(command, args))
@@ -100,7 +99,7 @@ _PATHS = ("file", "inputs", "output", "output_dir", "like", "other", "source", "
 
 
 def _refuse_empty_names(args: argparse.Namespace) -> None:
-    """Refuse the name that "$FILTER" is where it was not set: the system takes it for a folder."""
+    """Refuse an empty name, as of "$FILTER" not set: the system would take it for a folder."""
     for argument in _PATHS:
         value = getattr(args, argument, None)
         if "" in (value if isinstance(value, list) else [value]):
@@ -187,7 +186,7 @@ def _of_a_filter(error: MmbloomError, command: str, args: argparse.Namespace) ->
 def _missing(path: str, args: argparse.Namespace) -> str:
     if os.path.islink(path):
         return "a symbolic link whose target does not exist; remove it"
-    # What makes a filter of lines was not asked to.
+    # With -n the command would have made it.
     if getattr(args, "capacity", None) is not None:
         return "cannot be made there: the system finds no such file or directory"
     makes = "inputs" in args and "capacity" in args

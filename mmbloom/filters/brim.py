@@ -39,8 +39,8 @@ class Brim:
     Attributes
     ----------
     full_at : float
-        The number of set positions above which the caller is to be told: below any where each
-        batch is looked at, infinite where the caller is not told, or was.
+        The number of set positions above which the caller is to be told. -inf: each batch is
+        looked at first. inf: the caller is not to be told, or was.
     """
 
     def __init__(self, storage: MappedFilter, path: str, on_full: OnFull | None) -> None:
@@ -48,7 +48,7 @@ class Brim:
         self._params = storage.header.params
         self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
         self.strict = on_full == "raise"
-        self._keys_then = 0  # with the batch of which the caller is to be told
+        self._keys_then = 0  # how many there are with the batch that the caller is told of
         self._planned_at = full_at(self._params)
         self.full_at = math.inf
         if on_full is not None:

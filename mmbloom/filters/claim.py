@@ -63,7 +63,7 @@ class Claim(Held):
     ) -> None:
         super().__init__(writer.section(writer.timeout))
         self._writer, self._prepared, self._answers = writer, prepared, answers
-        self._num_keys = num_keys  # of none it is the lock alone
+        self._num_keys = num_keys  # without keys the claim only holds the lock
         self._claimed: Any = None
         self._pid = 0  # of the process that entered
         self._task_hold: TaskHold | None = None
@@ -105,7 +105,7 @@ class Claim(Held):
             raise ReentryError(self._writer.path, _CLAIMED)
         self._claimed = self._writer.claim(self._prepared)
         answers = self._answers(self._claimed.new)
-        if self._num_keys:  # last: what raises before is not under way
+        if self._num_keys:  # last: a claim that raised above is not around others
             self._writer.claimed = weakref.ref(self)
         return answers
 

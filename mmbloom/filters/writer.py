@@ -42,7 +42,7 @@ from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.filter_writer import FilterWriter
 from mmbloom.format.header import MUTABLE_FIELDS, POSITIONS_SET
 
-_KEYS_A_CHECK = 16  # as many as are added in a moment where each waits for the disk
+_KEYS_A_CHECK = 16  # how many are added in a moment if each waits for the disk
 
 # The time of the last flush is for people to read: not worth waiting for another's lock.
 _STAMP_SECONDS = 0.1
@@ -151,7 +151,7 @@ class Writer(FilterWriter):
 
     @property
     def unquestioned(self) -> float:
-        """Up to how many set positions one key after the other needs no more than the lock."""
+        """The number of set positions up to which a single key needs the lock and no more."""
         if self._verify or not self._storage.is_writable:
             return -math.inf
         return self._brim.full_at
@@ -182,7 +182,7 @@ class Writer(FilterWriter):
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
         """Make sure that a key just added, which the engine has counted as done, is found."""
         if not one.contains(key):
-            # And never done, as a batch that lost bits.
+            # Begun and never done, as a batch that lost bits is.
             count(self._storage.counters, batches_begun=1)
             raise LostBitsError(self._storage.path)
 
@@ -212,7 +212,7 @@ class Writer(FilterWriter):
 
     def _finish(self, counters: Counters, new_keys: int, positions_set: int) -> None:
         if not positions_set:
-            count(counters, batches_begun=-1)  # as one by one: what is there is no batch
+            count(counters, batches_begun=-1)  # it changed nothing, so it is no batch
             return
         now_set = count(counters, keys_added=new_keys, positions_set=positions_set, batches_done=1)
         # As `_look`, which would ask the header once more a chunk.

@@ -48,7 +48,7 @@ class Lasting(NamedTuple):
     asked: Sequence[Member]
     since: float
     ends: float
-    capacity: float  # of keys, in the newest; none goes to it above
+    capacity: float  # most keys in the newest file
 
 
 class FolderWriter(FilterWriter):

@@ -1,7 +1,7 @@
 """GrowingFilter: a filter for an unknown number of keys, in ever larger files.
 
 A key is added to the newest file until that has as many as it is planned for; then the next
-one, larger, is made. How large each is, and at which error rate, says ``format/growth.py``.
+one, larger, is made. ``format/growth.py`` says how large each is, and its error rate.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class GrowingWriter(FolderWriter):
             fitting = take(hashes, slice(cut))
             pending = member.writer.claim(fitting)
             claimed.parts.append(_Part(member, fitting, pending))
-            # Of the rest, what is new with all of them pending is so with some. What is not
-            # new only by keys that go to the next file is in neither, and must go there too.
+            # Of the keys after the cut, those that are new beside all of the batch are new. The
+            # others may be there only by keys that go to the next file as well: they are asked
+            # for once more, beside the keys that stay in this one.
             held = ~found.new
             held[:cut] = True
             unsure = np.flatnonzero(held[cut:]) + cut

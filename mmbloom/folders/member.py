@@ -18,7 +18,7 @@ from mmbloom.filters.options import OpenOptions
 from mmbloom.format.growth import GrowthPlan
 from mmbloom.format.manifest import Entry, FolderPlan
 
-_KEYS_A_CHECK = 16  # as many as are asked in that time where each waits for the disk
+_KEYS_A_CHECK = 16  # as many as are asked in a moment where each waits for the disk
 
 
 class Member:
@@ -104,8 +104,8 @@ def key_rule_of(members: Sequence[Member]) -> str | None:
 def contains_one(members: Sequence[Member], key: bytes) -> bool:
     """Test one key in files, the last of them first.
 
-    Each file is checked once in a millisecond: a check takes longer than all else. A file
-    truncated between two checks is as dangerous as one truncated between a check and an access.
+    Each file is looked at once a moment: a look takes longer than all else. To cut a file between
+    two looks is as dangerous as to cut it between a look and an access.
     """
     now = monotonic()
     for member in reversed(members):

@@ -57,12 +57,12 @@ cdef object running_task():
     """Give the task that runs in this thread, as `_reentry.running_task` does."""
     global known_asyncio, running_loop
     cdef PyObject *found = PyDict_GetItem(loaded, "asyncio")
-    if found == NULL or <object>found is None:  # as where somebody forbids its import
+    if found == NULL or <object>found is None:  # None forbids its import
         return None
     cdef object asyncio = <object>found
     if asyncio is not known_asyncio:
         look = getattr(asyncio, "_get_running_loop", None)
-        if look is None:  # amid its import
+        if look is None:  # it is being imported
             return None
         known_asyncio, running_loop = asyncio, look
     cdef object loop = running_loop()
@@ -100,7 +100,7 @@ cdef class LockState:
         )
 
     cpdef bint amid(self):
-        """Tell whether this thread is amid a call that holds the lock, and not in a block."""
+        """Tell whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == C_CALL
 
     cpdef bint around(self):

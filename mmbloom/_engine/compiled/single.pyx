@@ -79,7 +79,7 @@ cdef extern from *:
     int64_t now_by "mmbloom_now"(int) noexcept nogil
 
 cdef enum:
-    KEYS = 1000  # after so many there is a look, too: 60 us, of which it takes a twentieth
+    KEYS = 1000  # go by one look at most: they take 60 us, and the look a twentieth of that
     FEW = 256  # keys of a call: of more the look is a tenth, and other threads would wait
 
 cdef enum Taken:
@@ -105,7 +105,7 @@ cdef uint8_t *octets_of(array) except NULL:
 
 
 cdef bint hash_few(OneKey one, list keys, Py_ssize_t n, uint64_t *h1, uint64_t *h2) noexcept:
-    """Hash the keys of a list if they are n of plain bytes or text; nothing is called meanwhile."""
+    """Hash the keys of a list, if it has n and all are plain bytes or text; call no Python code."""
     if one.keyed:
         return hash_plain[SipHash](keys, n, &one.siphash, h1, h2)
     return hash_plain[Murmur3](keys, n, &one.murmur3, h1, h2)
@@ -209,7 +209,7 @@ cdef class Grounds:
         return self.ends == EVER or self.since <= now_by(CLOCK_REALTIME) < self.ends
 
     cdef inline bint allow(self, Py_ssize_t keys):
-        """Tell whether so many keys may go by these, and count them."""
+        """Tell whether a number of keys may go by these, and count them."""
         if self.left < keys or not self.are_in_force():
             return False
         self.left -= keys

@@ -1,4 +1,4 @@
-"""Who holds a write lock: changed so that a signal handler may run at any moment.
+"""Which thread and task hold a write lock: noted so that a signal handler may run at any moment.
 
 A thread that has the lock can ask for it again in three ways.
 
@@ -92,7 +92,7 @@ class LockState:
         return self.depth > 0 and self.owner == get_ident() and self.pid == getpid()
 
     def amid(self) -> bool:
-        """Tell whether this thread is amid a call that holds the lock, and not in a block."""
+        """Tell whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == CALL and self.holder() is not None
 
     def around(self) -> bool:
@@ -143,7 +143,7 @@ class Hold:
     first : bool
         Whether it is the outermost.
     deadline : float or None
-        When to stop waiting, by the monotonic clock, once somebody waits.
+        When to stop waiting, by the monotonic clock; None until the wait begins.
     patience : float
         Seconds that each attempt waits for the other threads of this object; -1 for ever.
     """
@@ -234,9 +234,8 @@ class Hold:
             descriptor = state.descriptor = state.opened()
         task = running_task() if self.kind == BLOCK else None
         holder, owner = weakref.ref(self), get_ident()
-        # Announced first, as a call: from here on a handler is refused. Between these lines none
-        # comes, for nothing is called: one that took the lock itself between them would leave its
-        # own notes in the place of these.
+        # Noted before it is taken, and as a call: from here on a signal handler is refused. None
+        # runs between these lines, as they call nothing; it would overwrite what they note.
         state.kind, self.first = CALL, True
         state.holder, state.owner, state.task = holder, owner, task
         state.depth = 1

@@ -1,6 +1,6 @@
 """The array of a filter in shared memory, where keys do not wait for the disk.
 
-``share``           who uses it: the last one gives it up
+``share``           which writers use it: the last one gives it up
 ``moving``          an array that moves to memory and back
 ``leaving``         the last one brings the file up to date
 ``working_copy``    the copy itself: how it is made, found, proved, and written to the file

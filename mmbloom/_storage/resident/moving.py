@@ -2,9 +2,9 @@
 
 - It lies in its file, or in shared memory once a writer has moved it there. The header of the file
   says which, and each call follows: it maps the array anew where the header names another place.
-- A writer moves it to shared memory under the write lock, and takes part in it by a share. While
-  any writer has a share nobody lets the file be the filter again.
-- The last writer that leaves writes it to the file and lets the header name the file again.
+- A writer moves it to shared memory under the write lock, and takes a share in the copy. While any
+  writer has a share, the copy is the filter.
+- The last writer that leaves writes the copy to the file, and lets the header name no copy.
 - A failed flush is final: a second one would report success with nothing written.
 
 This file takes no lock: where the write lock is needed, it says so.
@@ -168,7 +168,7 @@ class MovingArray:
                 if self.mapped is before:
                     self.mapped, self._attend_at = found, 0.0
                     break
-            closers = found.closers()  # a handler has found it meanwhile
+            closers = found.closers()  # a signal handler has found it first
             del found
             for close in closers:
                 close()
@@ -187,7 +187,7 @@ class MovingArray:
             share = Share(fd, self.path) if copy is not None and self._writable else None
             if share is None or named_by(fd) == named:
                 return self._map(fd, named, copy, share)
-            share.close()  # the copy was given up meanwhile
+            share.close()  # the copy was given up in between
 
     def _map(self, fd: int, named: bytes, copy: WorkingCopy | None, share: Share | None) -> Place:
         return map_array(
@@ -248,7 +248,7 @@ class MovingArray:
     def attend(self) -> None:
         """Follow the array, and move it or write a part of it to the file, if it is time to.
 
-        Call it within a section of the write lock, amid which no signal handler adds.
+        Call it within a section of the write lock, so that no signal handler adds.
         """
         place = self.follow()
         if place.copy is None and place.named != NO_COPY:
@@ -258,7 +258,7 @@ class MovingArray:
 
     def _forget_lost(self) -> Place:
         """Clear the lost copy's name, so that the next process does not warn again."""
-        place = self._find_array()  # it may have been found meanwhile
+        place = self._find_array()  # the copy may be there by now
         if place.copy is None:
             place.name(NO_COPY)
             place = self._find_array()
@@ -345,14 +345,14 @@ class MovingArray:
         return f"/proc/self/fd/{self._fd}"
 
     def check_idle(self) -> None:
-        """Raise `ReentryError` amid a `flush` of this thread, from which the file may not go."""
+        """Raise `ReentryError` if this thread is in `flush`, which needs the file open."""
         if self._flushing and self._flushing == os.getpid():
             raise ReentryError(self.path, AMID)
 
     def drop_share(self) -> bool:
-        """Cease to use the copy for writing; tell whether nobody else does, and it is to be saved.
+        """Drop the share in the copy; True if it was the last one and the copy is to be saved.
 
-        Then take part again, for `give_back` or until `close`.
+        Then the share is taken again, for `give_back` or until `close`.
 
         Raises
         ------
@@ -375,7 +375,7 @@ class MovingArray:
         share.take()
         if place.is_named() or self.is_removed():
             return True
-        if place.copy is not None:  # another filter was written over the file: nobody finds it
+        if place.copy is not None:  # no header names it: another filter was written over the file
             place.copy.remove()
         return False
 
@@ -401,7 +401,7 @@ class MovingArray:
         return not os.fstat(self._fd).st_nlink
 
     def give_back(self) -> bool:
-        """Let the file be the filter again, and remove the copy, if nobody else uses it.
+        """Let the file be the filter again, and remove the copy, if no other writer has a share.
 
         Call it within a section of the write lock, after `flush`, and before `close`.
 
@@ -418,7 +418,7 @@ class MovingArray:
             if not alone:  # a writer that is there now will do it
                 return share.has_company() or self._is_written(place.copy)
             if not self.is_removed():
-                if not place.is_named():  # done by who came and went
+                if not place.is_named():  # a writer that came and went has done it
                     return True
                 if not self._is_written(place.copy):
                     return False

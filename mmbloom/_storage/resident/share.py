@@ -155,7 +155,7 @@ class Share:
         LockTimeoutError
             If that takes longer.
         ReentryError
-            In a signal handler amid such a block.
+            In a signal handler that interrupts such a block of this thread.
         """
         me = threading.get_ident()
         if self._writer.get(_HERE) == me:

@@ -1,10 +1,11 @@
 """The array of one filter in shared memory, which all processes map and change instead of the file.
 
-Above a part of the memory the kernel makes who changes pages of a file wait for the disk: a key
-took 90 us so, and takes 0.1 us in shared memory, whose pages are written nowhere. The file is its
-checkpoint. Bits only go from 0 to 1, so any mix of an older and a newer array is a valid filter
-between the two: it may be written at any time, in any order. (Four-bit counters go down as well:
-a torn checkpoint of them could forget a key, so filters that count stay mapped.)
+Where more than a part of the memory is changed pages of files, the kernel lets a process that
+changes more of them wait for the disk: a key took 90 us so. It takes 0.1 us in shared memory, whose
+pages are written nowhere. The file is the checkpoint of the copy. Bits only go from 0 to 1, so any
+mix of an older and a newer array is a valid filter between the two: the file may be written at any
+time, in any order. (Four-bit counters go down as well: a torn checkpoint of them could forget a
+key, so filters that count stay mapped.)
 
 - The file's header names its copy: the boot of the kernel, and 16 random bytes. Whoever can write
   these can write the filter, so a name that anyone else has made first is never believed.
@@ -37,10 +38,10 @@ from mmbloom._warn import warn
 from mmbloom.errors import FileChangedError, MmbloomWarning, ReservationWarning
 from mmbloom.format.header import COPY_BYTES, COPY_OFFSET, HEADER_BYTES, Header
 
-# Written and read in pieces of so many bytes: of 1 MiB they take a tenth longer.
+# The bytes of the pieces in which it is written and read: with 1 MiB it takes a tenth longer.
 PIECE = 8 << 20
 
-# How much of the memory that is free a copy may take: the rest is for those who use the filter.
+# How much of the free memory a copy may take: the rest is for the processes that use the filter.
 _SHARE = 0.8
 
 _PAGE = struct.Struct("<8sQQ16sQ16s")  # magic, device, inode, uuid, bytes of the array, boot
@@ -50,11 +51,12 @@ _WRITTEN = struct.Struct("<QQ")
 _ROUND_OFFSET = 2064  # of the writing piece by piece: when it began, and where it goes on
 _ROUND = struct.Struct("<dQ")
 
-# Of a copy that is changed all the while one piece after the other is written to the file, all of
-# them once in so many seconds: a power cut loses the keys of that time, whatever is never flushed.
+# A copy that keeps changing is written to the file piece by piece, the whole once in this time: a
+# power cut loses the keys of this time at most, also where flush is never called.
 ROUND_SECONDS = 300.0
 
-# So much is written at a time of what is due: all of it, after a pause, would keep the lock long.
+# The most that is written at a time of what is due: all that is due after a pause would keep the
+# lock for long.
 _DUE_AT_ONCE = 256 << 20
 
 # What opening says of something at the name of a copy that cannot be one.
@@ -200,7 +202,7 @@ class WorkingCopy:
         return positions_set
 
     def _give(self, fd: int, path: str) -> None:
-        """Let those use it who may use the file, and no one else; OSError if that cannot be."""
+        """Give it the owner, group and mode of the file; OSError if that cannot be."""
         file = os.fstat(fd)
         if os.geteuid() == 0:
             os.fchown(self.fd, file.st_uid, file.st_gid)
@@ -256,16 +258,16 @@ class WorkingCopy:
         return os.pread(self.fd, _WRITTEN.size, _WRITTEN_OFFSET) == _WRITTEN.pack(True, begun)
 
     def set_written(self, begun: int | None) -> None:
-        """Note that the file has what was there when so many batches had begun.
+        """Note that the file has the keys of the first `begun` batches, all of which had ended.
 
-        None of them was under way then: it could have set its bits before they were written, or
-        after. None says that the file is not known to have everything.
+        A batch under way could have set its bits after they were written. None says that the file
+        is not known to have everything.
         """
         raw = _WRITTEN.pack(begun is not None, begun or 0)
         os.pwrite(self.fd, raw, _WRITTEN_OFFSET)
 
     def remove(self) -> None:
-        """Remove its name: who has it open keeps it."""
+        """Remove its name: a process that has it open keeps it."""
         with suppress(FileNotFoundError):
             os.unlink(self._path)
 
@@ -353,7 +355,7 @@ def _require_unused(fd: int, fault: str, path: str) -> None:
 def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
     """Say why a file is not the copy of another one, "" if it is.
 
-    Raises OSError if it is, and others may have changed it: nobody knows what is in it.
+    Raises OSError if it is, and users who may not change the file may have changed the copy.
     """
     there = os.fstat(fd)
     if not stat.S_ISREG(there.st_mode):

@@ -115,9 +115,8 @@ class FileJob:
     def run(self, tally: Tally) -> None:
         """Do the work, and count it; the output is on the disk when this returns.
 
-        The filter need not be.
-        To flush it here would put the marks of all processes on the disk, while the lines of the
-        others are still in memory: a power cut would then lose these.
+        The filter is not flushed here: that would put the marks of all processes on the disk while
+        the lines of the others are still in memory, and a power cut would lose those lines.
         """
         with self.seen as seen, _writer(self.args, self.output) as writer:
             stopped = mark_lines(self.args, seen, self.name, NO_BAR, writer, total=tally)
@@ -179,7 +178,7 @@ def run(args: argparse.Namespace) -> int:
                 stopped = error
             if outputs or args.output is not None or args.durable:
                 # The only flush of a run, when every output of every process is closed and on the
-                # disk. Of a plain stdout nobody knows that, so the marks are left to the system.
+                # disk. Whether a plain stdout is cannot be known: its marks are left to the system.
                 seen.flush()
         if stopped is not None:
             dry = "nothing is marked, as this is a dry run; a run would end so: "
