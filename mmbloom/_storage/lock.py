@@ -164,6 +164,7 @@ def wait(hold: Hold) -> None:
     pause = _FIRST_PAUSE
     while not hold.attempt():
         time.sleep(_pause_left(hold, pause, deadline))
+        hold.patience = 0  # the threads' time is over: a wait that ended early is not begun anew
         pause = min(_GROWTH * pause, _LONGEST_PAUSE)
 
 
