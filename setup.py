@@ -19,6 +19,8 @@ from setuptools.errors import CCompilerError
 FOLDER = "mmbloom/_engine/compiled"
 # What Cython's code for arrays calls, three quarters of all the C: in a module of its own, once.
 SHARED = f"{FOLDER}/_arrays".replace("/", ".")
+# What a module may include: where one of these changes, all are built again.
+INCLUDED = [*glob(f"{FOLDER}/*.h"), *glob(f"{FOLDER}/*.pxd")]
 # The last -O and -g that gcc reads count, and these come last: none where CFLAGS has its own, as
 # .ci/sanitize has. No symbols for a debugger: writing them is a quarter of the time.
 FLAGS = [] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
@@ -70,6 +72,7 @@ def module(source: str, depends: Iterable[str] = ()) -> Extension:
         f"{FOLDER}/{PurePath(source).stem}".replace("/", "."),
         [source],
         depends=sorted(depends),
+        include_dirs=[FOLDER],
         extra_compile_args=FLAGS,
         optional=OPTIONAL,
         **(LIMITED if ABI3 else {}),
@@ -81,6 +84,6 @@ setup(
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[
         module(f"{FOLDER}/_arrays.c"),
-        *(module(source, glob(f"{FOLDER}/*.pxd")) for source in sorted(glob(f"{FOLDER}/*.pyx"))),
+        *(module(source, INCLUDED) for source in sorted(glob(f"{FOLDER}/*.pyx"))),
     ],
 )

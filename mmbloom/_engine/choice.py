@@ -1,7 +1,8 @@
 """Which engine serves: the compiled one where it was built, or what MMBLOOM_ENGINE says.
 
 A compiled engine that is older than its sources does not serve: the code around it may ask for
-what it does not do. Where numpy serves although nobody asked for it, one line says why.
+what it does not do. Where numpy serves although it was not asked for, one line says why. The
+compiled engine uses the best vector instructions of the processor, or what MMBLOOM_VECTORS says.
 """
 
 import os
@@ -13,7 +14,17 @@ from importlib.util import find_spec
 
 from mmbloom.errors import EngineWarning
 
-_COMPILED = ("_arrays", "bits", "counters", "hash", "holding", "lines", "single", "slices")
+_COMPILED = (
+    "_arrays",
+    "bits",
+    "counters",
+    "hash",
+    "holding",
+    "lines",
+    "single",
+    "slices",
+    "vectors",
+)
 _FOLDER = os.path.join(os.path.dirname(__file__), "compiled")
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 _CHECKOUT = os.path.exists(os.path.join(_ROOT, "setup.sh"))
@@ -45,7 +56,7 @@ def _newer_than_built() -> str:
         times = {entry.name: entry.stat().st_mtime_ns for entry in entries}
     names = [name + suffix for name in _COMPILED for suffix in EXTENSION_SUFFIXES]
     built = [times[name] for name in names if name in times]
-    sources = [name for name in times if name.endswith((".pyx", ".pxd"))]
+    sources = [name for name in times if name.endswith((".pyx", ".pxd", ".h"))]
     last = max(sources, key=times.__getitem__, default="")
     return last if last and built and times[last] > min(built) else ""
 
@@ -117,3 +128,5 @@ FAULT = fault() if sys.byteorder == "little" and _asked in (None, "", "compiled"
 ENGINE = choose(_asked, fault=FAULT, byteorder=sys.byteorder)
 if FAULT:
     _say(FAULT)
+if ENGINE == "compiled":
+    import_module("mmbloom._engine.compiled.vectors").use(os.environ.get("MMBLOOM_VECTORS") or None)

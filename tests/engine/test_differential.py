@@ -16,7 +16,7 @@ from mmbloom import KeyEncodingError, KeyTypeError, _engine
 from mmbloom._keys.coerce import coerce_one
 from mmbloom.sizing import FilterParams, Layout
 
-pytestmark = needs_compiled
+pytestmark = [needs_compiled, pytest.mark.usefixtures("each_vectors")]
 Words = npt.NDArray[np.uint64]
 Scene = tuple[FilterParams, list[list[Hash]]]
 

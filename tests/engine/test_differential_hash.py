@@ -36,6 +36,8 @@ from mmbloom._engine.key_batch import (
 )
 from mmbloom.sizing.params import KeyHash
 
+pytestmark = pytest.mark.usefixtures("each_vectors")
+
 
 def test_the_engine_that_is_asked_for_is_tested() -> None:
     """Where the environment asks for the compiled engine, nothing of it is skipped."""

@@ -7,7 +7,7 @@ from kernels import COMPILED, NUMPY, needs_compiled
 from mmbloom._typing import Words
 from mmbloom.sizing import FilterParams
 
-pytestmark = needs_compiled
+pytestmark = [needs_compiled, pytest.mark.usefixtures("each_vectors")]
 AROUND = (0, 1, 31, 32, 33, 700)  # the keys that are looked ahead
 
 

@@ -20,6 +20,8 @@ from mmbloom._engine.key_batch import ByteKeys, IntegerKeys
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom.sizing.params import KeyHash
 
+pytestmark = pytest.mark.usefixtures("each_vectors")
+
 # Of the inputs 00, 00 01, 00 01 02 ... by length, with the key 00 01 ... 0f; from the vectors.h
 # of the authors' reference code.
 PUBLISHED_KEY = int.from_bytes(bytes(range(16)), "little")

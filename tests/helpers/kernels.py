@@ -55,7 +55,7 @@ PARTS = (
     "single",
     "slices",
 )  # modules, of the same names in both
-MODULES = ("_arrays", *PARTS)  # what is built: Cython writes the first
+MODULES = ("_arrays", "vectors", *PARTS)  # what is built: Cython writes the first
 
 
 def _load(name: str, folder: str) -> Engine:
@@ -81,6 +81,9 @@ BUILT = _FOUND is not None
 ENGINES = [NUMPY, *([_FOUND] if _FOUND else [])]
 # Where it was not built every test that uses it is skipped; CI builds it.
 COMPILED: Engine = _FOUND or NUMPY
+# The kinds of vectors that this machine can run, each of which the kernels are tested with.
+VECTORS = import_module("mmbloom._engine.compiled.vectors") if BUILT else None
+KINDS: list[str] = VECTORS.kinds() if VECTORS else ["none"]
 needs_compiled = pytest.mark.skipif(not BUILT, reason="the compiled engine was not built here")
 each_hash = pytest.mark.parametrize("key_hash", HASHES, ids=lambda key_hash: key_hash.name)
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=repr)

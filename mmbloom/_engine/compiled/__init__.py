@@ -1,6 +1,6 @@
 """The kernels of ``reference`` in Cython, where they were built: equal to it byte for byte.
 
-Each module has the functions of the reference's module of its name:
+Each module but ``vectors`` has the functions of the reference's module of its name:
 
 ``bits``      test, add, claim, commit on an array of bits
 ``counters``  test, increment and decrement on an array of counters
@@ -9,9 +9,10 @@ Each module has the functions of the reference's module of its name:
 ``lines``     where lines begin and end; which part of one is its key
 ``single``    a key at a time, from the interpreter's slot to the bits
 ``slices``    keys sorted by the slice of a filter that has their bits
+``vectors``   which vector instructions all of them use
 
-What they share is inline code: ``positions.pxd``, ``overlay.pxd`` and ``blocks.pxd`` of bits;
+What they share is inline code: ``blocks.h``, ``positions.pxd`` and ``overlay.pxd`` of bits;
 ``text.pxd`` and ``octets.pxd`` of keys; ``murmur.pxd`` and ``siphash.pxd``, to both of which
-``sink.pxd`` gives one name. ``_arrays``, which Cython writes when they are built, is what its own
-code for arrays calls.
+``sink.pxd`` gives one name. ``blocks.h`` is C, for the compilers' own names of vectors.
+``_arrays``, which Cython writes when they are built, is what its own code for arrays calls.
 """

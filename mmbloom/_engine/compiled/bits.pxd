@@ -3,7 +3,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from mmbloom._engine.compiled.sink cimport Murmur3, SipHash
-from mmbloom._engine.compiled.positions cimport Shape
+from mmbloom._engine.compiled.blocks cimport Shape
 
 
 # Tests keys, and may add or remove them; gives how many positions it set, or cleared.

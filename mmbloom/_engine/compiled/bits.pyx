@@ -14,18 +14,20 @@ from mmbloom.format import header
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from mmbloom._engine.compiled.blocks cimport find_in_blocks, set_in_blocks
+from mmbloom._engine.compiled.blocks cimport (
+    BLOCK_LOOPS, BlockLoops, MAX_HASHES, Shape, popcount, prefetch,
+)
 from mmbloom._engine.compiled.overlay cimport (
     Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_with, release,
 )
 from mmbloom._engine.compiled.positions cimport (
-    GROUP, MAX_HASHES, Shape, length_of, popcount, positions_of, positions_of_group, prefetch,
-    shape_of,
+    GROUP, length_of, positions_of, positions_of_group, shape_of,
 )
 from mmbloom._engine.compiled.sink cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
+from mmbloom._engine.compiled.vectors cimport chosen
 
 
 cdef extern from "Python.h":
@@ -42,6 +44,11 @@ cdef Py_ssize_t POSITIONS_SET = header.POSITIONS_SET
 cdef Py_ssize_t BATCHES_BEGUN = header.BATCHES_BEGUN
 cdef Py_ssize_t BATCHES_DONE = header.BATCHES_DONE
 cdef Py_ssize_t FEWEST_COUNTERS = 1 + max(KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE)
+
+
+cdef inline const BlockLoops *loops() noexcept nogil:
+    """Give the loops over blocks of the vectors that serve."""
+    return &BLOCK_LOOPS[chosen]
 
 
 cdef tuple run(
@@ -69,10 +76,8 @@ cdef uint64_t find(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
-    if shape.blocked:
-        find_in_blocks(words, h1, h2, n, shape, answers, False)
-    elif shape.paged:
-        find_in_blocks(words, h1, h2, n, shape, answers, True)
+    if shape.blocked or shape.paged:
+        loops().find(words, h1, h2, n, shape, answers)
     else:
         find_standard(words, h1, h2, n, shape, answers)
     return 0
@@ -165,10 +170,8 @@ cdef uint64_t set_keys(
     const Shape *shape, uint8_t *answers,
 ) noexcept nogil:
     cdef uint64_t *writable = <uint64_t *>words
-    if shape.blocked:
-        return set_in_blocks(writable, h1, h2, n, shape, answers, False)
-    if shape.paged:
-        return set_in_blocks(writable, h1, h2, n, shape, answers, True)
+    if shape.blocked or shape.paged:
+        return loops().set(writable, h1, h2, n, shape, answers)
     return set_standard(writable, h1, h2, n, shape, answers)
 
 
@@ -244,10 +247,11 @@ cdef bint claim_keys(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     Overlay *overlay, uint8_t *answers,
 ) noexcept nogil:
-    if overlay.shape.blocked:
-        return claim_in_blocks(words, h1, h2, n, overlay, answers, False)
-    if overlay.shape.paged:
-        return claim_in_blocks(words, h1, h2, n, overlay, answers, True)
+    if overlay.shape.blocked or overlay.shape.paged:
+        loops().find_lacking(words, h1, h2, n, overlay.shape, answers)
+        if overlay.shape.paged:
+            return claim_in_blocks(words, h1, n, overlay, answers, True)
+        return claim_in_blocks(words, h1, n, overlay, answers, False)
     find_standard(words, h1, h2, n, overlay.shape, answers)
     return claim_standard(words, h1, h2, n, overlay, answers)
 
@@ -274,7 +278,7 @@ def commit(uint64_t[::1] words, Claimed claimed not None):
     check_claimed(claimed, words.shape[0])
     if claimed.overlay.used:
         with nogil:
-            newly_set = commit_all(&words[0], &claimed.overlay)
+            newly_set = commit_all(&words[0], &claimed.overlay, loops())
     return newly_set
 
 

@@ -1,61 +1,57 @@
-"""Testing and setting keys whose bits lie in a block, or in several of one page; inline code.
-
-The lines of all blocks of a key are asked for at once, some keys ahead.
-"""
+"""What Cython takes of ``blocks.h``: where the bits of a key lie in blocks, and the loops."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, ask_for_blocks, block_at, home_of, in_block, num_blocks_of, set_in_block,
-)
 
+cdef extern from "blocks.h":
+    enum:
+        KINDS
+        MAX_HASHES
+        LANES_OF_WORDS
+        AHEAD
 
-cdef inline bint has_blocks(
-    const uint64_t *words, uint64_t h1, uint64_t h2, const Shape *shape, bint paged
-) noexcept nogil:
-    cdef int b, in_each = shape.in_each
-    cdef uint64_t home = home_of(shape, h1, paged)
-    cdef const uint64_t *block
-    for b in range(num_blocks_of(shape, paged)):
-        block = words + 8 * block_at(home, h1, b, paged)
-        # The first block tells nearly all absent keys: half of the work, or more, is saved.
-        if not in_block(shape, block, h2, b * in_each, (b + 1) * in_each):
-            return False
-    return True
+    const uint64_t MET
 
+    ctypedef struct Shape:
+        bint blocked
+        bint paged
+        int blocks
+        int in_each
+        int num_hashes
+        uint64_t num_bits
+        uint64_t num_blocks
+        uint64_t num_pages
+        uint64_t reciprocal
+        uint64_t *multipliers
 
-cdef inline void find_in_blocks(
-    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, uint8_t *answers, bint paged,
-) noexcept nogil:
-    cdef Py_ssize_t j
-    for j in range(min(n, AHEAD)):
-        ask_for_blocks(shape, words, h1[j], False, paged)
-    for j in range(n):
-        if j + AHEAD < n:
-            ask_for_blocks(shape, words, h1[j + AHEAD], False, paged)
-        answers[j] = has_blocks(words, h1[j], h2[j], shape, paged)
+    ctypedef struct Cell:
+        uint64_t at
+        uint64_t held
 
+    ctypedef struct BlockLoops:
+        void (*find)(
+            const uint64_t *, const uint64_t *, const uint64_t *, Py_ssize_t, const Shape *,
+            uint8_t *,
+        ) noexcept nogil
+        void (*find_lacking)(
+            const uint64_t *, const uint64_t *, const uint64_t *, Py_ssize_t, const Shape *,
+            uint8_t *,
+        ) noexcept nogil
+        uint64_t (*set)(
+            uint64_t *, const uint64_t *, const uint64_t *, Py_ssize_t, const Shape *, uint8_t *
+        ) noexcept nogil
+        uint64_t (*commit)(
+            uint64_t *, const Cell *, size_t, const uint64_t *, const uint64_t *, const Shape *
+        ) noexcept nogil
 
-cdef inline uint64_t set_in_blocks(
-    uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, uint8_t *answers, bint paged,
-) noexcept nogil:
-    cdef Py_ssize_t j
-    cdef int b, in_each = shape.in_each
-    cdef uint64_t home, newly_set = 0
-    for j in range(min(n, AHEAD)):
-        ask_for_blocks(shape, words, h1[j], True, paged)
-    for j in range(n):
-        if j + AHEAD < n:
-            ask_for_blocks(shape, words, h1[j + AHEAD], True, paged)
-        answers[j] = not has_blocks(words, h1[j], h2[j], shape, paged)
-        if not answers[j]:
-            continue  # a page that is not changed is not written back
-        home = home_of(shape, h1[j], paged)
-        for b in range(num_blocks_of(shape, paged)):
-            newly_set += set_in_block(
-                shape, words + 8 * block_at(home, h1[j], b, paged), h2[j], b * in_each,
-                (b + 1) * in_each,
-            )
-    return newly_set
+    const BlockLoops *BLOCK_LOOPS
+
+    void prefetch "PREFETCH"(const void *line, bint write) noexcept nogil
+    void have_effect "HAVE_EFFECT"() noexcept nogil
+    uint64_t popcount(uint64_t word) noexcept nogil
+    uint64_t block_of(const Shape *, uint64_t h1) noexcept nogil
+    uint64_t page_of(const Shape *, uint64_t h1) noexcept nogil
+    uint64_t home_of(const Shape *, uint64_t h1, bint paged) noexcept nogil
+    uint64_t block_at(uint64_t home, uint64_t h1, int b, bint paged) noexcept nogil
+    int num_blocks_of(const Shape *, bint paged) noexcept nogil
+    uint64_t bit_by(uint64_t h2, uint64_t multiplier) noexcept nogil

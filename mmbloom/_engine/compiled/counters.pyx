@@ -12,7 +12,8 @@ number to be the array's. The interpreter is released around all loops.
 from libc.stdint cimport uint8_t, uint64_t
 
 from mmbloom._engine.compiled.bits cimport run
-from mmbloom._engine.compiled.positions cimport MAX_HASHES, Shape, positions_of, shape_of
+from mmbloom._engine.compiled.blocks cimport MAX_HASHES, Shape
+from mmbloom._engine.compiled.positions cimport positions_of, shape_of
 
 
 cdef extern from *:

@@ -5,39 +5,27 @@ has a bit that is clear in both the array and the overlay. So duplicates within 
 one by one, whatever the number of keys.
 
 A cell is a block of 8 words in the blocked layout, where all bits of a key lie in one or a few; a
-single word in the standard layout. Most blocks get the bits of one key: they hold a note of it, and
-its bits are worked out again when they are set. That takes a third less time than to keep 64 bytes
-for each, which are more than the processor's cache can hold. Where keys meet, and where there are
-so many that most do, a block gets masks.
+single word in the standard layout, where it holds the bits to set. Most blocks get the bits of one
+key: they hold a note of it, 8 * j + b for its b-th block, and the mask of its bits is made again
+when they are set. That takes 3 ns, and less than to keep 64 bytes for each, which are more than the
+processor's second cache can hold. Where keys meet, and where there are so many that most do, a
+block gets masks: MET, and which.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 
-from mmbloom._engine.compiled.positions cimport (
-    AHEAD, Shape, ask_for_blocks, bit_in_block, block_at, have_effect, home_of, in_block,
-    num_blocks_of, popcount, position_of, prefetch, standard_position,
+from mmbloom._engine.compiled.blocks cimport (
+    AHEAD, BlockLoops, Cell, MET, Shape, block_at, have_effect, home_of, num_blocks_of, popcount,
+    prefetch,
 )
+from mmbloom._engine.compiled.positions cimport bit_in_block, position_of, standard_position
 
 
 cdef enum:
     FEWEST_CELLS = 128  # that an overlay can hold: more than a key has
     MOST_AT_FIRST = 1 << 16  # those of a chunk of keys in two blocks each, and then some
     FIRST_MEETINGS = 64  # as many of masks
-
-
-cdef extern from *:
-    """
-    #define MMBLOOM_MET ((uint64_t)1 << 63)
-    """
-    const uint64_t MET "MMBLOOM_MET"
-
-
-cdef struct Cell:
-    uint64_t at  # which block, or which word in the standard layout
-    # Standard layout: the bits to set. Else a note of the only key that has bits to set here,
-    # 8 * j + b for the b-th block of key j, or where several meet: MET, and their masks.
-    uint64_t held
 
 
 cdef struct Overlay:
@@ -221,41 +209,36 @@ cdef inline int claim_block(
 
 
 cdef inline void ask_for_claim(
-    const uint64_t *words, uint64_t h1, const Overlay *overlay, bint paged
+    uint64_t h1, const Overlay *overlay, bint paged
 ) noexcept nogil:
-    """Ask for the lines that the claim of a key will need."""
+    """Ask for the places of the index where the search for the blocks of a key begins."""
     cdef int b
-    cdef uint64_t block, home = home_of(overlay.shape, h1, paged)
+    cdef uint64_t home = home_of(overlay.shape, h1, paged)
     for b in range(num_blocks_of(overlay.shape, paged)):
-        block = block_at(home, h1, b, paged)
-        prefetch(words + 8 * block, False)
-        prefetch(overlay.index + start_of(overlay, block), False)
+        prefetch(overlay.index + start_of(overlay, block_at(home, h1, b, paged)), True)
     have_effect()
 
 
 cdef inline bint claim_in_blocks(
-    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, uint8_t *answers, bint paged,
+    const uint64_t *words, const uint64_t *h1, Py_ssize_t n, Overlay *overlay, uint8_t *answers,
+    bint paged,
 ) noexcept nogil:
-    """Claim n keys; False if there is no memory."""
-    cdef const Shape *shape = overlay.shape
+    """Claim n keys, of which `answers` tells the blocks that lack a bit; False without memory."""
     cdef Py_ssize_t j
-    cdef int b, new, in_each = shape.in_each
+    cdef int b, new, lacking
     cdef uint64_t home, block
-    cdef const uint64_t *here
-    for j in range(min(n, AHEAD)):
-        ask_for_blocks(shape, words, h1[j], False, paged)
     for j in range(n):
-        if j + AHEAD < n:
-            ask_for_claim(words, h1[j + AHEAD], overlay, paged)
-        home = home_of(shape, h1[j], paged)
+        if j + AHEAD < n and answers[j + AHEAD]:
+            ask_for_claim(h1[j + AHEAD], overlay, paged)
+        lacking = answers[j]
+        if not lacking:
+            continue
+        home = home_of(overlay.shape, h1[j], paged)
         answers[j] = 0
-        for b in range(num_blocks_of(shape, paged)):
-            block = block_at(home, h1[j], b, paged)
-            here = words + 8 * block
-            # A line that is not changed is not written.
-            if not in_block(shape, here, h2[j], b * in_each, (b + 1) * in_each):
-                new = claim_block(overlay, here, block, 8 * <uint64_t>j + b)
+        for b in range(num_blocks_of(overlay.shape, paged)):
+            if lacking >> b & 1:
+                block = block_at(home, h1[j], b, paged)
+                new = claim_block(overlay, words + 8 * block, block, 8 * <uint64_t>j + b)
                 if new < 0:
                     return False
                 answers[j] |= new
@@ -327,25 +310,21 @@ cdef inline void find_with(
             answers[j] = 1
 
 
-cdef inline uint64_t commit_all(uint64_t *words, const Overlay *overlay) noexcept nogil:
+cdef inline uint64_t commit_all(
+    uint64_t *words, const Overlay *overlay, const BlockLoops *loops
+) noexcept nogil:
     """Set what the overlay holds, and count the bits that were clear."""
-    cdef bint whole = whole_blocks(overlay)
-    cdef size_t slot, width = 8 if whole else 1
+    cdef size_t slot
     cdef uint64_t newly_set = 0
     cdef uint64_t *here
-    cdef uint64_t[8] room
-    cdef const uint64_t *masks
-    cdef int w
+    if whole_blocks(overlay):
+        return loops.commit(
+            words, overlay.cells, overlay.used, overlay.h2, overlay.masks, overlay.shape
+        )
     for slot in range(overlay.used):
         if slot + AHEAD < overlay.used:
-            prefetch(words + width * overlay.cells[slot + AHEAD].at, True)
-        here = words + width * overlay.cells[slot].at
-        if whole:
-            masks = bits_held(overlay, overlay.cells[slot].held, room)
-            for w in range(8):
-                newly_set += popcount(masks[w] & ~here[w])
-                here[w] |= masks[w]
-        else:
-            newly_set += popcount(overlay.cells[slot].held & ~here[0])
-            here[0] |= overlay.cells[slot].held
+            prefetch(words + overlay.cells[slot + AHEAD].at, True)
+        here = words + overlay.cells[slot].at
+        newly_set += popcount(overlay.cells[slot].held & ~here[0])
+        here[0] |= overlay.cells[slot].held
     return newly_set

@@ -1,12 +1,15 @@
 """From hash halves to positions, as `mmbloom.format.positions` defines it; inline code.
 
-A position is a bit, or a counter of four bits. The processor waits 80 ns for a cache line of a
-large file, and tests or sets what lies in it in 10: so the lines of keys further on are asked
-for while those of this key are worked on. In the blocked layout all positions of a key lie in
-one block, or in several of one page: a block is one line of bits, four of counters.
+A position is a bit, or a counter of four bits. In the blocked layout all positions of a key lie in
+one block, or in several of one page, which ``blocks.h`` finds: a block is one line of bits, four of
+counters.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
+
+from mmbloom._engine.compiled.blocks cimport (
+    LANES_OF_WORDS, MAX_HASHES, Shape, bit_by, block_at, block_of, home_of, num_blocks_of, page_of, prefetch,
+)
 
 
 cdef extern from *:
@@ -16,111 +19,19 @@ cdef extern from *:
     static inline uint64_t mmbloom_high(uint64_t a, uint64_t b) {
         return (uint64_t)(((unsigned __int128)a * b) >> 64);
     }
-    /* Set bits of a word: the builtin calls a function where the target has no instruction. */
-    static inline uint64_t mmbloom_popcount(uint64_t x) {
-        x -= x >> 1 & 0x5555555555555555u;
-        x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
-        x = (x + (x >> 4)) & 0x0F0F0F0F0F0F0F0Fu;
-        return x * 0x0101010101010101u >> 56;
-    }
-    /* Ask for a cache line, to be read or written. */
-    #define mmbloom_prefetch(line, write) \
-        ((write) ? __builtin_prefetch(line, 1) : __builtin_prefetch(line))
-    /* A function that only asks for lines has this in it: else gcc sees no effect of it, and
-       leaves its calls out. */
-    static inline void mmbloom_have_effect(void) { __asm__ volatile(""); }
     """
     uint64_t high "mmbloom_high"(uint64_t a, uint64_t b) noexcept nogil
-    uint64_t popcount "mmbloom_popcount"(uint64_t word) noexcept nogil
-    void prefetch "mmbloom_prefetch"(const void *line, bint write) noexcept nogil
-    void have_effect "mmbloom_have_effect"() noexcept nogil
 
 
 cdef enum:
-    MAX_HASHES = 64
-    AHEAD = 32  # keys between asking for a block of bits and touching it
     GROUP = 16  # keys whose positions are worked out together
 
 
-cdef struct Shape:  # of an array: what its filter's parameters say
-    bint blocked  # all of a key in one block
-    bint paged  # or in several blocks of one page
-    int blocks  # of a key
-    int in_each  # bits of a key in each of them
-    int num_hashes
-    uint64_t num_bits
-    uint64_t num_blocks
-    uint64_t num_pages
-    uint64_t reciprocal  # floor((2^64 - 1) / num_bits)
-    uint64_t[MAX_HASHES] multipliers  # G^(i+1)
-
-
-cdef inline uint64_t block_of(const Shape *shape, uint64_t h1) noexcept nogil:
-    return ((h1 >> 32) * shape.num_blocks) >> 32
-
-
-cdef inline uint64_t page_of(const Shape *shape, uint64_t h1) noexcept nogil:
-    """Give the first block of the page that the blocks of a key lie in."""
-    return 64 * (((h1 >> 32) * shape.num_pages) >> 32)
+cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexcept nogil:
+    return bit_by(h2, shape.multipliers[i])
 
 
 # What takes `paged` is given a constant, True if keys have several blocks: compiled for each.
-
-
-cdef inline uint64_t home_of(const Shape *shape, uint64_t h1, bint paged) noexcept nogil:
-    """Give the block of a key, or the first of its page."""
-    return page_of(shape, h1) if paged else block_of(shape, h1)
-
-
-cdef inline uint64_t block_at(uint64_t home, uint64_t h1, int j, bint paged) noexcept nogil:
-    """Give the j-th block of a key; its home is as `home_of` gives it."""
-    return home + ((h1 + <uint64_t>j * (2 * (h1 >> 6 & 31) + 1)) & 63) if paged else home
-
-
-cdef inline int num_blocks_of(const Shape *shape, bint paged) noexcept nogil:
-    """Give the number of blocks of a key, a constant if it is one."""
-    return shape.blocks if paged else 1
-
-
-cdef inline void ask_for_blocks(
-    const Shape *shape, const uint64_t *words, uint64_t h1, bint write, bint paged
-) noexcept nogil:
-    """Ask for the lines of bits of a key."""
-    cdef int j
-    cdef uint64_t home = home_of(shape, h1, paged)
-    for j in range(num_blocks_of(shape, paged)):
-        prefetch(words + 8 * block_at(home, h1, j, paged), write)
-    have_effect()
-
-
-cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexcept nogil:
-    return (h2 * shape.multipliers[i]) >> 55
-
-
-cdef inline uint64_t in_block(
-    const Shape *shape, const uint64_t *here, uint64_t h2, int first, int after
-) noexcept nogil:
-    """Test the bits of a key in a block: 1 if all are set."""
-    cdef uint64_t bit, found = 1
-    cdef int i
-    for i in range(first, after):
-        bit = bit_in_block(shape, h2, i)
-        found &= here[bit >> 6] >> (bit & 63)
-    return found & 1
-
-
-cdef inline uint64_t set_in_block(
-    const Shape *shape, uint64_t *here, uint64_t h2, int first, int after
-) noexcept nogil:
-    """Set the bits of a key in a block, and count those that were clear."""
-    cdef uint64_t bit, word, newly_set = 0
-    cdef int i
-    for i in range(first, after):
-        bit = bit_in_block(shape, h2, i)
-        word = here[bit >> 6]
-        newly_set += ~word >> (bit & 63) & 1
-        here[bit >> 6] = word | <uint64_t>1 << (bit & 63)
-    return newly_set
 
 
 cdef inline uint64_t standard_position(
@@ -234,7 +145,7 @@ cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
     shape.num_blocks = shape.num_bits // 512
     shape.num_pages = shape.num_bits // 32768
     shape.reciprocal = <uint64_t>0xFFFFFFFFFFFFFFFFULL // shape.num_bits
-    for i in range(MAX_HASHES):
+    for i in range(MAX_HASHES + LANES_OF_WORDS):
         multiplier *= 0x9E3779B97F4A7C15ULL
         shape.multipliers[i] = multiplier
     return shape

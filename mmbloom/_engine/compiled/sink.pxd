@@ -11,6 +11,7 @@ from mmbloom._engine.compiled.murmur cimport murmur_of_octets, murmur_of_word
 from mmbloom._engine.compiled.siphash cimport (
     LANES, Lanes, State, absorb, end, finish_lanes, siphash_of_octets, siphash_of_words, start,
 )
+from mmbloom._engine.compiled.vectors cimport chosen
 
 
 cdef enum:
@@ -73,7 +74,7 @@ cdef inline void take_octets(
         sink.lanes.v[2][i & (LANES - 1)] = state.v2
         sink.lanes.v[3][i & (LANES - 1)] = state.v3
         if i & (LANES - 1) == LANES - 1:
-            finish_lanes(&sink.lanes, sink.h1 + i - (LANES - 1), sink.h2 + i - (LANES - 1))
+            finish_lanes(chosen, &sink.lanes, sink.h1 + i - (LANES - 1), sink.h2 + i - (LANES - 1))
 
 
 cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept nogil:
@@ -84,7 +85,7 @@ cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept
     if Seeded is not Murmur3:
         if left > FEW:
             # Lanes without a key hold whatever they did.
-            finish_lanes(&sink.lanes, h1, h2)
+            finish_lanes(chosen, &sink.lanes, h1, h2)
             for i in range(left):
                 sink.h1[first + i] = h1[i]
                 sink.h2[first + i] = h2[i]
@@ -104,4 +105,4 @@ cdef inline void hash_words(
         for i in range(n):
             murmur_of_word(words[i], hash.seed, &h1[i], &h2[i])
     else:
-        siphash_of_words(words, &hash.state.v0, n, h1, h2)
+        siphash_of_words(chosen, words, &hash.state.v0, n, h1, h2)

@@ -7,7 +7,7 @@ that the published digests of SipHash-2-4 test this very code.
 Six of the rounds come after a key's last word, whatever its length. So the states of several keys
 can be finished side by side, and integers be hashed so from the start: with AVX-512 in a quarter
 of the time that one after the other takes. Compilers turn those loops into vector code; which of
-it runs is asked of the processor, so that one build serves all.
+it runs is the choice of ``vectors``.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -86,6 +86,7 @@ cdef inline void siphash_of_octets(
 cdef extern from *:
     """
     #include <stdint.h>
+    #include "vectors.h"
     #define LANES 64
     #define ROTATE(x, by) ((x) << (by) | (x) >> (64 - (by)))
     #define MIX \
@@ -122,38 +123,40 @@ cdef extern from *:
         }
 
     FUNCTIONS(plain, )
-    #if defined(__GNUC__) && defined(__x86_64__)
-    FUNCTIONS(avx2, __attribute__((target("avx2"))))
-    FUNCTIONS(avx512, __attribute__((target("avx512f,avx512vl"))))
-    #define RUN(function, ...) \
+    #ifdef MMBLOOM_X86
+    FUNCTIONS(avx2, TARGET_AVX2)
+    FUNCTIONS(avx512, TARGET_AVX512)
+    #define RUN(kind, function, ...) \
         do { \
-            if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl")) \
+            if (kind == AVX512) \
                 function##_avx512(__VA_ARGS__); \
-            else if (__builtin_cpu_supports("avx2")) \
+            else if (kind == AVX2) \
                 function##_avx2(__VA_ARGS__); \
             else \
                 function##_plain(__VA_ARGS__); \
         } while (0)
     #else
-    #define RUN(function, ...) function##_plain(__VA_ARGS__)
+    #define RUN(kind, function, ...) function##_plain(__VA_ARGS__)
     #endif
 
-    static inline void finish_lanes(const Lanes *lanes, uint64_t *h1, uint64_t *h2)
+    static inline void finish_lanes(
+        int kind, const Lanes *lanes, uint64_t *h1, uint64_t *h2)
     {
-        RUN(finish, lanes, h1, h2);
+        RUN(kind, finish, lanes, h1, h2);
     }
 
     static inline void siphash_of_words(
-        const uint64_t *words, const uint64_t *start, Py_ssize_t n, uint64_t *h1, uint64_t *h2)
+        int kind, const uint64_t *words, const uint64_t *start, Py_ssize_t n, uint64_t *h1,
+        uint64_t *h2)
     {
-        RUN(words, words, start, n, h1, h2);
+        RUN(kind, words, words, start, n, h1, h2);
     }
     """
     enum:
         LANES
     ctypedef struct Lanes:
         uint64_t[LANES][4] v
-    void finish_lanes(const Lanes *, uint64_t *, uint64_t *) nogil
+    void finish_lanes(int kind, const Lanes *, uint64_t *, uint64_t *) nogil
     void siphash_of_words(
-        const uint64_t *, const uint64_t *, Py_ssize_t, uint64_t *, uint64_t *
+        int kind, const uint64_t *, const uint64_t *, Py_ssize_t, uint64_t *, uint64_t *
     ) nogil

@@ -10,9 +10,8 @@ import numpy as np
 
 from libc.stdint cimport int32_t, uint64_t
 
-from mmbloom._engine.compiled.positions cimport (
-    Shape, block_of, length_of, page_of, shape_of,
-)
+from mmbloom._engine.compiled.blocks cimport Shape, block_of, page_of
+from mmbloom._engine.compiled.positions cimport length_of, shape_of
 
 
 cdef Shape whole_of(params, Py_ssize_t slices) except *:
