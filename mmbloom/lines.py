@@ -268,7 +268,9 @@ class LineWriter:
             except OSError as error:
                 raise OSError(error.errno, error.strerror, self._name) from error
             if written is None:  # the file is a pipe that does not block, and it is full
-                select.select([], [self._file], [])
+                room = select.poll()
+                room.register(self._file, select.POLLOUT)
+                room.poll()
             else:
                 rest = rest[written:]
 

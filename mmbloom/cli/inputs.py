@@ -197,16 +197,16 @@ def keep_stdin() -> int:
     What comes from a pipe is kept in a temporary file, which becomes stdin.
     """
     if not os.path.isfile(STDIN_FD):
-        # 15 ms, and few runs read twice.
-        import shutil  # noqa: PLC0415
-        import tempfile  # noqa: PLC0415
+        import tempfile  # noqa: PLC0415  15 ms, and few runs read twice
 
         with tempfile.TemporaryFile() as kept:
             try:
                 kept.write(_taken)
                 _taken.clear()
+                block = memoryview(bytearray(_AT_A_TIME))
                 with _Raw(STDIN_FD, NO_BAR) as raw:
-                    shutil.copyfileobj(raw, kept)
+                    while count := raw.readinto(block):
+                        kept.write(block[:count])
                 kept.seek(0)
             except OSError as error:
                 said = f"{error.strerror}: stdin is kept here, to be read twice; give it as a file"
@@ -268,29 +268,36 @@ class _Raw(FileIO):
         self._name = "stdin" if file == STDIN_FD else file
         self._progress = progress
         self._ended = False  # at a terminal the end is typed, and not to be asked for twice
+        self._error: InputError | None = None  # that of a connection comes once
+        self._readable = select.poll()  # which takes any descriptor, where select takes 1,024
+        self._readable.register(self, select.POLLIN)
 
     def readinto(self, buffer: Any, /) -> int:
         return self.fill(memoryview(buffer).cast("B"), 0)
 
     def fill(self, buffer: memoryview, filled: int) -> int:
-        """Fill a buffer up, waiting if nothing is in it yet; gives up to where it is filled."""
+        """Fill a buffer up, waiting if nothing is in it yet; gives up to where it is filled.
+
+        What comes before an error is given first.
+        """
         count = filled
-        try:
-            while count < len(buffer) and not self._ended and (not count or self._is_ready()):
+        while count < len(buffer) and not self._ended and (not count or self._readable.poll(0)):
+            try:
                 more = super().readinto(buffer[count:])
-                if more is None:  # an empty non-blocking pipe
-                    select.select([self], [], [])
-                else:
-                    self._ended = not more
-                    count += more
-        except OSError as error:
-            if not count:  # else what came before it is given first: it comes again
-                raise InputError(f"{self._name}: cannot be read: {error.strerror}") from error
+            except OSError as error:
+                self._ended = True
+                self._error = InputError(f"{self._name}: cannot be read: {error.strerror}")
+                self._error.__cause__ = error
+                break
+            if more is None:  # an empty non-blocking pipe
+                self._readable.poll()
+            else:
+                self._ended = not more
+                count += more
+        if self._error is not None and not count:
+            raise self._error
         self._progress.update(count - filled)
         return count
-
-    def _is_ready(self) -> bool:
-        return bool(select.select([self], [], [], 0)[0])
 
 
 class _Looked(RawIOBase):

@@ -6,6 +6,8 @@ import json
 import lzma
 import os
 import random
+import socket
+import subprocess
 import sys
 import time
 import zlib
@@ -245,6 +247,51 @@ def test_a_pipe_that_does_not_block(tmp_path: Path) -> None:
         os.close(reading)
         if writing >= 0:
             os.close(writing)
+
+
+def connection(sent: bytes) -> socket.socket:
+    """Give the reader's end of a connection that was reset after something had come."""
+    reader, writer = socket.socketpair()
+    reader.send(b"never read")  # so that closing the other end is a reset, not an end
+    writer.sendall(sent)
+    writer.close()
+    return reader
+
+
+@pytest.mark.parametrize("option", [(), ("-c",)], ids=["once", "twice"])
+def test_a_connection_that_is_reset(tmp_path: Path, option: tuple[str, ...]) -> None:
+    """An error is told though it comes but once; a line that it cuts off is no line."""
+    with connection(b"one\ntwo\nhalf of a li") as stdin:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "mmbloom", "dedup", exact_filter(tmp_path / "f"), *option],
+            stdin=stdin,
+            capture_output=True,
+            check=False,
+            env=os.environ | {"COLUMNS": "200"},
+        )
+    assert ended.returncode == 5
+    assert ended.stdout == (b"" if option else b"one\ntwo\n")
+    said = ended.stderr.decode()
+    assert is_one_line(said, "stdin: cannot be read: Connection reset by peer")
+
+
+def test_more_files_open_than_select_knows(tmp_path: Path) -> None:
+    """An input whose descriptor is above 1,023 is read as any other."""
+    (tmp_path / "in").write_bytes(b"a\nb\na\n")
+    code = """
+import os, resource, sys
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1200), hard))
+for _ in range(1100):
+    os.set_inheritable(os.open(os.devnull, os.O_RDONLY), True)
+os.execv(sys.executable, [sys.executable, "-P", "-m", "mmbloom", *sys.argv[1:]])
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", code, "dedup", exact_filter(tmp_path / "f"), tmp_path / "in"],
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"a\nb\n", b"")
 
 
 def test_a_fifo_is_an_input(tmp_path: Path) -> None:
