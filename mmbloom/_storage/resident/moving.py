@@ -485,10 +485,12 @@ class MovingArray:
 
     def _write_all(self, copy: WorkingCopy, begun: int | None) -> None:
         counters = self.place.views.counters
-        if begun is None and counters["batches_begun"] == counters["batches_done"]:
-            begun = counters["batches_done"]
-        if self._is_written(copy):
-            begun = counters["batches_begun"]
+        # Each is read once: a batch that begins between two readings would be taken for written.
+        done, now = counters["batches_done"], counters["batches_begun"]
+        if begun is None and now == done:
+            begun = done
+        if copy.is_written(now):
+            begun = now
         else:
             self._to_disk(partial(copy.write_to, self._fd, self.path))
         copy.set_written(None)  # unless it gets to the disk: the system says only once that not
