@@ -115,6 +115,12 @@ class WriteLock:
         with opening:
             return DescriptorLock(self._path, self._identity)
 
+    def open_at(self, path: str) -> None:
+        """Open the file by this path, unless it is open: it may have been renamed."""
+        if self.state.descriptor is None:
+            with opening:
+                self.state.descriptor = DescriptorLock(path, self._identity)
+
     def after_fork(self) -> None:
         """Give up the parent's lock without releasing it (runs in the child)."""
         self._drop()  # while a child keeps it open, a killed parent's lock would stay

@@ -475,3 +475,55 @@ def test_at_the_end_amid_the_flush_of_a_thread(file: str) -> None:
     left.join()
     all_in_file(file, OLD, NEW)
     seen.close()
+
+
+def test_added_while_it_is_asked_whether_all_is_written(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key of another process that comes between two looks at the counters is in the file."""
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    seen.flush()
+    other = BloomFilter.open(file, resident=True)
+    after_instance_call(monkeypatch, "is_written", lambda: other.add_many(MORE))
+    seen.flush()
+    seen.close()
+    other.close()
+    all_in_file(file, OLD, NEW, MORE)
+
+
+def after_instance_call(patch: pytest.MonkeyPatch, name: str, act: Callable[[], object]) -> None:
+    """Do something once, after the first call of a method of a copy."""
+    real = getattr(working_copy.WorkingCopy, name)
+
+    def call(*arguments: Any) -> Any:
+        patch.setattr(working_copy.WorkingCopy, name, real)
+        found = real(*arguments)
+        act()
+        return found
+
+    patch.setattr(working_copy.WorkingCopy, name, call)
+
+
+def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a handler adds while close saves the file is refused at once, or added."""
+    seen = BloomFilter.open(file, resident=True, lock_timeout=30)
+    assert seen._lock.state.descriptor is not None or seen.add("first")
+    seen.flush()
+    seen.close()
+    seen = BloomFilter.open(file, resident=True, lock_timeout=30)
+    took: list[float] = []
+
+    def handle() -> None:
+        begun = time.monotonic()
+        with pytest.raises(ReentryError):
+            seen.add("late")
+        took.append(time.monotonic() - begun)
+
+    assert seen.add_many(NEW).any()
+    seen._lock.retire()  # as where nothing was written since it was opened
+    before_call(monkeypatch, type(seen._storage.array), "give_back", handle)
+    seen.close()
+    assert len(took) == 1
+    assert took[0] < 10
+    all_in_file(file, OLD, NEW)

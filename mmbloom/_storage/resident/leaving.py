@@ -86,10 +86,10 @@ def leave(array: MovingArray, lock: WriteLock | None = None) -> None:
 
 @contextmanager
 def _lock_of(array: MovingArray, lock: WriteLock | None) -> Iterator[WriteLock]:
-    if lock is not None and lock.state.descriptor is not None:  # of the same file, open already
+    if lock is not None:  # the filter's own: what a signal handler adds is refused, and waits not
+        lock.open_at(array.open_path)
         yield lock
         return
-    # Another one, by another path: the file may have been renamed.
     own = WriteLock(array.open_path, array.identity, _LEAVE_SECONDS)
     try:
         yield own
