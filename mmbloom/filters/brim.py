@@ -41,6 +41,8 @@ class Brim:
     full_at : float
         The number of set positions above which the caller is to be told. -inf: each batch is
         looked at first. inf: the caller is not to be told, or was.
+    reserved : int
+        How many keys the claim that is under way will mark: they count as if they were there.
     """
 
     def __init__(self, storage: MappedFilter, path: str, on_full: OnFull | None) -> None:
@@ -48,6 +50,7 @@ class Brim:
         self._params = storage.header.params
         self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
         self.strict = on_full == "raise"
+        self.reserved = 0
         self._keys_then = 0  # how many there are with the batch that the caller is told of
         self._planned_at = full_at(self._params)
         self.full_at = math.inf
@@ -67,13 +70,13 @@ class Brim:
         possible = added <= positions_set <= added * params.num_hashes
         if self.strict and self._exact and possible:
             room, keys = min(room, params.capacity - added), added
-        return room, keys
+        return room - self.reserved, keys + self.reserved
 
     def _fit_surely(self, keys: int) -> bool:
         """Tell whether new keys fit even if none shares a position: no estimate is needed then."""
-        counters = self._storage.counters
-        most = counters["positions_set"] + keys * self._params.num_hashes
-        return most <= self._planned_at and counters["keys_added"] + keys <= self._params.capacity
+        counters, more = self._storage.counters, self.reserved + keys
+        most = counters["positions_set"] + more * self._params.num_hashes
+        return most <= self._planned_at and counters["keys_added"] + more <= self._params.capacity
 
     def may_pass(self, keys: int) -> bool:
         """Tell whether a number of keys goes past the plan if all of them are new."""

@@ -102,9 +102,15 @@ class Writer(FilterWriter):
         # Checked before waiting for a lock that would be of no use, too.
         return Hold(self._lock.state, timeout, kind, self._storage.check_writable, self._looked)
 
-    def _looked(self, _hold: Hold, _patient: bool) -> bool:
+    def _looked(self, hold: Hold, _patient: bool) -> bool:
+        if hold.first:
+            self.forget_claim()
         self.look()
         return True
+
+    def forget_claim(self) -> None:
+        """Reserve no room for a claim, of which none is under way where a section is outermost."""
+        self._brim.reserved = 0
 
     def look(self) -> None:
         """Look at the file and the exclusions, which can fail: a section begins."""
@@ -249,9 +255,10 @@ class Writer(FilterWriter):
             self._brim.warn()
 
     def _require_fit(self, new: Bools) -> None:
-        """Raise `FilterFullError` if the new keys of a claim go past the plan."""
+        """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
         if len(new) > self.room:
             self._brim.require_room(np.flatnonzero(new))
+        self._brim.reserved = int(np.count_nonzero(new))
 
 
 class BitWriter(Writer):
@@ -266,6 +273,7 @@ class BitWriter(Writer):
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
+        self.forget_claim()
         self._storage.attend()
         new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys and not self._verify:
@@ -328,6 +336,7 @@ class CountingWriter(Writer):
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""
+        self.forget_claim()
         self._storage.attend()
         if len(claimed.new):
             self.add_within(hashes)

@@ -214,6 +214,7 @@ class Chain:
             except LockTimeoutError:
                 raise LockTimeoutError(self.folder, section.timeout or 0.0) from None
             if self.refresh() is snapshot:  # under the lock: it stays the newest
+                snapshot.newest.writer.forget_claim()
                 snapshot.newest.writer.look()
                 return True
             held.leave()

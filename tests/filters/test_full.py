@@ -78,6 +78,35 @@ def test_a_batch_that_fits_in_part(tmp_path: Path) -> None:
         assert seen.info().keys_added == 1000
 
 
+@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, RotatingFilter])
+def test_a_claim_has_its_room(tmp_path: Path, kind: Any) -> None:
+    """What a claim will mark counts for what its block adds, and no longer than the claim."""
+    with of_kind(kind, tmp_path / "seen") as seen:
+        assert seen.add_many(range(60)).all()
+        with seen.claim(range(100, 130)):
+            with pytest.raises(FilterFullError) as caught:
+                seen.add_many(range(200, 220))
+            fits = caught.value.fits
+            # One that counts goes by an estimate, which has its own spread of sqrt(100).
+            assert fits == 10 or (kind is CountingBloomFilter and 10 < fits < 20)
+            assert seen.add_many(range(200, 200 + fits)).all()
+            with pytest.raises(FilterFullError):
+                seen.add_many(range(300, 302))
+        assert seen.info().keys_added == 90 + fits
+    with of_kind(kind, tmp_path / "other") as seen:
+        with pytest.raises(KeyError), seen.claim(range(90)):
+            raise KeyError
+        assert seen.add_many(range(100, 200)).all(), "a claim that failed keeps no room"
+
+
+def of_kind(kind: Any, path: Path) -> Any:
+    """Make a filter of 100 keys that refuses more."""
+    options = {"error_rate": 1e-9, "seed": 1, "on_full": "raise"}
+    if kind is RotatingFilter:
+        return kind.create(path, keep="7d", every="1d", capacity_per_period=100, **options)
+    return kind.create(path, 100, **options)
+
+
 def test_of_many_chunks_none_is_marked(tmp_path: Path) -> None:
     """A batch of many chunks, of which the last does not fit, is refused as a whole."""
     path = str(tmp_path / "seen")
