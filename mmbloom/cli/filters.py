@@ -233,5 +233,9 @@ def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> st
         past = f"is past its plan: it {fill}: {fill.taken('lines')}"
         usable = info.kind == "bits" and not fill.is_useless
         if usable and not info.sealed and not is_named(info.path):
-            advice = f"mmbloom grow {path} keeps it from getting worse, {advice}"
+            advice = f"mmbloom grow {path} keeps it from getting worse; {advice}"
+    elif info.kind == "rotating":
+        advice = (
+            "that ends with its period; a folder with more keys a period keeps the next from it"
+        )
     return f"{past}; {advice}"

@@ -266,3 +266,12 @@ def test_grow_refuses(where: Path) -> None:
         ended = mmbloom("grow", path)
         assert (ended.code, ended.out) == (3, b"")
         assert is_one_line(ended.err, path, said)
+
+
+def test_a_period_past_its_plan_ends(where: Path) -> None:
+    """Of a rotating filter each command says that time makes it good again."""
+    rotate = ("--rotate", "--keep", "7d", "--every", "1d")
+    assert mmbloom("create", "seen", *rotate, *SIZES).code == 0
+    said = mmbloom("add", "seen", stdin=lines(0, 300)).err
+    assert is_one_line(said, "has a file past its plan", "that ends with its period")
+    assert "made anew" not in said
