@@ -262,9 +262,10 @@ def connection(sent: bytes) -> socket.socket:
 def test_a_connection_that_is_reset(tmp_path: Path, option: tuple[str, ...]) -> None:
     """An error is told though it comes but once; a line that it cuts off is no line."""
     with connection(b"one\ntwo\nhalf of a li") as stdin:
+        path = str(exact_filter(tmp_path / "f"))
         ended = subprocess.run(
-            [sys.executable, "-P", "-m", "mmbloom", "dedup", exact_filter(tmp_path / "f"), *option],
-            stdin=stdin,
+            [sys.executable, "-P", "-m", "mmbloom", "dedup", path, *option],
+            stdin=stdin.fileno(),
             capture_output=True,
             check=False,
             env=os.environ | {"COLUMNS": "200"},
