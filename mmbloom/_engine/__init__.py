@@ -11,7 +11,8 @@ it: two that write at once lose bits, and both report one key as new.
 """
 
 from mmbloom._engine.choice import ENGINE
-from mmbloom._engine.reference.bits import CHUNK_KEYS, union
+from mmbloom._engine.key_batch import CHUNK_KEYS
+from mmbloom._engine.reference.bits import union
 from mmbloom._engine.reference.counters import (
     OneCounted,
     count_nonzero,
@@ -27,6 +28,7 @@ if ENGINE == "compiled":
         Claimed,
         OneKey,
         add,
+        chunk_keys,
         claim,
         commit,
         contains,
@@ -45,6 +47,7 @@ else:
         Claimed,
         OneKey,
         add,
+        chunk_keys,
         claim,
         commit,
         contains,
@@ -73,6 +76,7 @@ __all__ = [
     "SingleKeys",
     "add",
     "bytes_of",
+    "chunk_keys",
     "claim",
     "commit",
     "contains",

@@ -15,6 +15,10 @@ from mmbloom.sizing.params import KeyHash
 
 Part = slice | Array[np.bool_]
 
+# Keys per call: at 16 Ki the temporaries of the numpy engine stay in cache. Adding 2 million keys
+# to a file for 10^9 took 225 ns a key in chunks of 16 Ki, 430 ns in chunks of 64 Ki.
+CHUNK_KEYS = 1 << 14
+
 
 class ByteKeys:
     """Keys as a part of a list of `bytes`, or of `str` known to encode: items[start:stop]."""

@@ -5,6 +5,7 @@ What the keys are, and that they are right, is the matter of ``coerce.py``.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ _POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over a file
 
 
 class Chunk(NamedTuple):
-    """At most 16,384 keys of a batch, and what was made of them.
+    """A chunk of a batch's keys, and what was made of them.
 
     Attributes
     ----------
@@ -82,19 +83,40 @@ class Batch:
         key_hash: KeyHash,
         threads: int,
         prepare: Callable[[HashHalves], Any] | None = None,
+        size: int = _engine.CHUNK_KEYS,
     ) -> Iterator[Chunk]:
-        """Hash the chunks, ahead of a caller that adds them under a lock."""
+        """Hash the chunks, ahead of a caller that adds them under a lock.
 
-        def work(keys: KeyBatch) -> Chunk:
-            hashes = _engine.hash_keys(keys, key_hash)
+        Chunks of the usual size are hashed while the caller works on the one before. Larger ones
+        are hashed by all threads, as the caller works on each of them with all threads as well.
+        """
+
+        def chunk(keys: KeyBatch, hashes: HashHalves) -> Chunk:
             return Chunk(keys, hashes, hashes if prepare is None else prepare(hashes))
 
-        return self.map(work, threads, busy=True)
+        if size > _engine.CHUNK_KEYS:
+            return (
+                chunk(keys, Batch([keys], len(keys)).hash_all(key_hash, threads))
+                for keys in self.cut(size)
+            )
+        return self.map(
+            lambda keys: chunk(keys, _engine.hash_keys(keys, key_hash)), threads, busy=True
+        )
 
     def hash_all(self, key_hash: KeyHash, threads: int) -> HashHalves:
-        """Hash all keys at once, for a claim."""
-        hashes = self.map(lambda keys: _engine.hash_keys(keys, key_hash), threads)
-        return join([(np.zeros(0, np.uint64),) * 2, *hashes])
+        """Hash all keys at once, for a claim or a large chunk."""
+        h1, h2 = np.empty((2, self.num_keys), np.uint64)
+
+        def work(here: tuple[int, KeyBatch]) -> None:
+            start, keys = here
+            part = slice(start, start + len(keys))
+            h1[part], h2[part] = _engine.hash_keys(keys, key_hash)  # while they are in the cache
+
+        helpers = helpers_for(self.num_keys, threads)
+        starts = accumulate(map(len, self.cut()), initial=0)
+        for _ in in_order(work, zip(starts, self.cut(), strict=False), helpers):
+            pass
+        return h1, h2
 
     def answers(self, found: Bools) -> Bools:
         """Put the answers of the keys in their places, and False in those of nulls."""

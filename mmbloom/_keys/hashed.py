@@ -57,7 +57,7 @@ def hash_many(keys: Keys, params: HasHash, *, threads: int | None = None) -> Has
 
 
 class HashedChunk(NamedTuple):
-    """At most 16,384 keys of a batch of hashes: as `batch.Chunk`, without the keys."""
+    """A chunk of a batch of hashes: as `batch.Chunk`, without the keys."""
 
     hashes: HashHalves
     prepared: Any
@@ -96,17 +96,19 @@ class HashedBatch(NamedTuple):
         """How many keys there are."""
         return len(self.h1)
 
-    def chunks(self) -> Iterator[HashHalves]:
-        """Cut the hashes into chunks, in order."""
-        for start in range(0, len(self.h1), _engine.CHUNK_KEYS):
-            stop = start + _engine.CHUNK_KEYS
-            yield self.h1[start:stop], self.h2[start:stop]
+    def chunks(self, size: int = _engine.CHUNK_KEYS) -> Iterator[HashHalves]:
+        """Cut the hashes into chunks of at most `size`, in order."""
+        for start in range(0, len(self.h1), size):
+            h1, h2 = (half[start : start + size] for half in (self.h1, self.h2))
+            # What orders a large chunk reads hashes twice: they must not be the caller's.
+            yield (h1.copy(), h2.copy()) if size > _engine.CHUNK_KEYS else (h1, h2)
 
     def hashed(
         self,
         _key_hash: KeyHash,
         threads: int,
         prepare: Callable[[HashHalves], Any] | None = None,
+        size: int = _engine.CHUNK_KEYS,
     ) -> Iterator[HashedChunk]:
         """Prepare the chunks ahead of a caller that adds them under a lock: as `Batch.hashed`."""
 
@@ -114,4 +116,4 @@ class HashedBatch(NamedTuple):
             return HashedChunk(hashes, hashes if prepare is None else prepare(hashes))
 
         helpers = 0 if prepare is None else helpers_for(self.num_keys, threads) - 1
-        return in_order(work, self.chunks(), max(0, helpers))
+        return in_order(work, self.chunks(size), max(0, helpers))

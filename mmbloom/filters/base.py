@@ -56,8 +56,9 @@ class Filter(ABC):
 
     Notes
     -----
-    A batch is handled in chunks of 16,384 keys, each of which takes the write lock once. An
-    answer never depends on how large a batch is, on the engine or on the number of threads.
+    A batch is handled in chunks of 16,384 keys, or of up to a million where the array is larger
+    than the cache, each of which takes the write lock once. An answer never depends on how large a
+    batch is, on the engine or on the number of threads.
     """
 
     _prepare: Callable[[HashHalves], Any] | None = None  # what can be done ahead of the lock
@@ -256,10 +257,16 @@ class Filter(ABC):
         return batch.answers_of_chunks(list(self._find_batch(batch)))
 
     def _find_batch(self, batch: Batch) -> Iterator[Bools]:
-        return batch.map(self._find_chunk, self._threads)
+        size = self._writer.chunk_keys(batch.num_keys)
+        if size == _engine.CHUNK_KEYS:
+            return batch.map(self._find_chunk, self._threads)
+        chunks = batch.hashed(self._key_hash, self._threads, size=size)
+        return (self._answer(chunk.keys, chunk.hashes) for chunk in chunks)
 
     def _find_chunk(self, keys: KeyBatch) -> Bools:
-        hashes = _engine.hash_keys(keys, self._key_hash)
+        return self._answer(keys, _engine.hash_keys(keys, self._key_hash))
+
+    def _answer(self, keys: KeyBatch, hashes: HashHalves) -> Bools:
         found = self._find(hashes)
         return self._without_excluded(found, keys, hashes) if found.any() else found
 
@@ -307,8 +314,7 @@ class Filter(ABC):
             If a key cannot be one, or a column is damaged; names the position, and nothing
             is added.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the filter cannot be written. The chunks of 16,384 keys before the error stay
-            added.
+            If the filter cannot be written. The chunks before the error stay added.
         FilterFullError
             If the batch goes past the plan and the filter was opened with ``on_full="raise"``:
             nothing of it is added. By default it is a `CapacityWarning`, once, and it comes
@@ -383,7 +389,8 @@ ClosedFilterError
         return self._add_hashed(batch)
 
     def _add_hashed(self, batch: HashedBatch) -> Bools:
-        chunks = batch.hashed(self._key_hash, self._threads, self._prepare)
+        size = self._writer.chunk_keys(batch.num_keys)
+        chunks = batch.hashed(self._key_hash, self._threads, self._prepare, size)
         answers = [self._writer.add_chunk(prepared) for _, prepared in chunks]
         return np.concatenate([np.zeros(0, np.bool_), *answers])
 
@@ -412,6 +419,9 @@ ClosedFilterError
         return np.concatenate([np.zeros(0, np.bool_), *self._find_hashed(batch)])
 
     def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
+        size = self._writer.chunk_keys(batch.num_keys)
+        if size > _engine.CHUNK_KEYS:
+            return map(self._find, batch.chunks(size))
         return in_order(self._find, batch.chunks(), helpers_for(batch.num_keys, self._threads))
 
     def _require_no_exclusions(self) -> None:
@@ -450,7 +460,9 @@ ClosedFilterError
 
     def _add_chunks(self, batch: Batch) -> Bools:
         writer, exclusions, answers = self._writer, self._exclusions, []
-        for keys, hashes, prepared in batch.hashed(self._key_hash, self._threads, self._prepare):
+        size = writer.chunk_keys(batch.num_keys)
+        chunks = batch.hashed(self._key_hash, self._threads, self._prepare, size)
+        for keys, hashes, prepared in chunks:
             new = writer.add_chunk(prepared)
             if not exclusions.empty:
                 new = exclusions.correct_new(new, [keys], hashes)

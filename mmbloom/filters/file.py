@@ -15,7 +15,6 @@ from mmbloom._storage.build import create_file
 from mmbloom._storage.kinds import Kind
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
-from mmbloom._threads import usable_cores
 from mmbloom._typing import (
     Bools,
     HashHalves,
@@ -80,9 +79,10 @@ class FileFilter(Filter):
         )
         self._options, self._opened_file = options, opened
         self._storage, self._lock, self.params = storage, opened.lock, storage.header.params
-        threads = options.threads or usable_cores()
         writer = opened.writer
-        self._begin(writer, exclusions, storage.check_writable, key_hash=key_hash, threads=threads)
+        self._begin(
+            writer, exclusions, storage.check_writable, key_hash=key_hash, threads=writer.threads
+        )
 
     @classmethod
     def create(
@@ -263,7 +263,8 @@ class FileFilter(Filter):
         return not self._exclusions.holds(key)
 
     def _find(self, hashes: HashHalves) -> Bools:
-        return _engine.contains(self._storage.look(len(hashes[0])).words, *hashes, self.params)
+        words = self._storage.look(len(hashes[0])).words
+        return _engine.contains(words, *hashes, self.params, self._threads)
 
     def _check_open(self) -> None:
         self._storage.check_open()

@@ -45,6 +45,10 @@ class FilterWriter(ABC):
         """Hold the write lock, for a block of the caller's or a call of one's own."""
 
     @abstractmethod
+    def chunk_keys(self, num_keys: int) -> int:
+        """Tell how many keys of a batch of this size are a chunk."""
+
+    @abstractmethod
     def add_chunk(self, prepared: Any, /) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
 

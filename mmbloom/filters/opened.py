@@ -11,6 +11,7 @@ from functools import partial
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.resident.leaving import leave, leave_when_dropped
+from mmbloom._threads import usable_cores
 from mmbloom._typing import OnFull
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.brim import Brim
@@ -52,7 +53,10 @@ class OpenedFile:
         self.lock = WriteLock(storage.path, storage.identity, options.lock_timeout)
         brim = Brim(storage, path or storage.path, on_full)
         verify = options.verify_after_add
-        self.writer = writer(storage, self.lock, exclusions, verify=verify, brim=brim)
+        threads = options.threads or usable_cores()
+        self.writer = writer(
+            storage, self.lock, exclusions, threads=threads, verify=verify, brim=brim
+        )
         self._left = leave_when_dropped(self, storage.array)
         if options.preload:
             storage.array.preload()

@@ -68,6 +68,8 @@ class Writer(FilterWriter):
         Its lock.
     exclusions : ExclusionList
         The exclusions of its filter: looked at before anything is changed, as that can fail.
+    threads : int
+        How many may work on a large chunk.
     verify : bool
         Whether to test all keys again before they are acknowledged.
     brim : Brim
@@ -87,9 +89,11 @@ class Writer(FilterWriter):
         lock: WriteLock,
         exclusions: ExclusionList,
         *,
+        threads: int,
         verify: bool,
         brim: Brim,
     ) -> None:
+        self.threads = threads
         self._storage, self._lock, self._exclusions = storage, lock, exclusions
         self.path, self._verify, self._params = storage.path, verify, storage.header.params
         self._brim, self.strict = brim, brim.strict
@@ -311,11 +315,14 @@ class BitWriter(Writer):
             more = keys_added - self._storage.counters["keys_added"]
             count(self._storage.counters, keys_added=max(0, more))
 
+    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
+        return _engine.chunk_keys(self._params, num_keys)
+
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.add(words, *hashes, self._params)
+        return _engine.add(words, *hashes, self._params, self.threads)
 
     def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        return _engine.contains(words, *hashes, self._params)
+        return _engine.contains(words, *hashes, self._params, self.threads)
 
 
 class FoundCounted(NamedTuple):
@@ -363,6 +370,9 @@ class CountingWriter(Writer):
     def _begin_reading(self, _hold: Hold, _patient: bool) -> bool:
         self._storage.check_unchanged()
         return True
+
+    def chunk_keys(self, num_keys: int) -> int:  # noqa: ARG002, D102  as in the base
+        return _engine.CHUNK_KEYS
 
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
         return _engine.increment(words, *hashes, self._params)

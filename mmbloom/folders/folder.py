@@ -86,6 +86,9 @@ class FolderWriter(FilterWriter):
 
     # Of the newest file, which alone changes.
 
+    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102
+        return self._chain.current.newest.writer.chunk_keys(num_keys)
+
     def may_pass(self, keys: int) -> bool:  # noqa: D102
         return self._chain.current.newest.writer.may_pass(keys)
 

@@ -120,5 +120,6 @@ def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:
     """Test keys in files of equal parameters at once: bool array of shape (n,)."""
     words = [member.storage.look(len(hashes[0])).words for member in members]
     if len(words) == 1:
-        return _engine.contains(words[0], *hashes, members[0].params)
+        member = members[0]
+        return _engine.contains(words[0], *hashes, member.params, member.writer.threads)
     return _engine.contains_any(words, *hashes, members[0].params)

@@ -20,9 +20,10 @@ class Engine(NamedTuple):
     """The names that every engine has."""
 
     name: str
-    contains: Callable[[Words, Words, Words, FilterParams], Bools]
+    chunk_keys: Callable[[FilterParams, int], int]
+    contains: Callable[..., Bools]
     contains_any: Callable[[list[Words], Words, Words, FilterParams], Bools]
-    add: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    add: Callable[..., tuple[Bools, int]]
     counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
     increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
     decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]

@@ -12,7 +12,17 @@ import pytest
 from checks import array_of, check_same_filter, in_thread
 from workers import in_child
 
-from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, KeyTypeError, _engine
+from mmbloom import (
+    BloomFilter,
+    ClosedFilterError,
+    FileChangedError,
+    FilterFullError,
+    GrowingFilter,
+    KeyTypeError,
+    RotatingFilter,
+    _engine,
+)
+from mmbloom._keys.hashed import HashedBatch
 from mmbloom._threads import ReadAhead, in_order
 
 Create = Callable[..., BloomFilter]
@@ -44,6 +54,72 @@ FORMS: dict[str, Callable[[list[bytes]], Any]] = {
     "ints": lambda keys: np.array([hash(key) for key in keys]),
     "skipped": lambda keys: [None if i % 7 == 0 else key for i, key in enumerate(keys)],
 }
+
+
+def in_large_chunks(patch: pytest.MonkeyPatch) -> None:
+    """Cut batches as for a large array: into equal chunks of more than the usual number."""
+
+    def half(_params: object, keys: int) -> int:
+        return max(-(-keys // 2), _engine.CHUNK_KEYS)
+
+    patch.setattr(_engine, "chunk_keys", half)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("kind", [BloomFilter, GrowingFilter, RotatingFilter])
+def test_large_chunks_change_nothing(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, kind: Any, form: str
+) -> None:
+    """The answers and the keys that are there, excluded ones too, are those of small chunks."""
+    keys = FORMS[form](repeating(seed))
+    options = {"nulls": "skip"} if form == "skipped" else {}
+    said = []
+    for number in range(2):
+        if number:
+            in_large_chunks(monkeypatch)
+        with made(kind, tmp_path / f"{number}") as seen:
+            excluded = next(key for key in keys if key is not None)
+            seen.exclusions.add(excluded)
+            new = seen.add_many(keys, **options)
+            found = seen.contains_many(keys[::-1], **options)
+            assert found.sum() > MANY // 2
+            again = seen.add_many(keys, **options)
+            said.append([new.tolist(), found.tolist(), again.tolist(), seen.approx_count])
+    assert said[0] == said[1]
+
+
+def made(kind: Any, path: Path) -> Any:
+    """Make a filter; a growing one has several files after the batch."""
+    if kind is RotatingFilter:
+        return kind.create(path, keep="7d", every="1d", capacity_per_period=MANY, seed=1)
+    return kind.create(path, MANY // 5 if kind is GrowingFilter else MANY, seed=1)
+
+
+def test_large_chunks_of_hashes(create: Create, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hashes are answered alike in large chunks, which are copies of the caller's arrays."""
+    h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, MANY), np.uint64)
+    said = []
+    for number in range(2):
+        if number:
+            in_large_chunks(monkeypatch)
+        with create(MANY, 0.01, seed=1, name=f"{number}") as seen:
+            new = seen.add_hashes(h1, h2).tolist()
+            said.append([new, seen.contains_hashes(h1[::-1], h2[::-1]).tolist()])
+            (first, *_), batch = [*HashedBatch.of(h1, h2).chunks(MANY)], HashedBatch.of(h1, h2)
+            assert not np.shares_memory(first[0], batch.h1)
+    assert said[0] == said[1]
+
+
+def test_a_large_batch_that_does_not_fit(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With on_full="raise" the first keys that fit are told in the order given, and none added."""
+    in_large_chunks(monkeypatch)
+    with create(MANY // 2, 1e-6, seed=1, on_full="raise") as seen:
+        before = array_of(seen.path)
+        with pytest.raises(FilterFullError) as caught:
+            seen.add_many(np.arange(MANY))
+        assert caught.value.fits == MANY // 2
+        assert array_of(seen.path) == before
+        assert seen.add_many(np.arange(MANY // 2)).all()
 
 
 @pytest.mark.parametrize("form", ["list", "S array", "ints"])

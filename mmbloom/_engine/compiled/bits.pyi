@@ -2,6 +2,7 @@
 from mmbloom._engine.reference.bits import Claimed as Claimed
 from mmbloom._engine.reference.bits import OneKey as OneKey
 from mmbloom._engine.reference.bits import add as add
+from mmbloom._engine.reference.bits import chunk_keys as chunk_keys
 from mmbloom._engine.reference.bits import claim as claim
 from mmbloom._engine.reference.bits import commit as commit
 from mmbloom._engine.reference.bits import contains as contains

@@ -9,6 +9,7 @@ around all of them.
 
 import numpy as np
 
+from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom.format import header
 
 from cpython.object cimport PyObject
@@ -23,6 +24,7 @@ from mmbloom._engine.compiled.overlay cimport (
 from mmbloom._engine.compiled.positions cimport (
     GROUP, length_of, positions_of, positions_of_group, shape_of,
 )
+from mmbloom._engine.compiled.regions cimport MOST_IN_REGIONS, do_in_regions, in_regions
 from mmbloom._engine.compiled.sink cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
@@ -66,9 +68,41 @@ cdef tuple run(
     return answers, changed
 
 
-def contains(const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+cdef tuple run_in_regions(
+    const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2, const Shape *shape,
+    bint adding, int threads,
+):
+    """Test n keys of a large batch, or test and set them; gives what `run` does."""
+    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef uint64_t changed
+    answers = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] at = answers.view(np.uint8)
+    with nogil:
+        changed = do_in_regions(
+            loops(), <uint64_t *>words, &h1[0], &h2[0], n, shape, &at[0], adding, threads
+        )
+    if changed == <uint64_t>-1:
+        raise MemoryError
+    return answers, changed
+
+
+def chunk_keys(params, Py_ssize_t num_keys):
+    """Tell how many keys of a batch to hand to a call; see `reference.bits.chunk_keys`."""
+    cdef Shape shape = shape_of(params, params.num_bits // 64)
+    cdef Py_ssize_t calls
+    if not in_regions(&shape, num_keys):
+        return CHUNK_KEYS
+    calls = (num_keys + MOST_IN_REGIONS - 1) // MOST_IN_REGIONS
+    return (num_keys + calls - 1) // calls  # all of one size: the last is worth ordering, too
+
+
+def contains(
+    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+):
     """Test n keys; see `reference.bits.contains`."""
     cdef Shape shape = shape_of(params, words.shape[0])
+    if in_regions(&shape, h1.shape[0]):
+        return run_in_regions(&words[0], h1, h2, &shape, False, threads)[0]
     return run(find, &words[0], h1, h2, &shape)[0]
 
 
@@ -159,9 +193,13 @@ cdef void find_in_any(
         first += some
 
 
-def add(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+def add(
+    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+):
     """Test and set n keys, one by one; see `reference.bits.add`."""
     cdef Shape shape = shape_of(params, words.shape[0])
+    if in_regions(&shape, h1.shape[0]):
+        return run_in_regions(&words[0], h1, h2, &shape, True, threads)
     return run(set_keys, &words[0], h1, h2, &shape)
 
 

@@ -14,17 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom._typing import Array, Bools, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import positions, positions_of_all
 from mmbloom.sizing.formulas import BLOCK_BITS
 from mmbloom.sizing.params import FilterParams
-
-# Keys per call: at 16 Ki the temporaries stay in cache. Adding 2 million keys to a file for
-# 10^9 took 225 ns a key in chunks of 16 Ki, 430 ns in chunks of 64 Ki.
-CHUNK_KEYS = 1 << 14
-
 
 # A key's place in its batch is packed below its position, which has at most 43 bits.
 _INDEX_BITS = np.uint64(20)
@@ -47,8 +43,26 @@ class Claimed(NamedTuple):
     updates: list[tuple[Indices, Words]]
 
 
-def contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
-    """Test n keys: True where all positions are set. Bool array of shape (n,); O(k n)."""
+def chunk_keys(params: FilterParams, num_keys: int) -> int:  # noqa: ARG001
+    """Tell how many keys of a batch to hand to a call, for an array of these parameters.
+
+    The compiled engine takes up to a million for an array that is larger than the cache, and
+    brings them into the order of its regions; this one does best in the cache in any case.
+    """
+    return CHUNK_KEYS
+
+
+def contains(
+    words: Words,
+    h1: Words,
+    h2: Words,
+    params: FilterParams,
+    threads: int = 1,  # noqa: ARG001
+) -> Bools:
+    """Test n keys: True where all positions are set. Bool array of shape (n,); O(k n).
+
+    With the compiled engine a number of threads may work on a large batch.
+    """
     found = np.ones(len(h1), dtype=np.bool_)
     for column in positions(h1, h2, params):
         found &= _is_set(words, column)
@@ -64,8 +78,16 @@ def contains_any(arrays: list[Words], h1: Words, h2: Words, params: FilterParams
     return found
 
 
-def add(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
+def add(
+    words: Words,
+    h1: Words,
+    h2: Words,
+    params: FilterParams,
+    threads: int = 1,  # noqa: ARG001
+) -> tuple[Bools, int]:
     """Test and set n keys, with the answers of one at a time.
+
+    With the compiled engine a number of threads may work on a large batch.
 
     Returns
     -------

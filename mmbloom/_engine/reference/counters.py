@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mmbloom._engine.reference.bits import CHUNK_KEYS, OneKey, count_set
+from mmbloom._engine.key_batch import CHUNK_KEYS
+from mmbloom._engine.reference.bits import OneKey, count_set
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom._typing import Array, Bools, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET

@@ -1,0 +1,116 @@
+"""Large batches on large arrays, which are ordered by region: the answers of one by one."""
+
+import numpy as np
+import pytest
+from kernels import COMPILED, NUMPY, Engine, needs_compiled
+
+from mmbloom._engine import CHUNK_KEYS
+from mmbloom._typing import HashHalves, Words
+from mmbloom.sizing import FilterParams
+
+pytestmark = needs_compiled
+
+MILLION = 1 << 20
+FEWEST = 1 << 16  # keys that are worth ordering
+LARGE = 2 << 30  # bytes of an array, times the blocks of a key
+
+
+def params_of(blocks: int, pages: int | None = None) -> FilterParams:
+    """Those of the smallest array that is large, or of one of so many pages."""
+    num_bits = 32768 * (pages or LARGE // 4096 // blocks)
+    return FilterParams(10, 0.1, "blocked", num_bits, 9 * blocks, blocks_per_key=blocks)
+
+
+def hashes_of(chance: np.random.Generator, n: int) -> HashHalves:
+    """Hash halves in some regions of the array, first and last among them; half of them repeat.
+
+    Spread over all pages they would have the test use a gigabyte of memory.
+    """
+    some = chance.integers(0, 2**64, (2, max(1, n // 2)), np.uint64)
+    wide = chance.integers(0, 2**32, len(some[0]), np.uint64) < 2**32 // 100
+    near = chance.integers(0, 3, len(some[0]), np.uint64) * np.uint64(2**31 - 2**24)
+    high = near + (some[0] >> np.uint64(32)) % np.uint64(2**23)
+    some[0] = np.where(wide, some[0], high << np.uint64(32) | some[0] & np.uint64(2**32 - 1))
+    h1, h2 = some[:, chance.integers(0, len(some[0]), n)]
+    h1[:2], h1[-2:] = (0, 2**64 - 1), (2**64 - 1, 0)
+    return np.ascontiguousarray(h1), np.ascontiguousarray(h2)
+
+
+def in_chunks(engine: Engine, words: Words, hashes: HashHalves, params: FilterParams) -> Words:
+    """Add keys in chunks too small to be ordered: which were new, and how many bits were set."""
+    starts = range(0, len(hashes[0]), CHUNK_KEYS)
+    parts = [tuple(half[at : at + CHUNK_KEYS] for half in hashes) for at in starts]
+    done = [engine.add(words, h1, h2, params) for h1, h2 in parts]
+    new = np.concatenate([new for new, _ in done])
+    return np.append(new.astype(np.uint64), np.uint64(sum(bits for _, bits in done)))
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5, 1000])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_as_in_the_order_given(blocks: int, threads: int, seed: int) -> None:
+    """Whatever the number of threads: the answers, the count and the bits of small chunks."""
+    chance, params = np.random.default_rng(seed), params_of(blocks)
+    ordered, plain = (np.zeros(params.num_bits // 64, np.uint64) for _ in range(2))
+    for n in (FEWEST, FEWEST + 1, 3 * FEWEST + 77):
+        hashes = hashes_of(chance, n)
+        assert COMPILED.chunk_keys(params, n) == n
+        new, newly_set = COMPILED.add(ordered, *hashes, params, threads)
+        expected = in_chunks(COMPILED, plain, hashes, params)
+        assert (new == expected[:-1]).all()
+        assert newly_set == expected[-1]
+        assert 0 < new.sum() < n
+        asked = hashes_of(chance, n)
+        asked[0][::2], asked[1][::2] = hashes[0][::2], hashes[1][::2]
+        found = COMPILED.contains(ordered, *asked, params, threads)
+        assert found[::2].all()
+        assert not found.all()
+        assert (
+            found == COMPILED.contains_with(plain, nothing(plain, params), *asked, params)
+        ).all()
+    assert (ordered == plain).all()
+
+
+def nothing(words: Words, params: FilterParams) -> object:
+    """Claim no keys: to ask with that orders none."""
+    return COMPILED.claim(words, np.zeros(0, np.uint64), np.zeros(0, np.uint64), params)
+
+
+def test_as_the_reference(seed: int) -> None:
+    """The numpy engine, which orders nothing, says the same."""
+    params = params_of(2)
+    hashes = hashes_of(np.random.default_rng(seed), FEWEST)
+    words, others = (np.zeros(params.num_bits // 64, np.uint64) for _ in range(2))
+    new, newly_set = COMPILED.add(words, *hashes, params, 2)
+    expected = NUMPY.add(others, *hashes, params)
+    assert (new == expected[0]).all()
+    assert newly_set == expected[1]
+    assert (words == others).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_all_keys_equal(threads: int) -> None:
+    """One region has all keys, and one thread does them: the first is new."""
+    params = params_of(2)
+    words = np.zeros(params.num_bits // 64, np.uint64)
+    hashes = np.full(FEWEST, 2**63 + 5, np.uint64), np.full(FEWEST, 7, np.uint64)
+    new, newly_set = COMPILED.add(words, *hashes, params, threads)
+    assert np.flatnonzero(new).tolist() == [0]
+    assert 0 < newly_set <= params.num_hashes
+    assert COMPILED.contains(words, *hashes, params, threads).all()
+
+
+def test_which_batches() -> None:
+    """Chunks are large only where that pays, and then of one size: none is left that is small."""
+    large = params_of(2)
+    assert COMPILED.chunk_keys(large, FEWEST - 1) == CHUNK_KEYS
+    assert COMPILED.chunk_keys(large, FEWEST) == FEWEST
+    assert COMPILED.chunk_keys(large, MILLION) == MILLION
+    assert COMPILED.chunk_keys(large, MILLION + 1) == MILLION // 2 + 1
+    assert COMPILED.chunk_keys(large, 10 * MILLION) == MILLION
+    assert COMPILED.chunk_keys(params_of(1), MILLION) == MILLION
+    for blocks in (1, 2):
+        small = params_of(blocks, LARGE // 4096 // blocks - 1)
+        assert COMPILED.chunk_keys(small, MILLION) == CHUNK_KEYS
+    standard = FilterParams(10, 0.1, "standard", 16 * 8 * LARGE, 9)
+    assert COMPILED.chunk_keys(standard, MILLION) == CHUNK_KEYS
+    assert NUMPY.chunk_keys(large, MILLION) == CHUNK_KEYS
