@@ -19,7 +19,7 @@ from mmbloom._engine.compiled.blocks cimport (
     BLOCK_LOOPS, BlockLoops, MAX_HASHES, Shape, popcount, prefetch,
 )
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_with, release,
+    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_with, index_all, release,
 )
 from mmbloom._engine.compiled.positions cimport (
     GROUP, length_of, positions_of, positions_of_group, shape_of,
@@ -304,7 +304,9 @@ def contains_with(
     found = run(find, &words[0], h1, h2, &shape)[0]
     cdef uint8_t[::1] answers = found.view(np.uint8)
     cdef Py_ssize_t n = answers.shape[0]
-    if n:
+    if n and claimed.overlay.used:
+        if not index_all(&claimed.overlay):
+            raise MemoryError
         with nogil:
             find_with(&words[0], &claimed.overlay, &h1[0], &h2[0], n, &shape, &answers[0])
     return found

@@ -1,8 +1,9 @@
 """What a claim will set, and the loops that make it, ask it and set it; inline code.
 
-The overlay is a hash table of cells, the parts of the array that will change. A key is new if it
-has a bit that is clear in both the array and the overlay. So duplicates within a batch are told as
-one by one, whatever the number of keys.
+The overlay is a list of cells, the parts of the array that will change, and a hash table of them. A
+key is new if it has a bit that is clear in both the array and the overlay. So duplicates within a
+batch are told as one by one, whatever the number of keys. Most keys of a batch share no block with
+another one: these are new if the array lacks a bit of them, and their cells are in the list alone.
 
 A cell is a block of 8 words in the blocked layout, where all bits of a key lie in one or a few; a
 single word in the standard layout, where it holds the bits to set. Most blocks get the bits of one
@@ -16,14 +17,16 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 
 from mmbloom._engine.compiled.blocks cimport (
-    AHEAD, BlockLoops, Cell, MET, Shape, block_at, have_effect, home_of, num_blocks_of, popcount,
-    prefetch,
+    AHEAD, BlockLoops, Cell, MET, Shape, block_at, home_of, num_blocks_of, popcount, prefetch,
 )
 from mmbloom._engine.compiled.positions cimport bit_in_block, position_of, standard_position
 
 
 cdef enum:
-    FEWEST_CELLS = 128  # that an overlay can hold: more than a key has
+    BITS_A_BLOCK = 64  # of the two maps that tell which keys meet: so few others seem to
+    LARGEST_MAP = 24  # binary logarithm of its bits
+    AT_ONCE = 1 << 14  # keys for which room is made together
+    FEWEST_PLACES = 256  # of the index
     MOST_AT_FIRST = 1 << 16  # those of a chunk of keys in two blocks each, and then some
     FIRST_MEETINGS = 64  # as many of masks
 
@@ -34,7 +37,8 @@ cdef struct Overlay:
     const uint64_t *h2  # of all keys, which a note leads to
     size_t used  # cells held
     size_t room  # cells that fit
-    size_t places  # of the index: a power of two, at least twice `room`
+    size_t indexed  # cells that are in the index
+    size_t places  # of the index: a power of two, at least a quarter more than these
     # Of each place slot + 1, 0 if it is free, and above it the lower half of `at`: so the search
     # for what is not held, as most blocks are not, looks at no cell. That halved its time.
     uint64_t *index
@@ -51,10 +55,9 @@ cdef inline bint begin(Overlay *overlay, size_t keys) noexcept nogil:
     """
     cdef size_t cells = keys * (overlay.shape.blocks if whole_blocks(overlay) else 1)
     overlay.crowded = whole_blocks(overlay) and cells > 2 * overlay.shape.num_blocks
-    overlay.room = FEWEST_CELLS // 2
-    while overlay.room < min(cells, <size_t>MOST_AT_FIRST) // 2:
-        overlay.room *= 2
-    return grow(overlay)
+    overlay.places = FEWEST_PLACES
+    overlay.index = <uint64_t *>calloc(overlay.places, sizeof(uint64_t))
+    return overlay.index != NULL and make_room(overlay, min(cells, <size_t>MOST_AT_FIRST) + 1)
 
 
 cdef inline bint whole_blocks(const Overlay *overlay) noexcept nogil:
@@ -63,30 +66,43 @@ cdef inline bint whole_blocks(const Overlay *overlay) noexcept nogil:
 
 
 cdef inline bint has_room(Overlay *overlay, size_t cells) noexcept nogil:
-    """Make sure that so many cells can be added; False if there is no memory."""
-    return overlay.room - overlay.used >= cells or grow(overlay)
+    """Make sure that a number of cells can be added, and one be written behind them.
+
+    False if there is no memory.
+    """
+    cdef size_t needed = overlay.used + cells + 1
+    return needed <= overlay.room or make_room(overlay, max(needed, 2 * overlay.room))
 
 
-cdef inline bint grow(Overlay *overlay) noexcept nogil:
-    """Make room for twice as many cells; False if there is no memory."""
-    cdef size_t room = 2 * overlay.room
-    cdef size_t slot
-    if room >= <size_t>1 << 31:
-        return False
-    # One at a time, so that what was moved is never freed twice.
-    cdef void *moved = realloc(overlay.cells, room * sizeof(Cell))
+cdef inline bint make_room(Overlay *overlay, size_t room) noexcept nogil:
+    """Make room for a number of cells in all; False if there is no memory."""
+    cdef void *moved = NULL
+    if room < <size_t>1 << 31:
+        moved = realloc(overlay.cells, room * sizeof(Cell))
     if moved == NULL:
         return False
     overlay.cells = <Cell *>moved
-    moved = calloc(2 * room, sizeof(uint64_t))
-    if moved == NULL:
-        return False
-    free(overlay.index)
-    overlay.index = <uint64_t *>moved
-    overlay.places = 2 * room
     overlay.room = room
-    for slot in range(overlay.used):
-        note_at(overlay, place_of(overlay, overlay.cells[slot].at), slot)
+    return True
+
+
+cdef inline bint has_places(Overlay *overlay, size_t cells) noexcept nogil:
+    """Make sure that a number of cells can be put into the index; False if there is no memory."""
+    cdef size_t slot, before = overlay.places, needed = overlay.indexed + cells
+    cdef uint64_t *index = overlay.index
+    if needed + needed // 4 <= before:
+        return True
+    while overlay.places < needed + needed // 4:
+        overlay.places *= 2
+    overlay.index = <uint64_t *>calloc(overlay.places, sizeof(uint64_t))
+    if overlay.index == NULL:
+        overlay.index, overlay.places = index, before
+        return False
+    for slot in range(before):
+        if index[slot]:
+            note_at(overlay, place_of(overlay, overlay.cells[slot_of(index[slot])].at),
+                    slot_of(index[slot]))
+    free(index)
     return True
 
 
@@ -124,11 +140,12 @@ cdef inline void note_at(Overlay *overlay, size_t place, size_t slot) noexcept n
 
 
 cdef inline void hold(Overlay *overlay, size_t place, uint64_t at, uint64_t held) noexcept nogil:
-    """Put a new cell at its free place; call after `has_room`."""
+    """Put a new cell at its free place; call after `has_room` and `has_places`."""
     overlay.cells[overlay.used].at = at
     overlay.cells[overlay.used].held = held
     note_at(overlay, place, overlay.used)
     overlay.used += 1
+    overlay.indexed += 1
 
 
 cdef inline void bits_of(const Overlay *overlay, uint64_t note, uint64_t *bits) noexcept nogil:
@@ -192,12 +209,77 @@ cdef inline int claim_again(
     return 1
 
 
+cdef struct Meetings:  # a place for each block, which may be that of others as well
+    int shift
+    uint64_t *once  # a bit for each place that a key has
+    uint64_t *twice  # that several have
+
+
+cdef inline bint find_meetings(
+    Meetings *meetings, const uint64_t *h1, Py_ssize_t n, const Overlay *overlay, bint paged
+) noexcept nogil:
+    """Find the blocks that several keys have; False if there is no memory."""
+    cdef const Shape *shape = overlay.shape
+    cdef int b, bits = 6
+    cdef Py_ssize_t j
+    cdef uint64_t home, place, bit
+    while not overlay.crowded and bits < LARGEST_MAP and (
+        <size_t>1 << bits < <size_t>n * BITS_A_BLOCK * shape.blocks
+    ):
+        bits += 1
+    meetings.shift = 64 - bits
+    meetings.once = <uint64_t *>calloc(2, <size_t>1 << (bits - 3))
+    if meetings.once == NULL:
+        return False
+    meetings.twice = meetings.once + (<size_t>1 << (bits - 6))
+    if overlay.crowded:
+        meetings.twice[0] = ~<uint64_t>0  # all do
+        return True
+    for j in range(n):
+        home = home_of(shape, h1[j], paged)
+        for b in range(num_blocks_of(shape, paged)):
+            place = place_of_block(meetings, block_at(home, h1[j], b, paged))
+            bit = <uint64_t>1 << (place & 63)
+            meetings.twice[place >> 6] |= meetings.once[place >> 6] & bit
+            meetings.once[place >> 6] |= bit
+    return True
+
+
+cdef inline uint64_t place_of_block(const Meetings *meetings, uint64_t block) noexcept nogil:
+    return block * 0x9E3779B97F4A7C15ULL >> meetings.shift
+
+
+cdef inline bint meets(
+    const Meetings *meetings, uint64_t home, uint64_t h1, const Shape *shape, bint paged
+) noexcept nogil:
+    """Tell whether a key may share a block with another one."""
+    cdef int b
+    cdef uint64_t place, found = 0
+    for b in range(num_blocks_of(shape, paged)):
+        place = place_of_block(meetings, block_at(home, h1, b, paged))
+        found |= meetings.twice[place >> 6] >> (place & 63)
+    return found & 1
+
+
+cdef inline bint index_all(Overlay *overlay) noexcept nogil:
+    """Put each cell into the index, for keys that are none of the claim's; False without memory."""
+    cdef size_t slot, place
+    if not has_places(overlay, overlay.used):
+        return False
+    for slot in range(overlay.used):
+        place = place_of(overlay, overlay.cells[slot].at)
+        if not overlay.index[place]:
+            note_at(overlay, place, slot)
+            overlay.indexed += 1
+    return True
+
+
 cdef inline int claim_block(
     Overlay *overlay, const uint64_t *here, uint64_t block, uint64_t note
 ) noexcept nogil:
     """Claim the part of a key in a block that lacks a bit of it; as `claim_again`."""
     cdef size_t place
-    if not has_room(overlay, 1):
+    if not (has_room(overlay, 1) and has_places(overlay, 1)):
         return -1
     place = place_of(overlay, block)
     if overlay.index[place]:
@@ -208,40 +290,62 @@ cdef inline int claim_block(
     return 1
 
 
-cdef inline void ask_for_claim(
-    uint64_t h1, const Overlay *overlay, bint paged
-) noexcept nogil:
-    """Ask for the places of the index where the search for the blocks of a key begins."""
-    cdef int b
-    cdef uint64_t home = home_of(overlay.shape, h1, paged)
-    for b in range(num_blocks_of(overlay.shape, paged)):
-        prefetch(overlay.index + start_of(overlay, block_at(home, h1, b, paged)), True)
-    have_effect()
-
-
 cdef inline bint claim_in_blocks(
     const uint64_t *words, const uint64_t *h1, Py_ssize_t n, Overlay *overlay, uint8_t *answers,
     bint paged,
 ) noexcept nogil:
     """Claim n keys, of which `answers` tells the blocks that lack a bit; False without memory."""
+    cdef Meetings meetings
+    cdef bint done = find_meetings(&meetings, h1, n, overlay, paged)
+    cdef Py_ssize_t j = 0
+    while done and j < n:
+        done = claim_some(words, h1, j, min(j + AT_ONCE, n), overlay, &meetings, answers, paged)
+        j += AT_ONCE
+    free(meetings.once)
+    return done
+
+
+cdef inline bint claim_some(
+    const uint64_t *words, const uint64_t *h1, Py_ssize_t first, Py_ssize_t after,
+    Overlay *overlay, const Meetings *meetings, uint8_t *answers, bint paged,
+) noexcept nogil:
     cdef Py_ssize_t j
-    cdef int b, new, lacking
-    cdef uint64_t home, block
-    for j in range(n):
-        if j + AHEAD < n and answers[j + AHEAD]:
-            ask_for_claim(h1[j + AHEAD], overlay, paged)
+    cdef int b, lacking
+    cdef uint64_t home
+    if not has_room(overlay, (after - first) * overlay.shape.blocks):
+        return False
+    for j in range(first, after):
         lacking = answers[j]
-        if not lacking:
-            continue
         home = home_of(overlay.shape, h1[j], paged)
-        answers[j] = 0
+        if lacking and meets(meetings, home, h1[j], overlay.shape, paged):
+            if not claim_meeting(words, home, h1[j], j, lacking, overlay, &answers[j], paged):
+                return False
+            continue
+        answers[j] = lacking != 0
         for b in range(num_blocks_of(overlay.shape, paged)):
-            if lacking >> b & 1:
-                block = block_at(home, h1[j], b, paged)
-                new = claim_block(overlay, words + 8 * block, block, 8 * <uint64_t>j + b)
-                if new < 0:
-                    return False
-                answers[j] |= new
+            # Without a branch, which would be guessed wrong for each third key of a log. What is
+            # written for a block that lacks nothing is written over.
+            overlay.cells[overlay.used].at = block_at(home, h1[j], b, paged)
+            overlay.cells[overlay.used].held = 8 * <uint64_t>j + b
+            overlay.used += lacking >> b & 1
+    return True
+
+
+cdef inline bint claim_meeting(
+    const uint64_t *words, uint64_t home, uint64_t h1, Py_ssize_t j, int lacking,
+    Overlay *overlay, uint8_t *answer, bint paged,
+) noexcept nogil:
+    """Claim a key that may share blocks with others; False if there is no memory."""
+    cdef int b, new
+    cdef uint64_t block
+    answer[0] = 0
+    for b in range(num_blocks_of(overlay.shape, paged)):
+        if lacking >> b & 1:
+            block = block_at(home, h1, b, paged)
+            new = claim_block(overlay, words + 8 * block, block, 8 * <uint64_t>j + b)
+            if new < 0:
+                return False
+            answer[0] |= new
     return True
 
 
@@ -273,7 +377,7 @@ cdef inline bint claim_standard(
         if answers[j]:
             answers[j] = 0
             continue
-        if not has_room(overlay, shape.num_hashes):
+        if not (has_room(overlay, shape.num_hashes) and has_places(overlay, shape.num_hashes)):
             return False
         clear = 0
         for i in range(shape.num_hashes):
