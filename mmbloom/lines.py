@@ -448,21 +448,37 @@ class LineKeys:
             ignore_case=self.ignore_case,
         )
 
-    def _members(self, chunk: Chunk, name: str) -> ByteKeys:
+    def _members(self, chunk: Chunk, path: str) -> KeyBatch:
         # Here, not above: json takes as long to import as all of this file.
-        from mmbloom._keys.members import member_taker  # noqa: PLC0415
+        from mmbloom._keys.members import member_taker, names_of  # noqa: PLC0415
 
-        take, lines = member_taker(name), chunk.lines
+        names = [name.encode("utf-8", "surrogatepass") for name in names_of(path)]
         narrow = _engine.narrower(
             self.skip_fields, self.skip_chars, self.compare_at_most, ignore_case=self.ignore_case
         )
-        parts = [take(line) for line in lines]
-        return ByteKeys.of(
-            [
-                _engine.WHOLE_LINE + line if part is None else narrow(part)
-                for line, part in zip(lines, parts, strict=True)
-            ]
+        octets, starts, ends, declined = _engine.find_members(
+            chunk.octets, chunk.starts, chunk.ends, names if self._takes_all else []
         )
+        if not declined.any():
+            return PackedKeys(octets, starts, ends)
+        take, keys = member_taker(path), []
+        for line in _engine.lines_of(chunk.octets, chunk.starts[declined], chunk.ends[declined]):
+            part = take(line)
+            keys.append(_engine.WHOLE_LINE + line if part is None else narrow(part))
+        if declined.all():
+            return ByteKeys.of(list(keys))
+        # What the parser has found comes behind what was found without it.
+        sizes = np.array([len(key) for key in keys], dtype=np.int64)
+        ends[declined] = len(octets) + np.cumsum(sizes)
+        starts[declined] = ends[declined] - sizes
+        more = np.frombuffer(b"".join(keys), dtype=np.uint8)
+        return PackedKeys(np.concatenate([octets, more]), starts, ends)
+
+    @property
+    def _takes_all(self) -> bool:
+        """Whether a field or member is a key as a whole."""
+        narrowed = self.skip_fields or self.skip_chars or self.ignore_case
+        return not narrowed and self.compare_at_most is None
 
 
 def _side_by_side(chunk: Chunk, parts: Sequence[KeyBatch]) -> ByteKeys:

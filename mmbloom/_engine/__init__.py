@@ -40,6 +40,7 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.compiled.holding import Held, Hold, LockState
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
+    from mmbloom._engine.compiled.members import find_members
     from mmbloom._engine.compiled.single import Grounds, SingleKeys
     from mmbloom._engine.compiled.slices import partition, rebase, slices_of
 else:
@@ -59,6 +60,7 @@ else:
     from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
     from mmbloom._engine.reference.holding import Held, Hold, LockState
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
+    from mmbloom._engine.reference.members import find_members
     from mmbloom._engine.reference.single import Grounds, SingleKeys
     from mmbloom._engine.reference.slices import partition, rebase, slices_of
 
@@ -89,6 +91,7 @@ __all__ = [
     "decrement",
     "described",
     "find_lines",
+    "find_members",
     "first_unencodable",
     "gather",
     "hash_keys",

@@ -21,6 +21,7 @@ _COMPILED = (
     "hash",
     "holding",
     "lines",
+    "members",
     "single",
     "slices",
     "vectors",

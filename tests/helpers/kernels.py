@@ -39,6 +39,9 @@ class Engine(NamedTuple):
     find_lines: Callable[[Octets, int, int, int, int], tuple[Offsets, Offsets]]
     gather: Callable[[Octets, Offsets, Offsets, Bools, int], Octets]
     select_keys: Callable[..., KeyBatch]
+    find_members: Callable[
+        [Octets, Offsets, Offsets, list[bytes]], tuple[Octets, Offsets, Offsets, Bools]
+    ]
     slices_of: Callable[[Words, FilterParams, int], npt.NDArray[np.int32]]
     partition: Callable[[Words, Words, FilterParams, int], tuple[Indices, Indices, HashHalves]]
     rebase: Callable[[Words, FilterParams, int, int], tuple[Words, int]]
@@ -53,6 +56,7 @@ PARTS = (
     "hash",
     "holding",
     "lines",
+    "members",
     "single",
     "slices",
 )  # modules, of the same names in both

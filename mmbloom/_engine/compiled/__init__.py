@@ -7,6 +7,7 @@ Each module but ``vectors`` has the functions of the reference's module of its n
 ``hash``      every form of keys to hash halves; which lists and arrays can be hashed as they are
 ``holding``   who holds a write lock, with no bytecode within
 ``lines``     where lines begin and end; which part of one is its key
+``members``   the member of a line of JSON that is its key
 ``single``    a key at a time, from the interpreter's slot to the bits
 ``slices``    keys sorted by the slice of a filter that has their bits
 ``vectors``   which vector instructions all of them use

@@ -6,6 +6,7 @@
 ``counters``  the same, and decrement, on an array of counters
 ``holding``   who holds a write lock, whatever a signal handler does
 ``lines``     where lines begin and end; which part of one is its key
+``members``   the member of a line of JSON that is its key, as far as no parser is needed
 ``single``    a key at a time: each call looks at the file
 ``slices``    keys sorted by the slice of a filter that has their bits
 """

@@ -1,0 +1,311 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+# cython: initializedcheck=False
+"""The member of a line of JSON that is its key, found without a parser; see `reference.members`.
+
+A line is scanned to its end, as one that is no JSON has no member. What the scan is not sure of it
+leaves to the parser: it declines what is no object, no JSON of plain UTF-8, or nested deep; a name
+with an escape, or that comes twice, where it matters; a value that is an object, an array, or a
+string with an escape. Of all other lines it says what Python's parser says.
+"""
+
+import numpy as np
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcmp, memcpy
+
+
+cdef enum:
+    DEEPEST = 64  # open objects and arrays; Python's limit is deeper
+    MOST_DIGITS = 600  # of a number; Python's limit for integers is 640 or more
+    MOST_NAMES = 32  # of a path
+    MARK = 3  # bytes before a whole line that is its own key: `reference.lines.WHOLE_LINE`
+
+cdef enum Verdict:
+    DECLINED
+    MISSING  # or null, or the empty string
+    TEXT
+    OTHER  # a number, true or false
+
+cdef struct Span:
+    const uint8_t *at
+    const uint8_t *end
+
+cdef struct Path:
+    int depth
+    Span[MOST_NAMES] names
+
+# Of each byte within a string: 0 if it stands for itself, 1 if it is looked at.
+cdef uint8_t[256] special
+cdef int _octet
+for _octet in range(256):
+    special[_octet] = _octet < 0x20 or _octet >= 0x80 or _octet in b'"\\'
+
+
+def find_members(
+    const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends, names
+):
+    """Find the member at a path in each line; see `reference.members.find_members`."""
+    cdef Py_ssize_t i, start, end, n = starts.shape[0], used = 0, room = 0
+    cdef Path path
+    cdef Span value
+    cdef Verdict verdict
+    cdef list held = list(names)
+    cdef bytes name
+    cdef uint8_t *to
+    declined = np.ones(n, dtype=np.bool_)
+    first, last = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+    cdef uint8_t[::1] left = declined.view(np.uint8)
+    cdef int64_t[::1] begin = first, stop = last
+    if ends.shape[0] != n:
+        raise ValueError(f"{n} starts, {ends.shape[0]} ends")
+    for i in range(n):
+        if not 0 <= starts[i] <= ends[i] <= octets.shape[0]:
+            raise ValueError(
+                f"line {i} is bytes {starts[i]} to {ends[i]} of a buffer of {octets.shape[0]}"
+            )
+        room += ends[i] - starts[i] + MARK
+    keys = np.empty(room, dtype=np.uint8)
+    if not 0 < len(held) <= MOST_NAMES or not room:
+        return keys[:0], first, last, declined
+    path.depth = len(held)
+    for i in range(path.depth):
+        name = <bytes?>held[i]
+        path.names[i].at = <const uint8_t *><const char *>name
+        path.names[i].end = path.names[i].at + len(held[i])
+    cdef uint8_t[::1] made = keys
+    with nogil:
+        for i in range(n):
+            start, end = starts[i], ends[i]
+            if end == start:
+                continue
+            verdict = scan(&octets[0] + start, &octets[0] + end, &path, &value)
+            if verdict == DECLINED:
+                continue
+            to = &made[0] + used
+            if verdict == MISSING:
+                to[0], to[1], to[2] = 0xFF, 10, 0
+                to += MARK
+                value.at, value.end = &octets[0] + start, &octets[0] + end
+            elif verdict == OTHER:
+                to[0] = 0xFF
+                to += 1
+            memcpy(to, value.at, value.end - value.at)
+            left[i], begin[i] = 0, used
+            used = to + (value.end - value.at) - &made[0]
+            stop[i] = used
+    return keys[:used], first, last, declined
+
+
+cdef Verdict scan(
+    const uint8_t *at, const uint8_t *end, const Path *path, Span *value
+) noexcept nogil:
+    """Scan a line, one object around all of it, for the member at a path."""
+    cdef bint[DEEPEST] is_object
+    cdef uint64_t seen = 0  # a bit for each name of the path that was met
+    cdef int depth = 0, following = 0  # open ones; those of them that are on the path
+    cdef bint wanted, escaped
+    cdef const uint8_t *token
+    cdef Verdict verdict = MISSING
+    at = after_blanks(at, end)
+    if at == end or at[0] != c"{":
+        return DECLINED
+    wanted = True  # the value that comes next is on the path
+    while True:
+        # A value begins here.
+        if at == end:
+            return DECLINED
+        token = at
+        if at[0] == c"{" or at[0] == c"[":
+            if depth == DEEPEST or (wanted and (at[0] == c"[" or following == path.depth)):
+                return DECLINED
+            is_object[depth] = at[0] == c"{"
+            depth += 1
+            following += wanted
+            at = after_blanks(at + 1, end)
+            if at == end:
+                return DECLINED
+            if at[0] != (c"}" if is_object[depth - 1] else c"]"):
+                if is_object[depth - 1]:
+                    at = after_name(at, end, path, depth, following, &seen, &wanted)
+                    if at == NULL:
+                        return DECLINED
+                else:
+                    wanted = False
+                continue
+        else:
+            if wanted and following < path.depth:
+                return DECLINED  # the path goes on, and there is nothing to go into
+            if at[0] == c'"':
+                at = after_string(at, end, &escaped)
+                if at == NULL or (wanted and escaped):
+                    return DECLINED
+                if wanted:
+                    value.at, value.end = token + 1, at - 1
+                    verdict = TEXT if value.end > value.at else MISSING
+            else:
+                at = after_word(at, end) if at[0] >= c"a" else after_number(at, end)
+                if at == NULL:
+                    return DECLINED
+                if wanted:
+                    value.at, value.end = token, at
+                    verdict = MISSING if token[0] == c"n" else OTHER
+            at = after_blanks(at, end)
+        # A value has ended, or nothing is in what was opened.
+        while True:
+            if at == end:
+                return DECLINED
+            if at[0] != c"}" and at[0] != c"]":
+                break
+            if is_object[depth - 1] != (at[0] == c"}"):
+                return DECLINED
+            if following == depth:
+                following -= 1
+            depth -= 1
+            at = after_blanks(at + 1, end)
+            if depth == 0:
+                return verdict if at == end else DECLINED
+        if at[0] != c",":
+            return DECLINED
+        at = after_blanks(at + 1, end)
+        wanted = False
+        if is_object[depth - 1]:
+            at = after_name(at, end, path, depth, following, &seen, &wanted)
+            if at == NULL:
+                return DECLINED
+
+
+cdef inline const uint8_t *after_blanks(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    while at < end and (at[0] == 32 or at[0] == 9 or at[0] == 10 or at[0] == 13):
+        at += 1
+    return at
+
+
+cdef const uint8_t *after_name(
+    const uint8_t *at, const uint8_t *end, const Path *path, int depth, int following,
+    uint64_t *seen, bint *wanted,
+) noexcept nogil:
+    """Give where the value of a name begins, and whether it is the next of the path."""
+    cdef bint escaped
+    cdef const uint8_t *name = at + 1
+    cdef size_t length
+    cdef int level = following - 1
+    cdef Span sought
+    if at == end or at[0] != c'"':
+        return NULL
+    at = after_string(at, end, &escaped)
+    if at == NULL:
+        return NULL
+    wanted[0] = False
+    if following == depth:  # of an object of the path
+        if escaped:
+            return NULL
+        length = at - 1 - name
+        sought = path.names[level]
+        if length == <size_t>(sought.end - sought.at) and memcmp(name, sought.at, length) == 0:
+            if seen[0] >> level & 1:
+                return NULL  # the last one of a name counts
+            seen[0] |= <uint64_t>1 << level
+            wanted[0] = True
+    at = after_blanks(at, end)
+    if at == end or at[0] != c":":
+        return NULL
+    return after_blanks(at + 1, end)
+
+
+cdef inline const uint8_t *after_string(
+    const uint8_t *at, const uint8_t *end, bint *escaped
+) noexcept nogil:
+    """Give where a string ends that begins here; NULL if it is none of JSON, or of UTF-8."""
+    cdef int i
+    escaped[0] = False
+    at += 1
+    while True:
+        while at < end and not special[at[0]]:
+            at += 1
+        if at == end or at[0] < 0x20:
+            return NULL
+        if at[0] == c'"':
+            return at + 1
+        if at[0] != c"\\":
+            at = after_point(at, end)
+            if at == NULL:
+                return NULL
+            continue
+        escaped[0] = True
+        if end - at < 2:
+            return NULL
+        if at[1] == c"u":
+            if end - at < 6:
+                return NULL
+            for i in range(2, 6):
+                if not (
+                    c"0" <= at[i] <= c"9" or c"a" <= at[i] <= c"f" or c"A" <= at[i] <= c"F"
+                ):
+                    return NULL
+            at += 6
+        elif at[1] in (c'"', c"\\", c"/", c"b", c"f", c"n", c"r", c"t"):
+            at += 2
+        else:
+            return NULL
+
+
+cdef const uint8_t *after_point(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Give where a code point of two bytes or more ends; NULL if it is no UTF-8."""
+    cdef int i, more
+    cdef uint8_t lead = at[0], low = 0x80, high = 0xBF  # of the second byte
+    if 0xC2 <= lead <= 0xDF:
+        more = 1
+    elif 0xE0 <= lead <= 0xEF:
+        more = 2
+        if lead == 0xE0:
+            low = 0xA0
+        elif lead == 0xED:
+            high = 0x9F  # above are surrogates
+    elif 0xF0 <= lead <= 0xF4:
+        more = 3
+        if lead == 0xF0:
+            low = 0x90
+        elif lead == 0xF4:
+            high = 0x8F
+    else:
+        return NULL
+    if end - at <= more or not low <= at[1] <= high:
+        return NULL
+    for i in range(2, more + 1):
+        if not 0x80 <= at[i] <= 0xBF:
+            return NULL
+    return at + more + 1
+
+
+cdef const uint8_t *after_word(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Give where true, false or null ends; NULL if it is none of them."""
+    if end - at >= 4 and (memcmp(at, b"true", 4) == 0 or memcmp(at, b"null", 4) == 0):
+        return at + 4
+    return at + 5 if end - at >= 5 and memcmp(at, b"false", 5) == 0 else NULL
+
+
+cdef inline const uint8_t *after_digits(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Give where one digit or more end; NULL if there is none."""
+    cdef const uint8_t *first = at
+    while at < end and c"0" <= at[0] <= c"9":
+        at += 1
+    return at if at > first else NULL
+
+
+cdef const uint8_t *after_number(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Give where a number ends; NULL if it is none, or longer than Python may take."""
+    cdef const uint8_t *first = at
+    if at[0] == c"-":
+        at += 1
+    if at < end and at[0] == c"0":
+        at += 1
+    else:
+        at = after_digits(at, end)
+    if at != NULL and at < end and at[0] == c".":
+        at = after_digits(at + 1, end)
+    if at != NULL and at < end and (at[0] == c"e" or at[0] == c"E"):
+        at += 1
+        if at < end and (at[0] == c"+" or at[0] == c"-"):
+            at += 1
+        at = after_digits(at, end)
+    return at if at != NULL and at - first <= MOST_DIGITS else NULL
