@@ -200,14 +200,22 @@ GOALS = [
     Goal("dedup", "DuckDB", _DEDUP, 3, _dedup(dedup_log.DUCKDB)),
     Goal("dedup", "polars", _DEDUP, 5, _dedup(dedup_log.POLARS)),
     Goal("dedup", "loop over rbloom", _DEDUP, 7, _dedup(dedup_log.RBLOOM)),
-    Goal(
-        "dedup: time",
-        "the C limit",
-        _DEDUP,
-        1.5,
-        _over("dedup", "wall", [dedup_log.OURS], dedup_log.LIMIT),
-        at_most=True,
+    *(
+        Goal(
+            f"dedup, {what}: time",
+            "the C limit",
+            _DEDUP,
+            asked,
+            _over(place, "wall", [dedup_log.OURS], dedup_log.LIMIT),
+            at_most=True,
+        )
+        for what, place, asked in (
+            ("long lines", "dedup", 1.2),
+            ("short lines", "short", 2.5),
+            ("25 million short lines", "large short", 1.2),
+        )
     ),
+    Goal("dedup, short lines", "DuckDB", _DEDUP, 3, _dedup(dedup_log.DUCKDB, "short")),
     Goal("dedup, large log", "DuckDB", _DEDUP, 6, _dedup(dedup_log.DUCKDB, "large")),
     Goal("dedup, large log: peak memory", "", _DEDUP, 200, _peak, at_most=True, unit=" MiB"),
     Goal("in, bytes: time", "rbloom", _SINGLE, 1.5, _ask(_BYTES, _RBLOOM), at_most=True),

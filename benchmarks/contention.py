@@ -1,10 +1,14 @@
 """What do writers cost each other? One file, one lock, several processes.
 
 Question: keys per second of 1, 2 and 4 processes that add batches of 64 Ki keys to one filter
-planned for 10^9; and nanoseconds of the calls for a single key.
+planned for 10^9; nanoseconds of the calls for a single key; and how long a writer of single keys
+waits beside four processes that add millions of keys a call, which hold the lock for a chunk.
 
 Method: the processes are started, touch the filter's pages, meet, and add their batches of
-fresh keys at once; the time is from the first start to the last end. Rounds take turns.
+fresh keys at once; the time is from the first start to the last end. Rounds take turns. For the
+waits four processes add int64 arrays for some seconds, and a fifth one key after the other: each
+of its calls is timed. A chunk is 16,384 keys, and up to a million where the array is too large
+for the processor's table of pages, as at 1e-6.
 
 Limits: mmbloom uses all cores for one batch where it can, so that one writer may leave
 nothing to gain; what counts is that several lose nothing.
@@ -24,6 +28,7 @@ from _measure import Report, Rows, apart, benchmark, layout, ratio, spread, star
 from mmbloom import BloomFilter
 
 WRITERS = (1, 2, 4)
+ERROR_RATES = (0.01, 1e-6)
 RATE = "million keys per second"
 _PATIENCE = 600  # seconds
 _meeting: list[Barrier] = []
@@ -63,6 +68,52 @@ def together(path: str, writers: int, first: int, load: Load) -> float:
         times = [task.result() for task in tasks]
     elapsed = max(end for _, end in times) - min(start for start, _ in times)
     return writers * each / elapsed / 1e6
+
+
+def add_until(path: str, end: float, first: int, batch: int) -> int:
+    """Add batches of fresh keys up to a moment; how many calls that were."""
+    calls = 0
+    with BloomFilter.open(path) as seen:
+        _meeting[0].wait(_PATIENCE)
+        while time.monotonic() < end:
+            seen.add_many(numbers(first + calls * batch, batch))
+            calls += 1
+    return calls
+
+
+def wait_until(path: str, end: float) -> list[float]:
+    """Add one key after the other up to a moment; milliseconds of each call."""
+    waits = []
+    with BloomFilter.open(path) as seen:
+        keys = iter(byte_strings(10**11, 1_000_000))
+        _meeting[0].wait(_PATIENCE)
+        while (begin := time.monotonic()) < end:
+            seen.add(next(keys))
+            waits.append(1e3 * (time.monotonic() - begin))
+    return waits
+
+
+def beside_batches(path: str, batch: int, limit: float) -> dict[str, list[float]]:
+    """Let four processes add batches, and one single keys: how long its calls take."""
+    context = multiprocessing.get_context(start_method())
+    writers = WRITERS[-1]
+    with ProcessPoolExecutor(
+        writers + 1, context, meet_at, (context.Barrier(writers + 1),)
+    ) as pool:
+        end = time.monotonic() + limit + 5  # seconds to start the processes
+        others = [
+            pool.submit(add_until, path, end, 10**10 * (1 + i), batch) for i in range(writers)
+        ]
+        waits = sorted(pool.submit(wait_until, path, end).result())
+        for other in others:
+            other.result()
+    if not waits:
+        raise RuntimeError("no key was added: give more seconds")
+    return {
+        "median ms": [waits[len(waits) // 2]],
+        "99 of 100 ms": [waits[len(waits) * 99 // 100]],
+        "longest ms": [waits[-1]],
+    }
 
 
 def one_by_one(path: str, calls: int, rounds: int) -> Rows:
@@ -109,12 +160,19 @@ def run(args: argparse.Namespace, folder: str) -> Report:
         for writers, some in rates.items()
     ]
     single = apart(one_by_one, path, args.calls, args.rounds)
+    beside: Rows = {}
+    for error_rate in ERROR_RATES:
+        other = os.path.join(folder, f"{error_rate}.bloom")
+        BloomFilter.create(other, args.capacity, error_rate).close()
+        beside[f"planned at {error_rate:g}"] = beside_batches(other, args.large, args.seconds)
+        os.unlink(other)
     title = f"### Batches of {args.batch:,} keys, lists of bytes, a filter for {args.capacity:,}"
     header = ["writers", "million keys per second, all together", "of one writer's"]
     rows: Rows = {str(writers): {RATE: some} for writers, some in rates.items()}
     return Report(
-        f"{title}\n\n{table(header, cells)}\n\n### A key at a time\n\n{layout('', single)}",
-        {"writers": rows, "single": single},
+        f"{title}\n\n{table(header, cells)}\n\n### A key at a time\n\n{layout('', single)}\n\n"
+        f"### A key beside four writers of {args.large:,} keys a call\n\n{layout('', beside, 2)}",
+        {"writers": rows, "single": single, "beside": beside},
     )
 
 
@@ -129,5 +187,7 @@ if __name__ == "__main__":
             "touch": (2_000_000, "keys that touch the pages first"),
             "calls": (20_000, "calls for a single key a round"),
             "rounds": (5, "rounds"),
+            "large": (4_000_000, "keys a call beside which single keys wait"),
+            "seconds": (20, "for which these are added"),
         },
     )

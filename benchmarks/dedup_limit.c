@@ -1,55 +1,45 @@
-/* The limit of deduplicating lines: memchr, MurmurHash3, a blocked filter in plain memory, and
-   buffered output; stdin to stdout, one thread.
+/* The limit of deduplicating lines: newlines found and lines hashed in one pass, 64 bits of each hash
+   in a table in memory, the table asked for 128 lines ahead, each new line copied to a buffer and
+   written; stdin to stdout, one thread.
 
-   dedup_limit BYTES HASHES <LOG >OUTPUT
+   dedup_limit LINES <LOG >OUTPUT, where LINES are about as many as there are
 
-   The positions are mmbloom's: docs in mmbloom/_positions.py. */
+   It is what the work itself costs, and no more: it forgets all at its end, shares nothing, and
+   loses lines if it is killed, or if somebody who knows the hash chooses them. */
 
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-enum { BUFFER = 8 << 20, AHEAD = 64, MAX_HASHES = 64 };
+enum { AHEAD = 128, BUFFER = 1 << 20 };
 
-static const uint64_t GOLDEN = 0x9E3779B97F4A7C15;
-static uint64_t *words, blocks, multipliers[MAX_HASHES];
-static char input[BUFFER], output[BUFFER];
+typedef struct { const char *at; size_t length; uint64_t hash; } line;
+
+static uint64_t *table, last, held; /* last: of its places, a power of two less one */
+static char input[2 * BUFFER + 16], output[2 * BUFFER];
 static size_t used;
-static int hashes;
 
-typedef struct { uint64_t h1, h2; } hash;
-typedef struct { const char *start; size_t length; uint64_t *block, h2; } line;
-
-static inline uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
-
-static inline uint64_t mix(uint64_t x) {
-    x = (x ^ x >> 33) * 0xFF51AFD7ED558CCD;
-    x = (x ^ x >> 33) * 0xC4CEB9FE1A85EC53;
-    return x ^ x >> 33;
+static inline uint64_t load(const char *at) {
+    uint64_t word;
+    memcpy(&word, at, 8);
+    return word;
 }
 
-/* MurmurHash3_x64_128, seed 0, of Austin Appleby, who put it in the public domain. */
-static hash murmur(const char *key, size_t length) {
-    const uint64_t c1 = 0x87C37B91114253D5, c2 = 0x4CF5AD432745937F;
-    uint64_t h1 = 0, h2 = 0, k[2];
-    size_t left = length;
-    for (; left >= 16; key += 16, left -= 16) {
-        memcpy(k, key, 16);
-        h1 = rotate(h1 ^ rotate(k[0] * c1, 31) * c2, 27) + h2;
-        h1 = h1 * 5 + 0x52DCE729;
-        h2 = rotate(h2 ^ rotate(k[1] * c2, 33) * c1, 31) + h1;
-        h2 = h2 * 5 + 0x38495AB5;
-    }
-    k[0] = k[1] = 0;
-    memcpy(k, key, left);
-    h2 ^= rotate(k[1] * c2, 33) * c1;
-    h1 ^= rotate(k[0] * c1, 31) * c2;
-    h1 ^= length, h2 ^= length;
-    h1 += h2, h2 += h1;
-    h1 = mix(h1), h2 = mix(h2);
-    h1 += h2;
-    return (hash){h1, h2 + h1};
+static inline uint64_t fold(uint64_t a, uint64_t b) {
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+/* Never 0, which is a free place. Up to 7 bytes behind the line are read, and left out. */
+static inline uint64_t hash(const char *at, size_t length) {
+    const uint64_t c1 = 0x9E3779B97F4A7C15, c2 = 0x2D358DCCAA6C78A5, c3 = 0x8BB84B93962EACC9;
+    uint64_t state = length * c1, first = 0, second = 0;
+    for (; length > 16; at += 16, length -= 16) state = fold(load(at) ^ c2, load(at + 8) ^ state);
+    if (length >= 8) first = load(at), second = load(at + length - 8);
+    else if (length) first = load(at) << (64 - 8 * length);
+    return fold(fold(first ^ c2, second ^ state), c3) | 1;
 }
 
 static void flush(void) {
@@ -63,52 +53,56 @@ static void flush(void) {
 
 static void emit_new(const line *lines, int count) {
     for (const line *l = lines; l < lines + count; l++) {
-        uint64_t known = 1;
-        for (int k = 0; k < hashes; k++) {
-            uint64_t bit = l->h2 * multipliers[k] >> 55, mask = (uint64_t)1 << (bit & 63);
-            known &= (l->block[bit >> 6] & mask) != 0;
-            l->block[bit >> 6] |= mask;
-        }
-        if (known) continue;
+        uint64_t place = l->hash >> 8 & last;
+        while (table[place] && table[place] != l->hash) place = (place + 1) & last;
+        if (table[place]) continue;
+        if (held++ == last) exit(1); /* more lines than there are places */
+        table[place] = l->hash;
         if (used + l->length > BUFFER) flush();
-        memcpy(output + used, l->start, l->length);
+        memcpy(output + used, l->at, l->length);
         used += l->length;
     }
 }
 
-/* Take the whole lines of a buffer; give the number of bytes they had. */
-static size_t take(const char *start, const char *end) {
+/* Take the lines of a buffer, with what ends them; give the number of bytes they had. */
+static size_t take(const char *start, const char *end, int is_last) {
     line lines[AHEAD];
-    const char *at = start, *newline;
+    const char *at = start;
     int count = 0;
-    while (at < end && (newline = memchr(at, '\n', (size_t)(end - at)))) {
-        hash h = murmur(at, (size_t)(newline - at));
-        uint64_t *block = words + 8 * ((h.h1 >> 32) * blocks >> 32);
-        __builtin_prefetch(block, 1);
-        lines[count++] = (line){at, (size_t)(newline + 1 - at), block, h.h2};
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (newline == NULL && !is_last) break;
+        size_t length = (size_t)((newline ? newline : end) - at), whole = length + (newline != NULL);
+        uint64_t hashed = hash(at, length);
+        __builtin_prefetch(table + (hashed >> 8 & last), 1);
+        lines[count++] = (line){at, whole, hashed};
         if (count == AHEAD) emit_new(lines, count), count = 0;
-        at = newline + 1;
+        at += whole;
     }
     emit_new(lines, count);
     return (size_t)(at - start);
 }
 
 int main(int count, char **arguments) {
-    if (count != 3) return 2;
-    blocks = strtoull(arguments[1], NULL, 10) / 64;
-    hashes = atoi(arguments[2]);
-    words = aligned_alloc(64, blocks * 64);
-    if (!words || hashes > MAX_HASHES) return 1;
-    memset(words, 0, blocks * 64);
-    uint64_t multiplier = 1;
-    for (int k = 0; k < MAX_HASHES; k++) multipliers[k] = multiplier *= GOLDEN;
+    if (count != 2) return 2;
+    uint64_t places = 1 << 10;
+    while ((double)places < 1.5 * atof(arguments[1])) places *= 2;
+    last = places - 1;
+    table = mmap(NULL, places * 8, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (table == MAP_FAILED) return 1;
+#ifdef MADV_HUGEPAGE
+    madvise(table, places * 8, MADV_HUGEPAGE);
+#endif
     size_t kept = 0;
-    for (ssize_t got; (got = read(0, input + kept, BUFFER - kept)) != 0;) {
-        if (got < 0) return 1; /* and a line longer than the buffer ends the program here */
-        size_t taken = take(input, input + kept + (size_t)got);
+    for (;;) {
+        ssize_t got = read(0, input + kept, BUFFER);
+        if (got < 0) return 1;
+        size_t taken = take(input, input + kept + (size_t)got, got == 0);
         kept += (size_t)got - taken;
+        if (got == 0) break;
+        if (kept > BUFFER) return 1; /* a line longer than the buffer */
         memmove(input, input + taken, kept);
     }
     flush();
-    return kept != 0;
+    return 0;
 }

@@ -1,16 +1,16 @@
 """How long does a log take? mmbloom dedup against awk, sort, DuckDB, polars, loops, a limit in C.
 
 Question: wall and CPU seconds and peak memory to deduplicate an access log, output to a file;
-and the same of a log that is several times as large.
+the same of a log of short lines, of addresses; and of logs that are several times as large.
 
 Method: whole commands, started afresh each round, taking turns; the log is in the page
 cache. All Bloom filters are made anew each time, planned at 0.01 % for the number of lines.
 Lines of output are counted: a Bloom filter may drop a line that it takes for a repeat, and all
 that is exact must give the same number. DuckDB and polars read a line as one column, by the
 fastest way found, with threads and memory as they come; polars keeps the order of the lines,
-DuckDB and sort do not. The C limit is `dedup_limit.c`: the same work with MurmurHash3 and a
-filter in plain memory, in one thread. The large log is left to those that neither take minutes
-for it nor most of the memory.
+DuckDB and sort do not. The C limit is `dedup_limit.c`: one pass in one thread, which keeps 64 bits
+of each line in a table in memory, and forgets all at its end. The large logs are left to those
+that neither take minutes for it nor most of the memory.
 
 Limits: peak memory is the maximum resident set, at least that of this script; for mmbloom
 the mapped filter is in it, so its size is given beside.
@@ -19,22 +19,20 @@ the mapped filter is in it, so its size is given beside.
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 
 from _measure import Report, Rows, apart, benchmark, compile_c, ratio, spread, table, whole
 from _peers import not_installed
-from make_log import write_log
-
-from mmbloom.sizing import plan
+from make_log import write_addresses, write_log
 
 OURS = "mmbloom dedup"
 AWK, SORT = "awk '!s[$0]++'", "LC_ALL=C sort -u"
 SET, RBLOOM, LIMIT = "Python loop over a set", "Python loop over rbloom", "the C limit"
 DUCKDB, POLARS = "DuckDB, select distinct", "polars, unique"
 NEEDS = {RBLOOM: "rbloom", DUCKDB: "duckdb", POLARS: "polars"}
-LARGE = (OURS, DUCKDB, SORT)
-"""What the large log is left to."""
+LARGE = (OURS, DUCKDB, SORT, LIMIT)
+"""What the large logs are left to."""
 
 EXACT = (AWK, SORT, DUCKDB, POLARS, SET)
 RATE = 0.0001
@@ -84,10 +82,8 @@ def commands(folder: str, log: str, output: str, lines: int) -> dict[str, list[s
     }
     for name in (name for name, package in NEEDS.items() if find_spec(package) is None):
         del named[name]
-    program = compile_c("dedup_limit.c", folder)
-    if program:
-        params = plan(lines, RATE)
-        named[LIMIT] = [program, str(params.num_bytes), str(params.num_hashes)]
+    if program := compile_c("dedup_limit.c", folder):
+        named[LIMIT] = [program, str(lines)]
     return named
 
 
@@ -99,12 +95,18 @@ def once(command: list[str], log: str, output: str) -> dict[str, float]:
     return {**found, "lines": float(lines)}
 
 
-def by_turns(folder: str, lines: int, rounds: int, names: Sequence[str] = ()) -> tuple[str, Rows]:
-    """Run all commands, or some, on a log of so many lines; give a table and its figures."""
+def by_turns(
+    folder: str,
+    lines: int,
+    rounds: int,
+    names: Sequence[str] = (),
+    write: Callable[[str, int], None] = write_log,
+) -> tuple[str, Rows]:
+    """Run all commands, or some, on a log of a number of lines; give a table and its figures."""
     log, output = os.path.join(folder, "access.log"), os.path.join(folder, "output")
     bloom = os.path.join(folder, "seen.bloom")
     # In a process of its own: a child's peak memory starts from that of its parent.
-    apart(write_log, log, lines)
+    apart(write, log, lines)
     named = commands(folder, log, output, lines)
     rows: Rows = {name: {} for name in named if not names or name in names}
     mebibytes = 0.0
@@ -132,17 +134,26 @@ def by_turns(folder: str, lines: int, rounds: int, names: Sequence[str] = ()) ->
     size = os.path.getsize(log) / 1e6
     os.unlink(log)
     os.unlink(output)
-    title = f"### {lines:,} lines, {size:,.0f} MB; the filter is {mebibytes:.0f} MiB\n\n"
+    kind = "addresses" if write is write_addresses else "lines"
+    title = f"### {lines:,} {kind}, {size:,.0f} MB; the filter is {mebibytes:.0f} MiB\n\n"
     header = ["", "wall seconds", "mmbloom is", "CPU seconds", "peak MiB", "lines out"]
     return title + table(header, cells), rows
 
 
 def run(args: argparse.Namespace, folder: str) -> Report:
-    """Run all commands on a log, and some on a large one."""
-    small, rows = by_turns(folder, args.lines, args.rounds)
-    large, more = by_turns(folder, args.large_lines, args.large_rounds, LARGE)
+    """Run all commands on two logs, and some on large ones."""
     missing = not_installed(name for name in NEEDS.values() if find_spec(name) is None)
-    return Report(f"{small}\n\n{large}{missing}", {"dedup": rows, "large": more})
+    sizes = {
+        "": (args.lines, args.rounds, ()),
+        "large ": (args.large_lines, args.large_rounds, LARGE),
+    }
+    said, figures = [], {}
+    for size, (lines, rounds, names) in sizes.items():
+        for kind, write in (("dedup", write_log), ("short", write_addresses)):
+            text, rows = by_turns(folder, lines, rounds, names, write)
+            said.append(text)
+            figures[{"large dedup": "large"}.get(size + kind, size + kind)] = rows
+    return Report("\n\n".join(said) + missing, figures)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,8 @@ SCRIPTS = {
     "durable": "--lines 2000 --rounds 1",
     "open_filter": "--capacity 100000 --rounds 3 --loads 1",
     "memory": "--capacity 100000 --workers 2 --keys 1000",
-    "contention": "--capacity 1000000 --batch 100 --batches 2 --touch 1000 --calls 20 --rounds 1",
+    "contention": "--capacity 1000000 --batch 100 --batches 2 --touch 1000 --calls 20 --rounds 1 "
+    "--large 1000 --seconds 1",
     "members": "--capacity 20000 --keys 1000 --rounds 1",
     "huge": "--capacity 100000 --keys 1000 --rounds 1",
     "counting": "--capacity 10000 --keys 1000 --rounds 1",
