@@ -27,7 +27,7 @@ from mmbloom.format.header import KEY_RULE_BYTES
 # A block of log lines of usual length fills a chunk, which is what the engine hashes fastest.
 # After a kill a rerun repeats at most 64 Ki lines or 8 MiB, of which this is far short.
 BLOCK_BYTES = 1 << 20
-CHUNK_LINES = 1 << 14
+CHUNK_LINES = 1 << 13  # whose blocks, hashes and cells are in the second cache together
 
 
 class RawInput(Protocol):
@@ -39,7 +39,7 @@ class RawInput(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    r"""At most 16,384 consecutive lines, and the block of bytes that they lie in.
+    r"""At most 8,192 consecutive lines, and the block of bytes that they lie in.
 
     Attributes
     ----------

@@ -160,7 +160,7 @@ def test_one_output_of_several_inputs(where: Path) -> None:
 
 
 def test_more_than_a_chunk(where: Path) -> None:
-    """Past 16,384 lines too it stops at the very line."""
+    """Past a chunk of lines too it stops at the very line."""
     ended = mmbloom("dedup", "seen", "-n", "20000", "-p", "1e-9", stdin=lines(0, 30_000))
     assert (ended.code, ended.out) == (6, lines(0, 20_000))
 
