@@ -105,6 +105,8 @@ class Batch:
 
     def hash_all(self, key_hash: KeyHash, threads: int) -> HashHalves:
         """Hash all keys at once, for a claim or a large chunk."""
+        if len(self.parts) == 1 and self.num_keys <= _engine.CHUNK_KEYS:  # as most claims are
+            return _engine.hash_keys(self.parts[0], key_hash)
         h1, h2 = np.empty((2, self.num_keys), np.uint64)
 
         def work(here: tuple[int, KeyBatch]) -> None:

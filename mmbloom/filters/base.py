@@ -256,8 +256,13 @@ class Filter(ABC):
         batch = coerce(keys, nulls)
         return batch.answers_of_chunks(list(self._find_batch(batch)))
 
+    def _chunk_keys(self, num_keys: int) -> int:
+        """Tell how many keys of a batch are a chunk; of a small one that is not asked."""
+        few = _engine.CHUNK_KEYS
+        return few if num_keys <= few else self._writer.chunk_keys(num_keys)
+
     def _find_batch(self, batch: Batch) -> Iterator[Bools]:
-        size = self._writer.chunk_keys(batch.num_keys)
+        size = self._chunk_keys(batch.num_keys)
         if size == _engine.CHUNK_KEYS:
             return batch.map(self._find_chunk, self._threads)
         chunks = batch.hashed(self._key_hash, self._threads, size=size)
@@ -389,7 +394,7 @@ ClosedFilterError
         return self._add_hashed(batch)
 
     def _add_hashed(self, batch: HashedBatch) -> Bools:
-        size = self._writer.chunk_keys(batch.num_keys)
+        size = self._chunk_keys(batch.num_keys)
         chunks = batch.hashed(self._key_hash, self._threads, self._prepare, size)
         answers = [self._writer.add_chunk(prepared) for _, prepared in chunks]
         return np.concatenate([np.zeros(0, np.bool_), *answers])
@@ -419,7 +424,7 @@ ClosedFilterError
         return np.concatenate([np.zeros(0, np.bool_), *self._find_hashed(batch)])
 
     def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
-        size = self._writer.chunk_keys(batch.num_keys)
+        size = self._chunk_keys(batch.num_keys)
         if size > _engine.CHUNK_KEYS:
             return map(self._find, batch.chunks(size))
         return in_order(self._find, batch.chunks(), helpers_for(batch.num_keys, self._threads))
@@ -460,7 +465,7 @@ ClosedFilterError
 
     def _add_chunks(self, batch: Batch) -> Bools:
         writer, exclusions, answers = self._writer, self._exclusions, []
-        size = writer.chunk_keys(batch.num_keys)
+        size = self._chunk_keys(batch.num_keys)
         chunks = batch.hashed(self._key_hash, self._threads, self._prepare, size)
         for keys, hashes, prepared in chunks:
             new = writer.add_chunk(prepared)
