@@ -104,10 +104,19 @@ class Claim(Held):
         if self._num_keys and self._is_within():
             raise ReentryError(self._writer.path, _CLAIMED)
         self._claimed = self._writer.claim(self._prepared)
-        answers = self._answers(self._claimed.new)
+        try:
+            answers = self._answers(self._claimed.new)
+        except BaseException:
+            self._forget()
+            raise
         if self._num_keys:  # last: a claim that raised above is not around others
             self._writer.claimed = weakref.ref(self)
         return answers
+
+    def _forget(self) -> None:
+        """Reserve no room for its keys any more; one of no keys has none to give back."""
+        if self._num_keys:
+            self._writer.forget_claim()
 
     def _is_within(self) -> bool:
         """Tell whether another claim of the filter is around; call it with the lock."""
@@ -130,6 +139,8 @@ class Claim(Held):
             self._writer.claimed = None
         if kind is None:
             self._writer.mark(self._claimed, self._prepared)
+        else:
+            self._forget()
 
     async def __aenter__(self) -> Bools:
         """Do what ``with`` does, while other tasks go on."""

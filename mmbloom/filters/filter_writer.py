@@ -74,6 +74,10 @@ class FilterWriter(ABC):
         """
 
     @abstractmethod
+    def forget_claim(self) -> None:
+        """Reserve no room for a claim any more: it was marked, or never will be."""
+
+    @abstractmethod
     def may_pass(self, keys: int) -> bool:
         """Tell whether a number of keys goes past the plan if all of them are new."""
 

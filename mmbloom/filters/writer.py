@@ -107,13 +107,12 @@ class Writer(FilterWriter):
         return Hold(self._lock.state, timeout, kind, self._storage.check_writable, self._looked)
 
     def _looked(self, hold: Hold, _patient: bool) -> bool:
-        if hold.first:
+        if hold.first:  # no claim is under way
             self.forget_claim()
         self.look()
         return True
 
-    def forget_claim(self) -> None:
-        """Reserve no room for a claim, of which none is under way where a section is outermost."""
+    def forget_claim(self) -> None:  # noqa: D102  as in the base
         self._brim.reserved = 0
 
     def look(self) -> None:
@@ -225,12 +224,14 @@ class Writer(FilterWriter):
             count(counters, batches_begun=-1)  # it changed nothing, so it is no batch
             return
         now_set = count(counters, keys_added=new_keys, positions_set=positions_set, batches_done=1)
-        # As `_look`, which would ask the header once more a chunk.
-        self.room = (self._brim.full_at - now_set) / self._params.num_hashes
+        self._leave(now_set)  # `_look` would ask the header once more a chunk
 
     def _look(self) -> None:
-        now_set = self._storage.positions_set  # other processes may have added, or removed, keys
-        self.room = (self._brim.full_at - now_set) / self._params.num_hashes
+        self._leave(self._storage.positions_set)  # others may have added, or removed, keys
+
+    def _leave(self, now_set: int) -> None:
+        fit = (self._brim.full_at - now_set) / self._params.num_hashes
+        self.room = fit - self._brim.reserved
 
     def leave_room(self, keys: int) -> None:
         """Expect this number of keys to be added without a look at the plan."""
@@ -262,7 +263,9 @@ class Writer(FilterWriter):
         """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
         if len(new) > self.room:
             self._brim.require_room(np.flatnonzero(new))
-        self._brim.reserved = int(np.count_nonzero(new))
+        if len(new):  # a claim of no keys may be within another one
+            self._brim.reserved = int(np.count_nonzero(new))
+            self.room -= self._brim.reserved
 
 
 class BitWriter(Writer):
@@ -277,7 +280,8 @@ class BitWriter(Writer):
 
     def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
-        self.forget_claim()
+        if len(claimed.new):
+            self.forget_claim()
         self._storage.attend()
         new_keys = int(np.count_nonzero(claimed.new))
         if not new_keys and not self._verify:
@@ -343,7 +347,8 @@ class CountingWriter(Writer):
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:
         """Count all keys of the claim, new or not: see `Writer.mark`."""
-        self.forget_claim()
+        if len(claimed.new):
+            self.forget_claim()
         self._storage.attend()
         if len(claimed.new):
             self.add_within(hashes)

@@ -89,6 +89,10 @@ class FolderWriter(FilterWriter):
     def chunk_keys(self, num_keys: int) -> int:  # noqa: D102
         return self._chain.current.newest.writer.chunk_keys(num_keys)
 
+    def forget_claim(self) -> None:  # noqa: D102
+        if not self._chain.closed:  # in the block of the claim
+            self._chain.current.newest.writer.forget_claim()
+
     def may_pass(self, keys: int) -> bool:  # noqa: D102
         return self._chain.current.newest.writer.may_pass(keys)
 

@@ -99,6 +99,33 @@ def test_a_claim_has_its_room(tmp_path: Path, kind: Any) -> None:
         assert seen.add_many(range(100, 200)).all(), "a claim that failed keeps no room"
 
 
+@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, RotatingFilter])
+def test_a_claim_in_a_block_gives_its_room_back(tmp_path: Path, kind: Any) -> None:
+    """Also where the lock is kept; and a claim of no keys within takes nothing of it away."""
+    with of_kind(kind, tmp_path / "seen") as seen:
+        with seen.locked():
+            with pytest.raises(KeyError), seen.claim(range(90)):
+                raise KeyError
+            assert seen.add_many(range(100, 150)).all()
+        with seen.claim(range(30)):
+            with seen.claim([]):
+                pass
+            with pytest.raises(FilterFullError):
+                seen.add_many(range(200, 240))
+            with seen.claim([]), pytest.raises(FilterFullError):
+                seen.add_many(range(200, 240))
+        assert seen.info().keys_added == 80
+
+
+def test_a_warning_counts_what_is_claimed(tmp_path: Path) -> None:
+    """With on_full="warn" it comes before what is added within a claim goes past the plan."""
+    with BloomFilter.create(tmp_path / "seen", 100_000, 1e-6, seed=1) as seen:
+        told = pytest.warns(CapacityWarning, match="of new keys are now taken for seen")
+        with seen.claim(range(80_000)), told:
+            seen.add_many(range(100_000, 130_000))
+        assert seen.info().keys_added == 110_000
+
+
 def of_kind(kind: Any, path: Path) -> Any:
     """Make a filter of 100 keys that refuses more."""
     options: dict[str, Any] = {"error_rate": 1e-9, "seed": 1, "on_full": "raise"}
