@@ -289,6 +289,8 @@ class _Raw(FileIO):
                 self._error = InputError(f"{self._name}: cannot be read: {error.strerror}")
                 self._error.__cause__ = error
                 break
+            if more is None and count:  # another reader of the pipe was faster
+                break
             if more is None:  # an empty non-blocking pipe
                 self._readable.poll()
             else:

@@ -81,8 +81,8 @@ cdef tuple run_in_regions(
         changed = do_in_regions(
             loops(), <uint64_t *>words, &h1[0], &h2[0], n, shape, &at[0], adding, threads
         )
-    if changed == <uint64_t>-1:
-        raise MemoryError
+    if changed == <uint64_t>-1:  # no memory for the order: nothing is done, and it can be without
+        return run(set_keys if adding else find, words, h1, h2, shape)
     return answers, changed
 
 

@@ -192,7 +192,7 @@ cdef inline int claim_again(
     """Claim a key's part in a block that is held: 1 if a bit is new, -1 if there is no memory."""
     cdef uint64_t[8] wanted, alone
     cdef const uint64_t *others = bits_held(overlay, cell.held, alone)
-    cdef uint64_t *masks = overlay.masks + 8 * (cell.held & ~MET)  # if it has masks
+    cdef uint64_t *masks
     cdef uint64_t missing = 0
     cdef int w
     bits_of(overlay, note, wanted)
@@ -200,7 +200,9 @@ cdef inline int claim_again(
         missing |= wanted[w] & ~(here[w] | others[w])
     if not missing:
         return 0
-    if not cell.held & MET:
+    if cell.held & MET:
+        masks = overlay.masks + 8 * (cell.held & ~MET)
+    else:
         masks = masks_for(overlay, cell)
         if masks == NULL:
             return -1
@@ -264,7 +266,7 @@ cdef inline bint meets(
 cdef inline bint index_all(Overlay *overlay) noexcept nogil:
     """Put each cell into the index, for keys that are none of the claim's; False without memory."""
     cdef size_t slot, place
-    if not has_places(overlay, overlay.used):
+    if not has_places(overlay, overlay.used - overlay.indexed):
         return False
     for slot in range(overlay.used):
         place = place_of(overlay, overlay.cells[slot].at)

@@ -85,7 +85,11 @@ static void in_threads(Regions *all, Part part)
     int running[MOST_THREADS] = {0};
     sigset_t every, before;
     if (all->threads > 1) {
-        sigfillset(&every); /* a signal is for the threads of Python */
+        sigfillset(&every); /* a signal is for the threads of Python, but for a fault of one's own */
+        sigdelset(&every, SIGSEGV);
+        sigdelset(&every, SIGBUS);
+        sigdelset(&every, SIGFPE);
+        sigdelset(&every, SIGILL);
         pthread_sigmask(SIG_SETMASK, &every, &before);
         for (int t = 1; t < all->threads; t++) {
             tasks[t] = (Task){all, part, t};

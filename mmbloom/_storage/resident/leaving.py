@@ -15,7 +15,7 @@ from mmbloom._reentry import CALL
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.resident.moving import MovingArray
 from mmbloom._storage.resident.working_copy import say_not_saved
-from mmbloom.errors import LockTimeoutError, ReentryError
+from mmbloom.errors import FileChangedError, LockTimeoutError, ReentryError
 
 # The lock is wanted for some milliseconds.
 _LEAVE_SECONDS = 10.0
@@ -76,9 +76,10 @@ def leave(array: MovingArray, lock: WriteLock | None = None) -> None:
         with _lock_of(array, lock) as free:
             _give_back(array, free)
     elif array.may_have_left_copies():
+        # What cannot be done now, also where the lock cannot be opened, the next writer does.
         with (
+            suppress(LockTimeoutError, ReentryError, FileChangedError, OSError),
             _lock_of(array, lock) as free,
-            suppress(LockTimeoutError, ReentryError),
             free.held(_SWEEP_SECONDS, CALL),
         ):
             array.remove_left_copies()
