@@ -56,8 +56,8 @@ class Filter(ABC):
 
     Notes
     -----
-    A batch is handled in chunks of 16,384 keys, or of up to a million where the array is larger
-    than the cache, each of which takes the write lock once. An answer never depends on how large a
+    A batch is handled in chunks of 16,384 keys, or of up to a million where the array is of
+    gigabytes, each of which takes the write lock once. An answer never depends on how large a
     batch is, on the engine or on the number of threads.
     """
 

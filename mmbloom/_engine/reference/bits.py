@@ -46,8 +46,8 @@ class Claimed(NamedTuple):
 def chunk_keys(params: FilterParams, num_keys: int) -> int:  # noqa: ARG001
     """Tell how many keys of a batch to hand to a call, for an array of these parameters.
 
-    The compiled engine takes up to a million for an array that is larger than the cache, and
-    brings them into the order of its regions; this one does best in the cache in any case.
+    The compiled engine takes up to a million for an array of gigabytes, and brings them into the
+    order of its regions; the temporaries of this one are to stay in the cache, whatever the array.
     """
     return CHUNK_KEYS
 
