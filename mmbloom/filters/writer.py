@@ -224,12 +224,12 @@ class Writer(FilterWriter):
             count(counters, batches_begun=-1)  # it changed nothing, so it is no batch
             return
         now_set = count(counters, keys_added=new_keys, positions_set=positions_set, batches_done=1)
-        self._leave(now_set)  # `_look` would ask the header once more a chunk
+        self._note_room(now_set)  # `_look` would ask the header once more a chunk
 
     def _look(self) -> None:
-        self._leave(self._storage.positions_set)  # others may have added, or removed, keys
+        self._note_room(self._storage.positions_set)  # others may have added, or removed, keys
 
-    def _leave(self, now_set: int) -> None:
+    def _note_room(self, now_set: int) -> None:
         fit = (self._brim.full_at - now_set) / self._params.num_hashes
         self.room = fit - self._brim.reserved
 
