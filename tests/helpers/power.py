@@ -7,6 +7,7 @@ copy is the start after it.
 
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,12 +24,16 @@ Mount = Callable[[Path], Path]
 
 @contextmanager
 def mounts() -> Iterator[Mount]:
-    """Mount images, each in a folder of its own, until the block ends."""
+    """Mount images, each in a folder of its own, until the block ends.
+
+    The folders are not in pytest's: a killed run leaves its disks mounted, which the next runs
+    would fail to remove.
+    """
     with ExitStack() as stack:
 
         def mounted(image: Path) -> Path:
-            folder = Path(f"{image}.mounted")
-            folder.mkdir()
+            folder = Path(tempfile.mkdtemp(prefix="mmbloom-disk-"))
+            stack.callback(folder.rmdir)
             run_tool("mount", "-o", "loop", image, folder)
             stack.callback(run_tool, "umount", folder)
             return folder
