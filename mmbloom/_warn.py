@@ -1,10 +1,14 @@
-"""Warnings that point at the caller's line, and the one about more keys than planned."""
+"""Warnings that point at the caller's line, and those about more keys than planned."""
 
+import os
 import sys
 import warnings
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from mmbloom.errors import CapacityWarning, MmbloomWarning
-from mmbloom.sizing.fill import Fill
+from mmbloom.sizing.fill import Fill, share_of
+from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams
 
 
@@ -25,5 +29,40 @@ def warn_past_plan(path: str, params: FilterParams, fill: Fill) -> None:
     warn(
         f"{path}: {fill}; false positives rise above {params.error_rate:g}: {fill.taken()}; "
         "make a larger filter",
+        CapacityWarning,
+    )
+
+
+class Counted(NamedTuple):
+    """A file of which all bits were counted: its path, parameters and number of bits that are 1."""
+
+    path: str
+    params: FilterParams
+    positions_set: int
+
+    @property
+    def fill(self) -> Fill:
+        """How full it is."""
+        return Fill.of(self.params, self.positions_set)
+
+
+def warn_if_past_plan(file: Counted) -> None:
+    """Warn of a file that has more keys than planned; called when all else is done, as above."""
+    if file.fill.is_past:
+        warn_past_plan(file.path, file.params, file.fill)
+
+
+def warn_if_any_past_plan(folder: str, files: Iterable[Counted]) -> None:
+    """Warn once of a folder in which files have more keys than planned; called as the other."""
+    fills = [(file.fill, file.path) for file in files]
+    past = [(fill, file) for fill, file in fills if fill.is_past]
+    if not past:
+        return
+    rate = rate_of_any(fill.now for fill, _ in fills)
+    most, file = max(past, key=lambda one: one[0].keys / one[0].capacity)
+    warn(
+        f"{folder}: {len(past)} of {len(fills)} files hold more keys than planned, "
+        f"{os.path.basename(file)} {most}: {share_of(rate)} of new keys are now taken for seen; "
+        "make a folder of larger files",
         CapacityWarning,
     )

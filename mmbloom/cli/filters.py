@@ -7,7 +7,7 @@ imports nothing of folders.
 import argparse
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -17,8 +17,8 @@ from mmbloom.cli.arguments import error_rate, given, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
 from mmbloom.errors import (
+    CapacityWarning,
     MmbloomError,
-    MmbloomWarning,
     NetworkFileSystemError,
 )
 from mmbloom.filters.base import Filter
@@ -119,7 +119,6 @@ def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
             elif args.capacity is not None:
                 os.stat(os.path.dirname(path))  # an error if a run could not make it there
             yield argparse.Namespace(**{**vars(args), "file": tried})
-            say_what_is_past_plan([args.file])
         except OSError as error:
             if isinstance(error, FileNotFoundError) and error.filename == tried:
                 raise FileNotFoundError(error.errno, error.strerror, path) from None
@@ -170,11 +169,14 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[N
     """Say what is odd about the open filter of a command that reads lines.
 
     Before the command works: that the keys were made of lines in another way than this command's;
-    after it, if another command has noted its way first. At the end: that the filter is past its
-    plan, unless this is a dry run, of which `copied` says it.
+    after it, if another command has noted its way first. At the end, with the figures then, and in
+    place of the warning amid the work: that the filter is past its plan. Of a dry run that was said
+    when the filter was copied.
     """
     noted = say_of_another_rule(seen, keys)
-    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CapacityWarning)
+        yield
     with _LOOKED_AT_LAST:
         if not noted:
             say_of_another_rule(seen, keys)
@@ -203,15 +205,6 @@ def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
 def fill_of_file(seen: FileFilter) -> Fill:
     """Tell how full an open filter of one file is, without all else that `info` reads."""
     return Fill.of(seen.params, round(seen.fill_ratio * seen.params.num_bits))
-
-
-def say_what_is_past_plan(paths: Iterable[str]) -> None:
-    """Print one line for each filter that has more keys than it was planned for."""
-    for path in dict.fromkeys(paths):
-        with _LOOKED_AT_LAST, warnings.catch_warnings():
-            warnings.simplefilter("ignore", MmbloomWarning)
-            with mmbloom.open(path, "r") as seen:
-                say_if_past_plan(path, seen)
 
 
 def say_if_past_plan(path: str, seen: Filter) -> None:

@@ -5,7 +5,6 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 
 from mmbloom._machine.holders import holder
 from mmbloom.cli.parser import COMMANDS, file_of, parse, without_n
@@ -52,8 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             with unwinding():
                 code = _run(command, args)
                 flush_stdout()
-                if named := _named(args, COMMANDS[command].past):
-                    import_module("mmbloom.cli.filters").say_what_is_past_plan(named)
         except BrokenPipeError:
             # The reader of our output has stopped (| head): no error to report. The code tells a
             # script that not all was done. Lines that were not written are not marked.

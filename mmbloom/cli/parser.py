@@ -29,7 +29,6 @@ class Command(NamedTuple):
 
     summary: str
     words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
-    past: tuple[str, ...] = ()  # arguments of filters to be opened in the end: are they full?
     each: bool = False  # is run for each of several filters
     left: str = ""  # by Ctrl-C or a full disk, and what to do then
 
@@ -55,29 +54,15 @@ COMMANDS = {
     "grow": Command("make a full filter grow: a folder in its place, with all that it knows"),
     "info": Command("show what a filter is and what it holds", each=True),
     "verify": Command("check everything in a filter that can be checked", each=True),
-    "copy": Command(
-        "copy a filter, even while others write to it", past=("file",), left=_NONE_HALF_MADE
-    ),
-    "merge": Command(
-        "make one filter from several", past=("file", "destination"), left=_NONE_HALF_MADE
-    ),
+    "copy": Command("copy a filter, even while others write to it", left=_NONE_HALF_MADE),
+    "merge": Command("make one filter from several", left=_NONE_HALF_MADE),
     "intersect": Command(
-        "make one filter of the keys that several filters share",
-        past=("file",),
-        left=_NONE_HALF_MADE,
+        "make one filter of the keys that several filters share", left=_NONE_HALF_MADE
     ),
-    "compare": Command("estimate how many keys two filters share", past=("file", "other")),
-    "repair": Command(
-        "make a sound filter from a damaged one", past=("destination",), left=_NONE_HALF_MADE
-    ),
-    "export": Command(
-        "write a filter in another program's format", past=("file",), left=_NONE_HALF_MADE
-    ),
-    "import": Command(
-        "make a filter from another program's file",
-        past=("destination",),
-        left=_NONE_HALF_MADE,
-    ),
+    "compare": Command("estimate how many keys two filters share"),
+    "repair": Command("make a sound filter from a damaged one", left=_NONE_HALF_MADE),
+    "export": Command("write a filter in another program's format", left=_NONE_HALF_MADE),
+    "import": Command("make a filter from another program's file", left=_NONE_HALF_MADE),
     "plan": Command("show what a filter will cost"),
     "help": Command("describe a command"),
     "completion": Command("print what completes commands and options in a shell"),

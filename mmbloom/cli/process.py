@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
-from mmbloom.errors import CapacityWarning, MmbloomWarning
+from mmbloom.errors import MmbloomWarning
 
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR, FULL = range(7)
 NOT_SOUND = NOT_ALIKE = TOO_FULL = NOTHING_FOUND
@@ -122,17 +122,13 @@ def _folded(line: str, indent: int, columns: int) -> str:
 
 @contextmanager
 def said_warnings() -> Iterator[None]:
-    """Print every warning of mmbloom as one line to stderr.
-
-    But that a filter is past its plan, which a command says in the end, with the figures then.
-    """
+    """Print every warning of mmbloom as one line to stderr."""
 
     def show(message: Warning | str, *_where: object) -> None:
         say(f"warning: {message}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", MmbloomWarning)
-        warnings.simplefilter("ignore", CapacityWarning)
         warnings.showwarning = show  # type: ignore[assignment]  # accepts any further arguments
         yield
 

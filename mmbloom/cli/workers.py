@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
@@ -17,6 +18,7 @@ from typing import Protocol, cast
 
 from mmbloom.cli.process import TERMINATED, InputError, StoppedError, prepare, said_warnings
 from mmbloom.dedup import Tally
+from mmbloom.errors import CapacityWarning
 
 
 class Job(Protocol):
@@ -121,6 +123,7 @@ def _work(connection: Connection) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     prepare()
     with said_warnings(), suppress(EOFError, ConnectionError):  # raised once the parent is gone
+        warnings.simplefilter("ignore", CapacityWarning)  # the parent says it in the end
         while True:
             connection.send(_answer(connection))
 

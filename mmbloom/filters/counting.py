@@ -22,6 +22,7 @@ from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._threads import in_order
 from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Path
+from mmbloom._warn import Counted, warn_if_past_plan
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import CountingWriter
 
@@ -113,7 +114,8 @@ class CountingBloomFilter(FileFilter):
 
         It has the capacity, error rate, layout, hash and seed of this one and answers the same;
         `BloomFilter.open` opens it. Takes no lock: keys that are added or removed while it
-        runs may be in it or not, unless this is called within `locked`.
+        runs may be in it or not, unless this is called within `locked`. A `CapacityWarning`
+        tells, after the file is there, if it has more keys than planned.
 
         Parameters
         ----------
@@ -141,6 +143,7 @@ class CountingBloomFilter(FileFilter):
             counted.check_same()
             # Keys added, in the header, are those that were removed as well.
             made.finish(round(self.params.estimated_count(made.positions_set)), batches=1)
+        warn_if_past_plan(Counted(target.path, self.params, made.positions_set))
 
     def _find_batch(self, batch: Batch) -> Iterator[Bools]:
         if self._storage.read_only_reason:

@@ -17,7 +17,7 @@ from mmbloom._storage.build import new_filter
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Words
-from mmbloom._warn import warn
+from mmbloom._warn import Counted, warn
 from mmbloom.errors import FormatError, IncompatibleFiltersError, MmbloomWarning
 from mmbloom.sizing.params import FilterParams, spelled
 
@@ -42,9 +42,7 @@ class FilterAt(NamedTuple):
 class Combined(NamedTuple):
     """A filter that was made of others."""
 
-    path: str
-    params: FilterParams
-    positions_set: int
+    file: Counted
     key_rules: tuple[str, ...]  # of the others, each once
 
 
@@ -125,7 +123,7 @@ def combine_opened(
             made.write(segment)
         keys = count_keys(added, made.positions_set, params)
         made.finish(keys, batches=len(inputs))
-    return Combined(target.path, params, made.positions_set, rules)
+    return Combined(Counted(target.path, params, made.positions_set), rules)
 
 
 def different_rules(rules: Iterable[str | None]) -> tuple[str, ...]:

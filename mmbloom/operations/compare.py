@@ -10,6 +10,7 @@ import numpy as np
 from mmbloom._engine import count_set
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
+from mmbloom._warn import Counted, warn_if_past_plan
 from mmbloom.operations.combine import FilterAt, combined, open_alike, require_files
 
 _WHY_FILES = "a key may be in file 1 of one folder and in file 2 of the other, and would not be \
@@ -75,7 +76,8 @@ def compare(one: Path, other: Path) -> Similarity:
     2007). The standard error of each term is about sqrt(m (e^x - 1 - x)) / k with x = k n/m. That
     of the common keys, of filters at capacity and planned at 1 %, was measured as sqrt(n) / 4 keys
     where at least half are common, and sqrt(n) / 2 where none are: A | B is overfull then. Few
-    common keys of large filters drown in that, and full filters say nothing.
+    common keys of large filters drown in that, and full filters say nothing: a `CapacityWarning`
+    tells of those that are past their plan.
 
     Examples
     --------
@@ -105,6 +107,8 @@ def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
         left.check_same()
         right.check_same()
         params = left.header.params
+    for source, bits in ((one, first), (other, second)):
+        warn_if_past_plan(Counted(source.path, params, bits))
     counts = [params.estimated_count(bits) for bits in (first, second, either)]
     common = min(max(0.0, counts[0] + counts[1] - counts[2]), counts[0], counts[1])
     union = counts[0] + counts[1] - common

@@ -21,6 +21,7 @@ from mmbloom._storage.kinds import ALL_KINDS, kind_of
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
+from mmbloom._warn import Counted, warn_if_any_past_plan, warn_if_past_plan
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
 from mmbloom.format.manifest import MANIFEST
@@ -69,6 +70,8 @@ def copy(
     The copy has at least every key whose add had returned when `copy` was called. Of a
     `CountingBloomFilter`, keys that are removed during the call may be half there in it: hold
     `locked` to prevent that.
+
+    A `CapacityWarning` tells, after the copy is there, if the filter has more keys than planned.
 
     With `replace` a process that dies at any moment leaves the old filter or the new one. Of a
     file, it may leave either with only those keys excluded that both exclude: a false positive may
@@ -152,10 +155,11 @@ def _copy_file(path: str, target: Target, *, seal: bool) -> None:
             replace_listed(beside, [key for key in old if key in listed], target.instead_of)
 
     with UnmappedFilter(path, kinds=ALL_KINDS) as original:
-        _copy_opened(original, target, seal=seal, last=deny_no_key_of_either)
+        copied = _copy_opened(original, target, seal=seal, last=deny_no_key_of_either)
     if listed:
         # Not under the copy's lock, which a sealed one has not: no other process knows of it yet.
         replace_listed(beside, listed, os.stat(target.path))
+    warn_if_past_plan(copied._replace(path=path))
 
 
 def _copy_opened(
@@ -164,7 +168,7 @@ def _copy_opened(
     *,
     seal: bool,
     last: Callable[[], None] = lambda: None,
-) -> None:
+) -> Counted:
     """Copy a file; `last` is called when all but its name is on the disk."""
     # Before the array: what is counted later may be of keys that the copy has not.
     counters, kind = original.counters(), kind_of(original.header)
@@ -175,19 +179,22 @@ def _copy_opened(
         original.check_same()
         copied.finish(counters["keys_added"], counters["batches_begun"])
         last()
+    return Counted(target.path, params, copied.positions_set)
 
 
 def _copy_folder(path: str, target: Target, *, seal: bool) -> None:
     listed = counted_listed(exclusions_path_in(path))  # if damaged, nothing is made
     with (
-        open_named(path) as (file, originals),
+        open_named(path) as (there, originals),
         new_folder(target.path, target.permissions, instead_of=target.instead_of) as folder,
     ):
-        entries = []
-        for entry, original in zip(file.manifest.members, originals, strict=True):
-            _copy_opened(original, target.within(folder, entry.name), seal=seal)
+        entries, copied = [], []
+        for entry, original in zip(there.manifest.members, originals, strict=True):
+            file = target.within(folder, entry.name)
+            copied.append(_copy_opened(original, file, seal=seal))
             entries.append(entry_of(folder, entry.name, entry.number))
-        first_manifest(folder, file.manifest.plan, entries, target.permissions)
+        first_manifest(folder, there.manifest.plan, entries, target.permissions)
         if listed.keys:
             like = os.stat(os.path.join(folder, MANIFEST))
             replace_listed(exclusions_path_in(folder), listed.keys, like)
+    warn_if_any_past_plan(path, copied)

@@ -21,11 +21,13 @@ import struct
 
 import numpy as np
 
+from mmbloom._engine import count_set
 from mmbloom._storage.atomic import OWNER_ONLY, Target, new_file
 from mmbloom._storage.build import Appender, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path
+from mmbloom._warn import Counted, warn_if_past_plan
 from mmbloom.errors import FileChangedError, ParameterMismatchError
 from mmbloom.format.checker import Checker
 from mmbloom.format.header import SEGMENT_BYTES
@@ -71,7 +73,8 @@ def export_guava(
 
     Notes
     -----
-    What a filter was planned for is not in such a file. Memory does not depend on its size.
+    What a filter was planned for is not in such a file: a `CapacityWarning` tells, after the file
+    is there, if it has more keys. Memory does not depend on its size.
 
     Examples
     --------
@@ -96,10 +99,13 @@ def export_guava(
         with new_file(target, _PREFIX.size + params.num_bytes, mapped=False) as made:
             file = Appender(made.fd, target.path)
             file.append(_PREFIX.pack(_STRATEGY, params.num_hashes, params.num_bits // 64))
+            positions_set = 0
             for segment in original.segments():
+                positions_set += count_set(segment)
                 file.append(segment.astype(">u8").tobytes())
             original.check_same()
             file.finish()
+    warn_if_past_plan(Counted(path, params, positions_set))
 
 
 def _require_exportable(path: str, params: FilterParams) -> None:
@@ -137,7 +143,7 @@ def import_guava(
         layout is "standard", its hash "murmur3" and its seed 0.
     capacity : int, optional
         How many keys the filter was planned for, which the file does not say; by default as
-        many as bring one of its size to `error_rate`. Beyond it mmbloom warns.
+        many as bring one of its size to `error_rate`. Beyond it mmbloom warns (`CapacityWarning`).
     error_rate : float, default 0.01
         The false-positive rate that it was planned for, between 0 and 1.
     permissions : int, default 0o600
@@ -164,13 +170,13 @@ def import_guava(
     >>> from mmbloom import BloomFilter, import_guava
     >>> folder = tempfile.mkdtemp()
     >>> theirs, ours = os.path.join(folder, "seen.guava"), os.path.join(folder, "seen.bloom")
-    >>> with open(theirs, "wb") as file:  # one long, all ones: it finds whatever is asked for
-    ...     file.write(bytes.fromhex("010500000001" + 8 * "ff"))
+    >>> with open(theirs, "wb") as file:  # one long, none of its bits set: it has no key
+    ...     file.write(bytes.fromhex("010500000001" + 8 * "00"))
     14
     >>> import_guava(theirs, ours)
     >>> with BloomFilter.open(ours) as seen:
     ...     "a" in seen, seen.params.num_bits, seen.params.num_hashes
-    (True, 64, 5)
+    (False, 64, 5)
     """
     target = Target(absolute(destination), permissions, allow_network)
     with UnmappedFile(absolute(source)) as foreign:
@@ -189,6 +195,7 @@ def import_guava(
             if foreign.read(0, _PREFIX.size) != prefix:
                 raise FileChangedError(foreign.path, "overwritten")
             made.finish(keys_added=0, batches=0)  # the keys are estimated: no file has 0 of some
+    warn_if_past_plan(Counted(target.path, params, made.positions_set))
 
 
 def _decode(prefix: bytes, file_bytes: int, path: str) -> tuple[int, int]:

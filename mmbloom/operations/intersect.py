@@ -11,6 +11,7 @@ import numpy as np
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
+from mmbloom._warn import warn_if_past_plan
 from mmbloom.operations.combine import combine, require_files, source_paths, warn_of_rules
 from mmbloom.sizing.params import FilterParams
 
@@ -73,7 +74,8 @@ def intersect(
     paths = source_paths(sources)
     require_files(paths, _WHY_FILES)
     common = combine(target, paths, np.bitwise_and, _most_keys)
-    warn_of_rules(common.path, common.key_rules)
+    warn_of_rules(target.path, common.key_rules)
+    warn_if_past_plan(common.file)
 
 
 def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:

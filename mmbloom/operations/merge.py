@@ -8,7 +8,6 @@ parameters. A key whose add had returned when the merge began is in one of the f
 manifest named then, and all of these are read.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,11 +19,10 @@ from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_man
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
-from mmbloom._warn import warn, warn_past_plan
-from mmbloom.errors import CapacityWarning, IncompatibleFiltersError
+from mmbloom._warn import warn_if_any_past_plan, warn_if_past_plan
+from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.format.manifest import FolderPlan
 from mmbloom.operations.combine import (
-    Combined,
     combine,
     combine_opened,
     in_steps_if_too_many,
@@ -33,8 +31,6 @@ from mmbloom.operations.combine import (
     united_count,
     warn_of_rules,
 )
-from mmbloom.sizing.fill import Fill
-from mmbloom.sizing.formulas import rate_of_any
 
 
 def merge(
@@ -113,10 +109,8 @@ def _are_folders(paths: Sequence[str]) -> bool:
 
 def _merge_files(target: Target, paths: Sequence[str]) -> None:
     united = combine(target, paths, np.bitwise_or, united_count)
-    warn_of_rules(united.path, united.key_rules)
-    fill = Fill.of(united.params, united.positions_set)
-    if fill.is_past:
-        warn_past_plan(united.path, united.params, fill)
+    warn_of_rules(target.path, united.key_rules)
+    warn_if_past_plan(united.file)
 
 
 _Opened = tuple[ManifestFile, list[UnmappedFilter]]
@@ -136,7 +130,7 @@ def _merge_folders(target: Target, paths: Sequence[str]) -> None:
                 entries.append(entry_of(folder, name, number))
             first_manifest(folder, plan, entries, target.permissions)
     warn_of_rules(target.path, [rule for one in made for rule in one.key_rules])
-    _warn_if_past_plan(target.path, plan, made)
+    warn_if_any_past_plan(target.path, [one.file for one in made])
 
 
 def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:
@@ -162,19 +156,3 @@ def _parts(plan: FolderPlan, opened: Sequence[_Opened]) -> dict[int, list[Unmapp
             require_alike(same[0].path, same[0].header.params, each.path, each.header.params)
     newest = max(parts)
     return {number: parts[number] for number in sorted(parts) if not plan.is_past(number, newest)}
-
-
-def _warn_if_past_plan(path: str, plan: FolderPlan, made: Sequence[Combined]) -> None:
-    """Warn of files with more keys than planned; call when all is done: it may raise."""
-    fills = [(Fill.of(one.params, one.positions_set), one.path) for one in made]
-    past = [(fill, file) for fill, file in fills if fill.is_past]
-    if not past:
-        return
-    rate = rate_of_any(fill.now for fill, _ in fills)
-    most, file = max(past, key=lambda one: one[0].keys / one[0].capacity)
-    warn(
-        f"{path}: {len(past)} of {len(made)} files hold more keys than planned, "
-        f"{os.path.basename(file)} {most}; false positives are at {rate:.3g}, planned were "
-        f"{plan.error_rate:g}: make folders of larger files",
-        CapacityWarning,
-    )

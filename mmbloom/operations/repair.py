@@ -21,6 +21,7 @@ from mmbloom._storage.kinds import BITS, require_kind
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._typing import Path, Words
+from mmbloom._warn import Counted, warn_if_any_past_plan, warn_if_past_plan
 from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, ParameterMismatchError
 from mmbloom.format.header import (
     HEADER_BYTES,
@@ -123,7 +124,8 @@ def repair(
     Notes
     -----
     Of a folder each file is mended, and an empty one takes the place of one that is missing or
-    of which nothing can be kept. Exclusions are not copied.
+    of which nothing can be kept. Exclusions are not copied. A `CapacityWarning` tells, after the
+    result is there, if it has more keys than planned.
 
     Examples
     --------
@@ -142,13 +144,17 @@ def repair(
     """
     path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
     if not is_folder(path):
-        return _repair_file(path, target, params)
+        done, mended = _repair_file(path, target, params)
+        warn_if_past_plan(mended)
+        return done
     if params is not None:
         raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
     return _repair_folder(path, target)
 
 
-def _repair_file(path: str, target: Target, params: FilterParams | None = None) -> Repair:
+def _repair_file(
+    path: str, target: Target, params: FilterParams | None = None
+) -> tuple[Repair, Counted]:
     with UnmappedFile(path) as damaged:
         if damaged.size <= HEADER_BYTES:
             found = f"{damaged.size} bytes"
@@ -169,7 +175,8 @@ def _repair_file(path: str, target: Target, params: FilterParams | None = None) 
             salvage.compare(said, positions_set)
             keys_added = mended.finish(said["keys_added"], batches=0)
     losses, notes = tuple(salvage.losses), tuple(salvage.notes)
-    return Repair(wrong, positions_set, keys_added, losses, notes)
+    made = Counted(target.path, header.params, positions_set)
+    return Repair(wrong, positions_set, keys_added, losses, notes), made
 
 
 def _header_of(
@@ -274,24 +281,29 @@ def _repair_folder(path: str, target: Target) -> Repair:
     plan = manifest.plan
     entries: list[Entry] = []
     files: list[Repair] = []
+    made: list[Counted] = []
     losses: list[str] = []
     notes: list[str] = []
     with new_folder(target.path, target.permissions) as folder:
         for entry in manifest.members:
             name = entry.name
-            done, lost = _mend(os.path.join(path, name), target.within(folder, name), entry, plan)
+            old, new = os.path.join(path, name), target.within(folder, name)
+            mended, lost = _mend(old, new, entry, plan)
             entries.append(entry_of(folder, name, entry.number))
             if lost:
                 losses.append(f"{name}: {lost}")
-            if not done:
+            if not mended:
                 continue
+            done = mended[0]
             files.append(done)
+            made.append(mended[1])
             if done.header_damage:
                 wrong = done.header_damage
                 notes.append(f"{name}: header rebuilt by the manifest, its {wrong} was wrong")
             losses += [f"{name}: {loss}" for loss in done.losses]
             notes += [f"{name}: {note}" for note in done.notes]
         first_manifest(folder, plan, entries, target.permissions)
+    warn_if_any_past_plan(target.path, made)
     return Repair(
         header_damage="",
         positions_set=sum(done.positions_set for done in files),
@@ -302,7 +314,9 @@ def _repair_folder(path: str, target: Target) -> Repair:
     )
 
 
-def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repair | None, str]:
+def _mend(
+    path: str, made: Target, entry: Entry, plan: FolderPlan
+) -> tuple[tuple[Repair, Counted] | None, str]:
     """Make one file of a folder, an empty one if nothing of the old one can be kept.
 
     Gives what was found in the old one, and how all its keys are lost, "" if they are not.

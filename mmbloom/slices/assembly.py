@@ -18,10 +18,9 @@ from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import Builder, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import Path
-from mmbloom._warn import warn_past_plan
+from mmbloom._warn import Counted, warn_if_past_plan
 from mmbloom.errors import FileChangedError, FormatError
 from mmbloom.format.slices import HEADER_BYTES, SliceHeader, decode, require_size
-from mmbloom.sizing.fill import Fill
 from mmbloom.slices.places import At, Opened, head_of, reading
 from mmbloom.slices.plan import SlicePlan, require_of
 from mmbloom.slices.slice import Slice, body_of, header_of
@@ -91,9 +90,7 @@ def assemble(
     with new_filter(target, plan.params) as made:
         keys = sum(_append(made, each, header) for each, header in ordered)
         made.finish(keys, batches=plan.slices)
-    fill = Fill.of(plan.params, made.positions_set)
-    if fill.is_past:
-        warn_past_plan(target.path, plan.params, fill)
+    warn_if_past_plan(Counted(target.path, plan.params, made.positions_set))
 
 
 def require_free(destination: Path) -> str:

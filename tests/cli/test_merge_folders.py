@@ -58,8 +58,8 @@ def test_more_keys_than_planned(tmp_path: Path, capfdbinary: Capture) -> None:
     assert (done.code, done.out) == (0, b"")
     rate = json.loads(inside(capfdbinary, "info", tmp_path / "out", "--json").out)
     assert rate["past_plan"]
-    said = f"has a file past its plan: about {100 * rate['current_error_rate']:.2g} % of new lines"
-    assert is_one_line(done.err, str(tmp_path / "out"), said)
+    said = f"about {100 * rate['current_error_rate']:.2g} % of new keys are now taken for seen"
+    assert is_one_line(done.err, f"{tmp_path / 'out'}: 1 of 1 files hold more keys", said)
     check_merged(tmp_path / "out", one, two)
 
 

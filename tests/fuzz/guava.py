@@ -8,13 +8,14 @@ import os
 import random
 import struct
 import tempfile
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from guava_files import GOLDEN, GuavaFile, parse
 from reference import Key, NaiveFilter
 
-from mmbloom import BloomFilter, FormatError, export_guava, import_guava, verify
+from mmbloom import BloomFilter, CapacityWarning, FormatError, export_guava, import_guava, verify
 
 _KEYS: list[Key] = ["key-7", b"", -3, 7]
 _CAPACITIES = [None, 1, 300]
@@ -23,6 +24,12 @@ _ERROR_RATES = [0.01, 0.5, 1e-9]
 
 def check(data: bytes) -> None:
     """Import: FormatError where the independent reader refuses, else a filter of the same bits."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CapacityWarning)  # any bits may be those of a full one
+        _check(data)
+
+
+def _check(data: bytes) -> None:
     choice, content = data[:1].ljust(1, b"\0")[0], data[1:]
     capacity = _CAPACITIES[choice % 3]
     error_rate = _ERROR_RATES[choice // 3 % 3]

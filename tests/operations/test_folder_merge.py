@@ -19,6 +19,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom.sizing import Layout
+from mmbloom.sizing.fill import share_of
 
 DAY = 86_400
 
@@ -62,7 +63,7 @@ def test_one_that_is_too_full_is_told_of(tmp_path: Path) -> None:
         rate = seen.current_error_rate
         assert rate > 0.04
         assert said.startswith(f"{tmp_path / 'out'}: 1 of 1 files hold more keys than planned, ")
-        assert f"false positives are at {rate:.3g}, planned were 0.01" in said
+        assert f": {share_of(rate)} of new keys are now taken for seen" in said
         count = seen.info().files[0].approx_count
         assert f"0000000000.bloom holds about {count} keys and was planned for 1000" in said
         assert count == pytest.approx(1800, rel=0.05)
@@ -87,7 +88,7 @@ def test_the_fullest_file_is_named(tmp_path: Path) -> None:
         merge(tmp_path / "out", [one, two])
     with GrowingFilter.open(tmp_path / "out", "r") as seen:
         assert seen.contains_many(range(190)).all()
-        assert f"are at {seen.current_error_rate:.3g}, planned" in str(caught[0].message)
+        assert f": {share_of(seen.current_error_rate)} of new keys" in str(caught[0].message)
 
 
 def test_what_fits_is_not_warned_of(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_golden_files_are_as_recorded() -> None:
     assert {expected["funnel"] for expected in EXPECTED.values()} >= {"bytes", "utf8", "long"}
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 @pytest.mark.parametrize("name", HELD)
 def test_import_of_what_guava_wrote(tmp_path: Path, path: str, name: str) -> None:
     """Every key that Guava put is found, and of 400 others exactly those that Guava finds."""
@@ -256,6 +257,7 @@ def test_what_is_at_the_destination_stays(tmp_path: Path, way: str, there: str) 
     assert not [name for name in os.listdir(tmp_path) if name not in "ab"]
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 @pytest.mark.parametrize("permissions", [None, 0o600, 0o644, 0o440])
 def test_permissions(tmp_path: Path, permissions: int | None) -> None:
     """Law 15: both are private unless asked otherwise, whatever the umask."""

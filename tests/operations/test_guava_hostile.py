@@ -107,6 +107,7 @@ def mutant(chance: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 def test_mutants(tmp_path: Path, seed: int, stress: int) -> None:
     """Of 2,000 damaged files each is a FormatError, or the filter that its bytes describe."""
     chance, outcomes = random.Random(seed), {True: 0, False: 0}

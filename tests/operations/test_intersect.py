@@ -101,6 +101,7 @@ def test_intersect_of_many_pieces(tmp_path: Path, seed: int, layout: Layout) -> 
     check_intersection(str(tmp_path / "out"), *sources)
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 def test_full_and_empty(tmp_path: Path, two: list[str]) -> None:
     """With an empty filter nothing is left; with a full one the other is."""
     empty, full = make(tmp_path / "empty", (), two[0]), make(tmp_path / "full", (), two[0])

@@ -84,6 +84,7 @@ def test_all_bits_count(tmp_path: Path, seed: int, layout: Layout) -> None:
     assert found.common_count == round(ones + twos - either)
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 def test_full_and_empty(tmp_path: Path, two: list[str]) -> None:
     """Nothing is common with an empty filter, all with a full one; two empty ones are equal."""
     empty, full = make(tmp_path / "empty", (), two[0]), make(tmp_path / "full", (), two[0])
@@ -100,6 +101,7 @@ def test_full_and_empty(tmp_path: Path, two: list[str]) -> None:
         assert not seen.isdisjoint(two[0])
 
 
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 @pytest.mark.parametrize("place", [0, 1 << 20, -1])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_disjoint_is_certain(tmp_path: Path, layout: Layout, place: int) -> None:

@@ -52,6 +52,7 @@ def test_special_files(tmp_path: Path, kind: str, look: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.* bits are set, and:mmbloom.MmbloomWarning")
+@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 def test_any_bytes(tmp_path: Path, seed: int) -> None:
     """Law 13: mutants are refused or read, as an independent reader has it; none is changed."""
     chance, valid = random.Random(seed), 0

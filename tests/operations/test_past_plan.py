@@ -1,0 +1,85 @@
+"""Each operation on whole filters tells at its end of more keys than planned, and of no others."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from unions import make_growing
+
+import mmbloom
+from mmbloom import BloomFilter, CapacityWarning, CountingBloomFilter
+
+# What becomes of a filter, in the folder of a test, and the name that the warning begins with.
+Operation = Callable[[Path], object]
+OPERATIONS: dict[str, tuple[Operation, str]] = {
+    "copy": (lambda here: mmbloom.copy(here / "seen", here / "made"), "seen"),
+    "merge": (lambda here: mmbloom.merge(here / "made", [here / "seen"]), "made"),
+    "intersect": (lambda here: mmbloom.intersect(here / "made", [here / "seen"]), "made"),
+    "compare": (lambda here: mmbloom.compare(here / "none", here / "seen"), "seen"),
+    "repair": (lambda here: mmbloom.repair(here / "seen", here / "made"), "made"),
+    "export": (lambda here: mmbloom.export_guava(here / "seen", here / "made"), "seen"),
+}
+
+
+def make(here: Path, number: int) -> None:
+    """Make a filter for 100 keys, which each operation takes, with a number of them; and none."""
+    like: dict[str, Any] = {"capacity": 100, "layout": "standard", "hash": "murmur3", "seed": 0}
+    with BloomFilter.create(here / "seen", **like) as seen, warnings.catch_warnings():
+        warnings.simplefilter("ignore", CapacityWarning)
+        seen.update(range(number))
+    BloomFilter.create(here / "none", **like).close()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_of_a_file(tmp_path: Path, name: str) -> None:
+    """Three times the plan is told of, once, in the name of the caller, when all is done."""
+    operation, named = OPERATIONS[name]
+    make(tmp_path, 300)
+    with pytest.warns(CapacityWarning) as caught:
+        operation(tmp_path)
+    assert [warning.filename for warning in caught] == [__file__]
+    said = str(caught[0].message)
+    assert said.startswith(f"{tmp_path / named}: holds about ")
+    assert "keys and was planned for 100; " in said
+    assert (tmp_path / "made").exists() == (name != "compare")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_not_of_one_with_room(tmp_path: Path, name: str) -> None:
+    """As many keys as planned are no matter."""
+    make(tmp_path, 100)
+    OPERATIONS[name][0](tmp_path)
+
+
+def test_of_what_is_imported(tmp_path: Path) -> None:
+    """What a foreign file was planned for is what the caller says."""
+    make(tmp_path, 100)
+    mmbloom.export_guava(tmp_path / "seen", tmp_path / "theirs")
+    mmbloom.import_guava(tmp_path / "theirs", tmp_path / "fits", capacity=100)
+    with pytest.warns(CapacityWarning, match=f"{tmp_path / 'ours'}: .* planned for 20;"):
+        mmbloom.import_guava(tmp_path / "theirs", tmp_path / "ours", capacity=20)
+
+
+def test_of_a_plain_filter_of_a_counting_one(tmp_path: Path) -> None:
+    """`to_bloom` writes a file as the others do."""
+    with CountingBloomFilter.create(tmp_path / "counts", 100) as counts:
+        with pytest.warns(CapacityWarning):
+            counts.update(range(300))
+        with pytest.warns(CapacityWarning, match=f"{tmp_path / 'plain'}: holds about "):
+            counts.to_bloom(tmp_path / "plain")
+
+
+@pytest.mark.parametrize("operation", [mmbloom.copy, mmbloom.repair])
+def test_of_a_folder(tmp_path: Path, operation: Callable[[Path, Path], object]) -> None:
+    """Of a folder one warning counts its files past their plan."""
+    one, two = (make_growing(tmp_path / n, k, error_rate=0.01) for n, k in
+                (("one", range(20)), ("two", range(20, 40))))  # fmt: skip
+    with pytest.warns(CapacityWarning):
+        mmbloom.merge(tmp_path / "both", [one, two])
+    said = "1 of 1 files hold more keys than planned, 0000000000.bloom holds about "
+    with pytest.warns(CapacityWarning, match=said) as caught:
+        operation(tmp_path / "both", tmp_path / "made")
+    assert len(caught) == 1
+    operation(one, tmp_path / "fits")
