@@ -116,6 +116,22 @@ def test_finding_nothing(engine: Engine) -> None:
     assert len(engine.find_lines(octets_of(b"a\nb\n"), 0, 4, 10, 0)[0]) == 0
 
 
+@each_engine
+@pytest.mark.parametrize("extra", [0, 1])
+@pytest.mark.parametrize("length", [0, 1, 31, 32, 33, 200])
+def test_gathering_lines_at_the_end(engine: Engine, length: int, extra: int) -> None:
+    """A line is copied whole and alone, wherever the buffer ends behind it."""
+    octets = np.random.default_rng(5).integers(0, 256, 4 * (length + extra) + 40, np.uint8)
+    starts = np.arange(4, dtype=np.int64) * (length + extra)
+    for size in range(4 * (length + extra), len(octets)):
+        block = octets[:size].copy()  # so that a sanitizer sees what is read behind it
+        for number in range(16):
+            wanted = np.array([number >> i & 1 for i in range(4)], np.bool_)
+            found = engine.gather(block, starts, starts + length, wanted, extra)
+            lines = [block[start : start + length + extra].tobytes() for start in starts[wanted]]
+            assert found.tobytes() == b"".join(lines)
+
+
 @hypothesis.given(LINES, st.data(), st.binary(max_size=5))
 def test_gathering_lines(lines: list[bytes], data: st.DataObject, before: bytes) -> None:
     """The wanted lines come out in order, each with the bytes that end it."""

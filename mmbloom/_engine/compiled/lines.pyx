@@ -26,6 +26,9 @@ cdef struct Span:
     const uint8_t *at
     const uint8_t *end
 
+cdef enum:
+    AT_ONCE = 32  # bytes of a line that are copied whether it is wanted or not
+
 
 def find_lines(const uint8_t[::1] octets, Py_ssize_t start, Py_ssize_t stop, int terminator, limit):
     """Find the first lines that end within octets[start:stop]; see `reference.lines.find_lines`."""
@@ -57,35 +60,35 @@ def gather(
     """Copy the wanted lines, one after the other; see `reference.lines.gather`."""
     cdef const uint8_t[::1] chosen = wanted.view(np.uint8)
     cdef Py_ssize_t i, n = starts.shape[0], size = 0
-    cdef Py_ssize_t first
-    cdef uint8_t *at
     check_spans(octets, starts, ends, extra)
     if chosen.shape[0] != n:
         raise ValueError(f"{chosen.shape[0]} answers for {n} lines")
     with nogil:
         for i in range(n):
-            if chosen[i]:
-                size += ends[i] - starts[i] + extra
-    out = np.empty(size, dtype=np.uint8)
+            size += (ends[i] - starts[i] + extra) * (chosen[i] != 0)
+    out = np.empty(size + AT_ONCE, dtype=np.uint8)
     cdef uint8_t[::1] target = out
-    if not size:
-        return out
-    at = &target[0]
-    with nogil:
-        i = 0
-        while i < n:
-            if not chosen[i]:
-                i += 1
-                continue
-            # Lines that follow each other are copied in one go.
-            first = i
-            i += 1
-            while i < n and chosen[i] and starts[i] == ends[i - 1] + extra:
-                i += 1
-            size = ends[i - 1] + extra - starts[first]
-            memcpy(at, &octets[0] + starts[first], size)
+    if n:
+        with nogil:
+            gather_to(&target[0], octets, &starts[0], &ends[0], n, &chosen[0], extra)
+    return out[:size]
+
+
+cdef void gather_to(
+    uint8_t *at, const uint8_t[::1] octets, const int64_t *starts, const int64_t *ends,
+    Py_ssize_t n, const uint8_t *chosen, Py_ssize_t extra,
+) noexcept nogil:
+    cdef Py_ssize_t i, size, last = octets.shape[0] - AT_ONCE
+    for i in range(n):
+        size = ends[i] - starts[i] + extra
+        if size <= AT_ONCE and starts[i] <= last:
+            # Without a branch, which would be guessed wrong for each third line of a log: a line
+            # that is not wanted is written over by the next one.
+            memcpy(at, &octets[0] + starts[i], AT_ONCE)
+            at += size * (chosen[i] != 0)
+        elif chosen[i]:
+            memcpy(at, &octets[0] + starts[i], size)
             at += size
-    return out
 
 
 def select_keys(
