@@ -35,6 +35,7 @@ if ENGINE == "compiled":
         contains_any,
         contains_with,
         count_set,
+        meeting,
     )
     from mmbloom._engine.compiled.counters import counted_contains, decrement, increment
     from mmbloom._engine.compiled.hash import first_unencodable, hash_keys, plain
@@ -55,6 +56,7 @@ else:
         contains_any,
         contains_with,
         count_set,
+        meeting,
     )
     from mmbloom._engine.reference.counters import counted_contains, decrement, increment
     from mmbloom._engine.reference.hash import first_unencodable, hash_keys, plain
@@ -97,6 +99,7 @@ __all__ = [
     "hash_keys",
     "increment",
     "lines_of",
+    "meeting",
     "narrower",
     "nonzero_bits",
     "partition",

@@ -508,7 +508,7 @@ ClosedFilterError
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
-        prepared = hashes if self._prepare is None else self._prepare(hashes)
+        prepared = self._writer.prepare(hashes)  # as well
 
         def answers(new: Bools) -> Bools:
             return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))

@@ -57,6 +57,10 @@ class FilterWriter(ABC):
         """Add one key in a section of its own; True if it was new."""
 
     @abstractmethod
+    def prepare(self, hashes: HashHalves) -> Any:
+        """Do ahead of the lock what a claim of keys needs."""
+
+    @abstractmethod
     def claim(self, prepared: Any, /) -> Any:
         """Find which keys are new; call within `section`. Gives what has them as `new`.
 

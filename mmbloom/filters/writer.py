@@ -268,17 +268,28 @@ class Writer(FilterWriter):
             self.room -= self._brim.reserved
 
 
+class ToClaim(NamedTuple):
+    """Keys on their way to a claim, and which of them may meet: see `_engine.meeting`."""
+
+    hashes: HashHalves
+    meeting: Bools
+
+
 class BitWriter(Writer):
     """The writer of a plain filter: bits, which are only ever set."""
 
-    def claim(self, hashes: HashHalves) -> _engine.Claimed:
+    def prepare(self, hashes: HashHalves) -> ToClaim:
+        """Tell ahead of the lock which keys may meet."""
+        return ToClaim(hashes, _engine.meeting(hashes[0], self._params))
+
+    def claim(self, keys: ToClaim) -> _engine.Claimed:
         """Find which keys are new; call within `section`."""
-        words = self._storage.change(len(hashes[0])).words
-        claimed = _engine.claim(words, *hashes, self._params)
+        words = self._storage.change(len(keys.meeting)).words
+        claimed = _engine.claim(words, *keys.hashes, self._params, keys.meeting)
         self._require_fit(claimed.new)
         return claimed
 
-    def mark(self, claimed: _engine.Claimed, hashes: HashHalves) -> None:
+    def mark(self, claimed: _engine.Claimed, keys: ToClaim) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
         if len(claimed.new):
             self.forget_claim()
@@ -289,7 +300,7 @@ class BitWriter(Writer):
         words, counters = self._begin(0)
         positions_set = _engine.commit(words, claimed)
         if self._verify:
-            self._test(words, hashes)
+            self._test(words, keys.hashes)
         self._finish(counters, new_keys, positions_set)
 
     def unite(self, start: int, more: Words) -> int:
@@ -337,6 +348,10 @@ class FoundCounted(NamedTuple):
 
 class CountingWriter(Writer):
     """The writer of a counting filter: counters, which go up and down."""
+
+    def prepare(self, hashes: HashHalves) -> HashHalves:
+        """Leave all to the claim."""
+        return hashes
 
     def claim(self, hashes: HashHalves) -> FoundCounted:
         """Find which keys are new; call within `section`."""

@@ -21,7 +21,6 @@ from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
 from mmbloom._typing import (
     Bools,
-    HashHalves,
     HashName,
     Key,
     Layout,
@@ -31,6 +30,7 @@ from mmbloom._typing import (
     Resident,
 )
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
+from mmbloom.filters.writer import ToClaim
 from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
@@ -42,7 +42,7 @@ class _Part:
     """Keys for one file."""
 
     member: Member
-    hashes: HashHalves
+    keys: ToClaim
     claimed: _engine.Claimed
 
 
@@ -89,15 +89,16 @@ class GrowingWriter(FolderWriter):
         left = np.flatnonzero(~keys.found_in_all(older))
         while True:
             hashes = take(keys.hashes, left)
-            found = member.writer.claim(hashes)
+            together = member.writer.prepare(hashes)
+            found = member.writer.claim(together)
             fresh = np.flatnonzero(found.new)
             room = member.room
             claimed.new[left[fresh[:room]]] = True
             if len(fresh) <= room:
-                claimed.parts.append(_Part(member, hashes, found))
+                claimed.parts.append(_Part(member, together, found))
                 return claimed
             cut = fresh[room]  # the first that finds the file full
-            fitting = take(hashes, slice(cut))
+            fitting = member.writer.prepare(take(hashes, slice(cut)))
             pending = member.writer.claim(fitting)
             claimed.parts.append(_Part(member, fitting, pending))
             # Of the keys after the cut, those that are new beside all of the batch are new. The
@@ -120,7 +121,7 @@ class GrowingWriter(FolderWriter):
             claimed = self.claim(keys)
         for part in claimed.parts:
             self._go_to(part.member)
-            part.member.writer.mark(part.claimed, part.hashes)
+            part.member.writer.mark(part.claimed, part.keys)
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""

@@ -41,6 +41,7 @@ from mmbloom._typing import (
 )
 from mmbloom.errors import MmbloomError
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
+from mmbloom.filters.writer import ToClaim
 from mmbloom.folders.chain import Chain, ChainState, Hashed
 from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
@@ -61,12 +62,15 @@ class PendingKeys:
         True for each key that no file had.
     member : Member
         The newest file then.
+    keys : ToClaim
+        The keys, for it.
     to_set : PendingKeys
         What is to be set in it, for keys that only older files have too.
     """
 
     new: Bools
     member: Member
+    keys: ToClaim
     to_set: _engine.Claimed
 
 
@@ -113,9 +117,10 @@ class RotatingWriter(FolderWriter):
         if len(keys.found):  # no keys, no file
             self._rotate()
         now = self._chain.current
-        to_set = now.newest.writer.claim(keys.hashes)
+        together = now.newest.writer.prepare(keys.hashes)
+        to_set = now.newest.writer.claim(together)
         found = keys.found_in_all(self.older(now))
-        return PendingKeys(to_set.new & ~found, now.newest, to_set)
+        return PendingKeys(to_set.new & ~found, now.newest, together, to_set)
 
     def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim."""
@@ -123,7 +128,7 @@ class RotatingWriter(FolderWriter):
             return
         newest = self._chain.current.newest
         if newest is claimed.member:
-            newest.writer.mark(claimed.to_set, keys.hashes)
+            newest.writer.mark(claimed.to_set, claimed.keys)
         else:  # the caller's block has added other keys, in another period
             newest.writer.add_within(keys.hashes)
         self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))

@@ -64,25 +64,26 @@ def standard(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
         yield ((h1 + h2 * i) & (2**63 - 1)) % num_bits
 
 
-def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
-    """Stay within one block of 512 bits: the block comes from h1, the bits in it from h2."""
-    start = (((h1 >> 32) * (num_bits // BLOCK_BITS)) >> 32) * BLOCK_BITS
-    for multiplier in _MULTIPLIERS[:num_hashes]:
-        yield start + (((h2 * multiplier) >> 55) & (BLOCK_BITS - 1))
+def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int, blocks: int) -> Iterator[Any]:
+    """Stay within b blocks of 512 bits, with k/b bits in each.
 
-
-def paged(h1: Any, h2: Any, num_bits: int, num_hashes: int, blocks: int) -> Iterator[Any]:
-    """Stay within b blocks of one page of 64: k/b bits in each.
-
-    Bits are those of `blocked`, the first k/b in the first block.
+    The blocks come from h1, the bits in them from h2, the first k/b in the first block.
     """
-    page = (((h1 >> 32) * (num_bits // PAGE_BITS)) >> 32) * PAGE_BITS
-    step = ((h1 >> 6) & 31) * 2 + 1
     in_each = num_hashes // blocks
-    for j in range(blocks):
-        start = page + (((h1 & 63) + step * j) & (PAGE_BLOCKS - 1)) * BLOCK_BITS
+    for j, block in enumerate(blocks_of(h1, num_bits, blocks)):
         for multiplier in _MULTIPLIERS[j * in_each : (j + 1) * in_each]:
-            yield start + (((h2 * multiplier) >> 55) & (BLOCK_BITS - 1))
+            yield block * BLOCK_BITS + (((h2 * multiplier) >> 55) & (BLOCK_BITS - 1))
+
+
+def blocks_of(h1: Any, num_bits: int, blocks: int) -> Iterator[Any]:
+    """Choose the blocks of a key: one of all, or several of one page of 64."""
+    if blocks == 1:
+        yield ((h1 >> 32) * (num_bits // BLOCK_BITS)) >> 32
+        return
+    page = (((h1 >> 32) * (num_bits // PAGE_BITS)) >> 32) * PAGE_BLOCKS
+    step = ((h1 >> 6) & 31) * 2 + 1
+    for j in range(blocks):
+        yield page + (((h1 & 63) + step * j) & (PAGE_BLOCKS - 1))
 
 
 def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
@@ -108,9 +109,7 @@ def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
     """
     if params.layout == "standard":
         return standard(h1, h2, params.num_bits, params.num_hashes)
-    if params.blocks_per_key == 1:
-        return blocked(h1, h2, params.num_bits, params.num_hashes)
-    return paged(h1, h2, params.num_bits, params.num_hashes, params.blocks_per_key)
+    return blocked(h1, h2, params.num_bits, params.num_hashes, params.blocks_per_key)
 
 
 def positions_of_all(h1: Words, h2: Words, params: FilterParams) -> Words:

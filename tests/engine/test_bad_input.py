@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import SIPHASH, chunk_of, hashed, octets_of
-from kernels import COMPILED, Engine, each_engine, each_hash, needs_compiled
+from kernels import COMPILED, Engine, claim, each_engine, each_hash, needs_compiled
 from naive import LAYOUTS, empty_words
 
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys
@@ -19,6 +19,12 @@ from mmbloom.sizing.params import KeyHash
 
 KERNELS = ["contains", "add", "claim"]
 HALVES = np.arange(3, dtype=np.uint64)
+
+
+def call(name: str, words: Any, h1: Any, h2: Any, params: Any) -> object:
+    """Call a kernel of keys."""
+    more = [np.ones(len(h1), np.bool_)] if name == "claim" else []
+    return getattr(COMPILED, name)(words, h1, h2, params, *more)
 
 
 def params_of(
@@ -35,7 +41,7 @@ def check_refused(words: Words, params: FilterParams, error: type[Exception], ma
     before, counters = words.copy(), np.zeros(4, dtype=np.uint64)
     for name in KERNELS:
         with pytest.raises(error, match=match):
-            getattr(COMPILED, name)(words, HALVES, HALVES, params)
+            call(name, words, HALVES, HALVES, params)
     with pytest.raises(error, match=match):
         COMPILED.OneKey(words, counters, params, coerce_one)
     assert (words == before).all()
@@ -100,7 +106,20 @@ def test_halves_of_different_length(name: str) -> None:
     words = np.zeros(8, dtype=np.uint64)
     for h1, h2 in ((HALVES, HALVES[:2]), (HALVES[:0], HALVES), (HALVES[:2], HALVES)):
         with pytest.raises(ValueError, match="h1 and h2 differ in length"):
-            getattr(COMPILED, name)(words, h1, h2, params_of())
+            call(name, words, h1, h2, params_of())
+    assert not words.any()
+
+
+@needs_compiled
+def test_meeting_of_other_keys() -> None:
+    """Which keys may meet is told of as many as there are, as a bool array."""
+    words, params = np.zeros(8, dtype=np.uint64), params_of()
+    for length in (0, 2, 4):
+        with pytest.raises(ValueError, match=f"meeting is of {length} keys, and there are 3"):
+            COMPILED.claim(words, HALVES, HALVES, params, np.ones(length, np.bool_))
+    for wrong in (None, [True] * 3, np.ones((3, 1), np.bool_), np.ones(6, np.bool_)[::2]):
+        with pytest.raises(REFUSALS):
+            COMPILED.claim(words, HALVES, HALVES, params, wrong)  # type: ignore[arg-type]
     assert not words.any()
 
 
@@ -125,9 +144,13 @@ def test_arrays_of_another_kind(wrong: Any) -> None:
     """Arrays are of uint64, one-dimensional and contiguous; others are an error, not a cast."""
     words, params = np.zeros(8, dtype=np.uint64), params_of()
     for name in KERNELS:
-        for arguments in ((wrong, HALVES, HALVES), (words, wrong, HALVES), (words, HALVES, wrong)):
+        for array, h1, h2 in (
+            (wrong, HALVES, HALVES),
+            (words, wrong, HALVES),
+            (words, HALVES, wrong),
+        ):
             with pytest.raises(REFUSALS):
-                getattr(COMPILED, name)(*arguments, params)
+                call(name, array, h1, h2, params)
     with pytest.raises(REFUSALS):
         COMPILED.OneKey(wrong, np.zeros(4, dtype=np.uint64), params, coerce_one)
     if not isinstance(wrong, np.ndarray) or wrong.dtype != np.uint64 or wrong.ndim > 1:
@@ -143,7 +166,7 @@ def test_arrays_of_another_kind(wrong: Any) -> None:
 def test_read_only_arrays(engine: Engine) -> None:
     """What is mapped for reading is read; writing to it is an error, not a signal."""
     params, words = params_of(), np.zeros(8, dtype=np.uint64)
-    claimed = engine.claim(words, HALVES, HALVES, params)
+    claimed = claim(engine, words, HALVES, HALVES, params)
     words.setflags(write=False)
     one = engine.OneKey(words, np.zeros(4, dtype=np.uint64), params, coerce_one)
     with pytest.raises((ValueError, TypeError), match="read-only"):
@@ -154,14 +177,14 @@ def test_read_only_arrays(engine: Engine) -> None:
         one.add("a")
     assert one.contains("a") is False
     assert not engine.contains(words, HALVES, HALVES, params).any()
-    assert engine.claim(words, HALVES, HALVES, params).new.any()
+    assert claim(engine, words, HALVES, HALVES, params).new.any()
     assert engine.count_set(words) == 0
 
 
 @needs_compiled
 def test_claims_of_another_array() -> None:
     """What was claimed of one array is not committed to one of another size."""
-    claimed = COMPILED.claim(empty_words(params_of()), HALVES, HALVES, params_of())
+    claimed = claim(COMPILED, empty_words(params_of()), HALVES, HALVES, params_of())
     for num_words in (0, 7, 9, 16):
         with pytest.raises(ValueError, match="the claim is of an array of 8 words, this one has"):
             COMPILED.commit(np.zeros(num_words, dtype=np.uint64), claimed)
@@ -184,7 +207,7 @@ def test_claims_of_another_array() -> None:
 def test_claims_of_no_key(engine: Engine, layout: Layout) -> None:
     """With a claim of no key an array has what it has; no key is asked for in vain."""
     words, none = np.zeros(8, dtype=np.uint64), HALVES[:0]
-    claimed = engine.claim(words, none, none, params_of(layout))
+    claimed = claim(engine, words, none, none, params_of(layout))
     assert not engine.contains_with(words, claimed, HALVES, HALVES, params_of(layout)).any()
     assert not len(engine.contains_with(words, claimed, none, none, params_of(layout)))
     assert engine.commit(words, claimed) == 0

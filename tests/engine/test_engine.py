@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from forms import hashed
 from hypothesis import strategies as st
-from kernels import NUMPY, Engine, each_engine
+from kernels import NUMPY, Engine, claim, each_engine
 from naive import LAYOUTS, G, Hash, OneByOne, empty_words, scenes, split
 
 from mmbloom._engine.reference import bits as _numpy
@@ -34,7 +34,7 @@ def test_batches_answer_as_one_by_one(engine: Engine, scene: Scene) -> None:
     for batch in batches:
         assert engine.contains(words, *split(batch), params).tolist() == [*map(naive.has, batch)]
         before, clear = words.copy(), len(naive.held)
-        claimed = engine.claim(words, *split(batch), params)
+        claimed = claim(engine, words, *split(batch), params)
         assert (words == before).all(), "claim sets nothing"
         assert claimed.new.dtype == np.bool_
         assert claimed.new.tolist() == [naive.add(key) for key in batch]
@@ -91,7 +91,7 @@ def test_claim_in_parts_answers_as_in_one(scene: Scene, size: int) -> None:
     naive.held = {0, 1, 3}
     batch = [key for batch in batches for key in batch]
     with mock.patch.object(_numpy, "CHUNK_KEYS", size):
-        claimed = _numpy.claim(words, *split(batch), params)
+        claimed = claim(NUMPY, words, *split(batch), params)
     check_updates(claimed)
     assert claimed.new.tolist() == [naive.add(key) for key in batch]
     assert int(words[0]) == 0b1011
@@ -105,7 +105,7 @@ def test_order_of_commits_is_free(engine: Engine, scene: Scene, random: Random) 
     """Commit counts bits and never clears one, whatever is committed, twice or out of order."""
     params, batches = scene
     naive, words = OneByOne(params), empty_words(params)
-    claims = [engine.claim(words, *split(batch), params) for batch in batches] * 2
+    claims = [claim(engine, words, *split(batch), params) for batch in batches] * 2
     random.shuffle(claims)
     for key in (key for batch in batches for key in batch):
         naive.add(key)
@@ -118,7 +118,7 @@ def test_order_of_updates_is_free(scene: Scene, random: Random) -> None:
     """The pairs within the reference's claim may be committed in any order, some of them twice."""
     params, (batch, *_) = scene
     naive, words = OneByOne(params), empty_words(params)
-    claimed = _numpy.claim(words, *split(batch), params)
+    claimed = claim(NUMPY, words, *split(batch), params)
     updates = claimed.updates * 2
     random.shuffle(updates)
     for key in batch:
@@ -135,11 +135,11 @@ def test_a_batch_of_one_key_many_times(engine: Engine, layout: Layout, num_hashe
     params = FilterParams(10, 0.1, layout, 1024, num_hashes)
     words = empty_words(params)
     same = np.full(5000, 0xDEADBEEF12345678, dtype=np.uint64)
-    claimed = engine.claim(words, same, same, params)
+    claimed = claim(engine, words, same, same, params)
     assert claimed.new.tolist() == [True] + [False] * 4999
     expected = len(OneByOne(params).positions((int(same[0]),) * 2))
     assert engine.commit(words, claimed) == expected
-    assert not engine.claim(words, same, same, params).new.any()
+    assert not claim(engine, words, same, same, params).new.any()
     new, newly_set = engine.add(empty_words(params), same, same, params)
     assert (new.tolist(), newly_set) == ([True] + [False] * 4999, expected)
 
@@ -151,7 +151,7 @@ def test_full_filter_has_nothing_new(engine: Engine, layout: Layout) -> None:
     params = FilterParams(10, 0.1, layout, 512, 5)
     words = np.full(8, 2**64 - 1, dtype=np.uint64)
     h1 = h2 = np.arange(100, dtype=np.uint64) * np.uint64(G)
-    claimed = engine.claim(words, h1, h2, params)
+    claimed = claim(engine, words, h1, h2, params)
     assert not claimed.new.any()
     assert engine.commit(words, claimed) == 0
     new, newly_set = engine.add(words, h1, h2, params)
@@ -166,7 +166,7 @@ def test_empty_batch(engine: Engine, layout: Layout) -> None:
     """No keys, no answers, no change."""
     params = FilterParams(10, 0.1, layout, 512, 5)
     words, none = empty_words(params), np.zeros(0, dtype=np.uint64)
-    claimed = engine.claim(words, none, none, params)
+    claimed = claim(engine, words, none, none, params)
     assert (len(claimed.new), engine.commit(words, claimed)) == (0, 0)
     assert len(engine.contains(words, none, none, params)) == 0
     new, newly_set = engine.add(words, none, none, params)
@@ -187,7 +187,7 @@ def test_positions_beyond_32_bits(engine: Engine, seed: int, layout: Layout, num
     batch = [(int(h1), int(h2)) for h1, h2 in random.integers(0, 2**64, (150, 2), np.uint64)]
     batch += [(2**64 - 1, 2**64 - 1), (num_bits - 1, 0), batch[7]]
     naive = OneByOne(params)
-    claimed = engine.claim(words, *split(batch), params)
+    claimed = claim(engine, words, *split(batch), params)
     assert claimed.new.tolist() == [naive.add(key) for key in batch]
     assert engine.commit(words, claimed) == len(naive.held)
     assert max(naive.held) > num_bits - 512
@@ -227,7 +227,7 @@ def test_claim_of_many_keys(engine: Engine, seed: int, layout: Layout) -> None:
     h1 = np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
     h1[-(n // 2) :] = h1[: n // 2]  # the second half is the first again
     words, other = empty_words(params), empty_words(params)
-    claimed = engine.claim(words, h1, h1, params)
+    claimed = claim(engine, words, h1, h1, params)
     assert not words.any()
     assert not claimed.new[-(n // 2) :].any()
     assert claimed.new[0]

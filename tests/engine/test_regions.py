@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from kernels import COMPILED, NUMPY, Engine, needs_compiled
+from kernels import COMPILED, NUMPY, Engine, claim, needs_compiled
 
 from mmbloom._engine import CHUNK_KEYS
 from mmbloom._typing import HashHalves, Words
@@ -72,7 +72,7 @@ def test_as_in_the_order_given(blocks: int, threads: int, seed: int) -> None:
 
 def nothing(words: Words, params: FilterParams) -> object:
     """Claim no keys: to ask with that orders none."""
-    return COMPILED.claim(words, np.zeros(0, np.uint64), np.zeros(0, np.uint64), params)
+    return claim(COMPILED, words, np.zeros(0, np.uint64), np.zeros(0, np.uint64), params)
 
 
 def test_as_the_reference(seed: int) -> None:

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from kernels import COMPILED, KINDS, NUMPY, VECTORS, needs_compiled
+from kernels import COMPILED, KINDS, NUMPY, VECTORS, claim, needs_compiled
 from workers import in_child
 
 from mmbloom.sizing import FilterParams
@@ -89,7 +89,7 @@ def test_one_key_again_and_again(num_hashes: int, seed: int) -> None:
     params = FilterParams(10, 0.1, "blocked", 512 * 5, num_hashes)
     h1, h2 = (np.full(700, half, np.uint64) for half in (seed, seed * 2**31 + 1))
     words = np.zeros(params.num_bits // 64, np.uint64)
-    claimed = COMPILED.claim(words, h1, h2, params)
+    claimed = claim(COMPILED, words, h1, h2, params)
     assert np.flatnonzero(claimed.new).tolist() == [0]
     assert not words.any()
     newly_set = COMPILED.commit(words, claimed)

@@ -27,7 +27,8 @@ class Engine(NamedTuple):
     counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
     increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
     decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
-    claim: Callable[..., Any]
+    meeting: Callable[[Words, FilterParams], Bools]
+    claim: Callable[[Words, Words, Words, FilterParams, Bools], Any]
     commit: Callable[[Words, Any], int]
     contains_with: Callable[[Words, Any, Words, Words, FilterParams], Bools]
     count_set: Callable[[Words], int]
@@ -92,3 +93,8 @@ KINDS: list[str] = VECTORS.kinds() if VECTORS else ["none"]
 needs_compiled = pytest.mark.skipif(not BUILT, reason="the compiled engine was not built here")
 each_hash = pytest.mark.parametrize("key_hash", HASHES, ids=lambda key_hash: key_hash.name)
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=repr)
+
+
+def claim(engine: Engine, words: Words, h1: Words, h2: Words, params: FilterParams) -> Any:
+    """Claim keys as a writer does."""
+    return engine.claim(words, h1, h2, params, engine.meeting(h1, params))

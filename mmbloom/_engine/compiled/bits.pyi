@@ -9,3 +9,4 @@ from mmbloom._engine.reference.bits import contains as contains
 from mmbloom._engine.reference.bits import contains_any as contains_any
 from mmbloom._engine.reference.bits import contains_with as contains_with
 from mmbloom._engine.reference.bits import count_set as count_set
+from mmbloom._engine.reference.bits import meeting as meeting

@@ -19,7 +19,8 @@ from mmbloom._engine.compiled.blocks cimport (
     BLOCK_LOOPS, BlockLoops, MAX_HASHES, Shape, popcount, prefetch,
 )
 from mmbloom._engine.compiled.overlay cimport (
-    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_with, index_all, release,
+    Overlay, begin, claim_in_blocks, claim_standard, commit_all, find_meeting, find_with,
+    hold_noted, in_blocks, release,
 )
 from mmbloom._engine.compiled.positions cimport (
     GROUP, length_of, positions_of, positions_of_group, shape_of,
@@ -239,13 +240,28 @@ cdef uint64_t set_standard(
     return newly_set
 
 
+def meeting(const uint64_t[::1] h1, params):
+    """Tell which of n keys may share a block with another; see `reference.bits.meeting`."""
+    cdef Shape shape = shape_of(params, params.num_bits // 64)
+    cdef Py_ssize_t n = h1.shape[0]
+    cdef bint done = True
+    found = np.empty(n, dtype=np.bool_)
+    cdef uint8_t[::1] answers = found.view(np.uint8)
+    if n:
+        with nogil:
+            done = find_meeting(&shape, &h1[0], n, &answers[0])
+    if not done:
+        raise MemoryError
+    return found
+
+
 cdef class Claimed:
     """What `claim` found: nothing is set yet; see `reference.bits.Claimed`."""
 
     cdef readonly object new
     cdef Overlay overlay
     cdef Shape shape
-    cdef const uint64_t[::1] h2
+    cdef const uint64_t[::1] h1, h2  # which the notes lead to until the claim is committed
 
     def __dealloc__(self):
         release(&self.overlay)
@@ -259,22 +275,25 @@ cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
 
 
 def claim(
-    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params
+    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, meeting
 ):
     """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     cdef bint done = True
+    cdef const uint8_t[::1] may_meet = meeting.view(np.uint8)
+    if may_meet.shape[0] != n:
+        raise ValueError(f"meeting is of {may_meet.shape[0]} keys, and there are {n}")
     claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
-    claimed.h2 = h2  # which `overlay` looks into until the claim is committed
+    claimed.h1, claimed.h2 = h1, h2
     claimed.overlay.shape = &claimed.shape
     cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
     if n:
-        claimed.overlay.h2 = &h2[0]
+        claimed.overlay.h1, claimed.overlay.h2 = &h1[0], &h2[0]
         with nogil:
             done = begin(&claimed.overlay, n) and claim_keys(
-                &words[0], &h1[0], &h2[0], n, &claimed.overlay, &answers[0]
+                &words[0], n, &claimed.overlay, &may_meet[0], &answers[0]
             )
     if not done:
         raise MemoryError
@@ -282,16 +301,12 @@ def claim(
 
 
 cdef bint claim_keys(
-    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    Overlay *overlay, uint8_t *answers,
+    const uint64_t *words, Py_ssize_t n, Overlay *overlay, const uint8_t *meeting, uint8_t *answers
 ) noexcept nogil:
-    if overlay.shape.blocked or overlay.shape.paged:
-        loops().find_lacking(words, h1, h2, n, overlay.shape, answers)
-        if overlay.shape.paged:
-            return claim_in_blocks(words, h1, n, overlay, answers, True)
-        return claim_in_blocks(words, h1, n, overlay, answers, False)
-    find_standard(words, h1, h2, n, overlay.shape, answers)
-    return claim_standard(words, h1, h2, n, overlay, answers)
+    if in_blocks(overlay.shape):
+        return claim_in_blocks(words, n, overlay, meeting, answers, loops())
+    find_standard(words, overlay.h1, overlay.h2, n, overlay.shape, answers)
+    return claim_standard(words, n, overlay, answers)
 
 
 def contains_with(
@@ -304,8 +319,8 @@ def contains_with(
     found = run(find, &words[0], h1, h2, &shape)[0]
     cdef uint8_t[::1] answers = found.view(np.uint8)
     cdef Py_ssize_t n = answers.shape[0]
-    if n and claimed.overlay.used:
-        if not index_all(&claimed.overlay):
+    if n and claimed.overlay.used + claimed.overlay.noted:
+        if not hold_noted(&words[0], &claimed.overlay, loops()):
             raise MemoryError
         with nogil:
             find_with(&words[0], &claimed.overlay, &h1[0], &h2[0], n, &shape, &answers[0])
@@ -316,7 +331,7 @@ def commit(uint64_t[::1] words, Claimed claimed not None):
     """Set the bits that `claim` found, and count those that were clear."""
     cdef uint64_t newly_set = 0
     check_claimed(claimed, words.shape[0])
-    if claimed.overlay.used:
+    if claimed.overlay.used + claimed.overlay.noted:
         with nogil:
             newly_set = commit_all(&words[0], &claimed.overlay, loops())
     return newly_set

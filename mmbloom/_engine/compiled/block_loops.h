@@ -45,31 +45,39 @@ TARGET static void NAME(find)(
         NAME(find_each)(words, h1, h2, n, shape, answers, 0);
 }
 
-TARGET INLINE void NAME(find_lacking_each)(
+TARGET INLINE size_t NAME(claim_each)(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
-    const Shape *shape, uint8_t *lacking, int paged)
+    const Shape *shape, const uint8_t *meeting, uint8_t *lacking, uint32_t *notes, int paged)
 {
+    size_t used = 0;
     FOR_KEYS(0) {
         uint64_t home = home_of(shape, h1[j], paged);
-        int found = 0;
+        unsigned found = 0, alone = !meeting[j];
         ASK_AHEAD(0);
-        for (int b = 0; b < num_blocks_of(shape, paged); b++)
-            found |= !NAME(has)(
+        for (int b = 0; b < num_blocks_of(shape, paged); b++) {
+            unsigned lacks = !NAME(has)(
                 words + BLOCK_WORDS * block_at(home, h1[j], b, paged), h2[j],
-                shape->multipliers + b * shape->in_each, shape->in_each) << b;
+                shape->multipliers + b * shape->in_each, shape->in_each);
+            found |= lacks << b;
+            /* Without a branch, which would be guessed wrong for each third key of a log. What is
+               written for a block that lacks nothing is written over. */
+            notes[used] = (uint32_t)(8 * j + b);
+            used += lacks & alone;
+        }
         lacking[j] = (uint8_t)found;
     }
+    return used;
 }
 
-/* Tell which blocks of each key lack a bit of it: bit b for its b-th block, of 8 at most. */
-TARGET static void NAME(find_lacking)(
+/* Tell which blocks of each key lack a bit of it: bit b for its b-th block, of 8 at most. Of keys
+   that meet no other one these are noted, 8 * j + b for the b-th block of key j; gives how many. */
+TARGET static size_t NAME(claim)(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
-    const Shape *shape, uint8_t *lacking)
+    const Shape *shape, const uint8_t *meeting, uint8_t *lacking, uint32_t *notes)
 {
-    if (shape->paged)
-        NAME(find_lacking_each)(words, h1, h2, n, shape, lacking, 1);
-    else
-        NAME(find_lacking_each)(words, h1, h2, n, shape, lacking, 0);
+    return shape->paged
+        ? NAME(claim_each)(words, h1, h2, n, shape, meeting, lacking, notes, 1)
+        : NAME(claim_each)(words, h1, h2, n, shape, meeting, lacking, notes, 0);
 }
 
 TARGET INLINE uint64_t NAME(set_each)(
@@ -100,22 +108,49 @@ TARGET static uint64_t NAME(set_keys)(
                         : NAME(set_each)(words, h1, h2, n, shape, answers, 0);
 }
 
-/* Set what the cells of a claim hold; gives how many bits were clear. */
-TARGET static uint64_t NAME(commit)(
-    uint64_t *words, const Cell *cells, size_t used, const uint64_t *h2, const uint64_t *masks,
-    const Shape *shape)
+TARGET INLINE uint64_t NAME(commit_each)(
+    uint64_t *words, const uint32_t *notes, size_t noted, const uint64_t *h1, const uint64_t *h2,
+    const Shape *shape, int paged)
 {
     uint64_t newly_set = 0;
-    for (size_t slot = 0; slot < used; slot++) {
-        uint64_t held = cells[slot].held, *block = words + BLOCK_WORDS * cells[slot].at;
-        if (slot + AHEAD < used)
-            PREFETCH(words + BLOCK_WORDS * cells[slot + AHEAD].at, 1);
-        if (held & MET)
-            newly_set += NAME(join)(block, masks + BLOCK_WORDS * (held & ~MET));
-        else
-            newly_set += NAME(put)(
-                block, h2[held >> 3], shape->multipliers + (held & 7) * shape->in_each,
-                shape->in_each);
+    for (size_t i = 0; i < noted; i++) {
+        uint64_t note = notes[i];
+        if (i + AHEAD < noted)
+            PREFETCH(words + BLOCK_WORDS * block_of_note(shape, h1, notes[i + AHEAD], paged), 1);
+        newly_set += NAME(put)(
+            words + BLOCK_WORDS * block_of_note(shape, h1, note, paged), h2[note >> 3],
+            shape->multipliers + (note & 7) * shape->in_each, shape->in_each);
+    }
+    return newly_set;
+}
+
+/* Set the bits that notes lead to; gives how many were clear. */
+TARGET static uint64_t NAME(commit)(
+    uint64_t *words, const uint32_t *notes, size_t noted, const uint64_t *h1, const uint64_t *h2,
+    const Shape *shape)
+{
+    return shape->paged ? NAME(commit_each)(words, notes, noted, h1, h2, shape, 1)
+                        : NAME(commit_each)(words, notes, noted, h1, h2, shape, 0);
+}
+
+/* Add the bits that a key has in its b-th block to a mask of 8 words; tells whether any of them is in
+   neither the block nor the mask. */
+TARGET static int NAME(cover_block)(
+    const uint64_t *block, uint64_t *mask, uint64_t h2, const Shape *shape, int b)
+{
+    return NAME(cover)(
+        block, mask, h2, shape->multipliers + b * shape->in_each, shape->in_each);
+}
+
+/* Set masks of 8 words, each in the block at its number; gives how many bits were clear. */
+TARGET static uint64_t NAME(join_all)(
+    uint64_t *words, const uint64_t *at, const uint64_t *masks, size_t n)
+{
+    uint64_t newly_set = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            PREFETCH(words + BLOCK_WORDS * at[i + AHEAD], 1);
+        newly_set += NAME(join)(words + BLOCK_WORDS * at[i], masks + BLOCK_WORDS * i);
     }
     return newly_set;
 }

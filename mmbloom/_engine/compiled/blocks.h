@@ -34,14 +34,6 @@ typedef struct {
     uint64_t multipliers[MAX_HASHES + LANES_OF_WORDS];
 } Shape;
 
-/* A block that a claim will set bits in: see `overlay.pxd`. */
-typedef struct {
-    uint64_t at;   /* which block */
-    uint64_t held; /* 8 * j + b for the b-th block of key j; or MET and which masks */
-} Cell;
-
-#define MET ((uint64_t)1 << 63)
-
 /* A function of which each call is translated by itself: for `paged` it is given a constant. */
 #define INLINE static inline __attribute__((always_inline))
 
@@ -83,6 +75,13 @@ INLINE uint64_t block_at(uint64_t home, uint64_t h1, int b, int paged)
     return paged ? home + ((h1 + (uint64_t)b * (2 * (h1 >> 6 & 31) + 1)) & 63) : home;
 }
 
+/* The block that a note leads to: 8 * j + b, for the b-th block of key j. */
+INLINE uint64_t block_of_note(const Shape *shape, const uint64_t *h1, uint64_t note, int paged)
+{
+    uint64_t half = h1[note >> 3];
+    return block_at(home_of(shape, half, paged), half, (int)(note & 7), paged);
+}
+
 /* The number of blocks of a key, a constant if it is one. */
 INLINE int num_blocks_of(const Shape *shape, int paged)
 {
@@ -111,7 +110,8 @@ INLINE void ask_for_blocks(
    set_KIND   sets them, and counts those that were clear; a block that has all is not written,
               so that its page stays clean
    put_KIND   does the same where a bit is clear, as a rule
-   join_KIND  does the same with the bits of a mask of 8 words */
+   join_KIND  does the same with the bits of a mask of 8 words
+   cover_KIND adds them to such a mask; tells whether any is in neither the block nor the mask */
 
 INLINE int has_scalar(const uint64_t *block, uint64_t h2, const uint64_t *multipliers, int n)
 {
@@ -149,6 +149,18 @@ INLINE uint64_t join_scalar(uint64_t *block, const uint64_t *mask)
         }
     }
     return newly_set;
+}
+
+INLINE int cover_scalar(
+    const uint64_t *block, uint64_t *mask, uint64_t h2, const uint64_t *multipliers, int n)
+{
+    uint64_t lacking = 0;
+    for (int i = 0; i < n; i++) {
+        uint64_t bit = bit_by(h2, multipliers[i]), w = bit >> 6, one = (uint64_t)1 << (bit & 63);
+        lacking |= one & ~(block[w] | mask[w]);
+        mask[w] |= one;
+    }
+    return lacking != 0;
 }
 
 #define KIND scalar
@@ -209,6 +221,7 @@ TARGET_AVX2 INLINE uint64_t set_avx2(
 }
 
 #define put_avx2 set_avx2
+#define cover_avx2 cover_scalar
 
 #define KIND avx2
 #define TARGET TARGET_AVX2
@@ -255,8 +268,7 @@ TARGET_AVX512 INLINE uint64_t join_avx512(uint64_t *block, const uint64_t *mask)
     return join_mask_avx512(block, _mm512_loadu_si512(mask));
 }
 
-TARGET_AVX512 INLINE uint64_t put_avx512(
-    uint64_t *block, uint64_t h2, const uint64_t *multipliers, int n)
+TARGET_AVX512 INLINE __m512i mask_avx512(uint64_t h2, const uint64_t *multipliers, int n)
 {
     const __m512i one = _mm512_set1_epi64(1);
     const __m512i firsts = _mm512_setr_epi64(0, -64, -128, -192, -256, -320, -384, -448);
@@ -270,7 +282,23 @@ TARGET_AVX512 INLINE uint64_t put_avx512(
             mask = _mm512_or_si512(mask, _mm512_sllv_epi64(one, shift));
         }
     }
-    return join_mask_avx512(block, mask);
+    return mask;
+}
+
+TARGET_AVX512 INLINE uint64_t put_avx512(
+    uint64_t *block, uint64_t h2, const uint64_t *multipliers, int n)
+{
+    return join_mask_avx512(block, mask_avx512(h2, multipliers, n));
+}
+
+TARGET_AVX512 INLINE int cover_avx512(
+    const uint64_t *block, uint64_t *mask, uint64_t h2, const uint64_t *multipliers, int n)
+{
+    __m512i wanted = mask_avx512(h2, multipliers, n), before = _mm512_loadu_si512(mask);
+    __m512i there = _mm512_or_si512(before, _mm512_loadu_si512(block));
+    __m512i lacking = _mm512_andnot_si512(there, wanted);
+    _mm512_storeu_si512(mask, _mm512_or_si512(before, wanted));
+    return _mm512_test_epi64_mask(lacking, lacking) != 0;
 }
 
 /* The mask of many bits takes twice as long as their test, which a key that is there needs alone;
@@ -335,6 +363,7 @@ INLINE uint64_t set_neon(uint64_t *block, uint64_t h2, const uint64_t *multiplie
 }
 
 #define put_neon set_neon
+#define cover_neon cover_scalar
 
 #define KIND neon
 #define TARGET
@@ -346,22 +375,28 @@ INLINE uint64_t set_neon(uint64_t *block, uint64_t h2, const uint64_t *multiplie
 typedef struct {
     void (*find)(const uint64_t *, const uint64_t *, const uint64_t *, ptrdiff_t, const Shape *,
                  uint8_t *);
-    void (*find_lacking)(const uint64_t *, const uint64_t *, const uint64_t *, ptrdiff_t,
-                         const Shape *, uint8_t *);
+    size_t (*claim)(const uint64_t *, const uint64_t *, const uint64_t *, ptrdiff_t,
+                    const Shape *, const uint8_t *, uint8_t *, uint32_t *);
     uint64_t (*set)(uint64_t *, const uint64_t *, const uint64_t *, ptrdiff_t, const Shape *,
                     uint8_t *);
-    uint64_t (*commit)(uint64_t *, const Cell *, size_t, const uint64_t *, const uint64_t *,
+    uint64_t (*commit)(uint64_t *, const uint32_t *, size_t, const uint64_t *, const uint64_t *,
                        const Shape *);
+    int (*cover)(const uint64_t *, uint64_t *, uint64_t, const Shape *, int);
+    uint64_t (*join)(uint64_t *, const uint64_t *, const uint64_t *, size_t);
 } BlockLoops;
 
 static const BlockLoops BLOCK_LOOPS[KINDS] = {
-    [SCALAR] = {find_scalar, find_lacking_scalar, set_keys_scalar, commit_scalar},
+    [SCALAR] = {find_scalar, claim_scalar, set_keys_scalar, commit_scalar, cover_block_scalar,
+                join_all_scalar},
 #ifdef MMBLOOM_X86
-    [AVX2] = {find_avx2, find_lacking_avx2, set_keys_avx2, commit_avx2},
-    [AVX512] = {find_avx512, find_lacking_avx512, set_keys_avx512, commit_avx512},
+    [AVX2] = {find_avx2, claim_avx2, set_keys_avx2, commit_avx2, cover_block_avx2,
+              join_all_avx2},
+    [AVX512] = {find_avx512, claim_avx512, set_keys_avx512, commit_avx512, cover_block_avx512,
+                join_all_avx512},
 #endif
 #ifdef MMBLOOM_NEON
-    [NEON] = {find_neon, find_lacking_neon, set_keys_neon, commit_neon},
+    [NEON] = {find_neon, claim_neon, set_keys_neon, commit_neon, cover_block_neon,
+              join_all_neon},
 #endif
 };
 

@@ -16,10 +16,9 @@ import numpy as np
 
 from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.hash import hash_one
-from mmbloom._typing import Array, Bools, Indices, Words
+from mmbloom._typing import Array, Bools, HashHalves, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
-from mmbloom.format.positions import positions, positions_of_all
-from mmbloom.sizing.formulas import BLOCK_BITS
+from mmbloom.format.positions import blocks_of, positions, positions_of_all
 from mmbloom.sizing.params import FilterParams
 
 # A key's place in its batch is packed below its position, which has at most 43 bits.
@@ -96,11 +95,39 @@ def add(
     newly_set : int
         How many bits were clear before.
     """
-    claimed = claim(words, h1, h2, params)
+    claimed = claim(words, h1, h2, params, meeting(h1, params))
     return claimed.new, commit(words, claimed)
 
 
-def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
+def meeting(h1: Words, params: FilterParams) -> Bools:
+    """Tell which of n keys may hold a position that another of them holds as well.
+
+    Only keys of one block can do that in the blocked layout, and in a large filter few share one:
+    a key alone in its blocks is new if the array lacks a bit of it, whatever the others are. Two
+    and a half times as fast as sorting all positions (10^9 keys planned, 2 million added). No
+    lock is needed for it. The compiled engine says so of some keys too many.
+
+    Returns
+    -------
+    ndarray of bool, shape (n,)
+        Of the standard layout True for each key.
+    """
+    if params.layout == "standard":
+        return np.ones(len(h1), dtype=np.bool_)
+    # A block and the index of its key are one number: sorted in a third of argsort's time.
+    below = np.uint64(len(h1).bit_length())
+    index = np.arange(len(h1), dtype=np.uint64)
+    blocks = blocks_of(h1, params.num_bits, params.blocks_per_key)
+    packed = np.concatenate([block << below | index for block in blocks])
+    packed.sort()
+    first = _starts_of_runs(packed >> below)
+    alone = first & np.append(first[1:], [True])
+    met = np.zeros(len(h1), dtype=np.bool_)
+    met[(packed[~alone] & ((_ONE << below) - _ONE)).astype(np.intp)] = True
+    return met
+
+
+def claim(words: Words, h1: Words, h2: Words, params: FilterParams, meeting: Bools) -> Claimed:
     """Find which of n keys are new, duplicates within the batch included; set nothing.
 
     Parameters
@@ -111,6 +138,8 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
         Hash halves of the keys.
     params : FilterParams
         Layout and number of hashes.
+    meeting : ndarray of bool, shape (n,)
+        As `meeting` gives it.
 
     Returns
     -------
@@ -121,32 +150,28 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> Claimed:
         chunk = slice(start, start + CHUNK_KEYS)
         # What earlier chunks will set counts as set for later ones, as one by one.
         pending = _positions_in(claimed.updates)
-        new, updates = _claim_chunk(words, h1[chunk], h2[chunk], params, pending)
+        hashes = h1[chunk], h2[chunk]
+        new, updates = _claim_chunk(words, hashes, params, meeting[chunk], pending)
         claimed.new[chunk] = new
         claimed.updates.extend(updates)
     return claimed
 
 
 def _claim_chunk(
-    words: Words, h1: Words, h2: Words, params: FilterParams, pending: Words
+    words: Words, hashes: HashHalves, params: FilterParams, meeting: Bools, pending: Words
 ) -> tuple[Bools, list[tuple[Indices, Words]]]:
     """Claim at most 2**20 keys; the sorted positions `pending` are taken as set."""
-    columns = positions_of_all(h1, h2, params)
+    columns = positions_of_all(*hashes, params)
     clear = np.empty(columns.shape, dtype=np.bool_)
     for i, column in enumerate(columns):
         np.logical_not(_is_set(words, column), out=clear[i])
         if len(pending):
             clear[i] &= ~_is_in(pending, column)
-    new = np.zeros(len(h1), dtype=np.bool_)
-    candidates = np.flatnonzero(clear.any(axis=0))
+    lacking = clear.any(axis=0)
+    new = lacking & ~meeting
+    alone, candidates = np.flatnonzero(new), np.flatnonzero(lacking & meeting)
     updates: list[tuple[Indices, Words]] = []
-    if params.layout == "blocked":
-        # Only keys of one block can hold a position in common, and in a large filter few
-        # share one: a key alone in its blocks needs no sorting of positions. Two and a half
-        # times as fast as sorting all (10^9 keys planned, 2 million added).
-        blocks = columns[:: params.num_hashes // params.blocks_per_key] // np.uint64(BLOCK_BITS)
-        alone, candidates = _split_by_block(blocks, candidates)
-        new[alone] = True
+    if len(alone):
         updates += [(_word_of(column[alone]), _mask_of(column[alone])) for column in columns]
     if len(candidates):
         updates.append(_first_to_hold(columns, clear, candidates, new))
@@ -289,27 +314,6 @@ def _is_in(pending: Words, column: Words) -> Bools:
     place = np.searchsorted(pending, column)
     found: Bools = pending[np.minimum(place, len(pending) - 1)] == column
     return found
-
-
-def _split_by_block(blocks: Words, candidates: Indices) -> tuple[Indices, Indices]:
-    """Split candidates into those alone in all of their blocks, in block order, and the others.
-
-    Of each key, `blocks` has a column of its blocks.
-    """
-    packed = (blocks[:, candidates] << _INDEX_BITS | candidates.astype(np.uint64)).ravel()
-    packed.sort()
-    block = packed >> _INDEX_BITS
-    same_as_next = np.zeros(len(block) + 1, dtype=np.bool_)
-    np.equal(block[1:], block[:-1], out=same_as_next[1:-1])
-    shared = same_as_next[1:] | same_as_next[:-1]
-    key = (packed & _INDEX_MASK).astype(np.intp)
-    if len(blocks) == 1:
-        return key[~shared], key[shared]
-    crowded = np.zeros(blocks.shape[1], dtype=np.bool_)
-    crowded[key[shared]] = True
-    # Each key is there once for each of its blocks: taken at its first.
-    key = key[block == blocks[0][key]]
-    return key[~crowded[key]], key[crowded[key]]
 
 
 def _first_to_hold(
