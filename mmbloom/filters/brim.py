@@ -72,7 +72,7 @@ class Brim:
             room, keys = min(room, params.capacity - added), added
         return room - self.reserved, keys + self.reserved
 
-    def _fit_surely(self, keys: int) -> bool:
+    def fit_surely(self, keys: int) -> bool:
         """Tell whether new keys fit even if none shares a position: no estimate is needed then."""
         counters, more = self._storage.counters, self.reserved + keys
         most = counters["positions_set"] + more * self._params.num_hashes
@@ -90,7 +90,7 @@ class Brim:
         new : ndarray of intp, shape (n,)
             Where, among the keys given, each distinct new key stands first; in rising order.
         """
-        if self._fit_surely(len(new)):
+        if self.fit_surely(len(new)):
             return
         room, keys = self._room()
         fitting = max(0, math.floor(room))

@@ -261,11 +261,12 @@ class Writer(FilterWriter):
 
     def _require_fit(self, new: Bools) -> None:
         """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
-        if len(new) > self.room:
+        keys = int(np.count_nonzero(new))
+        if len(new) > self.room and not self._brim.fit_surely(keys):  # seldom: it takes as long
             self._brim.require_room(np.flatnonzero(new))
         if len(new):  # a claim of no keys may be within another one
-            self._brim.reserved = int(np.count_nonzero(new))
-            self.room -= self._brim.reserved
+            self._brim.reserved = keys
+            self.room -= keys
 
 
 class ToClaim(NamedTuple):

