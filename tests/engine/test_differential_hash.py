@@ -60,6 +60,35 @@ def halves(engine: Engine, batch: KeyBatch, key_hash: KeyHash) -> list[tuple[int
     return list(zip(h1.tolist(), h2.tolist(), strict=True))
 
 
+def in_forms(keys: list[bytes]) -> list[KeyBatch]:
+    """Give keys in the forms in which long ones are hashed in groups, and a form of text."""
+    octets = octets_of(b"".join(keys))
+    ends = np.cumsum([len(key) for key in keys])
+    starts = ends - [len(key) for key in keys]
+    narrow = starts.astype(np.int32), ends.astype(np.int32)
+    texts: list[bytes | str] = [key.decode("latin-1") for key in keys]
+    return [
+        ByteKeys.of([*keys]),
+        PackedKeys(octets, starts, ends),
+        PackedKeys(octets, *narrow),
+        PackedKeys(octets, starts.repeat(2)[::2], ends.repeat(2)[::2]),
+        ByteKeys.of(texts),
+    ]
+
+
+@needs_compiled
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 128, 150])
+@pytest.mark.parametrize("longest", [40, 90, 700])
+def test_keys_in_groups(longest: int, n: int, seed: int) -> None:
+    """Long keys, which are taken in several at once, of any lengths beside each other."""
+    chance = np.random.default_rng(seed)
+    lengths = chance.integers(longest // 2, longest, n)
+    lengths[::11], lengths[5::13], lengths[7::29] = 0, 2 * longest, longest // 2 + 8
+    for batch in in_forms([chance.bytes(int(length)) for length in lengths]):
+        expected = hashed(bytes_of(batch), SIPHASH)
+        assert halves(COMPILED, batch, SIPHASH) == expected, type(batch)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @hypothesis.given(st.data())
 def test_each_form(form: str, data: st.DataObject) -> None:

@@ -13,7 +13,7 @@ Each module but ``vectors`` has the functions of the reference's module of its n
 ``vectors``   which vector instructions all of them use
 
 What they share is inline code: ``blocks.h``, ``positions.pxd`` and ``overlay.pxd`` of bits;
-``text.pxd`` and ``octets.pxd`` of keys; ``murmur.pxd`` and ``siphash.pxd``, to both of which
-``sink.pxd`` gives one name. ``blocks.h`` is C, for the compilers' own names of vectors.
+``text.pxd`` and ``octets.h`` of keys; ``murmur.pxd`` and ``siphash.h``, to both of which
+``sink.pxd`` gives one name. Files in C are for the compilers' own names of vectors.
 ``_arrays``, which Cython writes when they are built, is what its own code for arrays calls.
 """

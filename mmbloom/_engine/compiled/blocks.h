@@ -34,9 +34,6 @@ typedef struct {
     uint64_t multipliers[MAX_HASHES + LANES_OF_WORDS];
 } Shape;
 
-/* A function of which each call is translated by itself: for `paged` it is given a constant. */
-#define INLINE static inline __attribute__((always_inline))
-
 /* Ask for a line, to be read or written. A function that only does so has HAVE_EFFECT in it: else
    gcc sees no effect of it, and leaves its calls out. */
 #define PREFETCH(line, write) \

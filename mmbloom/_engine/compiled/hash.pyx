@@ -21,9 +21,10 @@ from libc.stdlib cimport free, malloc
 
 from mmbloom._engine.compiled.octets cimport load_4, load_8
 from mmbloom._engine.compiled.sink cimport (
-    Murmur3, Seeded, Sink, SipHash, end_keys, hash_words, murmur3_of, siphash_of, take_octets,
+    Group, Murmur3, Seeded, Sink, SipHash, end_keys, hash_group, hash_words, in_groups, murmur3_of,
+    siphash_of, take_octets,
 )
-from mmbloom._engine.compiled.siphash cimport siphash_of_octets
+from mmbloom._engine.compiled.siphash cimport LANES, siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
     HIDES_TEXT, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text, item_of, spell,
 )
@@ -179,17 +180,38 @@ cdef int hash_list(
             if scratch == NULL:
                 raise MemoryError
         with nogil:
-            for i in range(n):
-                text = texts[i]
-                spell(&text, scratch)
-                take_octets[Seeded](&sink, i, text.at, text.length, hash)
-            end_keys[Seeded](&sink, n, hash)
+            if longest or not hash_long_texts[Seeded](texts, n, hash, &h1[0], &h2[0]):
+                for i in range(n):
+                    text = texts[i]
+                    spell(&text, scratch)
+                    take_octets[Seeded](&sink, i, text.at, text.length, hash)
+                end_keys[Seeded](&sink, n, hash)
     finally:
         for i in range(held):
             Py_DECREF(objects[i])
         free(scratch)
         free(texts)
     return 0
+
+
+cdef bint hash_long_texts(
+    const Text *texts, Py_ssize_t n, const Seeded *hash, uint64_t *h1, uint64_t *h2
+) noexcept nogil:
+    """Hash texts in groups, if that is faster; tell whether it was done."""
+    cdef Group group
+    cdef Py_ssize_t i, some = min(n, <Py_ssize_t>LANES), first = 0
+    cdef size_t octets = 0
+    for i in range(some):  # which tell how long all are: only time depends on it
+        octets += texts[i].length
+    if not in_groups[Seeded](octets, some, hash):
+        return False
+    while first < n:
+        some = min(n - first, <Py_ssize_t>LANES)
+        for i in range(some):
+            group.at[i], group.lengths[i] = texts[first + i].at, texts[first + i].length
+        hash_group[Seeded](&group, some, hash, h1 + first, h2 + first)
+        first += some
+    return True
 
 
 cdef inline PyObject *kept(PyObject *item) except NULL:
@@ -224,23 +246,49 @@ cdef int hash_spans(
 ) except -1:
     cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i, start, end, wrong = -1, size = octets.shape[0]
+    cdef size_t some = 0
     cdef const uint8_t *base = &octets[0] if size else NULL
     if starts.shape[0] != h1.shape[0] or ends.shape[0] != h1.shape[0]:
         raise ValueError(f"{starts.shape[0]} starts, {ends.shape[0]} ends, {h1.shape[0]} keys")
     with nogil:
-        for i in range(starts.shape[0]):
-            # Read once: what is proved is what is used, whoever writes to the offsets.
-            start, end = starts[i], ends[i]
-            if not 0 <= start <= end <= size:
-                wrong = i
-                break
-            take_octets[Seeded](&sink, i, base + start, end - start, hash)
-        end_keys[Seeded](&sink, starts.shape[0], hash)
+        # The first keys tell how long all are: only time depends on it.
+        for i in range(min(starts.shape[0], <Py_ssize_t>LANES)):
+            some += <size_t>ends[i] - <size_t>starts[i]
+        if in_groups[Seeded](some, min(starts.shape[0], <Py_ssize_t>LANES), hash):
+            wrong = hash_long_spans[Offset, Seeded](base, size, starts, ends, hash, &h1[0], &h2[0])
+        else:
+            for i in range(starts.shape[0]):
+                # Read once: what is proved is what is used, whoever writes to the offsets.
+                start, end = starts[i], ends[i]
+                if not 0 <= start <= end <= size:
+                    wrong = i
+                    break
+                take_octets[Seeded](&sink, i, base + start, end - start, hash)
+            end_keys[Seeded](&sink, starts.shape[0], hash)
     if wrong >= 0:
         raise ValueError(
             f"key {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of {size}"
         )
     return 0
+
+
+cdef Py_ssize_t hash_long_spans(
+    const uint8_t *base, Py_ssize_t size, const Offset[:] starts, const Offset[:] ends,
+    const Seeded *hash, uint64_t *h1, uint64_t *h2,
+) noexcept nogil:
+    """Hash spans in groups; return the first that is wrong, or -1."""
+    cdef Group group
+    cdef Py_ssize_t i, start, end, some, first = 0, n = starts.shape[0]
+    while first < n:
+        some = min(n - first, <Py_ssize_t>LANES)
+        for i in range(some):
+            start, end = starts[first + i], ends[first + i]
+            if not 0 <= start <= end <= size:
+                return first + i
+            group.at[i], group.lengths[i] = base + start, end - start
+        hash_group[Seeded](&group, some, hash, h1 + first, h2 + first)
+        first += some
+    return -1
 
 
 cdef int hash_rows(

@@ -9,13 +9,15 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from mmbloom._engine.compiled.murmur cimport murmur_of_octets, murmur_of_word
 from mmbloom._engine.compiled.siphash cimport (
-    LANES, Lanes, State, absorb, end, finish_lanes, siphash_of_octets, siphash_of_words, start,
+    LANES, Lanes, State, absorb_lanes, absorbed, can_absorb, finish, finish_lanes, lane_of,
+    put_lane, siphash_of_octets, siphash_of_words, started,
 )
 from mmbloom._engine.compiled.vectors cimport chosen
 
 
 cdef enum:
     FEW = 16  # keys that are finished one by one as fast as in all lanes
+    LONG = 32  # bytes of a key from which on groups are faster
 
 
 cdef struct Murmur3:
@@ -39,7 +41,7 @@ cdef inline Murmur3 murmur3_of(uint32_t seed) noexcept:
 
 cdef inline SipHash siphash_of(uint64_t key_low, uint64_t key_high) noexcept:
     cdef SipHash made
-    start(&made.state, key_low, key_high)
+    made.state = started(key_low, key_high)
     return made
 
 
@@ -63,16 +65,10 @@ cdef inline void take_octets(
     Sink *sink, Py_ssize_t i, const uint8_t *key, size_t length, const Seeded *hash
 ) noexcept nogil:
     """Hash key i, of `length` bytes; keys come in order, and `end_keys` after the last."""
-    cdef State state
     if Seeded is Murmur3:
         murmur_of_octets(key, length, hash.seed, &sink.h1[i], &sink.h2[i])
     else:
-        state = hash.state
-        absorb(&state, key, length, 1)
-        sink.lanes.v[0][i & (LANES - 1)] = state.v0
-        sink.lanes.v[1][i & (LANES - 1)] = state.v1
-        sink.lanes.v[2][i & (LANES - 1)] = state.v2
-        sink.lanes.v[3][i & (LANES - 1)] = state.v3
+        put_lane(&sink.lanes, i & (LANES - 1), absorbed(hash.state, key, 0, length, 1))
         if i & (LANES - 1) == LANES - 1:
             finish_lanes(chosen, &sink.lanes, sink.h1 + i - (LANES - 1), sink.h2 + i - (LANES - 1))
 
@@ -80,7 +76,6 @@ cdef inline void take_octets(
 cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept nogil:
     """Finish the last of n keys."""
     cdef uint64_t[LANES] h1, h2
-    cdef State state
     cdef Py_ssize_t i, left = n & (LANES - 1), first = n - left
     if Seeded is not Murmur3:
         if left > FEW:
@@ -91,9 +86,34 @@ cdef inline void end_keys(Sink *sink, Py_ssize_t n, const Seeded *hash) noexcept
                 sink.h2[first + i] = h2[i]
             return
         for i in range(left):
-            state.v0, state.v1 = sink.lanes.v[0][i], sink.lanes.v[1][i]
-            state.v2, state.v3 = sink.lanes.v[2][i], sink.lanes.v[3][i]
-            end(&state, 3, &sink.h1[first + i], &sink.h2[first + i])
+            finish(lane_of(&sink.lanes, i), 3, &sink.h1[first + i], &sink.h2[first + i])
+
+
+ctypedef const uint8_t *Octets
+
+cdef struct Group:  # keys whose words are taken in at once, where they lie
+    Octets[LANES] at
+    size_t[LANES] lengths
+
+
+cdef inline bint in_groups(size_t octets, Py_ssize_t n, const Seeded *hash) noexcept nogil:
+    """Tell whether n keys with this number of bytes together are hashed faster in groups."""
+    return Seeded is SipHash and can_absorb(chosen) and octets >= LONG * <size_t>n
+
+
+cdef inline void hash_group(
+    const Group *group, Py_ssize_t n, const Seeded *hash, uint64_t *h1, uint64_t *h2
+) noexcept nogil:
+    """Hash n keys, of at most 64."""
+    cdef Lanes lanes
+    cdef Py_ssize_t i
+    if Seeded is SipHash:
+        absorb_lanes(chosen, group.at, group.lengths, n, hash.state, &lanes)
+        if n == LANES:
+            finish_lanes(chosen, &lanes, h1, h2)
+        else:
+            for i in range(n):
+                finish(lane_of(&lanes, i), 3, &h1[i], &h2[i])
 
 
 cdef inline void hash_words(
@@ -105,4 +125,4 @@ cdef inline void hash_words(
         for i in range(n):
             murmur_of_word(words[i], hash.seed, &h1[i], &h2[i])
     else:
-        siphash_of_words(chosen, words, &hash.state.v0, n, h1, h2)
+        siphash_of_words(chosen, words, hash.state, n, h1, h2)

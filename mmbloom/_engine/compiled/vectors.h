@@ -10,6 +10,9 @@
 
 #include <stdint.h>
 
+/* A function of which each call is translated by itself, for arguments that are constants there. */
+#define INLINE static inline __attribute__((always_inline))
+
 enum { SCALAR, NEON, AVX2, AVX512, KINDS };
 
 #if defined(__GNUC__) && defined(__x86_64__)
