@@ -14,6 +14,7 @@ from mmbloom._engine.choice import ENGINE
 from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.bits import union
 from mmbloom._engine.reference.counters import (
+    COUNTER_BITS,
     OneCounted,
     count_nonzero,
     counted_claim,
@@ -68,6 +69,7 @@ else:
 
 __all__ = [
     "CHUNK_KEYS",
+    "COUNTER_BITS",
     "ENGINE",
     "WHOLE_LINE",
     "Claimed",

@@ -48,10 +48,10 @@ class CountingBloomFilter(FileFilter):
     can make one of those a false negative. A counter that has reached 15 is never lowered
     again: the keys that hold only such counters stay for ever.
 
-    Locks: `contains_many` takes the lock, for each 262,144 keys, and so answers as of one
-    moment. A single ``in`` takes none, nor does anything in mode "r", where no lock can be
-    taken: a key that is there all the while is found, one that is added or removed at that
-    very moment is answered either way.
+    Locks: `contains_many` takes the lock, for each 262,144 keys or a chunk of up to a million, and
+    so answers as of one moment. A single ``in`` takes none, nor does anything in mode "r", where
+    no lock can be taken: a key that is there all the while is found, one that is added or removed
+    at that very moment is answered either way.
 
     The number of keys added that `info` gives only grows: it is of keys that were new when
     they were added. `approx_count` tells how many distinct keys are there now.
@@ -100,11 +100,12 @@ class CountingBloomFilter(FileFilter):
         KeyTypeError, KeyEncodingError, ValueError
             If a key cannot be one, or a column is damaged; nothing is removed.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
-            If the file cannot be written. Chunks of 16,384 keys before the error stay removed.
+            If the file cannot be written. Chunks before the error stay removed.
         """
         self._storage.check_writable()
         batch = coerce(keys, nulls)
-        chunks = batch.hashed(self._key_hash, self._threads)
+        size = self._chunk_keys(batch.num_keys)
+        chunks = batch.hashed(self._key_hash, self._threads, size=size)
         return batch.answers_of_chunks([self._writer.remove_chunk(some.hashes) for some in chunks])
 
     def to_bloom(
@@ -149,6 +150,11 @@ class CountingBloomFilter(FileFilter):
         if self._storage.read_only_reason:
             yield from super()._find_batch(batch)
             return
+        if (size := self._chunk_keys(batch.num_keys)) > _engine.CHUNK_KEYS:
+            for chunk in batch.hashed(self._key_hash, self._threads, size=size):
+                answers = self._find_still([chunk.hashes])[0]
+                yield self._without_excluded(answers, chunk.keys, chunk.hashes)
+            return
         hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
         chunks = iter(batch.cut())
         while some := list(islice(chunks, _CHUNKS_A_LOCK)):
@@ -161,6 +167,10 @@ class CountingBloomFilter(FileFilter):
         if self._storage.read_only_reason:
             yield from super()._find_hashed(batch)
             return
+        if (size := self._chunk_keys(batch.num_keys)) > _engine.CHUNK_KEYS:
+            for hashes in batch.chunks(size):
+                yield from self._find_still([hashes])
+            return
         chunks = batch.chunks()
         while some := list(islice(chunks, _CHUNKS_A_LOCK)):
             yield from self._find_still(some)
@@ -168,9 +178,10 @@ class CountingBloomFilter(FileFilter):
     def _find_still(self, hashes: list[HashHalves]) -> list[Bools]:
         """Test chunks while this thread has the lock; its helpers need none."""
         with self._writer.still():
-            helpers = helpers_for(sum(len(h1) for h1, _ in hashes), self._threads)
+            keys = sum(len(h1) for h1, _ in hashes)
+            helpers = helpers_for(keys, self._threads) if len(hashes) > 1 else 0
             return list(in_order(self._find, hashes, helpers))
 
     def _find(self, hashes: HashHalves) -> Bools:
         words = self._storage.look(len(hashes[0])).words
-        return _engine.counted_contains(words, *hashes, self.params)
+        return _engine.counted_contains(words, *hashes, self.params, self._threads)

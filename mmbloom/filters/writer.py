@@ -373,7 +373,7 @@ class CountingWriter(Writer):
         """Remove one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self.timeout, CALL):
             words, counters = self._begin(len(hashes[0]))
-            found, cleared = _engine.decrement(words, *hashes, self._params)
+            found, cleared = _engine.decrement(words, *hashes, self._params, self.threads)
             self._finish(counters, 0, -cleared)
         return found
 
@@ -392,11 +392,11 @@ class CountingWriter(Writer):
         self._storage.check_unchanged()
         return True
 
-    def chunk_keys(self, num_keys: int) -> int:  # noqa: ARG002, D102  as in the base
-        return _engine.CHUNK_KEYS
+    def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
+        return _engine.chunk_keys(self._params, num_keys, _engine.COUNTER_BITS)
 
     def _add(self, words: Words, hashes: HashHalves) -> tuple[Bools, int]:
-        return _engine.increment(words, *hashes, self._params)
+        return _engine.increment(words, *hashes, self._params, self.threads)
 
     def _contains(self, words: Words, hashes: HashHalves) -> Bools:
-        return _engine.counted_contains(words, *hashes, self._params)
+        return _engine.counted_contains(words, *hashes, self._params, self.threads)

@@ -1,11 +1,13 @@
 """Large batches on large arrays, which are ordered by region: the answers of one by one."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
-from kernels import COMPILED, NUMPY, Engine, claim, needs_compiled
+from kernels import COMPILED, NUMPY, claim, needs_compiled
 
 from mmbloom._engine import CHUNK_KEYS
-from mmbloom._typing import HashHalves, Words
+from mmbloom._typing import Bools, HashHalves, Words
 from mmbloom.sizing import FilterParams
 
 pytestmark = needs_compiled
@@ -36,11 +38,13 @@ def hashes_of(chance: np.random.Generator, n: int) -> HashHalves:
     return np.ascontiguousarray(h1), np.ascontiguousarray(h2)
 
 
-def in_chunks(engine: Engine, words: Words, hashes: HashHalves, params: FilterParams) -> Words:
-    """Add keys in chunks too small to be ordered: which were new, and how many bits were set."""
+def in_chunks(
+    change: Callable[..., tuple[Bools, int]], words: Words, hashes: HashHalves, params: FilterParams
+) -> Words:
+    """Change keys in chunks too small to be ordered: the answers, then how many positions were."""
     starts = range(0, len(hashes[0]), CHUNK_KEYS)
     parts = [tuple(half[at : at + CHUNK_KEYS] for half in hashes) for at in starts]
-    done = [engine.add(words, h1, h2, params) for h1, h2 in parts]
+    done = [change(words, h1, h2, params) for h1, h2 in parts]
     new = np.concatenate([new for new, _ in done])
     return np.append(new.astype(np.uint64), np.uint64(sum(bits for _, bits in done)))
 
@@ -55,7 +59,7 @@ def test_as_in_the_order_given(blocks: int, threads: int, seed: int) -> None:
         hashes = hashes_of(chance, n)
         assert COMPILED.chunk_keys(params, n) == n
         new, newly_set = COMPILED.add(ordered, *hashes, params, threads)
-        expected = in_chunks(COMPILED, plain, hashes, params)
+        expected = in_chunks(COMPILED.add, plain, hashes, params)
         assert (new == expected[:-1]).all()
         assert newly_set == expected[-1]
         assert 0 < new.sum() < n
@@ -67,6 +71,32 @@ def test_as_in_the_order_given(blocks: int, threads: int, seed: int) -> None:
         assert (
             found == COMPILED.contains_with(plain, nothing(plain, params), *asked, params)
         ).all()
+    assert (ordered == plain).all()
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_of_counters(blocks: int, threads: int, seed: int) -> None:
+    """Counters go up and down as in small chunks, and are asked so."""
+    chance = np.random.default_rng(seed)
+    num_bits = 2 * LARGE // blocks
+    params = FilterParams(10, 0.1, "blocked", num_bits, 9 * blocks, blocks_per_key=blocks)
+    ordered, plain = (np.zeros(num_bits // 16, np.uint64) for _ in range(2))
+    for n in (FEWEST, 2 * FEWEST + 77):
+        hashes = hashes_of(chance, n)
+        assert COMPILED.chunk_keys(params, n, 4) == n
+        for change in (COMPILED.increment, COMPILED.increment, COMPILED.decrement):
+            answers, changed = change(ordered, *hashes, params, threads)
+            expected = in_chunks(change, plain, hashes, params)
+            assert (answers == expected[:-1]).all()
+            assert changed == np.int64(expected[-1])
+        asked = hashes_of(chance, n)
+        asked[0][::2], asked[1][::2] = hashes[0][::2], hashes[1][::2]
+        found = COMPILED.counted_contains(ordered, *asked, params, threads)
+        assert found[::2].all()
+        assert not found.all()
+        small = [half[:CHUNK_KEYS] for half in asked]
+        assert (found[:CHUNK_KEYS] == COMPILED.counted_contains(plain, *small, params)).all()
     assert (ordered == plain).all()
 
 
@@ -111,6 +141,8 @@ def test_which_batches() -> None:
     for blocks in (1, 2):
         small = params_of(blocks, LARGE // 4096 // blocks - 1)
         assert COMPILED.chunk_keys(small, MILLION) == CHUNK_KEYS
+    assert COMPILED.chunk_keys(params_of(1, LARGE // 4096 // 4), MILLION, 4) == MILLION
+    assert COMPILED.chunk_keys(params_of(1, LARGE // 4096 // 4 - 1), MILLION, 4) == CHUNK_KEYS
     standard = FilterParams(10, 0.1, "standard", 16 * 8 * LARGE, 9)
     assert COMPILED.chunk_keys(standard, MILLION) == CHUNK_KEYS
     assert NUMPY.chunk_keys(large, MILLION) == CHUNK_KEYS

@@ -20,13 +20,13 @@ class Engine(NamedTuple):
     """The names that every engine has."""
 
     name: str
-    chunk_keys: Callable[[FilterParams, int], int]
+    chunk_keys: Callable[..., int]
     contains: Callable[..., Bools]
     contains_any: Callable[[list[Words], Words, Words, FilterParams], Bools]
     add: Callable[..., tuple[Bools, int]]
-    counted_contains: Callable[[Words, Words, Words, FilterParams], Bools]
-    increment: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
-    decrement: Callable[[Words, Words, Words, FilterParams], tuple[Bools, int]]
+    counted_contains: Callable[..., Bools]
+    increment: Callable[..., tuple[Bools, int]]
+    decrement: Callable[..., tuple[Bools, int]]
     meeting: Callable[[Words, FilterParams], Bools]
     claim: Callable[[Words, Words, Words, FilterParams, Bools], Any]
     commit: Callable[[Words, Any], int]

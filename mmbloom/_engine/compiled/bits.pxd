@@ -4,17 +4,12 @@ from libc.stdint cimport uint8_t, uint64_t
 
 from mmbloom._engine.compiled.sink cimport Murmur3, SipHash
 from mmbloom._engine.compiled.blocks cimport Shape
+from mmbloom._engine.compiled.regions cimport Kernel
 
-
-# Tests keys, and may add or remove them; gives how many positions it set, or cleared.
-ctypedef uint64_t (*Kernel)(
-    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-    const Shape *shape, uint8_t *answers,
-) noexcept nogil
 
 cdef tuple run(
     Kernel kernel, const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2,
-    const Shape *shape,
+    const Shape *shape, int width, int threads,
 )
 
 cdef uint64_t find(

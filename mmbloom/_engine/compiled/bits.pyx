@@ -25,7 +25,7 @@ from mmbloom._engine.compiled.overlay cimport (
 from mmbloom._engine.compiled.positions cimport (
     GROUP, length_of, positions_of, positions_of_group, shape_of,
 )
-from mmbloom._engine.compiled.regions cimport MOST_IN_REGIONS, do_in_regions, in_regions
+from mmbloom._engine.compiled.regions cimport MOST_IN_REGIONS, Kernel, do_in_regions, in_regions
 from mmbloom._engine.compiled.sink cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
@@ -39,6 +39,9 @@ cdef extern from "Python.h":
 
 cdef enum:
     FEW = 4  # bits, of which 15 of 16 absent keys lack one, if the array is just full
+    BIT = 1  # the width of a position
+
+cdef uint64_t UNDONE = <uint64_t>-1
 
 
 # Places among the counters of a file.
@@ -56,42 +59,33 @@ cdef inline const BlockLoops *loops() noexcept nogil:
 
 cdef tuple run(
     Kernel kernel, const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2,
-    const Shape *shape,
+    const Shape *shape, int width, int threads,
 ):
-    """Run a kernel on n keys; gives the answers, a bool array, and the number that it returns."""
+    """Run a kernel on n keys; gives the answers, a bool array, and the number that it returns.
+
+    Of a large batch on a large array region after region, in several threads.
+    """
     cdef Py_ssize_t n = length_of(h1, h2)
-    cdef uint64_t changed = 0
+    cdef uint64_t changed = UNDONE
     answers = np.empty(n, dtype=np.bool_)
     cdef uint8_t[::1] at = answers.view(np.uint8)
-    if n:
-        with nogil:
+    if not n:
+        return answers, 0
+    with nogil:
+        if in_regions(shape, n, width):
+            changed = do_in_regions(
+                kernel, words, &h1[0], &h2[0], n, shape, &at[0], width, threads
+            )
+        if changed == UNDONE:  # also where there is no memory for the order: it can be without
             changed = kernel(words, &h1[0], &h2[0], n, shape, &at[0])
     return answers, changed
 
 
-cdef tuple run_in_regions(
-    const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2, const Shape *shape,
-    bint adding, int threads,
-):
-    """Test n keys of a large batch, or test and set them; gives what `run` does."""
-    cdef Py_ssize_t n = length_of(h1, h2)
-    cdef uint64_t changed
-    answers = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] at = answers.view(np.uint8)
-    with nogil:
-        changed = do_in_regions(
-            loops(), <uint64_t *>words, &h1[0], &h2[0], n, shape, &at[0], adding, threads
-        )
-    if changed == <uint64_t>-1:  # no memory for the order: nothing is done, and it can be without
-        return run(set_keys if adding else find, words, h1, h2, shape)
-    return answers, changed
-
-
-def chunk_keys(params, Py_ssize_t num_keys):
+def chunk_keys(params, Py_ssize_t num_keys, int width=1):
     """Tell how many keys of a batch to hand to a call; see `reference.bits.chunk_keys`."""
     cdef Shape shape = shape_of(params, params.num_bits // 64)
     cdef Py_ssize_t calls
-    if not in_regions(&shape, num_keys):
+    if not in_regions(&shape, num_keys, width):
         return CHUNK_KEYS
     calls = (num_keys + MOST_IN_REGIONS - 1) // MOST_IN_REGIONS
     return (num_keys + calls - 1) // calls  # all of one size: the last is worth ordering, too
@@ -102,9 +96,7 @@ def contains(
 ):
     """Test n keys; see `reference.bits.contains`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    if in_regions(&shape, h1.shape[0]):
-        return run_in_regions(&words[0], h1, h2, &shape, False, threads)[0]
-    return run(find, &words[0], h1, h2, &shape)[0]
+    return run(find, &words[0], h1, h2, &shape, BIT, threads)[0]
 
 
 cdef uint64_t find(
@@ -199,9 +191,7 @@ def add(
 ):
     """Test and set n keys, one by one; see `reference.bits.add`."""
     cdef Shape shape = shape_of(params, words.shape[0])
-    if in_regions(&shape, h1.shape[0]):
-        return run_in_regions(&words[0], h1, h2, &shape, True, threads)
-    return run(set_keys, &words[0], h1, h2, &shape)
+    return run(set_keys, &words[0], h1, h2, &shape, BIT, threads)
 
 
 cdef uint64_t set_keys(
@@ -316,7 +306,7 @@ def contains_with(
     """Test n keys as if a claim were committed; see `reference.bits.contains_with`."""
     cdef Shape shape = shape_of(params, words.shape[0])
     check_claimed(claimed, words.shape[0])
-    found = run(find, &words[0], h1, h2, &shape)[0]
+    found = run(find, &words[0], h1, h2, &shape, BIT, 1)[0]
     cdef uint8_t[::1] answers = found.view(np.uint8)
     cdef Py_ssize_t n = answers.shape[0]
     if n and claimed.overlay.used + claimed.overlay.noted:

@@ -88,11 +88,11 @@ cdef inline void enqueue(
 
 
 def counted_contains(
-    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params
+    const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
 ):
     """Test n keys; see `reference.counters.counted_contains`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    return run(find_counted, &words[0], h1, h2, &shape)[0]
+    return run(find_counted, &words[0], h1, h2, &shape, WIDTH, threads)[0]
 
 
 cdef uint64_t find_counted(
@@ -116,10 +116,12 @@ cdef uint64_t find_counted(
     return 0
 
 
-def increment(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+def increment(
+    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+):
     """Test and count n keys, one by one; see `reference.counters.increment`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    return run(count_up, &words[0], h1, h2, &shape)
+    return run(count_up, &words[0], h1, h2, &shape, WIDTH, threads)
 
 
 cdef uint64_t count_up(
@@ -150,10 +152,12 @@ cdef uint64_t count_up(
     return newly_set
 
 
-def decrement(uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params):
+def decrement(
+    uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
+):
     """Test n keys and uncount those that are there; see `reference.counters.decrement`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
-    return run(count_down, &words[0], h1, h2, &shape)
+    return run(count_down, &words[0], h1, h2, &shape, WIDTH, threads)
 
 
 cdef uint64_t count_down(

@@ -19,7 +19,7 @@
 #include "blocks.h"
 
 enum {
-    REGION_SHIFT = 16,         /* a region of 4 MiB has 2^16 blocks */
+    REGION_BYTES = 1 << 22,
     MOST_REGIONS = 1 << 16,    /* so that a number has two bytes */
     FEWEST_A_THREAD = 1 << 15, /* keys that take as long as to start some threads */
     MOST_THREADS = 64,
@@ -37,20 +37,27 @@ enum {
        1.2 GB     1                 15, 23      11, 20      12, 20
        3.7 GB     1                 70, 37      30, 25      32, 27
 
+   Of counters, where a block has four lines: 0.9 GB and 1 block 70, 67 to add, 2.8 GB and 1 block
+   133, 69, and 2.9 GB and 2 blocks 245, 158; to ask, and to remove, two thirds.
+
    So it is worth it where the size of the array times the blocks of a key is 2 GiB or more. A
    batch of 65,536 keys gains nothing and loses nothing, one of 250,000 half of its time. */
 #define FEWEST_IN_REGIONS ((ptrdiff_t)1 << 16)
 #define MOST_IN_REGIONS ((ptrdiff_t)1 << 20) /* of a call: 22 MB of hashes and order */
 #define LARGE_ARRAY_BYTES ((uint64_t)2 << 30)
 
+/* Tests keys, and may add or remove them; gives how many positions it set, or cleared. */
+typedef uint64_t (*Kernel)(
+    const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
+    const Shape *shape, uint8_t *answers);
+
 typedef struct {
+    Kernel kernel;
     const Shape *shape;
-    const BlockLoops *loops;
-    uint64_t *words;
+    const uint64_t *words;
     const uint64_t *h1, *h2;
     ptrdiff_t n;
     uint8_t *answers;
-    int adding;
     int threads;
     int shift; /* from a block to its region */
     size_t regions;
@@ -58,7 +65,7 @@ typedef struct {
     uint32_t *rows;    /* the keys, in the order of regions: where each is in the batch */
     ptrdiff_t *places; /* of each thread, for each region: how many keys, then where the next goes */
     ptrdiff_t *starts; /* of each thread, and of one more: its first key of those in order */
-    uint64_t newly_set[MOST_THREADS];
+    uint64_t changed[MOST_THREADS];
 } Regions;
 
 typedef void (*Part)(Regions *, int);
@@ -157,7 +164,7 @@ static void order_keys(Regions *all, int thread)
 
 static void work_in_regions(Regions *all, int thread)
 {
-    uint64_t h1[GATHERED], h2[GATHERED], newly_set = 0;
+    uint64_t h1[GATHERED], h2[GATHERED], changed = 0;
     uint8_t answers[GATHERED];
     for (ptrdiff_t at = all->starts[thread]; at < all->starts[thread + 1]; at += GATHERED) {
         const uint32_t *rows = all->rows + at;
@@ -166,40 +173,38 @@ static void work_in_regions(Regions *all, int thread)
             h1[i] = all->h1[rows[i]];
             h2[i] = all->h2[rows[i]];
         }
-        if (all->adding)
-            newly_set += all->loops->set(all->words, h1, h2, some, all->shape, answers);
-        else
-            all->loops->find(all->words, h1, h2, some, all->shape, answers);
+        changed += all->kernel(all->words, h1, h2, some, all->shape, answers);
         for (ptrdiff_t i = 0; i < some; i++)
             all->answers[rows[i]] = answers[i];
     }
-    all->newly_set[thread] = newly_set;
+    all->changed[thread] = changed;
 }
 
-/* Tell whether a batch is worth ordering. */
-INLINE int in_regions(const Shape *shape, ptrdiff_t n)
+/* Tell whether a batch is worth ordering; a position of the array has `width` bits. */
+INLINE int in_regions(const Shape *shape, ptrdiff_t n, int width)
 {
     return (shape->blocked || shape->paged) && n >= FEWEST_IN_REGIONS && n <= UINT32_MAX
-        && shape->num_bits / 8 * (uint64_t)shape->blocks >= LARGE_ARRAY_BYTES;
+        && shape->num_bits / 8 * (uint64_t)(width * shape->blocks) >= LARGE_ARRAY_BYTES;
 }
 
-/* Test keys, or test and set them, region after region; gives how many bits were set, or
-   UINT64_MAX if there is no memory, and then nothing is done. The hashes are read twice, and must
-   not change in between: a key could come into a region that is another thread's. */
+/* Run a kernel region after region; gives what the kernel does, or UINT64_MAX if there is no memory,
+   and then nothing is done. The hashes are read twice, and must not change in between: a key could
+   come into a region that is another thread's. */
 static uint64_t do_in_regions(
-    const BlockLoops *loops, uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
-    const Shape *shape, uint8_t *answers, int adding, int threads)
+    Kernel kernel, const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
+    const Shape *shape, uint8_t *answers, int width, int threads)
 {
     Regions all = {
-        .shape = shape, .loops = loops, .words = words, .h1 = h1, .h2 = h2, .n = n,
-        .answers = answers, .adding = adding};
+        .kernel = kernel, .shape = shape, .words = words, .h1 = h1, .h2 = h2, .n = n,
+        .answers = answers};
     ptrdiff_t starts[MOST_THREADS + 1] = {0};
-    uint64_t newly_set = 0;
+    uint64_t changed = 0;
     ptrdiff_t most = n / FEWEST_A_THREAD;
     all.threads = threads < most ? threads : (int)most;
     all.threads = all.threads < 1 ? 1 : all.threads > MOST_THREADS ? MOST_THREADS : all.threads;
-    all.shift = REGION_SHIFT;
-    while (shape->num_blocks >> all.shift >= MOST_REGIONS)
+    all.shift = 0;
+    while ((uint64_t)(8 * BLOCK_WORDS * width) << all.shift < REGION_BYTES
+           || shape->num_blocks >> all.shift >= MOST_REGIONS)
         all.shift++;
     all.regions = (size_t)(shape->num_blocks >> all.shift) + 1;
     all.starts = starts;
@@ -216,10 +221,10 @@ static uint64_t do_in_regions(
     in_threads(&all, order_keys);
     in_threads(&all, work_in_regions);
     for (int t = 0; t < all.threads; t++)
-        newly_set += all.newly_set[t];
+        changed += all.changed[t];
     free(all.rows);
     free(all.places);
-    return newly_set;
+    return changed;
 }
 
 #endif

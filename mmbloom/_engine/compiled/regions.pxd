@@ -2,14 +2,21 @@
 
 from libc.stdint cimport uint8_t, uint64_t
 
-from mmbloom._engine.compiled.blocks cimport BlockLoops, Shape
+from mmbloom._engine.compiled.blocks cimport Shape
 
 
 cdef extern from "regions.h":
     enum:
         MOST_IN_REGIONS
-    bint in_regions(const Shape *, Py_ssize_t n) noexcept nogil
+
+    # Tests keys, and may add or remove them; gives how many positions it set, or cleared.
+    ctypedef uint64_t (*Kernel)(
+        const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+        const Shape *shape, uint8_t *answers,
+    ) noexcept nogil
+
+    bint in_regions(const Shape *, Py_ssize_t n, int width) noexcept nogil
     uint64_t do_in_regions(
-        const BlockLoops *, uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
-        const Shape *, uint8_t *answers, bint adding, int threads,
+        Kernel, const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
+        const Shape *, uint8_t *answers, int width, int threads,
     ) noexcept nogil

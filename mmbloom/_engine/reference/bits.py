@@ -42,8 +42,10 @@ class Claimed(NamedTuple):
     updates: list[tuple[Indices, Words]]
 
 
-def chunk_keys(params: FilterParams, num_keys: int) -> int:  # noqa: ARG001
+def chunk_keys(params: FilterParams, num_keys: int, width: int = 1) -> int:  # noqa: ARG001
     """Tell how many keys of a batch to hand to a call, for an array of these parameters.
+
+    A position of the array has `width` bits.
 
     The compiled engine takes up to a million for an array of gigabytes, and brings them into the
     order of its regions; the temporaries of this one are to stay in the cache, whatever the array.

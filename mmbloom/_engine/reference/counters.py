@@ -1,5 +1,7 @@
 """The reference kernels of four-bit counters: exact one-by-one answers from vectorised numpy.
 
+With the compiled engine a number of threads may work on a large batch.
+
 The array is little-endian uint64 words of sixteen counters: counter p is in bits 4 * (p & 15)
 and the three above of word p >> 4. A key is there when none of its counters is 0. Adding one
 raises each DISTINCT counter of the key by one, and removing one that is there lowers each by
@@ -24,13 +26,20 @@ from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSIT
 from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
 
+COUNTER_BITS = 4
 SATURATED = 15
-_FOUR, _LAST = np.uint64(4), np.uint64(15)
+_FOUR, _LAST = np.uint64(COUNTER_BITS), np.uint64(15)
 _ONE_IN_EACH = np.uint64(0x1111_1111_1111_1111)
 Held = tuple[Words, Array[np.intp]]  # distinct positions, and the key that has each
 
 
-def counted_contains(words: Words, h1: Words, h2: Words, params: FilterParams) -> Bools:
+def counted_contains(
+    words: Words,
+    h1: Words,
+    h2: Words,
+    params: FilterParams,
+    threads: int = 1,  # noqa: ARG001
+) -> Bools:
     """Test n keys: True where no counter is 0. Bool array of shape (n,); O(k n)."""
     found = np.ones(len(h1), dtype=np.bool_)
     for column in positions(h1, h2, params):
@@ -38,7 +47,13 @@ def counted_contains(words: Words, h1: Words, h2: Words, params: FilterParams) -
     return found
 
 
-def increment(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
+def increment(
+    words: Words,
+    h1: Words,
+    h2: Words,
+    params: FilterParams,
+    threads: int = 1,  # noqa: ARG001
+) -> tuple[Bools, int]:
     """Test and count n keys, with the answers of one at a time.
 
     Returns
@@ -70,7 +85,13 @@ def counted_claim(words: Words, h1: Words, h2: Words, params: FilterParams) -> B
     return _first_of_zero(words, _distinct(h1, h2, params), len(h1))
 
 
-def decrement(words: Words, h1: Words, h2: Words, params: FilterParams) -> tuple[Bools, int]:
+def decrement(
+    words: Words,
+    h1: Words,
+    h2: Words,
+    params: FilterParams,
+    threads: int = 1,  # noqa: ARG001
+) -> tuple[Bools, int]:
     """Test n keys and uncount those that are there, with the answers of one at a time.
 
     Returns
