@@ -40,6 +40,9 @@ enum {
    Of counters, where a block has four lines: 0.9 GB and 1 block 70, 67 to add, 2.8 GB and 1 block
    133, 69, and 2.9 GB and 2 blocks 245, 158; to ask, and to remove, two thirds.
 
+   Of the standard layout each bit would be a place of its own in the order, and it loses: a prototype
+   took 141 in place of 57 for 7 bits in 1.2 GB, and 490 in place of 300 for 20 in 3.6 GB.
+
    So it is worth it where the size of the array times the blocks of a key is 2 GiB or more. A
    batch of 65,536 keys gains nothing and loses nothing, one of 250,000 half of its time. */
 #define FEWEST_IN_REGIONS ((ptrdiff_t)1 << 16)
