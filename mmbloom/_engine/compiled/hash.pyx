@@ -93,7 +93,8 @@ def hash_keys(keys, key_hash):
         h1, h2 = keys.hashes[key_hash]
         return h1[keys.indices], h2[keys.indices]
     name, seed = key_hash
-    n = len(keys)
+    # Of a list, as its `len` says, which is a call of Python.
+    n = keys.stop - keys.start if isinstance(keys, ByteKeys) else len(keys)
     h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
     if not n:
         return h1, h2
