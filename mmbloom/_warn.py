@@ -46,14 +46,20 @@ class Counted(NamedTuple):
         return Fill.of(self.params, self.positions_set)
 
 
-def warn_if_past_plan(file: Counted) -> None:
-    """Warn of a file that has more keys than planned; called when all else is done, as above."""
-    if file.fill.is_past:
-        warn_past_plan(file.path, file.params, file.fill)
+def warn_if_past_plan(*files: Counted) -> None:
+    """Warn of each file that has more keys than planned; called when all else is done, as above."""
+    for file in files:
+        if file.fill.is_past:
+            warn_past_plan(file.path, file.params, file.fill)
 
 
-def warn_if_any_past_plan(folder: str, files: Iterable[Counted]) -> None:
+def warn_if_any_past_plan(folder: str, kind: str, files: Iterable[Counted]) -> None:
     """Warn once of a folder in which files have more keys than planned; called as the other."""
+    advice = "make a folder of larger files"
+    if kind == "rotating":
+        advice = (
+            "that ends with its period; a folder with more keys a period keeps the next from it"
+        )
     fills = [(file.fill, file.path) for file in files]
     past = [(fill, file) for fill, file in fills if fill.is_past]
     if not past:
@@ -63,6 +69,6 @@ def warn_if_any_past_plan(folder: str, files: Iterable[Counted]) -> None:
     warn(
         f"{folder}: {len(past)} of {len(fills)} files hold more keys than planned, "
         f"{os.path.basename(file)} {most}: {share_of(rate)} of new keys are now taken for seen; "
-        "make a folder of larger files",
+        f"{advice}",
         CapacityWarning,
     )

@@ -153,7 +153,8 @@ class CountingBloomFilter(FileFilter):
         if (size := self._chunk_keys(batch.num_keys)) > _engine.CHUNK_KEYS:
             for chunk in batch.hashed(self._key_hash, self._threads, size=size):
                 answers = self._find_still([chunk.hashes])[0]
-                yield self._without_excluded(answers, chunk.keys, chunk.hashes)
+                keys, halves = chunk.keys, chunk.hashes
+                yield self._without_excluded(answers, keys, halves) if answers.any() else answers
             return
         hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
         chunks = iter(batch.cut())

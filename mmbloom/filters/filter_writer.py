@@ -58,7 +58,7 @@ class FilterWriter(ABC):
 
     @abstractmethod
     def prepare(self, hashes: HashHalves) -> Any:
-        """Do ahead of the lock what a claim of keys needs."""
+        """Do what a claim of keys needs, and needs no lock for."""
 
     @abstractmethod
     def claim(self, prepared: Any, /) -> Any:

@@ -280,7 +280,7 @@ class BitWriter(Writer):
     """The writer of a plain filter: bits, which are only ever set."""
 
     def prepare(self, hashes: HashHalves) -> ToClaim:
-        """Tell ahead of the lock which keys may meet."""
+        """Tell which keys may meet, which needs no lock."""
         return ToClaim(hashes, _engine.meeting(hashes[0], self._params))
 
     def claim(self, keys: ToClaim) -> _engine.Claimed:

@@ -43,6 +43,7 @@ class Combined(NamedTuple):
     """A filter that was made of others."""
 
     file: Counted
+    sources: tuple[Counted, ...]  # each once; by what their counters say
     key_rules: tuple[str, ...]  # of the others, each once
 
 
@@ -115,15 +116,19 @@ def combine_opened(
     target: Target, inputs: Sequence[UnmappedFilter], operation: np.ufunc, count_keys: CountKeys
 ) -> Combined:
     """Make a filter of the arrays of others that are open, and of equal parameters."""
-    added = [each.counters()["keys_added"] for each in inputs]
-    params = inputs[0].header.params
+    counters, params = [each.counters() for each in inputs], inputs[0].header.params
+    added = [each["keys_added"] for each in counters]
+    sources = dict.fromkeys(
+        Counted(each.path, params, min(said["positions_set"], params.num_bits))
+        for each, said in zip(inputs, counters, strict=True)
+    )
     rules = different_rules(each.key_rule() for each in inputs)
     with new_filter(target, params, key_rule=next(iter(rules), None)) as made:
         for segment in combined(inputs, operation):
             made.write(segment)
         keys = count_keys(added, made.positions_set, params)
         made.finish(keys, batches=len(inputs))
-    return Combined(Counted(target.path, params, made.positions_set), rules)
+    return Combined(Counted(target.path, params, made.positions_set), tuple(sources), rules)
 
 
 def different_rules(rules: Iterable[str | None]) -> tuple[str, ...]:

@@ -93,11 +93,18 @@ def compare(one: Path, other: Path) -> Similarity:
     """
     paths = absolute(one), absolute(other)
     require_files(paths, _WHY_FILES)
-    return compare_sources(*map(FilterAt, paths))
+    found, counted = _compare(*map(FilterAt, paths))
+    warn_if_past_plan(*dict.fromkeys(counted))
+    return found
 
 
 def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
     """Compare two files as `compare` does; a `FilterAt` also says which filter must be there."""
+    return _compare(one, other)[0]
+
+
+def _compare(one: FilterAt, other: FilterAt) -> tuple[Similarity, tuple[Counted, Counted]]:
+    """Compare two files; tells of each how full it is, too."""
     first = second = either = 0
     with open_alike((one, other)) as (left, right):
         for ours, theirs in zip(left.segments(), right.segments(), strict=True):
@@ -107,18 +114,17 @@ def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
         left.check_same()
         right.check_same()
         params = left.header.params
-    for source, bits in ((one, first), (other, second)):
-        warn_if_past_plan(Counted(source.path, params, bits))
     counts = [params.estimated_count(bits) for bits in (first, second, either)]
     common = min(max(0.0, counts[0] + counts[1] - counts[2]), counts[0], counts[1])
     union = counts[0] + counts[1] - common
-    return Similarity(
+    found = Similarity(
         first_count=round(counts[0]),
         second_count=round(counts[1]),
         common_count=round(common),
         union_count=round(union),
         jaccard=common / union if union else 1.0,
     )
+    return found, (Counted(one.path, params, first), Counted(other.path, params, second))
 
 
 def disjoint_sources(one: FilterAt, other: FilterAt) -> bool:

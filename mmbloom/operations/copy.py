@@ -197,4 +197,4 @@ def _copy_folder(path: str, target: Target, *, seal: bool) -> None:
         if listed.keys:
             like = os.stat(os.path.join(folder, MANIFEST))
             replace_listed(exclusions_path_in(folder), listed.keys, like)
-    warn_if_any_past_plan(path, copied)
+    warn_if_any_past_plan(path, there.manifest.plan.kind, copied)

@@ -54,7 +54,8 @@ def intersect(
     the (1 - C)^k of the common keys alone, and no more than that of any source.
 
     Bits that coincide by chance look like keys: "keys added" and `approx_count` of the result
-    come from its set bits and are too high, the more so the fuller the sources are.
+    come from its set bits and are too high, the more so the fuller the sources are: after the
+    result is there, a `CapacityWarning` tells of those with more keys than planned.
     `BloomFilter.common_count` estimates how many keys two filters share.
 
     Examples
@@ -75,7 +76,7 @@ def intersect(
     require_files(paths, _WHY_FILES)
     common = combine(target, paths, np.bitwise_and, _most_keys)
     warn_of_rules(target.path, common.key_rules)
-    warn_if_past_plan(common.file)
+    warn_if_past_plan(*common.sources)
 
 
 def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:

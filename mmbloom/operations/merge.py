@@ -130,7 +130,7 @@ def _merge_folders(target: Target, paths: Sequence[str]) -> None:
                 entries.append(entry_of(folder, name, number))
             first_manifest(folder, plan, entries, target.permissions)
     warn_of_rules(target.path, [rule for one in made for rule in one.key_rules])
-    warn_if_any_past_plan(target.path, [one.file for one in made])
+    warn_if_any_past_plan(target.path, plan.kind, [one.file for one in made])
 
 
 def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:

@@ -293,6 +293,7 @@ def _repair_folder(path: str, target: Target) -> Repair:
             if lost:
                 losses.append(f"{name}: {lost}")
             if not mended:
+                made.append(Counted(new.path, plan.params(entry.number), 0))
                 continue
             done = mended[0]
             files.append(done)
@@ -303,7 +304,7 @@ def _repair_folder(path: str, target: Target) -> Repair:
             losses += [f"{name}: {loss}" for loss in done.losses]
             notes += [f"{name}: {note}" for note in done.notes]
         first_manifest(folder, plan, entries, target.permissions)
-    warn_if_any_past_plan(target.path, made)
+    warn_if_any_past_plan(target.path, plan.kind, made)
     return Repair(
         header_damage="",
         positions_set=sum(done.positions_set for done in files),

@@ -228,7 +228,7 @@ def test_every_command_says_so(where: Path) -> None:
     reported: tuple[tuple[tuple[str, ...], str], ...] = (
         (("copy", "-q", "seen", "copied"), "seen"),
         (("merge", "-q", "merged", "seen"), "merged"),
-        (("intersect", "-q", "common", "seen", "seen"), "common"),
+        (("intersect", "-q", "common", "seen", "seen"), "seen"),
         (("compare", "none", "seen"), "seen"),
         (("export", "--guava", "seen", "theirs"), "seen"),
         (("import", "-q", "--guava", "theirs", "ours", "-n", "100"), "ours"),

@@ -163,7 +163,7 @@ def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closing_in_a_forked_child() -> None:
-    """A child has no such thread, and waits for no lock that it held at the fork."""
+    """A child has no such thread, and waits for none."""
     one = ReadAhead(iter([1]))
     assert next(one) == 1
     with closing(one):

@@ -15,12 +15,14 @@ from workers import in_child
 from mmbloom import (
     BloomFilter,
     ClosedFilterError,
+    CountingBloomFilter,
     FileChangedError,
     FilterFullError,
     GrowingFilter,
     KeyTypeError,
     RotatingFilter,
     _engine,
+    hash_many,
 )
 from mmbloom._keys.hashed import HashedBatch
 from mmbloom._threads import ReadAhead, in_order
@@ -59,14 +61,14 @@ FORMS: dict[str, Callable[[list[bytes]], Any]] = {
 def in_large_chunks(patch: pytest.MonkeyPatch) -> None:
     """Cut batches as for a large array: into equal chunks of more than the usual number."""
 
-    def half(_params: object, keys: int) -> int:
+    def half(_params: object, keys: int, _width: int = 1) -> int:
         return max(-(-keys // 2), _engine.CHUNK_KEYS)
 
     patch.setattr(_engine, "chunk_keys", half)
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", [BloomFilter, GrowingFilter, RotatingFilter])
+@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter])
 def test_large_chunks_change_nothing(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch, kind: Any, form: str
 ) -> None:
@@ -85,7 +87,26 @@ def test_large_chunks_change_nothing(
             assert found.sum() > MANY // 2
             again = seen.add_many(keys, **options)
             said.append([new.tolist(), found.tolist(), again.tolist(), seen.approx_count])
+            if kind is CountingBloomFilter:
+                gone = [seen.remove_many(keys[::2], **options).tolist() for _ in range(3)]
+                seen.exclusions.discard(excluded)  # which hashes are not compared with
+                hashes = hash_many([b"%d" % i for i in range(MANY)], seen.params)
+                said[-1] += [gone, seen.contains_hashes(*hashes).tolist(), seen.approx_count]
     assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter])
+def test_large_chunks_without_a_hit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
+) -> None:
+    """Exclusions are looked at where a key is found, and only there, as with small chunks."""
+    keys = np.arange(MANY)
+    with made(kind, tmp_path / "seen") as seen:
+        (tmp_path / "seen.exclusions").write_bytes(b"\xff damaged")
+        for number in range(2):
+            if number:
+                in_large_chunks(monkeypatch)
+            assert not seen.contains_many(keys).any()
 
 
 def made(kind: Any, path: Path) -> Any:

@@ -16,7 +16,7 @@ Operation = Callable[[Path], object]
 OPERATIONS: dict[str, tuple[Operation, str]] = {
     "copy": (lambda here: mmbloom.copy(here / "seen", here / "made"), "seen"),
     "merge": (lambda here: mmbloom.merge(here / "made", [here / "seen"]), "made"),
-    "intersect": (lambda here: mmbloom.intersect(here / "made", [here / "seen"]), "made"),
+    "intersect": (lambda here: mmbloom.intersect(here / "made", [here / "seen"]), "seen"),
     "compare": (lambda here: mmbloom.compare(here / "none", here / "seen"), "seen"),
     "repair": (lambda here: mmbloom.repair(here / "seen", here / "made"), "made"),
     "export": (lambda here: mmbloom.export_guava(here / "seen", here / "made"), "seen"),
@@ -51,6 +51,27 @@ def test_not_of_one_with_room(tmp_path: Path, name: str) -> None:
     """As many keys as planned are no matter."""
     make(tmp_path, 100)
     OPERATIONS[name][0](tmp_path)
+
+
+def test_of_each_source_of_an_intersection(tmp_path: Path) -> None:
+    """Sources past their plan are told of, each once, though the result is not past its own."""
+    make(tmp_path, 300)
+    with pytest.warns(CapacityWarning) as caught:
+        mmbloom.intersect(tmp_path / "made", [tmp_path / name for name in ("seen", "none", "seen")])
+    assert [str(warning.message).partition(": holds")[0] for warning in caught] == [
+        str(tmp_path / "seen")
+    ]
+
+
+def test_of_one_that_is_compared_with_itself(tmp_path: Path) -> None:
+    """It is told of once; methods that compare answer and tell nothing, as any other query."""
+    make(tmp_path, 300)
+    with pytest.warns(CapacityWarning) as caught:
+        mmbloom.compare(tmp_path / "seen", tmp_path / "seen")
+    assert len(caught) == 1
+    with BloomFilter.open(tmp_path / "seen") as seen:
+        assert seen.jaccard(tmp_path / "seen") == 1
+        assert seen.common_count(tmp_path / "none") == 0
 
 
 def test_of_what_is_imported(tmp_path: Path) -> None:

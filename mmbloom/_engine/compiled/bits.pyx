@@ -309,11 +309,14 @@ def contains_with(
     found = run(find, &words[0], h1, h2, &shape, BIT, 1)[0]
     cdef uint8_t[::1] answers = found.view(np.uint8)
     cdef Py_ssize_t n = answers.shape[0]
+    cdef bint held
     if n and claimed.overlay.used + claimed.overlay.noted:
-        if not hold_noted(&words[0], &claimed.overlay, loops()):
-            raise MemoryError
         with nogil:
-            find_with(&words[0], &claimed.overlay, &h1[0], &h2[0], n, &shape, &answers[0])
+            held = hold_noted(&words[0], &claimed.overlay, loops())
+            if held:
+                find_with(&words[0], &claimed.overlay, &h1[0], &h2[0], n, &shape, &answers[0])
+        if not held:
+            raise MemoryError
     return found
 
 

@@ -2,7 +2,7 @@
 
    A block is 512 bits: 8 words, one line of the cache. `format/positions.py` says which bits of
    which blocks a key has. For each kind of vectors there is a way to test a key's bits in a block
-   and a way to set them, and the same four loops over many keys, which `block_loops.h` has.
+   and a way to set them, and the same loops over many keys, which `block_loops.h` has.
 
    The processor waits 80 ns for a line of a large array, and tests or sets what lies in it in 10:
    so the lines of all blocks of a key are asked for at once, some keys ahead. */

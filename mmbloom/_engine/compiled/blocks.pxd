@@ -5,7 +5,6 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef extern from "blocks.h":
     enum:
-        KINDS
         MAX_HASHES
         LANES_OF_WORDS
         AHEAD
@@ -47,7 +46,6 @@ cdef extern from "blocks.h":
     const BlockLoops *BLOCK_LOOPS
 
     void prefetch "PREFETCH"(const void *line, bint write) noexcept nogil
-    void have_effect "HAVE_EFFECT"() noexcept nogil
     uint64_t popcount(uint64_t word) noexcept nogil
     uint64_t block_of(const Shape *, uint64_t h1) noexcept nogil
     uint64_t page_of(const Shape *, uint64_t h1) noexcept nogil

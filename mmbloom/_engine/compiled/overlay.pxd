@@ -54,13 +54,9 @@ cdef inline bint begin(Overlay *overlay, size_t keys) noexcept nogil:
     overlay.width = 8 if in_blocks(overlay.shape) else 1
     overlay.places = FEWEST_PLACES
     overlay.index = <uint64_t *>calloc(overlay.places, sizeof(uint64_t))
-    if overlay.index == NULL or keys >= MOST_KEYS:
-        return False
-    if in_blocks(overlay.shape):
-        # One more, as each block is written behind the last one before it is known to count.
-        overlay.notes = <uint32_t *>malloc((keys * overlay.shape.blocks + 1) * sizeof(uint32_t))
-        return overlay.notes != NULL
-    return True
+    if in_blocks(overlay.shape) and keys < MOST_KEYS:
+        overlay.notes = <uint32_t *>malloc(keys * overlay.shape.blocks * sizeof(uint32_t))
+    return overlay.index != NULL and (overlay.notes != NULL or not in_blocks(overlay.shape))
 
 
 cdef inline bint in_blocks(const Shape *shape) noexcept nogil:

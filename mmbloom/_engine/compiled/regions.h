@@ -118,8 +118,7 @@ static void in_threads(Regions *all, Part part)
 
 INLINE size_t region_of(const Regions *all, uint64_t h1)
 {
-    const Shape *shape = all->shape;
-    return (size_t)((shape->paged ? page_of(shape, h1) : block_of(shape, h1)) >> all->shift);
+    return (size_t)(home_of(all->shape, h1, all->shape->paged) >> all->shift);
 }
 
 /* The first key that a thread takes of all in the order given. */
