@@ -61,7 +61,7 @@ def test_every_script_is_run() -> None:
 @pytest.mark.parametrize(
     ("engine", "most_rooms", "most_stays"),
     [
-        pytest.param("compiled", 9, 35, marks=needs_compiled),
+        pytest.param("compiled", 7, 20, marks=needs_compiled),
         ("numpy", 13, 49),  # the lock and the hash are Python too, in files of their own
     ],
 )
@@ -79,7 +79,7 @@ def test_path_of_a_batch_is_short(engine: str, most_rooms: int, most_stays: int)
     assert found, done.stdout
     rooms, stays = map(int, found.groups())
     assert 5 <= rooms <= most_rooms
-    assert 20 <= stays <= most_stays
+    assert 15 <= stays <= most_stays  # fewer are those of a call that was not made
 
 
 @pytest.mark.parametrize(("script", "expected"), SCRIPTS.items())
