@@ -115,7 +115,9 @@ def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
         name_as(tried, path)
         try:
             if os.path.lexists(path):
-                copy(path, tried)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", CapacityWarning)  # `in_use` says it
+                    copy(path, tried)
             elif args.capacity is not None:
                 os.stat(os.path.dirname(path))  # an error if a run could not make it there
             yield argparse.Namespace(**{**vars(args), "file": tried})
@@ -170,8 +172,7 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[N
 
     Before the command works: that the keys were made of lines in another way than this command's;
     after it, if another command has noted its way first. At the end, with the figures then, and in
-    place of the warning amid the work: that the filter is past its plan. Of a dry run that was said
-    when the filter was copied.
+    place of the warning amid the work: that the filter is past its plan, or would be.
     """
     noted = say_of_another_rule(seen, keys)
     with warnings.catch_warnings():
@@ -180,8 +181,8 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[N
     with _LOOKED_AT_LAST:
         if not noted:
             say_of_another_rule(seen, keys)
-    if not getattr(args, "dry_run", False):
-        say_if_past_plan(args.file, seen)
+    dry = getattr(args, "dry_run", False)
+    say_if_past_plan(args.file, seen, "a run would leave this: " if dry else "")
 
 
 def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
@@ -207,14 +208,14 @@ def fill_of_file(seen: FileFilter) -> Fill:
     return Fill.of(seen.params, round(seen.fill_ratio * seen.params.num_bits))
 
 
-def say_if_past_plan(path: str, seen: Filter) -> None:
+def say_if_past_plan(path: str, seen: Filter, before: str = "") -> None:
     """Print a line if an open filter, named as the user did, has more keys than planned."""
     with _LOOKED_AT_LAST:
         if isinstance(seen, FileFilter) and not fill_of_file(seen).is_past:  # as most of the time
             return
         info: mmbloom.FilterInfo | mmbloom.FolderInfo = seen.info()
         if info.past_plan:
-            say(f"{path}: {_past_plan(path, info)}")
+            say(f"{before}{path}: {_past_plan(path, info)}")
 
 
 def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> str:

@@ -14,6 +14,7 @@ from mmbloom.cli.process import (
     IO_ERROR,
     LOCK_TIMEOUT,
     NOT_A_FILTER,
+    NOT_TO_REPEAT,
     OK,
     UNREAD,
     USAGE,
@@ -112,7 +113,12 @@ def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
 def _left(command: str, args: argparse.Namespace) -> str:
     """Say what a command has left where it was stopped, and what to do."""
     dry = getattr(args, "dry_run", False)  # it leaves nothing
-    return f"; {COMMANDS[command].left}" if command and not dry and COMMANDS[command].left else ""
+    left = COMMANDS[command].left if command and not dry else ""
+    if left and getattr(args, "repeated", False):
+        left = f"what is marked is not told from repeats by another run: {NOT_TO_REPEAT}"
+    elif left and command == "dedup" and not (args.output or args.output_dir):
+        left += " (with >> in place of >)"
+    return f"; {left}" if left else ""
 
 
 # A full disk, a full share of it, and a limit of the shell.

@@ -46,10 +46,10 @@ def mark_lines(
             chunks = read_chunks(part, terminator(args))
             dedup(seen, chunks, writer, keys=keys, repeats=repeats, enter=enter, tally=tally)
     except FilterFullError as full:
+        marked = "what was read before" if repeats else "what is printed"
         stopped = (
             f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
-            f"{full.capacity}; stopped in {shown(name)}: what is printed is marked, and nothing "
-            "else"
+            f"{full.capacity}; stopped in {shown(name)}: {marked} is marked, and nothing else"
         )
     finally:
         total.add(tally)

@@ -39,7 +39,7 @@ COMMANDS = {
     "create": Command("make an empty filter", left=_NONE_HALF_MADE),
     "dedup": Command(
         "print each line the first time it is seen, across inputs, runs and processes",
-        left="nothing is lost: run it again to go on (with >> in place of >)",
+        left="nothing is lost: run it again to go on",
     ),
     "add": Command(
         "mark lines as seen",

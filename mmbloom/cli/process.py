@@ -93,6 +93,10 @@ def say(message: str) -> None:
         print(f"mmbloom: {escaped(message)}", file=sys.stderr, flush=True)
 
 
+# What to do after a run with -d that was stopped: it marks lines that it does not print.
+NOT_TO_REPEAT = "begin with a new filter, or with a copy of the one from before"
+
+
 def terminal_columns() -> int:
     """Tell how wide the terminal is that stdout is, 0 if it is none."""
     if sys.stdout is None or not sys.stdout.isatty():

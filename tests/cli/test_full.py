@@ -233,7 +233,6 @@ def test_every_command_says_so(where: Path) -> None:
         (("export", "--guava", "seen", "theirs"), "seen"),
         (("import", "-q", "--guava", "theirs", "ours", "-n", "100"), "ours"),
         (("repair", "seen", "mended"), "mended"),
-        (("dedup", "--dry-run", "seen", "in"), "seen"),
     )
     for command, named in reported:
         ended = mmbloom(*command)
@@ -244,6 +243,9 @@ def test_every_command_says_so(where: Path) -> None:
             "keys and was planned for 100; ",
             "of new keys are now taken for seen",
         ), command
+    tried = mmbloom("dedup", "--dry-run", "seen", "in")
+    assert (tried.code, tried.err.count("\n")) == (0, 1)
+    assert "mmbloom: a run would leave this: seen: is past its plan: it holds about" in tried.err
     found = mmbloom("verify", "seen")
     assert (found.code, found.err) == (0, "")
     assert b"\nverdict         sound, but past its plan" in found.out
@@ -257,6 +259,19 @@ def test_every_command_says_so(where: Path) -> None:
     grown = mmbloom("grow", "seen")
     assert is_one_line(grown.err, "of new lines are taken for seen")
     assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its plan")
+
+
+def test_stopped_amid_repeats(where: Path) -> None:
+    """A run with -d marks lines that it does not print: another one would print them as repeats."""
+    (where / "in").write_bytes(lines(0, 300) + lines(0, 5))
+    ended = mmbloom("dedup", "seen", "-n", "100", "-d", "in")
+    assert (ended.code, ended.out) == (6, b"")
+    to_do = "begin with a new filter, or with a copy of the one from before"
+    said = "stopped in in: what was read before is marked, and nothing else; with room for all: "
+    assert is_one_line(ended.err, said + to_do)
+    assert "grow" not in ended.err
+    failed = mmbloom("dedup", "other", "-n", "1000", "-d", "in", "--output-dir", "/dev/full")
+    assert "run it again" not in failed.err
 
 
 def test_a_file_of_a_folder_is_not_to_grow(where: Path) -> None:

@@ -33,7 +33,14 @@ from mmbloom.cli.outputs import (
     require_durable,
     require_folder,
 )
-from mmbloom.cli.process import OK, STDIN_FD, InputError, StoppedError, UsageError
+from mmbloom.cli.process import (
+    NOT_TO_REPEAT,
+    OK,
+    STDIN_FD,
+    InputError,
+    StoppedError,
+    UsageError,
+)
 from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
 from mmbloom.dedup import Sink, Tally
 from mmbloom.filters.bloom import BloomFilter
@@ -182,8 +189,9 @@ def run(args: argparse.Namespace) -> int:
                 seen.flush()
         if stopped is not None:
             dry = "nothing is marked, as this is a dry run; a run would end so: "
+            to_do = f"with room for all: {NOT_TO_REPEAT}" if args.repeated else _to_go_on(seen)
             raise StoppedError(
-                f"{dry * args.dry_run}{stopped}; {_to_go_on(seen)}; or go on with "
+                f"{dry * args.dry_run}{stopped}; {to_do}; or go on with "
                 "--when-full warn, which drops more and more new lines as seen"
             )
     return OK
