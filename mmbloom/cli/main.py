@@ -115,7 +115,7 @@ def _left(command: str, args: argparse.Namespace) -> str:
     dry = getattr(args, "dry_run", False)  # it leaves nothing
     left = COMMANDS[command].left if command and not dry else ""
     if left and getattr(args, "repeated", False):
-        left = f"what is marked is not told from repeats by another run: {NOT_TO_REPEAT}"
+        left = f"another run would print marked lines as repeats: {NOT_TO_REPEAT}"
     elif left and command == "dedup" and not (args.output or args.output_dir):
         left += " (with >> in place of >)"
     return f"; {left}" if left else ""
