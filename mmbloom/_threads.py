@@ -93,7 +93,6 @@ class ReadAhead(Generic[T]):
             self._room.put(None)
         self._stopped = self._ended = False
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
 
     def _start(self) -> None:
         if self._thread is None and not self._ended:
@@ -136,7 +135,7 @@ class ReadAhead(Generic[T]):
         """Stop the other thread at its next item."""
         if not self._ended:
             self._ended = self._stopped = True
-            _leave(self._thread, self._room, self._pid)
+            _leave(self._thread, self._room)
 
 
 def _started(run: Callable[[], None], name: str) -> threading.Thread:
@@ -146,10 +145,11 @@ def _started(run: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-def _leave(thread: threading.Thread | None, wake: "SimpleQueue[None]", pid: int) -> None:
-    """Have a thread that was told to stop see it, and wait for it, but not for long."""
-    if os.getpid() != pid:  # a forked child has no such thread, and perhaps a lock of it
-        return
+def _leave(thread: threading.Thread | None, wake: "SimpleQueue[None]") -> None:
+    """Have a thread that was told to stop see it, and wait for it, but not for long.
+
+    A forked child, which has no such thread, waits for none: Python knows it as ended there.
+    """
     wake.put(None)
     if thread is not None:
         thread.join(_PATIENCE)
