@@ -18,7 +18,11 @@ def main() -> int:
     # Nearly all that is made is what is imported, and stays: to look through it again and again
     # for cycles, as each 700 objects more would have it, takes 7 ms of 113.
     gc.set_threshold(100_000)
-    code: int = import_module("mmbloom.cli").main()
+    try:
+        code: int = import_module("mmbloom.cli").main()
+    finally:
+        # The interpreter looks through it all once more as it ends: 15 ms of 116.
+        gc.freeze()
     return code
 
 
