@@ -22,6 +22,7 @@ from mmbloom._engine.reference.counters import (
 )
 from mmbloom._engine.reference.hash import bytes_of
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
+from mmbloom._engine.reference.rows import INSIDE, fields_of
 from mmbloom._engine.reference.single import described
 
 if ENGINE == "compiled":
@@ -43,6 +44,7 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.holding import Held, Hold, LockState
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
     from mmbloom._engine.compiled.members import find_members
+    from mmbloom._engine.compiled.rows import find_rows, select_columns
     from mmbloom._engine.compiled.single import Grounds, SingleKeys
     from mmbloom._engine.compiled.slices import partition, rebase, slices_of
 else:
@@ -64,6 +66,7 @@ else:
     from mmbloom._engine.reference.holding import Held, Hold, LockState
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
     from mmbloom._engine.reference.members import find_members
+    from mmbloom._engine.reference.rows import find_rows, select_columns
     from mmbloom._engine.reference.single import Grounds, SingleKeys
     from mmbloom._engine.reference.slices import partition, rebase, slices_of
 
@@ -71,6 +74,7 @@ __all__ = [
     "CHUNK_KEYS",
     "COUNTER_BITS",
     "ENGINE",
+    "INSIDE",
     "WHOLE_LINE",
     "Claimed",
     "Grounds",
@@ -94,8 +98,10 @@ __all__ = [
     "counted_contains",
     "decrement",
     "described",
+    "fields_of",
     "find_lines",
     "find_members",
+    "find_rows",
     "first_unencodable",
     "gather",
     "hash_keys",
@@ -107,6 +113,7 @@ __all__ = [
     "partition",
     "plain",
     "rebase",
+    "select_columns",
     "select_keys",
     "slices_of",
     "union",

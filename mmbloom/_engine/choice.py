@@ -22,6 +22,7 @@ _COMPILED = (
     "holding",
     "lines",
     "members",
+    "rows",
     "single",
     "slices",
     "vectors",

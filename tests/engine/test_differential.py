@@ -38,8 +38,8 @@ def test_same_interface() -> None:
             assert (same.default, same.kind) == (parameter.default, parameter.kind), name
     types = {"Claimed", "Grounds", "HashHalves", "SingleKeys", "Words", "described"}
     shared = {"OneCounted", "bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
-    constants = {"CHUNK_KEYS", "COUNTER_BITS", "ENGINE", "WHOLE_LINE"}
-    named = {"lines_of", "narrower", *constants, *shared, *types}
+    constants = {"CHUNK_KEYS", "COUNTER_BITS", "ENGINE", "INSIDE", "WHOLE_LINE"}
+    named = {"fields_of", "lines_of", "narrower", *constants, *shared, *types}
     for_tests = {"siphash"}  # published digests are of other rounds
     locks = {"Held", "Hold", "LockState"}
     assert set(_engine.__all__) - named - locks == set(NUMPY._fields[1:]) - for_tests

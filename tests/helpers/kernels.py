@@ -43,6 +43,8 @@ class Engine(NamedTuple):
     find_members: Callable[
         [Octets, Offsets, Offsets, list[bytes]], tuple[Octets, Offsets, Offsets, Bools]
     ]
+    find_rows: Callable[..., tuple[Offsets, Offsets, int]]
+    select_columns: Callable[..., KeyBatch]
     slices_of: Callable[[Words, FilterParams, int], npt.NDArray[np.int32]]
     partition: Callable[[Words, Words, FilterParams, int], tuple[Indices, Indices, HashHalves]]
     rebase: Callable[[Words, FilterParams, int, int], tuple[Words, int]]
@@ -58,6 +60,7 @@ PARTS = (
     "holding",
     "lines",
     "members",
+    "rows",
     "single",
     "slices",
 )  # modules, of the same names in both

@@ -13,18 +13,20 @@ from mmbloom._engine.key_batch import PackedKeys
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memchr, memcmp, memcpy
 
+from mmbloom._engine.compiled.spans cimport (
+    Narrowing,
+    Span,
+    check_spans,
+    folded,
+    is_blank,
+    narrow,
+    narrowing,
+)
+
 cdef struct Selection:
     int64_t field  # counted from 1; 0 for all of the line
     const uint8_t *separator  # NULL for runs of blanks
     size_t separator_length
-    int64_t skip_fields
-    int64_t skip_chars
-    int64_t at_most  # -1 for no limit
-    bint ignore_case
-
-cdef struct Span:
-    const uint8_t *at
-    const uint8_t *end
 
 cdef enum:
     AT_ONCE = 32  # bytes of a line that are copied whether it is wanted or not
@@ -99,15 +101,12 @@ def select_keys(
     cdef Selection chosen
     cdef const uint8_t[::1] between = separator or b" "
     cdef int64_t most = 0x7FFFFFFFFFFFFFFF
+    cdef Narrowing kept = narrowing(skip_fields, skip_chars, compare_at_most, ignore_case)
     chosen.field = min(field or 0, most)
     chosen.separator = &between[0] if separator else NULL
     chosen.separator_length = len(separator or b"")
-    chosen.skip_fields = min(skip_fields, most)
-    chosen.skip_chars = min(skip_chars, most)
-    chosen.at_most = -1 if compare_at_most is None else min(compare_at_most, most)
-    chosen.ignore_case = ignore_case
-    plain = not (chosen.field or chosen.skip_fields or chosen.skip_chars or ignore_case)
-    if plain and chosen.at_most < 0:
+    plain = not (chosen.field or kept.skip_fields or kept.skip_chars or ignore_case)
+    if plain and kept.at_most < 0:
         return PackedKeys(octets, starts, ends)
     cdef const uint8_t[::1] block = octets
     check_spans(block, starts, ends, 0)
@@ -123,36 +122,15 @@ def select_keys(
         return PackedKeys(octets, starts, ends)
     with nogil:
         select_all(
-            &block[0] if block.shape[0] else NULL, &old_starts[0], &old_ends[0], n, &chosen,
+            &block[0] if block.shape[0] else NULL, &old_starts[0], &old_ends[0], n, &chosen, &kept,
             &target[0] if copied else NULL, &first[0], &last[0],
         )
     return PackedKeys(keys if copied else octets, new_starts, new_ends)
 
 
-cdef int check_spans(
-    const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends,
-    Py_ssize_t extra,
-) except -1:
-    """Prove that all lines, and what ends them, lie within the buffer."""
-    cdef Py_ssize_t i, wrong = -1, stop = octets.shape[0] - extra
-    if starts.shape[0] != ends.shape[0]:
-        raise ValueError(f"{starts.shape[0]} starts and {ends.shape[0]} ends")
-    with nogil:
-        for i in range(starts.shape[0]):
-            if not 0 <= starts[i] <= ends[i] <= stop:
-                wrong = i
-                break
-    if wrong >= 0:
-        raise ValueError(
-            f"line {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of "
-            f"{octets.shape[0]}, with {extra} to end it"
-        )
-    return 0
-
-
 cdef void select_all(
     const uint8_t *octets, const int64_t *starts, const int64_t *ends, Py_ssize_t n,
-    const Selection *chosen, uint8_t *keys, int64_t *first, int64_t *last,
+    const Selection *chosen, const Narrowing *kept, uint8_t *keys, int64_t *first, int64_t *last,
 ) noexcept nogil:
     """Write each line's key, as a span of the lines or, with `keys`, of a copy made there."""
     cdef Py_ssize_t i, used = 0, length, j
@@ -167,14 +145,14 @@ cdef void select_all(
             memcpy(keys + used + 3, line.at, length)
             length += 3
         else:
-            narrow(chosen, &part)
+            narrow(kept, &part)
             length = part.end - part.at
             if keys == NULL:
                 first[i], last[i] = part.at - octets, part.end - octets
                 continue
-            if chosen.ignore_case:
+            if kept.ignore_case:
                 for j in range(length):
-                    keys[used + j] = part.at[j] | 32 if 65 <= part.at[j] <= 90 else part.at[j]
+                    keys[used + j] = folded(part.at[j])
             else:
                 memcpy(keys + used, part.at, length)
         first[i], last[i] = used, used + length
@@ -223,22 +201,3 @@ cdef const uint8_t *find(
             return at
         at += 1
     return part.end
-
-
-cdef inline bint is_blank(uint8_t c) noexcept nogil:
-    """Tell a blank of uniq(1) and awk(1); a newline can stand within a line that NUL ends."""
-    return c == 32 or 9 <= c <= 10
-
-
-cdef void narrow(const Selection *chosen, Span *part) noexcept nogil:
-    """Skip fields, then bytes, and keep `at_most` of the rest."""
-    cdef int64_t left = chosen.skip_fields
-    while left and part.at < part.end:
-        while part.at < part.end and is_blank(part.at[0]):
-            part.at += 1
-        while part.at < part.end and not is_blank(part.at[0]):
-            part.at += 1
-        left -= 1
-    part.at += min(chosen.skip_chars, <int64_t>(part.end - part.at))
-    if 0 <= chosen.at_most < part.end - part.at:
-        part.end = part.at + chosen.at_most

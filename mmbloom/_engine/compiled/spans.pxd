@@ -1,0 +1,71 @@
+"""Spans of a block, and the part of one that is compared, as for uniq(1); inline code."""
+
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef struct Span:
+    const uint8_t *at
+    const uint8_t *end
+
+
+cdef struct Narrowing:
+    int64_t skip_fields
+    int64_t skip_chars
+    int64_t at_most  # -1 for no limit
+    bint ignore_case
+
+
+cdef inline Narrowing narrowing(skip_fields, skip_chars, compare_at_most, ignore_case):
+    """Read the options of `LineKeys` that narrow a key."""
+    cdef Narrowing chosen
+    cdef int64_t most = 0x7FFFFFFFFFFFFFFF
+    chosen.skip_fields = min(skip_fields, most)
+    chosen.skip_chars = min(skip_chars, most)
+    chosen.at_most = -1 if compare_at_most is None else min(compare_at_most, most)
+    chosen.ignore_case = ignore_case
+    return chosen
+
+
+cdef inline bint is_blank(uint8_t c) noexcept nogil:
+    """Tell a blank of uniq(1) and awk(1); a newline can stand within a line that NUL ends."""
+    return c == 32 or 9 <= c <= 10
+
+
+cdef inline void narrow(const Narrowing *chosen, Span *part) noexcept nogil:
+    """Skip fields, then bytes, and keep `at_most` of the rest."""
+    cdef int64_t left = chosen.skip_fields
+    while left and part.at < part.end:
+        while part.at < part.end and is_blank(part.at[0]):
+            part.at += 1
+        while part.at < part.end and not is_blank(part.at[0]):
+            part.at += 1
+        left -= 1
+    part.at += min(chosen.skip_chars, <int64_t>(part.end - part.at))
+    if 0 <= chosen.at_most < part.end - part.at:
+        part.end = part.at + chosen.at_most
+
+
+cdef inline uint8_t folded(uint8_t c) noexcept nogil:
+    """Give a small letter for an ASCII capital, and any other byte as it is."""
+    return c | 32 if 65 <= c <= 90 else c
+
+
+cdef inline int check_spans(
+    const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends,
+    Py_ssize_t extra,
+) except -1:
+    """Prove that all lines, and what ends them, lie within the buffer."""
+    cdef Py_ssize_t i, wrong = -1, stop = octets.shape[0] - extra
+    if starts.shape[0] != ends.shape[0]:
+        raise ValueError(f"{starts.shape[0]} starts and {ends.shape[0]} ends")
+    with nogil:
+        for i in range(starts.shape[0]):
+            if not 0 <= starts[i] <= ends[i] <= stop:
+                wrong = i
+                break
+    if wrong >= 0:
+        raise ValueError(
+            f"line {wrong} is bytes {starts[wrong]} to {ends[wrong]} of a buffer of "
+            f"{octets.shape[0]}, with {extra} to end it"
+        )
+    return 0
