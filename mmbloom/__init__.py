@@ -37,6 +37,7 @@ filters       an open filter of one file
 folders       an open filter of several files: growing, rotating
 _open         whichever filter is at a path
 lines         records of a byte stream, and which part of one is its key
+rows          the same of CSV: rows, and the columns of each that are its key
 dedup         each line once, marked after it is written
 counts        how often each line occurs
 sieve         each URL enqueued once, marked after it is enqueued
@@ -55,6 +56,7 @@ from typing import TYPE_CHECKING
 from mmbloom import errors as errors
 from mmbloom.errors import CapacityWarning as CapacityWarning
 from mmbloom.errors import ClosedFilterError as ClosedFilterError
+from mmbloom.errors import ColumnError as ColumnError
 from mmbloom.errors import CommitConflictError as CommitConflictError
 from mmbloom.errors import DamagedHeaderError as DamagedHeaderError
 from mmbloom.errors import DurabilityError as DurabilityError
@@ -72,6 +74,7 @@ from mmbloom.errors import MmbloomWarning as MmbloomWarning
 from mmbloom.errors import NetworkFileSystemError as NetworkFileSystemError
 from mmbloom.errors import NewerFormatError as NewerFormatError
 from mmbloom.errors import NoFilterError as NoFilterError
+from mmbloom.errors import OpenQuoteError as OpenQuoteError
 from mmbloom.errors import OtherKindError as OtherKindError
 from mmbloom.errors import ParameterMismatchError as ParameterMismatchError
 from mmbloom.errors import ReadOnlyError as ReadOnlyError

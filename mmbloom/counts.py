@@ -16,7 +16,7 @@ import numpy as np
 from mmbloom._keys.coerce import coerce
 from mmbloom._typing import Array, Octets, Words
 from mmbloom.dedup import Sink
-from mmbloom.lines import Chunk, LineKeys, read_chunks
+from mmbloom.lines import Chunk, KeyRule, read_chunks
 from mmbloom.sizing.params import KeyHash
 
 _TOGETHER = 1 << 20  # hashes that wait to be counted: to sort them takes a tenth of a second
@@ -27,7 +27,7 @@ class LineCounts:
 
     Parameters
     ----------
-    keys : LineKeys
+    keys : LineKeys or RowKeys
         Which part of a line is its key.
 
     Notes
@@ -39,6 +39,7 @@ class LineCounts:
     Examples
     --------
     >>> import io
+    >>> from mmbloom.lines import LineKeys
     >>> counts = LineCounts(LineKeys())
     >>> (chunk,) = read_chunks(io.BytesIO(b"a\nb\na\n"))
     >>> counts.add(chunk)
@@ -46,7 +47,7 @@ class LineCounts:
     [2, 1, 2]
     """
 
-    def __init__(self, keys: LineKeys) -> None:
+    def __init__(self, keys: KeyRule) -> None:
         self._select = keys
         self._hash = KeyHash("siphash", int.from_bytes(os.urandom(16), "little"))
         self._known = np.zeros(0, np.uint64)  # ascending
@@ -91,7 +92,7 @@ class LineCounts:
         return np.where(self._known[places] == hashes, self._times[places], 0)
 
     def _hashes(self, chunk: Chunk) -> Words:
-        return coerce(self._select(chunk)).hash_all(self._hash, 1)[0]
+        return coerce(self._select.find(chunk).keys).hash_all(self._hash, 1)[0]
 
     def _settle(self) -> None:
         """Bring what waits together with what is known."""
@@ -125,6 +126,7 @@ class CountedWriter:
     >>> import io, os, sys, tempfile
     >>> from mmbloom import BloomFilter
     >>> from mmbloom.dedup import dedup
+    >>> from mmbloom.lines import LineKeys
     >>> class Print:
     ...     def write(self, lines, *, terminated):
     ...         sys.stdout.write(lines.tobytes().decode())

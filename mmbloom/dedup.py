@@ -29,7 +29,7 @@ from mmbloom._typing import Bools, Octets
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import Chunk, LineKeys
+from mmbloom.lines import Chunk, Found, KeyRule, LineKeys
 
 
 class Sink(Protocol):
@@ -60,8 +60,9 @@ class Tally:
     bytes : int
         Bytes read.
     lacking : int
-        Lines in which the field or member asked for is missing, empty or null: each was its own
-        key.
+        Lines in which the field or member asked for is missing, empty or null: what was done with
+        them `empty` says, an option of the keys. Those that were skipped are neither unique nor
+        repeated.
     """
 
     lines: int = 0
@@ -84,8 +85,9 @@ def dedup(
     chunks: Iterable[Chunk],
     sink: Sink,
     *,
-    keys: LineKeys | None = None,
+    keys: KeyRule | None = None,
     repeats: bool = False,
+    repeats_to: Sink | None = None,
     enter: Callable[[Claim], AbstractContextManager[Bools]] | None = None,
     tally: Tally | None = None,
 ) -> Tally:
@@ -99,11 +101,13 @@ def dedup(
         The lines.
     sink : Sink
         Gets the lines in order.
-    keys : LineKeys, optional
+    keys : LineKeys or RowKeys, optional
         Which part of a line counts; all of it by default. The filter notes that as its
         `key_rule`, unless it has one.
     repeats : bool, default False
         Write the lines that are not new instead.
+    repeats_to : Sink, optional
+        Gets the lines that `sink` does not get, in order: so each line goes to one of the two.
     enter : callable, optional
         Enters a claim, giving its answers; by default each waits for the write lock as long as
         the filter does.
@@ -142,13 +146,14 @@ def dedup(
     if isinstance(sink, IOBase) or not hasattr(sink, "write"):
         expected = "a sink such as mmbloom.lines.LineWriter(file), of a file without a buffer"
         raise TypeError(f"sink is {sink!r}, expected {expected}")
-    run = _Run(seen, sink, keys or LineKeys(), repeats, enter, Tally() if tally is None else tally)
+    total = Tally() if tally is None else tally
+    run = _Run(seen, sink, repeats_to, keys or LineKeys(), repeats, enter, total)
     with closing(ReadAhead(map(run.prepare, chunks), 3)) as prepared:
         for one in prepared:
             try:
                 run.take(one)
             except _DoesNotFitError as error:
-                raise run.fill(one.chunk, error.full) from None
+                raise run.fill(one, error.full) from None
     return run.total
 
 
@@ -165,11 +170,16 @@ class _Prepared(NamedTuple):
 
     chunk: Chunk
     claim: Claim
-    lacking: int
+    found: Found
 
     def tally(self, new: Bools) -> Tally:
-        unique, lines = int(np.count_nonzero(new)), len(self.chunk)
-        return Tally(lines, unique, lines - unique, self.chunk.num_bytes, self.lacking)
+        unique, keys = int(np.count_nonzero(new)), len(new)
+        lines, num_bytes = len(self.chunk), self.chunk.num_bytes
+        return Tally(lines, unique, keys - unique, num_bytes, self.found.lacking)
+
+    def first(self, number: int) -> Chunk:
+        """Give the lines before that of the key after the first `number` keys."""
+        return self.chunk.first(self.found.first(number))
 
 
 @dataclass(slots=True)
@@ -178,7 +188,8 @@ class _Run:
 
     seen: Filter
     sink: Sink
-    select: LineKeys
+    repeats_to: Sink | None
+    select: KeyRule
     repeats: bool
     enter: Callable[[Claim], AbstractContextManager[Bools]] | None
     total: Tally
@@ -191,8 +202,8 @@ class _Run:
                 f"chunks gives {chunk!r:.80}, expected chunks of lines: pass "
                 "mmbloom.lines.read_chunks(file), of a file that was opened with 'rb'"
             )
-        found = self.select(chunk)
-        return _Prepared(chunk, self.seen.claim(found), self.select.lacking(found))
+        found = self.select.find(chunk)
+        return _Prepared(chunk, self.seen.claim(found.keys), found)
 
     def take(self, one: _Prepared) -> None:
         """Claim a chunk, write the lines that are wanted, and mark it."""
@@ -203,20 +214,22 @@ class _Run:
                 if not self.noted and new.any():
                     self.seen.note_key_rule(self.select.rule)
                     self.noted = True
-                wanted = ~new if self.repeats else new
-                self.sink.write(one.chunk.where(wanted), terminated=one.chunk.terminated)
+                chunk, wanted = one.chunk, one.found.of_lines(~new if self.repeats else new)
+                self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
+                if self.repeats_to is not None:
+                    self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
                 self.total.add(one.tally(new))
         except FilterFullError as full:
             if entered:
                 raise
             raise _DoesNotFitError(full) from None
 
-    def fill(self, chunk: Chunk, full: FilterFullError) -> FilterFullError:
+    def fill(self, one: _Prepared, full: FilterFullError) -> FilterFullError:
         """Take the first lines of a chunk that fit; gives the error of the first that does not."""
         before = self.total.unique
         while full.fits:  # other processes may leave less room
             try:
-                self.take(self.prepare(chunk.first(full.fits)))
+                self.take(self.prepare(one.first(full.fits)))
             except _DoesNotFitError as error:
                 full = error.full
             else:

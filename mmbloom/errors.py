@@ -21,7 +21,9 @@
     |-- FilterFullError (RuntimeError)        a batch goes past what was planned for
     |-- NetworkFileSystemError (OSError)      two hosts would lose bits
     |-- KeyTypeError (TypeError)              not a kind of key, with its position
-    `-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
+    |-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
+    |-- ColumnError (ValueError)              a header without the column, or with two
+    `-- OpenQuoteError (ValueError)           a row of CSV that never ends
 
     MmbloomWarning (UserWarning)
     |-- CapacityWarning                       more keys than the filter was planned for
@@ -459,6 +461,26 @@ class KeyEncodingError(MmbloomError, ValueError):
         1026
         """
         return KeyEncodingError(position)
+
+
+class ColumnError(MmbloomError, ValueError):
+    """The header of a CSV file lacks a column that is asked for, or has it twice."""
+
+
+class OpenQuoteError(MmbloomError, ValueError):
+    """A quote in a CSV file is never closed: no row ends there, and none is read.
+
+    Attributes
+    ----------
+    line : int
+        The number of the line in which the row begins, counted from 1.
+    """
+
+    def __init__(self, line: int, end: str) -> None:
+        super().__init__(
+            f"line {line}: the row that begins here has a quote that is not closed {end}", line, end
+        )
+        self.line = line
 
 
 def _place(position: int | None) -> str:

@@ -4,17 +4,18 @@ The options mean what they mean in uniq(1) in the C locale. If a line lacks the 
 member, the whole line is its key, and no field or member of another line makes the same key:
 no line is dropped because the chosen part of it is missing. A field or member that is empty or
 null is missing, and of several one that is missing is enough: what says nothing of two lines
-does not say that they are the same.
+does not say that they are the same. `Empty` names what else can be done with them.
 """
 
 from __future__ import annotations
 
+import os
 import select
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO, TextIOBase
-from typing import Any, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast
 
 import numpy as np
 
@@ -149,17 +150,44 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     >>> [(c.lines, c.terminated) for c in read_chunks(io.BytesIO(b"a\r\n\nb"))]
     [([b'a\r', b''], True), ([b'b'], False)]
     """
+
+    def find(block: Octets, start: int, searched: int, filled: int) -> tuple[Offsets, Offsets]:
+        starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
+        starts[:1] = start
+        return starts, ends
+
+    yield from cut(source, find)
+
+
+Find = Callable[[Octets, int, int, int], tuple[Offsets, Offsets]]
+
+
+def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
+    """Read a stream block by block, and cut each into what is found in it.
+
+    Parameters
+    ----------
+    source : RawInput
+        The stream.
+    find : callable
+        Called with a block, where what is left of it begins, up to where that was searched already,
+        and how far the block is filled; gives where pieces start and end. A byte follows each.
+
+    Yields
+    ------
+    Chunk
+        The pieces. What is left at the end is one that is not terminated.
+    """
     if not hasattr(source, "readinto"):
         raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
     block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
     while count := _read(source, block[filled : filled + BLOCK_BYTES]):
         start, searched, filled = 0, filled, filled + count
-        # Bytes from earlier reads hold no terminator: even a long line is searched only once.
+        # Bytes from earlier reads end nothing: even a long line is searched only once.
         while True:
-            starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
+            starts, ends = find(block, start, searched, filled)
             if not len(starts):
                 break
-            starts[0] = start
             start = searched = int(ends[-1]) + 1
             yield Chunk(block, starts, ends, terminated=True)
         if start or filled == len(block):
@@ -192,9 +220,9 @@ class LineWriter:
         What ends a line.
     name : str, optional
         The name of the file in errors; by default that of the file object.
-    ends_mid_line : callable, optional
-        Returns whether the file ends in the middle of a line now. Pass it if something else
-        may have written to the file; by default only the last write of this object counts.
+    again : int, optional
+        A descriptor of the same file, open for reading. Pass it if others append to the file too;
+        by default only what this object wrote counts.
     sync : callable, optional
         Forces the file to the disk. If it is passed, `write` calls it before it returns, so
         that lines are on the disk before `mmbloom.dedup.dedup` marks them.
@@ -222,7 +250,7 @@ class LineWriter:
         terminator: bytes = b"\n",
         *,
         name: str | None = None,
-        ends_mid_line: Callable[[], bool] | None = None,
+        again: int | None = None,
         sync: Callable[[], None] | None = None,
     ) -> None:
         given: object = file
@@ -232,8 +260,7 @@ class LineWriter:
                 f"file is {file!r}, expected a raw file, as open(path, 'ab', buffering=0) gives"
             )
         self._file, self._name, self._sync = file, name or str(file.name), sync
-        self._terminator, self._mid_line = terminator, False
-        self._ends_mid_line = ends_mid_line or (lambda: self._mid_line)
+        self._terminator, self._mid_line, self._again = terminator, False, again
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines.
@@ -253,12 +280,35 @@ class LineWriter:
         """
         if not len(lines):
             return
-        if self._ends_mid_line():
-            self._write(self._terminator)
+        if ending := self._ending():
+            self._write(ending)
         self._write(lines)
         self._mid_line = not terminated
         if self._sync is not None:
             self._sync()
+
+    def begin(self, head: bytes) -> None:
+        """Write what stands before lines; of plain ones that is nothing.
+
+        Parameters
+        ----------
+        head : bytes
+            It, with what ends it.
+
+        Raises
+        ------
+        OSError
+            As `write`.
+        """
+        self.write(np.frombuffer(head, np.uint8), terminated=head.endswith(self._terminator))
+
+    def _ending(self) -> bytes:
+        """Say what ends the line in which the file ends: of this run, or of one that was killed."""
+        if self._again is None:
+            return self._terminator if self._mid_line else b""
+        size = os.fstat(self._again).st_size
+        mid_line = size > 0 and os.pread(self._again, 1, size - 1) != self._terminator
+        return self._terminator if mid_line else b""
 
     def _write(self, data: Any) -> None:
         rest = memoryview(data)
@@ -273,6 +323,82 @@ class LineWriter:
                 room.poll()
             else:
                 rest = rest[written:]
+
+
+Empty = Literal["whole", "skip", "key"]
+"""What a line is that lacks the field or member chosen, or one of them: its own key; no key; or
+a line whose value there is the empty one, as that of all others that lack it."""
+
+
+class Found(NamedTuple):
+    """The keys of a chunk of lines.
+
+    Attributes
+    ----------
+    keys : Keys
+        One for each line that has a key, in order.
+    lacking : int
+        How many lines lack the field or member, or one of them.
+    kept : ndarray of bool, shape (n,), or None
+        True for each line that has a key; None if all have.
+    """
+
+    keys: Keys
+    lacking: int
+    kept: Bools | None
+
+    def of_lines(self, answers: Bools) -> Bools:
+        """Give the answers of the keys as answers of the lines; False for one without a key.
+
+        Parameters
+        ----------
+        answers : ndarray of bool
+            One a key.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+            One a line.
+        """
+        if self.kept is None:
+            return answers
+        every = np.zeros(len(self.kept), dtype=np.bool_)
+        every[self.kept] = answers
+        return every
+
+    def first(self, number: int) -> int:
+        """Count the lines before that of the key after the first `number` keys.
+
+        Parameters
+        ----------
+        number : int
+            How many keys.
+
+        Returns
+        -------
+        int
+            How many lines.
+        """
+        return number if self.kept is None else int(np.flatnonzero(self.kept)[number])
+
+
+class KeyRule(Protocol):
+    """Which part of a line is its key: `LineKeys`, or `mmbloom.rows.RowKeys`."""
+
+    @property
+    def empty(self) -> Empty:
+        """What a line is that lacks that part."""
+
+    @property
+    def part(self) -> str:
+        """That part, as in "no line has the field 3, or it is empty"."""
+
+    @property
+    def rule(self) -> str:
+        """All that decides which bytes of a line are its key, as options of the commands."""
+
+    def find(self, chunk: Chunk) -> Found:
+        """Find the keys of the lines."""
 
 
 WHOLE_LINES = "whole lines"  # the rule without options
@@ -312,6 +438,9 @@ class LineKeys:
     crlf : bool
         First leave out a carriage return at the end of the line: so lines that Windows has ended
         and those that it has not are the same.
+    empty : {"whole", "skip", "key"}
+        What a line is that lacks the field or member: its own key; no key; or one whose field or
+        member is empty, and so the same for all of them.
 
     Examples
     --------
@@ -333,6 +462,7 @@ class LineKeys:
     compare_at_most: int | None = None
     ignore_case: bool = False
     crlf: bool = False
+    empty: Empty = "whole"
 
     def __call__(self, chunk: Chunk) -> Keys:
         """Find the key of each line.
@@ -345,24 +475,37 @@ class LineKeys:
         Returns
         -------
         Keys
-            One key a line, in order, for any call of a filter that takes several keys. They
-            are views of the chunk's block, for the engine; they are no sequence.
+            One key for each line that has one, in order, for any call of a filter that takes
+            several keys. They are views of the chunk's block, for the engine; they are no sequence.
+        """
+        return self.find(chunk).keys
+
+    def find(self, chunk: Chunk) -> Found:
+        """Find the key of each line, and which lines lack it.
+
+        Parameters
+        ----------
+        chunk : Chunk
+            The lines.
+
+        Returns
+        -------
+        Found
         """
         if self.crlf:
             returns = chunk.octets[chunk.ends - 1] == _RETURN
             ends = chunk.ends - (returns & (chunk.ends > chunk.starts))
             chunk = Chunk(chunk.octets, chunk.starts, ends, chunk.terminated)
-        keys: KeyBatch
         if isinstance(self.json_key, tuple):
-            keys = _side_by_side(chunk, [self._members(chunk, name) for name in self.json_key])
-        elif self.json_key is not None:
+            return self._side_by_side(chunk, [self._members(chunk, one) for one in self.json_key])
+        if self.json_key is not None:
             keys = self._members(chunk, self.json_key)
         elif isinstance(self.field, tuple):
-            keys = _side_by_side(chunk, [self._field(chunk, number) for number in self.field])
+            return self._side_by_side(chunk, [self._field(chunk, one) for one in self.field])
         else:
             keys = self._field(chunk, self.field)
-        # Filters take the engine's own forms as well, which are no matter of their signatures.
-        return cast("Keys", keys)
+        whole = self.field is None and self.json_key is None
+        return found_among(keys, None if whole else marked(keys), self.empty)
 
     @property
     def rule(self) -> str:
@@ -384,13 +527,23 @@ class LineKeys:
         if self.compare_at_most is not None:
             words += ["-w", str(self.compare_at_most)]
         words += ["-i"] * self.ignore_case + ["--crlf"] * self.crlf
-        raw = shlex.join(words).encode("utf-8", "backslashreplace") or WHOLE_LINES.encode()
-        if len(raw) > KEY_RULE_BYTES:
-            from hashlib import sha256  # noqa: PLC0415  for names of members of a kilobyte
+        if self.empty != "whole" and self._words():
+            words += ["--empty", self.empty]
+        return as_rule(words)
 
-            digest = f"... SHA-256 {sha256(raw).hexdigest()}".encode()
-            raw = raw[: KEY_RULE_BYTES - len(digest)] + digest
-        return raw.decode(errors="ignore")
+    @property
+    def part(self) -> str:
+        """Name the field or member, for a message that no line has it.
+
+        Examples
+        --------
+        >>> LineKeys(field=3).part, LineKeys(json_key=("a", "b")).part
+        ('field 3, or it is', 'members a, b, or one is')
+        """
+        if self.json_key is None:
+            return part_of("field", self.field if isinstance(self.field, tuple) else (self.field,))
+        names = self.json_key if isinstance(self.json_key, tuple) else (self.json_key,)
+        return part_of("member", names)
 
     def _words(self) -> list[str]:
         """Spell the field or member as options; a tuple of one ends in a comma, as in Python."""
@@ -404,36 +557,20 @@ class LineKeys:
         several = isinstance(self.field, tuple)
         numbers = ",".join(map(str, self.field if isinstance(self.field, tuple) else [self.field]))
         words = ["-k", numbers + "," * (several and "," not in numbers)]
-        if self.separator is None:
-            return words
-        spelled = self.separator
-        for raw, escape in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\0", rb"\0"), (b"\n", rb"\n")):
-            spelled = spelled.replace(raw, escape)
-        return [*words, "-t", spelled.decode("utf-8", "backslashreplace")]
+        return words if self.separator is None else [*words, *separated_by(self.separator)]
 
-    def lacking(self, keys: Keys) -> int:
-        """Count the lines that lack the field or member, by the keys that were found of them.
-
-        Parameters
-        ----------
-        keys : Keys
-            What a call of this object gave.
-
-        Returns
-        -------
-        int
-            How many of them are whole lines, as that part is missing, empty or null.
-        """
-        if self.field is None and self.json_key is None:
-            return 0
-        found, mark = cast("KeyBatch", keys), _engine.WHOLE_LINE
-        if isinstance(found, ByteKeys):
-            return sum(key[: len(mark)] == mark for key in found.items)
-        assert isinstance(found, PackedKeys)  # noqa: S101  what the engine makes of fields
-        at = found.starts[found.ends - found.starts >= len(mark)]
-        for offset, octet in enumerate(mark):
-            at = at[found.octets[at + offset] == octet]
-        return len(at)
+    def _side_by_side(self, chunk: Chunk, parts: Sequence[KeyBatch]) -> Found:
+        """Join the keys of each line, as a tuple of them; a line that lacks one is its own key."""
+        lacks = np.logical_or.reduce([marked(part) for part in parts])
+        values = [_bytes_of(part) for part in parts]
+        mark = _engine.WHOLE_LINE
+        if self.empty == "key":
+            values = [[b"" if one[: len(mark)] == mark else one for one in part] for part in values]
+            keys = ByteKeys.of([joined(items) for items in zip(*values, strict=True)])
+            return Found(cast("Keys", keys), int(np.count_nonzero(lacks)), None)
+        rows = zip(lacks.tolist(), chunk.lines, *values, strict=True)
+        keys = ByteKeys.of([mark + line if lack else joined(items) for lack, line, *items in rows])
+        return found_among(keys, lacks, self.empty)
 
     def _field(self, chunk: Chunk, number: int | None) -> KeyBatch:
         return _engine.select_keys(
@@ -481,15 +618,59 @@ class LineKeys:
         return not narrowed and self.compare_at_most is None
 
 
-def _side_by_side(chunk: Chunk, parts: Sequence[KeyBatch]) -> ByteKeys:
-    """Join the keys of each line, as a tuple of them; a line that lacks one is its own key."""
+def as_rule(words: list[str]) -> str:
+    """Write options as a rule, which a header has room for; see `LineKeys.rule`."""
+    raw = shlex.join(words).encode("utf-8", "backslashreplace") or WHOLE_LINES.encode()
+    if len(raw) > KEY_RULE_BYTES:
+        from hashlib import sha256  # noqa: PLC0415  for names of members of a kilobyte
+
+        digest = f"... SHA-256 {sha256(raw).hexdigest()}".encode()
+        raw = raw[: KEY_RULE_BYTES - len(digest)] + digest
+    return raw.decode(errors="ignore")
+
+
+def part_of(noun: str, chosen: Sequence[object]) -> str:
+    """Name one part of a line or several; see `LineKeys.part`."""
+    if len(chosen) == 1:
+        return f"{noun} {chosen[0]!r}, or it is"
+    return f"{noun}s {', '.join(map(str, chosen))}, or one is"
+
+
+def separated_by(separator: bytes) -> list[str]:
+    """Spell a separator as an option."""
+    for raw, escape in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\0", rb"\0"), (b"\n", rb"\n")):
+        separator = separator.replace(raw, escape)
+    return ["-t", separator.decode("utf-8", "backslashreplace")]
+
+
+def marked(keys: KeyBatch) -> Bools:
+    """Tell of each key whether it is a whole line, as what was asked for is missing or empty."""
     mark = _engine.WHOLE_LINE
-    return ByteKeys.of(
-        [
-            mark + line if any(item.startswith(mark) for item in items) else joined(items)
-            for line, *items in zip(chunk.lines, *map(_bytes_of, parts), strict=True)
-        ]
-    )
+    if isinstance(keys, ByteKeys):
+        return np.array([key[: len(mark)] == mark for key in keys.items], dtype=np.bool_)
+    assert isinstance(keys, PackedKeys)  # noqa: S101  what the engine makes of fields
+    is_whole: Bools = keys.ends - keys.starts >= len(mark)
+    long_enough = np.flatnonzero(is_whole)
+    for offset, octet in enumerate(mark):
+        begins = keys.octets[keys.starts[long_enough] + offset] == octet
+        is_whole[long_enough] = begins
+        long_enough = long_enough[begins]
+    return is_whole
+
+
+def found_among(keys: KeyBatch, lacks: Bools | None, empty: Empty) -> Found:
+    """Do with the lines that lack their part what is asked for; of several parts, with all."""
+    lacking = 0 if lacks is None else int(np.count_nonzero(lacks))
+    if lacks is None or not lacking or empty == "whole":
+        return Found(cast("Keys", keys), lacking, None)
+    if empty == "skip":
+        return Found(cast("Keys", keys[~lacks]), lacking, ~lacks)
+    if isinstance(keys, ByteKeys):
+        items = [b"" if lack else key for lack, key in zip(lacks, keys.items, strict=True)]
+        return Found(cast("Keys", ByteKeys.of(items)), lacking, None)
+    assert isinstance(keys, PackedKeys)  # noqa: S101  what the engine makes of fields
+    ends = np.where(lacks, keys.starts, keys.ends)
+    return Found(cast("Keys", PackedKeys(keys.octets, keys.starts, ends)), lacking, None)
 
 
 def _bytes_of(keys: KeyBatch) -> list[bytes]:

@@ -6,6 +6,7 @@
 ``filters``    open or create the filter that a command names
 ``report``     a progress bar, and the figures in the end
 ``inputs``     read files, stdin and compressed files
+``keyed``      the lines of an input, plain or CSV, with what finds their keys
 ``outputs``    write lines to stdout or append them to files
 ``marking``    mark the lines of an input in a filter; wait for its lock
 ``process``    exit codes, standard streams, signals

@@ -1,13 +1,15 @@
 """The options that several commands share, and the functions that read their values."""
 
 import argparse
+import os
 import re
 from decimal import Decimal
 from typing import Any, get_args
 
+from mmbloom import _engine
 from mmbloom._typing import HashName
 from mmbloom.cli.process import UsageError, say
-from mmbloom.lines import LineKeys
+from mmbloom.lines import Empty, KeyRule, LineKeys
 
 # Of filters that commands make: a false positive is a line that dedup drops. In Python it is
 # 0.01, for a look into the real data that was not needed is all that one costs most programs.
@@ -20,6 +22,8 @@ RATE_HELP = (
 
 # Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
 _KEEP, _EVERY = 7 * 86_400, 86_400
+
+_FIELDS = "they are counted from 1, such as 3, or 1,3 for two of them"
 
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
 
@@ -63,20 +67,19 @@ def positive(text: str) -> int:
     return value
 
 
-def fields(text: str) -> int | tuple[int, ...]:
-    """Read the number of a field, or several of them.
+def columns(text: str) -> tuple[int | str, ...]:
+    """Read numbers of fields or, for CSV, names of columns; one with a comma has quotes.
 
     Examples
     --------
-    >>> fields("3"), fields("1,3")
-    (3, (1, 3))
+    >>> columns("3"), columns('1,user,"last, first"')
+    ((3,), (1, 'user', 'last, first'))
     """
-    if not re.fullmatch(r"[1-9]\d{0,18}(,[1-9]\d{0,18})*", text, re.ASCII):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is no field: they are counted from 1, such as 3, or 1,3 for two of them"
-        )
-    numbers = tuple(map(int, text.split(",")))
-    return numbers if len(numbers) > 1 else numbers[0]
+    parts = [os.fsdecode(part) for part in _engine.fields_of(os.fsencode(text), ord(","))]
+    numbers = [int(part) if re.fullmatch(r"\d{1,19}", part, re.ASCII) else part for part in parts]
+    if not parts or not all(numbers):
+        raise argparse.ArgumentTypeError(f"{text!r} is no field: {_FIELDS}")
+    return tuple(numbers)
 
 
 def rate(text: str) -> float:
@@ -373,11 +376,18 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
     add(
         "-k",
         "--field",
-        type=fields,
+        type=columns,
         metavar="FIELD",
-        help="compare only this field (from 1), or only these: 1,3; lines that lack one, or in "
-        "which it is empty, are compared whole",
+        help="compare only this field (from 1), or only these: 1,3; with --csv also by the names "
+        "in the header; lines that lack one, or in which it is empty, are compared whole",
     )
+    add(
+        "--csv",
+        action="store_true",
+        help="the inputs are CSV: quotes, newlines within them, and a header, which is no key "
+        "and is printed once; fields are compared by their values; -t is a comma by default",
+    )
+    add("--no-header", action="store_true", help="with --csv: the first row is one like others")
     add(
         "--json-key",
         action="append",
@@ -386,29 +396,83 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
         "a name); several, if given again; lines that lack one, or in which it is null or "
         '"", are compared whole',
     )
+    add(
+        "--empty",
+        choices=get_args(Empty),
+        default="whole",
+        help="what a line is whose field or member is missing, empty or null: compared whole "
+        "(default); skip: neither printed nor marked; key: the same as all others so",
+    )
 
 
-def line_keys(args: argparse.Namespace) -> LineKeys:
+def line_keys(args: argparse.Namespace) -> KeyRule:
     """Gather the options of `add_key_options`."""
-    if args.separator is not None and args.field is None:
-        raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
     if args.field is not None and args.json_key is not None:
         raise UsageError("-k FIELD and --json-key cannot be combined")
+    if args.field is None and args.json_key is None and args.empty != "whole":
+        raise UsageError("--empty is for lines without a field or member: choose it with -k FIELD")
+    return _row_keys(args) if args.csv else _line_keys(args)
+
+
+def _line_keys(args: argparse.Namespace) -> LineKeys:
+    if args.separator is not None and args.field is None:
+        raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
+    if args.no_header:
+        raise UsageError("--no-header is for CSV: give it with --csv")
     if args.crlf and args.zero_terminated:
         raise UsageError("--crlf is for lines that end in newline: leave out -z")
+    chosen: tuple[int | str, ...] = args.field or ()
+    if named := [name for name in chosen if isinstance(name, str)]:
+        raise UsageError(f"-k: {named[0]!r} is no field: {_FIELDS}; names are for --csv")
+    field = tuple(number for number in chosen if isinstance(number, int))
     members: list[str] | None = args.json_key
     return LineKeys(
         crlf=args.crlf,
-        field=args.field,
+        field=field[0] if len(field) == 1 else field or None,
         separator=args.separator,
         json_key=members[0] if members and len(members) == 1 else tuple(members or ()) or None,
         skip_fields=args.skip_fields,
         skip_chars=args.skip_chars,
         compare_at_most=args.check_chars,
         ignore_case=args.ignore_case,
+        empty=args.empty,
     )
+
+
+def _row_keys(args: argparse.Namespace) -> KeyRule:
+    from mmbloom.rows import RowKeys  # noqa: PLC0415  few runs read CSV
+
+    for given_, option, why in (
+        (args.json_key, "--json-key", "is for lines of JSON"),
+        (args.skip_fields, "-f", "skips words: choose fields with -k FIELD"),
+        (args.zero_terminated, "-z", "is for lines: rows of CSV end in newline"),
+        (args.crlf, "--crlf", "is for lines: of CSV no carriage return before a newline counts"),
+    ):
+        if given_:
+            raise UsageError(f"{option} {why}; leave it out, or --csv")
+    named = [column for column in args.field or () if isinstance(column, str)]
+    if args.no_header and named:
+        raise UsageError(f"-k {named[0]}: with --no-header columns have numbers only, from 1")
+    try:
+        return RowKeys(
+            columns=args.field or (),
+            delimiter=delimiter(args) or b"",
+            skip_chars=args.skip_chars,
+            compare_at_most=args.check_chars,
+            ignore_case=args.ignore_case,
+            empty=args.empty,
+        )
+    except ValueError as error:
+        raise UsageError(f"-t: {error}") from None
 
 
 def terminator(args: argparse.Namespace) -> bytes:
     """Return the byte that ends a line."""
     return b"\0" if args.zero_terminated else b"\n"
+
+
+def delimiter(args: argparse.Namespace) -> bytes | None:
+    """Return the byte between the fields of rows; None of lines."""
+    if not args.csv:
+        return None
+    return b"," if args.separator is None else bytes(args.separator)

@@ -24,7 +24,7 @@ from mmbloom.errors import (
 from mmbloom.filters.base import Filter
 from mmbloom.filters.file import FileFilter
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
-from mmbloom.lines import WHOLE_LINES, LineKeys
+from mmbloom.lines import WHOLE_LINES, KeyRule
 from mmbloom.sizing.fill import Fill
 from mmbloom.sizing.planning import plan
 
@@ -167,7 +167,7 @@ _LOOKED_AT_LAST = suppress(OSError, MmbloomError)
 
 
 @contextmanager
-def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[None]:
+def in_use(args: argparse.Namespace, seen: Filter, keys: KeyRule) -> Iterator[None]:
     """Say what is odd about the open filter of a command that reads lines.
 
     Before the command works: that the keys were made of lines in another way than this command's;
@@ -185,7 +185,7 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: LineKeys) -> Iterator[N
     say_if_past_plan(args.file, seen, "a run would leave this: " if dry else "")
 
 
-def say_of_another_rule(seen: Filter, keys: LineKeys) -> bool:
+def say_of_another_rule(seen: Filter, keys: KeyRule) -> bool:
     """Warn if the keys of a filter were made in another way; tell whether a way is noted."""
     rule, mine = seen.key_rule, keys.rule
     if rule in (None, mine):

@@ -6,16 +6,15 @@ import re
 import select
 import shlex
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO, RawIOBase
 from typing import Any
 
-from mmbloom._typing import Keys
 from mmbloom.cli import extras
 from mmbloom.cli.process import STDIN_FD, InputError, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
-from mmbloom.lines import Chunk, LineKeys, RawInput
+from mmbloom.lines import RawInput
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
 
@@ -227,33 +226,6 @@ class FirstBytes:
         count = self._source.readinto(memoryview(buffer)[: self._left]) if self._left else 0
         self._left -= count or 0
         return count
-
-
-@contextmanager
-def input_keys(keys: LineKeys, name: str) -> Iterator[Callable[[Chunk], Keys]]:
-    """Give what takes the keys of the lines of one input; in the end `warn_of_lacking`."""
-    lines = lacking = 0
-
-    def take(chunk: Chunk) -> Keys:
-        nonlocal lines, lacking
-        found = keys(chunk)
-        lines, lacking = lines + len(chunk), lacking + keys.lacking(found)
-        return found
-
-    yield take
-    warn_of_lacking(keys, name, lines, lacking)
-
-
-def warn_of_lacking(keys: LineKeys, name: str, lines: int, lacking: int) -> None:
-    """Say so if no line of an input has the field or member asked for: a wrong name, perhaps."""
-    if lines and lines == lacking:
-        one = keys.field if keys.json_key is None else keys.json_key
-        noun = "field" if keys.json_key is None else "member"
-        several = ", ".join(map(str, one)) if isinstance(one, tuple) else None
-        part = f"{noun} {one!r}, or it is" if several is None else f"{noun}s {several}, or one is"
-        say(
-            f"warning: {shown(name)}: no line has the {part} empty: each whole line was its own key"
-        )
 
 
 class _Raw(FileIO):

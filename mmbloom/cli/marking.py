@@ -9,14 +9,15 @@ from typing import Any, Generic, TypeVar
 
 from mmbloom._machine.holders import holder
 from mmbloom._typing import Bools
-from mmbloom.cli.arguments import line_keys, terminator
-from mmbloom.cli.inputs import FirstBytes, open_input, shown, warn_of_lacking
-from mmbloom.cli.process import say
+from mmbloom.cli.arguments import line_keys
+from mmbloom.cli.inputs import shown
+from mmbloom.cli.keyed import open_lines, warn_of_lacking
+from mmbloom.cli.process import InputError, say
 from mmbloom.dedup import Sink, Tally, dedup
-from mmbloom.errors import FilterFullError, LockTimeoutError
+from mmbloom.errors import ColumnError, FilterFullError, LockTimeoutError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import read_chunks
+from mmbloom.lines import LineWriter
 
 
 def mark_lines(
@@ -27,6 +28,7 @@ def mark_lines(
     writer: Sink,
     *,
     total: Tally,
+    repeats_to: Sink | None = None,
     size: int | None = None,
 ) -> str:
     """Mark the lines of one input, or of its first `size` bytes, and write those that are new.
@@ -41,10 +43,22 @@ def mark_lines(
         return Patiently(path, claim.within, args.lock_timeout)
 
     try:
-        with open_input(name, bar) as source:
-            part = source if size is None else FirstBytes(source, size)
-            chunks = read_chunks(part, terminator(args))
-            dedup(seen, chunks, writer, keys=keys, repeats=repeats, enter=enter, tally=tally)
+        with open_lines(args, name, bar, size) as lines:
+            for sink in (writer, repeats_to):
+                if lines.head and isinstance(sink, LineWriter):
+                    # Under the lock, so that of all runs that append to a file one writes it.
+                    with Patiently(path, seen.locked, args.lock_timeout):
+                        begin_rows(sink, lines.head, name)
+            dedup(
+                seen,
+                lines.chunks,
+                writer,
+                keys=lines.keys,
+                repeats=repeats,
+                repeats_to=repeats_to,
+                enter=enter,
+                tally=tally,
+            )
     except FilterFullError as full:
         marked = "what was read before" if repeats else "what is printed"
         stopped = (
@@ -55,6 +69,14 @@ def mark_lines(
         total.add(tally)
     warn_of_lacking(keys, name, tally.lines, tally.lacking)
     return stopped
+
+
+def begin_rows(sink: LineWriter, head: bytes, name: str) -> None:
+    """Write the header of an input, unless its output has it."""
+    try:
+        sink.begin(head)
+    except ColumnError as error:
+        raise InputError(f"{shown(name)}: {error}") from None
 
 
 T = TypeVar("T")

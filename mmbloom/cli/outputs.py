@@ -10,7 +10,7 @@ power cut leaves without its line would lose that line.
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import FileIO
@@ -29,9 +29,13 @@ _PIPE_BYTES = 1 << 20
 
 @contextmanager
 def open_output(
-    path: str | None, terminator: bytes, *, durable: bool = False
+    path: str | None,
+    terminator: bytes,
+    *,
+    delimiter: bytes | None = None,
+    durable: bool = False,
 ) -> Iterator[LineWriter]:
-    """Open a file for appending; None is stdout.
+    """Open a file for appending; None is stdout. With a delimiter it is for rows of CSV.
 
     When the block has succeeded, a regular file is on the disk, and so is its name. Only stdout is
     left to the system, unless `durable` says that each write is on the disk before it returns.
@@ -49,13 +53,18 @@ def open_output(
         if durable:
             _require_regular(path, file.fileno())
         _widen(file.fileno())
-        look = stack.enter_context(_tail_of(file, terminator))
+        again = stack.enter_context(_again(file))
         force = partial(_force, file.fileno(), path, durable=durable)
         if durable:
             force(name_too=True)
         name = "stdout" if path is None else path
         sync = force if durable else None
-        yield LineWriter(file, terminator, name=name, ends_mid_line=look, sync=sync)
+        if delimiter is None:
+            yield LineWriter(file, terminator, name=name, again=again, sync=sync)
+        else:
+            from mmbloom.rows import RowWriter  # noqa: PLC0415  only for CSV
+
+            yield RowWriter(file, delimiter, name=name, again=again, sync=sync)
         if durable or (path is not None and _is_regular(file.fileno())):
             force(name_too=True)
 
@@ -154,10 +163,10 @@ def require_folder(path: str) -> None:
 
 
 @contextmanager
-def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | None]:
-    """Yield a function that tells whether a regular file ends mid-line; None for other files.
+def _again(file: FileIO) -> Iterator[int | None]:
+    """Open a regular file for reading, to look at how it ends; None of other files.
 
-    It is called before each write, under the filter's lock. Another run that appends to the
+    It is looked at before each write, under the filter's lock. Another run that appends to the
     same file can be killed at any time, and our line must not be joined to its half line.
     """
     again = -1
@@ -167,13 +176,8 @@ def _tail_of(file: FileIO, terminator: bytes) -> Iterator[Callable[[], bool] | N
     if again < 0:
         yield None
         return
-
-    def ends_mid_line() -> bool:
-        size = os.fstat(again).st_size
-        return size > 0 and os.pread(again, 1, size - 1) != terminator
-
     try:
-        yield ends_mid_line
+        yield again
     finally:
         os.close(again)
 
@@ -206,6 +210,28 @@ def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> No
             continue
         if os.path.samestat(status, there):
             raise UsageError(f"{output or 'stdout'}: is the same file as {name}; write elsewhere")
+
+
+def require_apart(outputs: Sequence[str | None], others: Sequence[str]) -> None:
+    """Refuse to write what is new and what is not to one file.
+
+    Raises
+    ------
+    UsageError
+        With the name.
+    """
+    for other in others:
+        for output in outputs:
+            one = STDOUT_FD if output is None else output
+            same = output is not None and os.path.realpath(output) == os.path.realpath(other)
+            with suppress(OSError):  # one is not there yet
+                there = os.stat(one), os.stat(other)
+                same = same or (stat.S_ISREG(there[0].st_mode) and os.path.samestat(*there))
+            if same:
+                raise UsageError(
+                    f"{other}: gets the lines that are not printed, and is the output; write them "
+                    "elsewhere"
+                )
 
 
 def _refuse_files_of_a_filter(real: str, output: str, filter_path: str) -> None:

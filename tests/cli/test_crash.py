@@ -3,13 +3,12 @@
 import os
 import random
 import shutil
-import signal
 import time
 from pathlib import Path
 from subprocess import DEVNULL
 
 import pytest
-from cli_runner import PATIENCE, forked, inside, mmbloom, read_soon, started
+from cli_runner import forked, inside, kill_at_random, mmbloom, read_soon, started
 from tally import Count
 
 from mmbloom import BloomFilter, verify
@@ -25,31 +24,6 @@ def make_input(path: Path, rng: random.Random, count: int) -> set[bytes]:
     lines = [b"%d" % rng.randrange(count) for _ in range(count)]
     path.write_bytes(b"\n".join(lines) + b"\n")
     return set(lines)
-
-
-def size_of(outputs: list[Path]) -> int:
-    return sum(output.stat().st_size for output in outputs if output.exists())
-
-
-def kill_at_random(
-    argv: list[str | Path], rng: random.Random, outputs: list[Path], longest: float = 0.08
-) -> bool:
-    """Start a run and kill -9 its whole group soon after it began to write; was it running?"""
-    before = size_of(outputs)
-    with (
-        open(os.devnull, "r+b") as null,
-        outputs[0].open("ab") as stdout,
-        forked(*argv, streams=[file.fileno() for file in (null, stdout, null)]) as process,
-    ):
-        deadline = time.monotonic() + PATIENCE
-        while process.alive() and size_of(outputs) == before:
-            assert time.monotonic() < deadline
-            time.sleep(0.0005)
-        time.sleep(rng.random() ** 2 * longest)
-        if not process.alive():
-            return False
-        os.killpg(process.pid, signal.SIGKILL)
-        return process.wait() == -signal.SIGKILL
 
 
 def check_nothing_lost(outputs: list[Path], distinct: set[bytes], kills: int) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import random
 import select
 import signal
 import subprocess
@@ -321,3 +322,28 @@ class DiesAfterwards:
         """Answer, and be dead when the next job comes."""
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, 0.2)
+
+
+def size_of(outputs: list[Path]) -> int:
+    return sum(output.stat().st_size for output in outputs if output.exists())
+
+
+def kill_at_random(
+    argv: list[str | Path], rng: random.Random, outputs: list[Path], longest: float = 0.08
+) -> bool:
+    """Start a run and kill -9 its whole group soon after it began to write; was it running?"""
+    before = size_of(outputs)
+    with (
+        open(os.devnull, "r+b") as null,
+        outputs[0].open("ab") as stdout,
+        forked(*argv, streams=[file.fileno() for file in (null, stdout, null)]) as process,
+    ):
+        deadline = time.monotonic() + PATIENCE
+        while process.alive() and size_of(outputs) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.0005)
+        time.sleep(rng.random() ** 2 * longest)
+        if not process.alive():
+            return False
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.wait() == -signal.SIGKILL

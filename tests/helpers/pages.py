@@ -20,6 +20,7 @@ RECIPES = [
     "composite-keys.md",
     "containers.md",
     "cron.md",
+    "csv.md",
     "dataframes.md",
     "first-dedup.md",
     "full-filter.md",

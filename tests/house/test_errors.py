@@ -38,6 +38,8 @@ EXAMPLES: list[MmbloomError] = [
     errors.NoFilterError("/f/seen", "length", "7 bytes", "at least 4096"),
     errors.DamagedHeaderError("/f/seen", "header checksum", "0x1", "0x2"),
     errors.OtherKindError("/f/seen", "counters", "2 (counters)", "1 (bits)"),
+    errors.ColumnError("the column 'a' is not in the header: id, b"),
+    errors.OpenQuoteError(7, "by the end of the input"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
@@ -56,6 +58,8 @@ BUILTIN = {
     "NetworkFileSystemError": OSError,
     "KeyTypeError": TypeError,
     "KeyEncodingError": ValueError,
+    "ColumnError": ValueError,
+    "OpenQuoteError": ValueError,
     "MmbloomWarning": UserWarning,
 }
 
@@ -86,7 +90,7 @@ def real_classes() -> dict[str, type[BaseException]]:
 def test_drawn_tree_has_every_class() -> None:
     """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
-    assert len(drawn_tree()) == 24
+    assert len(drawn_tree()) == 26
 
 
 @pytest.mark.parametrize("name", drawn_tree())

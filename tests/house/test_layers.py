@@ -28,8 +28,9 @@ LATE = {
     # For filters that are not past their plan, and runs that are not dry.
     "cli.filters": {"_storage.folder", "operations.copy"},
     "lines": {"_keys.members"},  # for lines that are no JSON
-    "cli.arguments": {"format.periods"},  # for commands without a duration
-    "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
+    "cli.arguments": {"format.periods", "rows"},  # for commands without a duration, or without CSV
+    "cli.keyed": {"rows"},  # for lines that are no CSV
+    "cli.outputs": {"_storage.folder", "rows"},  # and for outputs in a folder without a manifest
     # For runs that do not end at a full filter; that count nothing.
     "cli.commands.dedup": {"folders.grow", "counts"},
 }

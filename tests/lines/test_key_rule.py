@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.format.header import encode_key_rule
-from mmbloom.lines import LineKeys
+from mmbloom.lines import KeyRule, LineKeys
 
 NUMBER = st.integers(1, 3) | st.sampled_from([10, 2**40])
 NAME = st.sampled_from(
@@ -28,15 +28,15 @@ OPTIONS: dict[str, Any] = {
     "compare_at_most": st.integers(0, 2),
     "ignore_case": st.booleans(),
     "crlf": st.booleans(),
+    "empty": st.sampled_from(["whole", "skip", "key"]),
 }
 CHOSEN = st.fixed_dictionaries({}, optional=OPTIONS)
 LINES = [b"a,b;c a", b"A\tb\\c\r", b"a\tb,c\0d", b'{"a": "x", "b": {"c": "X"}}', b'{"a": ["y"]}\r']
 CHUNK = chunk_of([*LINES, b"a' 'b\xffc--d", b"  a  b ", b"aa\\tbb", b""], terminator=b"\n")
 
 
-def keys_of(chosen: LineKeys) -> list[bytes]:
-    found: Any = chosen(CHUNK)
-    return bytes_of(found)
+def keys_of(chosen: KeyRule) -> list[bytes]:
+    return bytes_of(chosen.find(CHUNK).keys)
 
 
 @hypothesis.given(CHOSEN, CHOSEN)
@@ -49,7 +49,7 @@ def test_same_rule_same_keys(one: dict[str, Any], other: dict[str, Any]) -> None
         assert keys_of(first) == keys_of(second)
 
 
-def options_of(rule: str) -> LineKeys:
+def options_of(rule: str) -> KeyRule:
     """What the command line makes of a rule."""
     parser = argparse.ArgumentParser()
     add_key_options(parser)

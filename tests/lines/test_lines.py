@@ -159,8 +159,11 @@ def test_writer_keeps_lines_apart(
 def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
     """An empty selection does not even finish a line that was cut off."""
     with FileIO(tmp_path / "out", "wb") as file:
-        LineWriter(file, ends_mid_line=lambda: True).write(octets_of(b""), terminated=True)
-    assert (tmp_path / "out").read_bytes() == b""
+        file.write(b"a")
+        with (tmp_path / "out").open("rb") as again:
+            writer = LineWriter(file, again=again.fileno())
+            writer.write(octets_of(b""), terminated=True)
+    assert (tmp_path / "out").read_bytes() == b"a"
 
 
 def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
@@ -192,10 +195,11 @@ def test_an_error_of_the_file_gets_through(tmp_path: Path) -> None:
 
 
 def test_writer_looks_before_each_write(tmp_path: Path) -> None:
-    """Lines stay lines whenever the file is found to end in the middle of one."""
-    answers = iter([True, False, True])
-    with FileIO(tmp_path / "out", "wb") as file:
-        writer = LineWriter(file, ends_mid_line=lambda: next(answers))
-        for line in (b"a\n", b"b\n", b"c\n"):
+    """Lines stay lines when others write to the file, and end in the middle of one."""
+    out = tmp_path / "out"
+    with FileIO(out, "ab") as file, out.open("rb") as again, FileIO(out, "ab") as other:
+        writer = LineWriter(file, again=again.fileno())
+        for theirs, line in [(b"x", b"a\n"), (b"y\n", b"b\n"), (b"", b"c\n"), (b"z", b"d\n")]:
+            other.write(theirs)
             writer.write(octets_of(line), terminated=True)
-    assert (tmp_path / "out").read_bytes() == b"\na\nb\n\nc\n"
+    assert out.read_bytes() == b"x\na\ny\nb\nc\nz\nd\n"

@@ -6,7 +6,8 @@ import time
 from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys
 from mmbloom.cli.filters import in_use, open_or_create
-from mmbloom.cli.inputs import check_inputs, input_names
+from mmbloom.cli.inputs import input_names
+from mmbloom.cli.keyed import check_lines
 from mmbloom.cli.marking import mark_lines
 from mmbloom.cli.process import OK, StoppedError
 from mmbloom.cli.report import counted, progress_bar
@@ -28,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; the filter is on the disk when this returns."""
     started = time.perf_counter()
     keys, names, tally = line_keys(args), input_names(args.inputs), Tally()
-    check_inputs(names)
+    check_lines(args, names)
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     with (
         open_or_create(args, open_filter) as seen,

@@ -2,24 +2,25 @@
 
 import argparse
 import os
-from collections.abc import Callable
 from contextlib import closing
-from functools import partial
+from itertools import starmap
 from typing import Any
 
 import numpy as np
 
 from mmbloom._open import open as open_filter
 from mmbloom._threads import ReadAhead
-from mmbloom._typing import Bools, Keys, Octets
-from mmbloom.cli.arguments import add_line_options, line_keys, terminator
+from mmbloom._typing import Bools, Octets
+from mmbloom.cli.arguments import add_line_options, delimiter, line_keys, terminator
 from mmbloom.cli.filters import in_use
-from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
+from mmbloom.cli.inputs import input_names
+from mmbloom.cli.keyed import check_lines, open_lines
+from mmbloom.cli.marking import begin_rows
 from mmbloom.cli.outputs import open_output, refuse_overlap
-from mmbloom.cli.process import NOTHING_FOUND, OK
+from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
 from mmbloom.cli.report import STDIN, progress_bar
 from mmbloom.filters.base import Filter
-from mmbloom.lines import Chunk, LineWriter, read_chunks
+from mmbloom.lines import Chunk, Found, LineWriter
 
 EXAMPLES = (
     "mmbloom check seen.bloom access.log",
@@ -47,10 +48,15 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return 0 if a line was found, 1 if none was."""
     names, end = input_names(args.inputs), terminator(args)
-    check_inputs(names)
+    if args.csv and args.with_name and not args.count:
+        raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
+    check_lines(args, names)
     refuse_overlap(None, names, args.file)
     counts: list[int] = []
-    with open_filter(args.file, "r") as seen, open_output(None, end) as writer:
+    with (
+        open_filter(args.file, "r") as seen,
+        open_output(None, end, delimiter=delimiter(args)) as writer,
+    ):
         with (
             in_use(args, seen, line_keys(args)),
             progress_bar(args, names, printing=not args.count) as bar,
@@ -71,25 +77,27 @@ def _look_up(
     args: argparse.Namespace, seen: Filter, name: str, bar: Any, writer: LineWriter
 ) -> int:
     """Print the lines of one input that are asked for; gives their number, of -q at least one."""
-    keys, end, found = line_keys(args), terminator(args), 0
+    end, number = terminator(args), 0
 
-    def look(take: Callable[[Chunk], Keys], chunk: Chunk) -> tuple[Chunk, Bools]:
-        return chunk, seen.contains_many(take(chunk)) != args.invert_match
+    def look(chunk: Chunk, found: Found) -> tuple[Chunk, Bools]:
+        wanted = seen.contains_many(found.keys) != args.invert_match
+        return chunk, found.of_lines(wanted)
 
     with (
-        input_keys(keys, name) as take,
-        open_input(name, bar) as source,
-        closing(ReadAhead(map(partial(look, take), read_chunks(source, end)))) as looked_at,
+        open_lines(args, name, bar) as lines,
+        closing(ReadAhead(starmap(look, lines.found(name)))) as looked_at,
     ):
+        if lines.head and not (args.quiet or args.count):
+            begin_rows(writer, lines.head, name)
         for chunk, wanted in looked_at:
-            found += int(np.count_nonzero(wanted))
-            if args.quiet and found:
+            number += int(np.count_nonzero(wanted))
+            if args.quiet and number:
                 break
             if not (args.quiet or args.count):
-                lines = chunk.where(wanted)
-                named = _prefixed(lines, _prefix(name), end) if args.with_name else lines
+                printed = chunk.where(wanted)
+                named = _prefixed(printed, _prefix(name), end) if args.with_name else printed
                 writer.write(named, terminated=chunk.terminated)
-    return found
+    return number
 
 
 def _prefix(name: str) -> bytes:

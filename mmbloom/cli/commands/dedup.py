@@ -3,9 +3,10 @@
 import argparse
 import os
 import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -13,6 +14,7 @@ from mmbloom._open import OfBits, open_of_bits
 from mmbloom.cli.arguments import (
     add_filter_options,
     add_line_options,
+    delimiter,
     line_keys,
     positive,
     terminator,
@@ -20,16 +22,17 @@ from mmbloom.cli.arguments import (
 from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
 from mmbloom.cli.inputs import (
     COMPRESSED,
-    check_inputs,
     input_names,
     keep_stdin,
     open_input,
 )
+from mmbloom.cli.keyed import check_lines
 from mmbloom.cli.marking import mark_lines
 from mmbloom.cli.outputs import (
     make_folder,
     open_output,
     refuse_overlap,
+    require_apart,
     require_durable,
     require_folder,
 )
@@ -83,6 +86,12 @@ def register(parser: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
     add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
     add(
+        "--repeats-to",
+        metavar="FILE",
+        help="append the lines that are not printed to this file, which is written and forced to "
+        "the disk as OUTPUT is; with --output-dir a folder, with one file per input",
+    )
+    add(
         "--relative",
         action="store_true",
         help="with --output-dir: keep the folders of inputs in it, as they are typed",
@@ -117,7 +126,8 @@ class FileJob:
     seen: OfBits  # pickled as its path and identity
     args: argparse.Namespace
     name: str
-    output: str
+    output: str | None
+    repeats: str | None
 
     def run(self, tally: Tally) -> None:
         """Do the work, and count it; the output is on the disk when this returns.
@@ -125,14 +135,30 @@ class FileJob:
         The filter is not flushed here: that would put the marks of all processes on the disk while
         the lines of the others are still in memory, and a power cut would lose those lines.
         """
-        with self.seen as seen, _writer(self.args, self.output) as writer:
-            stopped = mark_lines(self.args, seen, self.name, NO_BAR, writer, total=tally)
+        with self.seen as seen, _writers(self.args, self.output, self.repeats) as (writer, rest):
+            stopped = mark_lines(
+                self.args, seen, self.name, NO_BAR, writer, repeats_to=rest, total=tally
+            )
         if stopped:
             raise StoppedError(stopped)
 
 
-def _writer(args: argparse.Namespace, output: str | None) -> AbstractContextManager[LineWriter]:
-    return open_output(output, terminator(args), durable=args.durable)
+@contextmanager
+def _writers(
+    args: argparse.Namespace, output: str | None, repeats: str | None
+) -> Iterator[tuple[LineWriter, LineWriter | None]]:
+    """Open the output, and that of what is not printed; both are on the disk after the block."""
+    opened = partial(
+        open_output,
+        terminator=terminator(args),
+        delimiter=delimiter(args),
+        durable=args.durable,
+    )
+    with (
+        nullcontext() if repeats is None else opened(repeats) as rest,
+        opened(output) as writer,
+    ):
+        yield writer, rest
 
 
 def _require_use(seen: OfBits) -> None:
@@ -165,8 +191,9 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     _refuse_contradictions(args)
     keys, names = line_keys(args), input_names(args.inputs)
-    outputs = _outputs(args, names)
-    _prepare(args, names, outputs)
+    outputs = _outputs(args, names, args.output_dir)
+    repeats = _outputs(args, names, args.repeats_to) if outputs else [args.repeats_to]
+    _prepare(args, names, outputs or [args.output], repeats)
     on_full, stopped, tally = "raise" if args.when_full == "stop" else "warn", None, Tally()
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
@@ -178,7 +205,7 @@ def run(args: argparse.Namespace) -> int:
                 if args.when_full == "stop":
                     _require_use(seen)
                 if outputs:
-                    _to_folder(args, seen, names, outputs, tally)
+                    _to_folder(args, seen, [*zip(names, outputs, repeats, strict=True)], tally)
                 else:
                     _to_one(args, seen, names, tally)
             except StoppedError as error:
@@ -202,15 +229,26 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         raise UsageError(
             "-d prints every repeat of a line, and -c and -u each key once: leave out one"
         )
-    if args.dry_run and (args.output is not None or args.output_dir is not None):
+    if args.repeats_to is not None and (args.repeated or args.count or args.unique):
         raise UsageError(
-            "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT and "
-            "--output-dir DIR"
+            "--repeats-to gets each line that is not printed, and -d, -c and -u print others than "
+            "the new ones, or change them: leave these out"
+        )
+    if args.csv and (args.count or args.unique):
+        raise UsageError(
+            "-c and -u are for lines: a number before a row would be a field of no column, and "
+            "rows are not counted; leave out --csv"
+        )
+    outputs = (args.output, args.output_dir, args.repeats_to)
+    if args.dry_run and any(output is not None for output in outputs):
+        raise UsageError(
+            "--dry-run marks nothing, so that its lines will come again: leave out -o OUTPUT, "
+            "--output-dir DIR and --repeats-to"
         )
 
 
-def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
-    """Return the output of each input; [] without --output-dir."""
+def _outputs(args: argparse.Namespace, names: list[str], into: str | None) -> Sequence[str | None]:
+    """Return the output of each input in a folder; [] without --output-dir."""
     if args.output_dir is None:
         if args.jobs > 1:
             raise UsageError(
@@ -225,12 +263,14 @@ def _outputs(args: argparse.Namespace, names: list[str]) -> list[str]:
         raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
     if STDIN in names:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
+    if into is None:
+        return [None] * len(names)
     by_output: dict[str, str] = {}
     for name in names:
         stem, suffix = os.path.splitext(os.path.basename(name))
         base = stem if suffix.lower() in COMPRESSED else stem + suffix
         folder = _folder_of(name) if args.relative else ""
-        output = os.path.join(args.output_dir, folder, base)
+        output = os.path.join(into, folder, base)
         if output in by_output:
             advice = "" if args.relative else ": --relative keeps their folders"
             raise UsageError(
@@ -248,24 +288,35 @@ def _folder_of(name: str) -> str:
     return "" if folder == "." else folder
 
 
-def _prepare(args: argparse.Namespace, names: list[str], outputs: list[str]) -> None:
+def _prepare(
+    args: argparse.Namespace,
+    names: list[str],
+    outputs: Sequence[str | None],
+    repeats: Sequence[str | None],
+) -> None:
     """Refuse what cannot be read or written: before gigabytes are reserved in vain."""
-    check_inputs(names)
-    for output in outputs or [args.output]:
+    check_lines(args, names)
+    others = [output for output in repeats if output is not None]
+    for output in [*outputs, *others]:
         refuse_overlap(output, names, args.file)
         if args.durable:
             require_durable(output)
-    if outputs:
-        for folder in dict.fromkeys(map(os.path.dirname, outputs)):
-            make_folder(folder)
-    elif args.output is not None:
-        require_folder(args.output)
+    require_apart(outputs, others)
+    for output in [*outputs, *others]:
+        if output is not None and args.output_dir is None:
+            require_folder(output)
+        elif output is not None:
+            make_folder(os.path.dirname(output))
 
 
 def _to_folder(
-    args: argparse.Namespace, seen: OfBits, names: list[str], outputs: list[str], total: Tally
+    args: argparse.Namespace,
+    seen: OfBits,
+    works: Sequence[tuple[str, str | None, str | None]],
+    total: Tally,
 ) -> None:
-    jobs = [FileJob(seen, args, *pair) for pair in zip(names, outputs, strict=True)]
+    jobs = [FileJob(seen, args, *work) for work in works]
+    names = [job.name for job in jobs]
     sizes = [os.path.getsize(name) for name in names]
     with progress_bar(args, names, printing=False) as bar:
         # With multiprocessing, which a run in one process does not wait for.
@@ -283,11 +334,14 @@ def _to_one(args: argparse.Namespace, seen: OfBits, names: list[str], total: Tal
             with progress_bar(args, names, printing=False) as bar:
                 sizes = [counting.count(name, bar) for name in names]
         bar = stack.enter_context(progress_bar(args, names, printing=printing))
-        writer: Sink = stack.enter_context(_writer(args, args.output))
+        lines, rest = stack.enter_context(_writers(args, args.output, args.repeats_to))
+        writer: Sink = lines
         if counting is not None:
             writer = stack.enter_context(counting.before(writer))
         for name, size in zip(names, sizes, strict=True):
-            stopped = mark_lines(args, seen, name, bar, writer, total=total, size=size)
+            stopped = mark_lines(
+                args, seen, name, bar, writer, repeats_to=rest, total=total, size=size
+            )
             if stopped:
                 break
     if stopped:

@@ -9,17 +9,16 @@ from mmbloom.cli.arguments import (
     add_line_options,
     add_writing_options,
     line_keys,
-    terminator,
     writing_options,
 )
 from mmbloom.cli.filters import in_use
-from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
+from mmbloom.cli.inputs import input_names
+from mmbloom.cli.keyed import check_lines, open_lines
 from mmbloom.cli.marking import Patiently
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.cli.report import progress_bar
 from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.lines import read_chunks
 from mmbloom.operations.combine import require_files
 
 _WHY_FILES = "bits, which many keys share, cannot be taken back; make one with create --counting"
@@ -41,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     The change is on the disk when this returns.
     """
     keys, names, removed = line_keys(args), input_names(args.inputs), 0
-    check_inputs(names)
+    check_lines(args, names)
     refuse_overlap(None, names, args.file)
     require_files([absolute(args.file)], _WHY_FILES)
     with (
@@ -50,9 +49,9 @@ def run(args: argparse.Namespace) -> int:
         progress_bar(args, names, printing=False) as bar,
     ):
         for name in names:
-            with input_keys(keys, name) as take, open_input(name, bar) as source:
-                for chunk in read_chunks(source, terminator(args)):
+            with open_lines(args, name, bar) as lines:
+                for _, found in lines.found(name):
                     with Patiently(seen.path, seen.locked, args.lock_timeout):
-                        removed += int(np.count_nonzero(seen.remove_many(take(chunk))))
+                        removed += int(np.count_nonzero(seen.remove_many(found.keys)))
         seen.flush()
     return OK if removed else NOTHING_FOUND

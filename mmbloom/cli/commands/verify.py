@@ -9,14 +9,15 @@ from functools import partial
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
 from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_key_options, line_keys, terminator
+from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.cli.filters import say_of_another_rule
-from mmbloom.cli.inputs import check_inputs, input_keys, input_names, open_input
+from mmbloom.cli.inputs import input_names
+from mmbloom.cli.keyed import check_lines, open_lines
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, OK, in_rows
 from mmbloom.cli.report import bytes_of, progress_bar, watched
 from mmbloom.format.manifest import FOLDER_KINDS
-from mmbloom.lines import LineKeys, read_chunks
+from mmbloom.lines import KeyRule
 from mmbloom.operations.verify import Verification, verify_batches
 
 EXAMPLES = (
@@ -48,7 +49,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; return 0 if the filter is sound, 1 if not."""
     names = input_names(args.keys) if args.keys else []
-    check_inputs(names)  # before a large filter is read
+    check_lines(args, names)  # before a large filter is read
     refuse_overlap(None, names, args.file)
     key_of = line_keys(args)
     with watched(
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _batches(
-    args: argparse.Namespace, keys: LineKeys, names: list[str], before: Callable[[], None]
+    args: argparse.Namespace, keys: KeyRule, names: list[str], before: Callable[[], None]
 ) -> Iterator[Batch]:
     if not names:
         return
@@ -69,9 +70,9 @@ def _batches(
         say_of_another_rule(seen, keys)
     with progress_bar(args, names, printing=False) as bar:
         for name in names:
-            with input_keys(keys, name) as take, open_input(name, bar) as source:
-                for chunk in read_chunks(source, terminator(args)):
-                    yield coerce(take(chunk))
+            with open_lines(args, name, bar) as lines:
+                for _, found in lines.found(name):
+                    yield coerce(found.keys)
 
 
 def _for_people(found: Verification) -> str:

@@ -1,0 +1,293 @@
+"""CSV: rows, not lines, and values, not bytes; a header is kept once and is no key."""
+
+import csv
+import gzip
+import io
+import json
+import random
+from pathlib import Path
+
+import pytest
+from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
+
+from mmbloom import BloomFilter
+
+QUOTED = (
+    b'id,msg,code\n1,"disk full, node 7",500\n2,"disk full, node 9",500\n3,"disk full, node 7",1\n'
+)
+UNIQUE = b'id,msg,code\n1,"disk full, node 7",500\n2,"disk full, node 9",500\n'
+
+
+@pytest.mark.parametrize("field", ["msg", "2"])
+def test_fields_with_quotes(tmp_path: Path, field: str) -> None:
+    """Rows that differ behind a comma within quotes are two; the header comes through."""
+    done = mmbloom(
+        "dedup", tmp_path / "seen", "--csv", "-k", field, "--stats", *EXACT, stdin=QUOTED
+    )
+    assert done.out == UNIQUE
+    figures = json.loads(done.err)
+    assert [figures[name] for name in ("lines", "unique", "repeated", "lacking")] == [3, 2, 1, 0]
+
+
+def test_values_are_compared(tmp_path: Path) -> None:
+    """Quotes, line ends and a byte order mark make no other value; rows go out as they came."""
+    rows = b'\xef\xbb\xbf"id",b\r\n1,"a"\r\n1,a\n"1","a"\n1,"a""b"\n1,"a\n\nb"\r\n1,"a\n\nb"'
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", *EXACT, stdin=rows)
+    assert done.out == b'\xef\xbb\xbf"id",b\r\n1,"a"\r\n1,"a""b"\n1,"a\n\nb"\r\n'
+    with BloomFilter.open(tmp_path / "seen") as seen:
+        assert ("1", "a\n\nb") in seen
+        assert seen.key_rule == "--csv"
+    named = mmbloom("dedup", tmp_path / "named", "--csv", "-k", "id", *EXACT, stdin=rows)
+    assert named.out == b'\xef\xbb\xbf"id",b\r\n1,"a"\r\n'
+
+
+def test_against_csv_and_dict(tmp_path: Path) -> None:
+    """A file of all that csv writes: the rows that a dict of Python's would keep, byte for byte."""
+    chance = random.Random(7)
+    written, expected, seen = io.StringIO(newline=""), io.StringIO(newline=""), set()
+    for file in (written, expected):
+        csv.writer(file).writerow(["user", "what, exactly", "n"])
+    for number in range(5000):
+        row = [
+            chance.choice(["Doe, Ann", 'Roe "R"', "Zoe\nZ", "plain", " é "])
+            + str(chance.randrange(300)),
+            chance.choice(["a", "b,c", ""]),
+            number,
+        ]
+        csv.writer(written).writerow(row)
+        if (row[0], row[1]) not in seen or not row[1]:
+            seen.add((row[0], row[1]))
+            csv.writer(expected).writerow(row)
+    (tmp_path / "in.csv").write_bytes(written.getvalue().encode())
+    columns = 'user,"what, exactly"'
+    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in.csv", "--csv", "-k", columns, *EXACT)
+    assert done.out == expected.getvalue().encode()
+
+
+def test_other_delimiters_and_no_header(tmp_path: Path) -> None:
+    """-t says which; without a header the first row is a row."""
+    rows = b'1;"a;b"\n2;"a;b"\n3;c\n'
+    options: list[str | Path] = ["--csv", "-t;", "-k2", "--no-header", *EXACT]
+    assert mmbloom("dedup", tmp_path / "a", *options, stdin=rows).out == b'1;"a;b"\n3;c\n'
+    options = ["--csv", "-t", "\\t", "-k2", *EXACT]
+    assert mmbloom("dedup", tmp_path / "b", *options, stdin=rows.replace(b";", b"\t")).out == (
+        b'1\t"a\tb"\n2\t"a\tb"\n3\tc\n'  # with a header the first row is one
+    )
+
+
+def test_one_header_for_each_output(tmp_path: Path) -> None:
+    """Of inputs, runs and processes only the first that writes to a file writes the header."""
+    one, two = tmp_path / "one.csv", tmp_path / "two.csv"
+    one.write_bytes(b"id,a\n1,x\n2,x\n")
+    two.write_bytes(b"id,a\n2,x\n3,x\n")
+    out, seen = tmp_path / "out.csv", tmp_path / "seen"
+    for _ in range(2):
+        assert mmbloom("dedup", seen, one, two, "--csv", "-o", out, *EXACT).code == 0
+        assert out.read_bytes() == b"id,a\n1,x\n2,x\n3,x\n"
+    done = mmbloom("dedup", tmp_path / "other", one, two, "--csv", *EXACT)
+    assert done.out == out.read_bytes()
+    folder = tmp_path / "out"
+    jobs: list[str | Path] = ["--output-dir", folder, "-j2"]
+    assert mmbloom("dedup", tmp_path / "third", one, two, "--csv", *jobs, *EXACT).code == 0
+    files = [(folder / name).read_bytes().splitlines() for name in ("one.csv", "two.csv")]
+    assert [lines[0] for lines in files] == [b"id,a", b"id,a"]
+    assert sorted(lines for file in files for lines in file[1:]) == [b"1,x", b"2,x", b"3,x"]
+
+
+def test_another_header(tmp_path: Path) -> None:
+    """Rows of other columns do not go below a header; what does not fit is not marked."""
+    one, two, out = tmp_path / "one.csv", tmp_path / "two.csv", tmp_path / "out.csv"
+    one.write_bytes(b"id,a\n1,x\n")
+    two.write_bytes(b"a,id\nx,2\n")
+    done = mmbloom("dedup", tmp_path / "seen", one, two, "--csv", "-k", "id", "-o", out, *EXACT)
+    assert done.code == 5
+    is_one_line(
+        done.err, f"{two}: {out}: begins with 'id,a', and these rows have the header 'a,id'"
+    )
+    assert out.read_bytes() == b"id,a\n1,x\n"
+    done = mmbloom("dedup", tmp_path / "seen", two, "--csv", "-k", "id", *EXACT)
+    assert done.out == b"a,id\nx,2\n"
+
+
+def test_wrong_names(tmp_path: Path) -> None:
+    """A name that is not there, or there twice: the names are listed, and nothing is made."""
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes(b"id,name,name\n1,a,b\n")
+    for field, said in [
+        ("nmae", "the column 'nmae' is not in the header: id, name, name"),
+        ("id,name", "the column 'name' is twice or more in the header: id, name, name"),
+    ]:
+        done = mmbloom("dedup", tmp_path / "seen", rows, "--csv", "-k", field, *EXACT)
+        assert done.code == 5
+        assert is_one_line(done.err, f"{rows}: {said}")
+        assert not (tmp_path / "seen").exists()
+        done = mmbloom(
+            "dedup", tmp_path / "later", "--csv", "-k", field, *EXACT, stdin=rows.read_bytes()
+        )
+        assert is_one_line(done.err, f"stdin: {said}")
+
+
+def test_an_open_quote(tmp_path: Path) -> None:
+    """What comes before it is printed and marked; the line in which the row begins is named."""
+    rows = b'id,a\n1,"x\ny"\n2,"open\n3,z\n'
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", "-k", "id", *EXACT, stdin=rows)
+    assert (done.code, done.out) == (5, b'id,a\n1,"x\ny"\n')
+    assert is_one_line(done.err, "stdin: line 4: the row that begins here has a quote that is not")
+    assert mmbloom("check", tmp_path / "seen", "-c", stdin=b"1\n2\n").out == b"1\n"
+
+
+def test_rows_that_a_killed_run_has_left(tmp_path: Path) -> None:
+    """An output that ends amid a row, or within quotes: the next row is a row of its own."""
+    out = tmp_path / "out.csv"
+    for left, ending in [
+        (b'1,"a', b'"\n'),
+        (b'1,"a\n', b'"\n'),
+        (b"1,a", b"\n"),
+        (b'1,"a"', b"\n"),
+    ]:
+        out.write_bytes(b"id,b\n" + left)
+        rows = b"id,b\n2,c\n"
+        (tmp_path / "seen").unlink(missing_ok=True)
+        assert mmbloom("dedup", tmp_path / "seen", "--csv", "-o", out, *EXACT, stdin=rows).code == 0
+        assert out.read_bytes() == b"id,b\n" + left + ending + b"2,c\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-t", "::"], "expected one byte that is no quote"),
+        (["-t", '"'], "expected one byte that is no quote"),
+        (["-t", "\\n"], "expected one byte that is no quote"),
+        (["--json-key", "a"], "--json-key is for lines of JSON"),
+        (["-z"], "-z is for lines"),
+        (["-f1"], "-f skips words"),
+        (["--crlf"], "--crlf is for lines"),
+        (["-k", "a", "--no-header"], "with --no-header columns have numbers only"),
+        (["-c"], "-c and -u are for lines"),
+        (["-u"], "-c and -u are for lines"),
+        (["--empty", "skip"], "--empty is for lines without a field"),
+        (["-k", "a,,b"], "'a,,b' is no field"),
+        (["-k", "0"], "'0' is no field"),
+    ],
+)
+def test_what_makes_no_sense(tmp_path: Path, options: list[str], said: str) -> None:
+    """Each is refused with a reason, before anything is made."""
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", *options, *EXACT, stdin=b"a,b\n")
+    assert done.code == 2
+    assert said in done.err
+    assert not (tmp_path / "seen").exists()
+
+
+@pytest.mark.parametrize("command", [["--no-header"], ["-k", "user"]])
+def test_what_is_for_csv_alone(tmp_path: Path, command: list[str]) -> None:
+    """Without --csv names of columns and headers mean nothing."""
+    done = mmbloom("dedup", tmp_path / "seen", *command, *EXACT, stdin=b"a,b\n")
+    assert done.code == 2
+    assert "--csv" in done.err
+
+
+def test_quotes_without_csv(tmp_path: Path) -> None:
+    """-t , on lines with quotes: one warning a run, with the first of them."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"1,a\n2,b\n" + QUOTED)
+    two.write_bytes(QUOTED)
+    done = mmbloom("dedup", tmp_path / "seen", one, two, "-t,", "-k2", *EXACT)
+    assert is_one_line(
+        done.err,
+        f"warning: {one}: line 4 has quotes: fields are split within them; --csv reads them",
+    )
+    done = mmbloom("dedup", tmp_path / "tabs", one, "-t", "\\t", "-k1", *EXACT)
+    assert done.err == ""
+
+
+@pytest.mark.parametrize(
+    "rows", [b"", b"id,a\n", b"id,a", b"\xef\xbb\xbf", b"\xef\xbb\xbfid,a\r\n"]
+)
+def test_nothing_but_a_header(tmp_path: Path, rows: bytes) -> None:
+    """It is printed as it came, and no key."""
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", "-k", "id", *EXACT, stdin=rows)
+    assert (done.code, done.err) == (0, "")
+    assert done.out == rows
+    assert mmbloom("info", tmp_path / "seen", "--json").code == 0
+
+
+def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+    """NUL bytes, bytes above 127, blank lines, rows of any length."""
+    rows = b"a,b\n\0,\xff\n\0,\xff\n\n\n1\n1,2,3,4\n"
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", *EXACT, stdin=rows)
+    assert done.out == b"a,b\n\0,\xff\n\n1\n1,2,3,4\n"
+    done = mmbloom("dedup", tmp_path / "named", "--csv", "-kb", *EXACT, stdin=rows)
+    assert done.out == b"a,b\n\0,\xff\n\n1\n1,2,3,4\n"  # a row that lacks it is its own key
+
+
+def test_compressed(tmp_path: Path) -> None:
+    """As lines are: by their first bytes."""
+    (tmp_path / "rows").write_bytes(gzip.compress(QUOTED))
+    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "rows", "--csv", "-kmsg", *EXACT)
+    assert done.out == UNIQUE
+
+
+def test_other_commands(tmp_path: Path) -> None:
+    """add, check, remove and verify take the same rows for the same keys."""
+    rows, seen = tmp_path / "rows.csv", exact_filter(tmp_path / "seen")
+    rows.write_bytes(QUOTED)
+    assert mmbloom("add", seen, rows, "--csv", "-kmsg").code == 0
+    other = b'x,msg\n1,"disk full, node 9"\n2,new\n'
+    done = mmbloom("check", seen, "--csv", "-kmsg", stdin=other)
+    assert (done.code, done.out) == (0, b'x,msg\n1,"disk full, node 9"\n')
+    done = mmbloom("check", seen, "-v", "--csv", "-kmsg", stdin=other)
+    assert done.out == b"x,msg\n2,new\n"
+    done = mmbloom("check", seen, "-c", "-H", "--csv", "-kmsg", stdin=other)
+    assert done.out == b"stdin:1\n"
+    assert mmbloom("check", seen, "-H", "--csv", "-kmsg", stdin=other).code == 2
+    assert mmbloom("verify", seen, "--keys", rows, "--csv", "-kmsg").code == 0
+    assert mmbloom("create", tmp_path / "counts", "-n1e3", "--counting").code == 0
+    assert mmbloom("add", tmp_path / "counts", rows, "--csv", "-kmsg").code == 0
+    assert mmbloom("remove", tmp_path / "counts", rows, "--csv", "-kmsg").code == 0
+    assert mmbloom("check", tmp_path / "counts", rows, "--csv", "-kmsg").code == 1
+
+
+EMPTY = b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n5,v,z\n'
+
+
+@pytest.mark.parametrize(
+    ("options", "kept"),
+    [
+        (["--csv", "-k", "a"], b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n'),
+        (["--csv", "-k", "a", "--empty", "skip"], b"id,a,b\n4,v,x\n"),
+        (["--csv", "-k", "a", "--empty", "key"], b"id,a,b\n1,,x\n4,v,x\n"),
+        (["--csv", "-k", "a,b", "--empty", "skip"], b"id,a,b\n4,v,x\n5,v,z\n"),
+        (["--csv", "-k", "a,b", "--empty", "key"], b"id,a,b\n1,,x\n2,,y\n4,v,x\n5,v,z\n"),
+        (["-t,", "-k2", "--empty", "skip"], b'id,a,b\n3,"",x\n4,v,x\n'),
+        (["-t,", "-k2", "--empty", "key"], b'id,a,b\n1,,x\n3,"",x\n4,v,x\n'),
+        (["-t,", "-k2,3", "--empty", "key"], b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n5,v,z\n'),
+        (["-t,", "-k2,3", "--empty", "skip"], b'id,a,b\n3,"",x\n4,v,x\n5,v,z\n'),
+    ],
+)
+def test_what_an_empty_field_is(tmp_path: Path, options: list[str], kept: bytes) -> None:
+    """A row of its own, no row at all, or the same as all that are empty there."""
+    done = mmbloom("dedup", tmp_path / "seen", *options, "--stats", *EXACT, stdin=EMPTY)
+    assert done.out == kept
+    figures = json.loads(done.err.splitlines()[-1])
+    skipped = figures["lacking"] if "skip" in options else 0
+    assert figures["lines"] == figures["unique"] + figures["repeated"] + skipped
+
+
+def test_members_that_are_null(tmp_path: Path) -> None:
+    """--empty is for members as for fields."""
+    lines = b'{"id":null,"x":1}\n{"x":2}\n{"id":"","x":3}\n{"id":4}\n{"id":4,"x":5}\n'
+    for empty, kept in [("skip", [3]), ("key", [0, 3]), ("whole", [0, 1, 2, 3])]:
+        options = ["--json-key", "id", "--empty", empty, *EXACT]
+        done = mmbloom("dedup", tmp_path / empty, *options, stdin=lines)
+        assert done.out.splitlines() == [lines.splitlines()[place] for place in kept]
+
+
+def test_a_full_filter_amid_skipped_rows(tmp_path: Path) -> None:
+    """The rows before the one that does not fit are all done, and none after it."""
+    rows = b"".join(
+        b"%d,%b\n" % (number, b"" if number % 2 else b"k%d" % number) for number in range(40)
+    )
+    options: list[str | Path] = ["--csv", "--no-header", "-k2", "--empty", "skip", "-n5", "-p1e-9"]
+    done = mmbloom("dedup", tmp_path / "seen", *options, stdin=rows)
+    assert done.code == 6
+    assert done.out == b"0,k0\n2,k2\n4,k4\n6,k6\n8,k8\n"
