@@ -3,6 +3,7 @@
 import argparse
 import os
 import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from mmbloom.errors import ColumnError, OpenQuoteError
 from mmbloom.lines import Chunk, Empty, Found, KeyRule, LineKeys, RawInput, read_chunks
 
 _QUOTE = re.compile(b'"')
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
 
 
@@ -68,6 +70,12 @@ def _rows(args: argparse.Namespace, source: RawInput, name: str, keys: KeyRule) 
     assert isinstance(keys, RowKeys)  # noqa: S101  as the options say
     chunks = _named(read_rows(source, keys.delimiter), name)
     head, rows = split_head(chunks, header=not args.no_header)
+    if head.startswith(_UTF_16):
+        file = "FILE" if name == STDIN else shlex.quote(name)
+        raise InputError(
+            f"{shown(name)}: is UTF-16, of which rows are not read; give it as UTF-8: "
+            f"iconv -f utf-16 -t utf-8 {file} | mmbloom ..."
+        )
     if args.no_header or not head.removeprefix(BOM):
         return Keyed(keys, head, rows)
     try:

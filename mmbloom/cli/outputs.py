@@ -64,6 +64,8 @@ def open_output(
         else:
             from mmbloom.rows import RowWriter  # noqa: PLC0415  only for CSV
 
+            if not fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_APPEND:
+                again = None  # of `>`: what others have written there is none of our rows
             yield RowWriter(file, delimiter, name=name, again=again, sync=sync)
         if durable or (path is not None and _is_regular(file.fileno())):
             force(name_too=True)

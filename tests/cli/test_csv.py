@@ -247,6 +247,47 @@ def test_other_commands(tmp_path: Path) -> None:
     assert mmbloom("check", tmp_path / "counts", rows, "--csv", "-kmsg").code == 1
 
 
+def test_exclusions_from_rows(tmp_path: Path) -> None:
+    """exclude takes keys out of rows, of several columns too; typed keys are whole."""
+    seen = tmp_path / "seen"
+    options = ["--csv", "-k", "msg,code"]
+    assert mmbloom("dedup", seen, *options, *EXACT, stdin=QUOTED).out == QUOTED
+    row = b'id,msg,code\n2,"disk full, node 9",500\n'
+    assert mmbloom("exclude", seen, "--add", *options, stdin=row) == (0, b"", "")
+    assert mmbloom("check", seen, "-v", *options, stdin=QUOTED).out == row
+    done = mmbloom("exclude", seen, "--add", "x", "--csv")
+    assert done.code == 2
+    done = mmbloom("exclude", seen, "--remove", "x")
+    assert is_one_line(done.err, "give lines that have them to stdin, with --csv -k msg,code")
+
+
+def test_stdout_after_others(tmp_path: Path) -> None:
+    """What a script has printed before is none of our rows; what is appended to is looked at."""
+    with (tmp_path / "out").open("wb") as out:
+        out.write(b'a word, and a "quote\n')
+        out.flush()
+        done = mmbloom("dedup", tmp_path / "seen", "--csv", *EXACT, stdin=QUOTED, stdout=out)
+        assert (done.code, done.err) == (0, "")
+    assert (tmp_path / "out").read_bytes() == b'a word, and a "quote\n' + QUOTED
+    with (tmp_path / "out").open("ab") as out:
+        done = mmbloom("dedup", tmp_path / "other", "--csv", *EXACT, stdin=QUOTED, stdout=out)
+        assert is_one_line(done.err, "stdin: stdout: begins with 'a word, and a \"quote'")
+    for _ in range(2):
+        with (tmp_path / "rows").open("ab") as out:
+            mmbloom("dedup", tmp_path / "third", "--csv", *EXACT, stdin=QUOTED, stdout=out)
+    assert (tmp_path / "rows").read_bytes() == QUOTED
+
+
+def test_utf_16(tmp_path: Path) -> None:
+    """It is refused with the command that makes UTF-8 of it."""
+    rows = tmp_path / "rows.csv"
+    rows.write_bytes("id,a\n1,x\n".encode("utf-16"))
+    done = mmbloom("dedup", tmp_path / "seen", rows, "--csv", *EXACT)
+    assert done.code == 5
+    assert is_one_line(done.err, f"{rows}: is UTF-16, of which rows are not read; ")
+    assert not (tmp_path / "seen").exists()
+
+
 EMPTY = b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n5,v,z\n'
 
 

@@ -265,7 +265,7 @@ def test_keys_of_several_parts_are_not_excluded_by_typing(tmp_path: Path) -> Non
         done = mmbloom("exclude", path, "--add", "a")
         assert bool(done.err) == warns
         if warns:
-            assert is_one_line(done.err, str(path), "cannot be typed", "in Python, as a tuple")
+            assert is_one_line(done.err, str(path), "cannot be typed", "to stdin, with -k 1,2")
             with package.open(path) as seen:
                 assert ("a", "b") in seen
         path.unlink()

@@ -30,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
         (tmp_path / town).mkdir()
         (tmp_path / town / "a.log").write_bytes(LOG)
     (tmp_path / "taken-back.txt").write_bytes(b"aunt@mail.example\n")
+    (tmp_path / "users.csv").write_bytes(b"id,user\n1,ann\n")
     with gzip.open(tmp_path / "events.jsonl.gz", "wb") as events:
         events.writelines(b'{"user": {"id": %d}}\n' % (i % 7) for i in range(100))
     home = tmp_path / "home"

@@ -8,21 +8,26 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from mmbloom._engine import bytes_of
+from mmbloom._keys.coerce import coerce
 from mmbloom._open import open as open_filter
-from mmbloom.cli.filters import say_if_past_plan
-from mmbloom.cli.inputs import open_input, say_what_is_read
+from mmbloom.cli.arguments import add_key_options, line_keys
+from mmbloom.cli.filters import say_if_past_plan, say_of_another_rule
+from mmbloom.cli.inputs import say_what_is_read
+from mmbloom.cli.keyed import open_lines
 from mmbloom.cli.outputs import open_output
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.format.exclusion_list import write_keys
-from mmbloom.lines import read_chunks
+from mmbloom.lines import WHOLE_LINES
 
-_OF_SEVERAL = re.compile(r"-k \d+,|--json-key .* --json-key ")
+_OF_SEVERAL = re.compile(r"-k [^ ]+,|--json-key .* --json-key ")
 
 EXAMPLES = (
     "mmbloom exclude seen.bloom --add aunt@mail.example",
     "mmbloom exclude seen.bloom --list",
     "mmbloom exclude seen.bloom --remove < taken-back.txt",
+    "mmbloom exclude seen.bloom --add --csv -k user < users.csv",
 )
 
 
@@ -36,7 +41,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=[],
         metavar="KEY",
-        help="a key; no KEY: each line of stdin is one",
+        help="a key; no KEY: each line of stdin is one, or the part of it that is chosen below",
     )
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--add", action="store_true", help="exclude these keys")
@@ -50,6 +55,7 @@ def register(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print all exclusions as in the file; exit 1 if there is none",
     )
+    add_key_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -58,11 +64,16 @@ def run(args: argparse.Namespace) -> int:
         if args.keys:
             raise UsageError("--list prints all exclusions: leave out KEY")
         return _print_all(args.file)
-    with open_filter(args.file) as seen, _keys(args.keys) as keys:
-        if _OF_SEVERAL.search(rule := seen.key_rule or ""):
+    chosen = line_keys(args)
+    if args.keys and chosen.rule != WHOLE_LINES:
+        raise UsageError("a KEY is a whole key: options that choose a part are for lines of stdin")
+    with open_filter(args.file) as seen, _keys(args) as keys:
+        if chosen.rule != WHOLE_LINES:
+            say_of_another_rule(seen, chosen)
+        elif _OF_SEVERAL.search(rule := seen.key_rule or ""):
             say(
                 f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
-                "be typed here: exclude it in Python, as a tuple of them"
+                f"be typed here: give lines that have them to stdin, with {rule}"
             )
         exclusions = seen.exclusions
         changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
@@ -79,10 +90,11 @@ def _print_all(file: str) -> int:
 
 
 @contextmanager
-def _keys(words: list[str]) -> Iterator[Iterable[bytes]]:
-    if words:
-        yield map(os.fsencode, words)  # the bytes as typed
+def _keys(args: argparse.Namespace) -> Iterator[Iterable[bytes]]:
+    if args.keys:
+        yield map(os.fsencode, args.keys)  # the bytes as typed
         return
     say_what_is_read("keys, one a line,", "keys come after the filter")
-    with open_input(STDIN, NO_BAR) as source:
-        yield (line for chunk in read_chunks(source) for line in chunk.lines)
+    with open_lines(args, STDIN, NO_BAR) as lines:
+        batches = (coerce(found.keys) for _, found in lines.found(STDIN))
+        yield (key for batch in batches for part in batch.parts for key in bytes_of(part))
