@@ -9,6 +9,7 @@ Take::
     Sieve                for URLs that wait to be visited
     open                 for whichever of them is at a path
     sizing               for how large a filter is to be
+    dedup_files          for each line of files once
     copy, merge, intersect, compare, verify, repair, grow
                          for whole filters, by path
 
@@ -22,6 +23,7 @@ only those above it in this table.
 package       one idea
 ============  ==========================================================
 errors        the exception tree
+_extras       the libraries of the extras, imported here only
 _typing       type aliases
 _reentry      what a thread that has the lock may do; the task that runs in it
 _threads      work on several cores, results in order; reading ahead
@@ -39,6 +41,7 @@ _open         whichever filter is at a path
 lines         records of a byte stream, and which part of one is its key
 rows          the same of CSV: rows, and the columns of each that are its key
 dedup         each line once, marked after it is written
+files         inputs and outputs opened, decompressed, deduplicated
 counts        how often each line occurs
 sieve         each URL enqueued once, marked after it is enqueued
 slices        a filter in parts, each filled by one task of a cluster; its state
@@ -65,10 +68,12 @@ from mmbloom.errors import FileChangedError as FileChangedError
 from mmbloom.errors import FilterFullError as FilterFullError
 from mmbloom.errors import FormatError as FormatError
 from mmbloom.errors import IncompatibleFiltersError as IncompatibleFiltersError
+from mmbloom.errors import InputError as InputError
 from mmbloom.errors import KeyEncodingError as KeyEncodingError
 from mmbloom.errors import KeyTypeError as KeyTypeError
 from mmbloom.errors import LockTimeoutError as LockTimeoutError
 from mmbloom.errors import LostBitsError as LostBitsError
+from mmbloom.errors import MissingLibraryError as MissingLibraryError
 from mmbloom.errors import MmbloomError as MmbloomError
 from mmbloom.errors import MmbloomWarning as MmbloomWarning
 from mmbloom.errors import NetworkFileSystemError as NetworkFileSystemError
@@ -89,6 +94,7 @@ if TYPE_CHECKING:
     from mmbloom._open import open as open  # noqa: A004  as zarr.open
     from mmbloom._typing import Key as Key
     from mmbloom._typing import Keys as Keys
+    from mmbloom.files.dedup import dedup_files as dedup_files
     from mmbloom.filters.base import Filter as Filter
     from mmbloom.filters.bloom import BloomFilter as BloomFilter
     from mmbloom.filters.claim import Claim as Claim
@@ -139,6 +145,7 @@ _PLACES = {
     "columns": "mmbloom._keys.coerce:columns",
     "compare": "mmbloom.operations.compare:compare",
     "copy": "mmbloom.operations.copy:copy",
+    "dedup_files": "mmbloom.files.dedup:dedup_files",
     "engine": "mmbloom._engine:ENGINE",
     "export_guava": "mmbloom.operations.guava:export_guava",
     "grow": "mmbloom.folders.grow:grow",

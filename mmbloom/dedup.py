@@ -177,10 +177,6 @@ class _Prepared(NamedTuple):
         lines, num_bytes = len(self.chunk), self.chunk.num_bytes
         return Tally(lines, unique, keys - unique, num_bytes, self.found.lacking)
 
-    def first(self, number: int) -> Chunk:
-        """Give the lines before that of the key after the first `number` keys."""
-        return self.chunk.first(self.found.first(number))
-
 
 @dataclass(slots=True)
 class _Run:
@@ -227,12 +223,12 @@ class _Run:
     def fill(self, one: _Prepared, full: FilterFullError) -> FilterFullError:
         """Take the first lines of a chunk that fit; gives the error of the first that does not."""
         before = self.total.unique
-        while full.fits:  # other processes may leave less room
+        while number := one.found.first(full.fits or 0):  # other processes may leave less room
             try:
-                self.take(self.prepare(one.first(full.fits)))
+                self.take(self.prepare(one.chunk.first(number)))
             except _DoesNotFitError as error:
                 full = error.full
             else:
                 held = full.keys + self.total.unique - before
-                full = FilterFullError(full.path, held, full.capacity, 0, full.advice)
+                return FilterFullError(full.path, held, full.capacity, 0, full.advice)
         return full

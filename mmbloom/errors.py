@@ -22,6 +22,8 @@
     |-- NetworkFileSystemError (OSError)      two hosts would lose bits
     |-- KeyTypeError (TypeError)              not a kind of key, with its position
     |-- KeyEncodingError (ValueError)         a str that UTF-8 cannot carry
+    |-- InputError (ValueError)               an input is damaged, cut off, or has no lines
+    |-- MissingLibraryError (ImportError)          an extra is not installed
     |-- ColumnError (ValueError)              a header without the column, or with two
     `-- OpenQuoteError (ValueError)           a row of CSV that never ends
 
@@ -461,6 +463,17 @@ class KeyEncodingError(MmbloomError, ValueError):
         1026
         """
         return KeyEncodingError(position)
+
+
+class InputError(MmbloomError, ValueError):
+    """An input cannot be read to its end: it is damaged or cut off, or has no lines.
+
+    What came before is done.
+    """
+
+
+class MissingLibraryError(MmbloomError, ImportError):
+    """A library of one of mmbloom's extras is not installed."""
 
 
 class ColumnError(MmbloomError, ValueError):

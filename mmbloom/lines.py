@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedWriter, FileIO, TextIOBase
-from typing import Any, Literal, NamedTuple, Protocol, cast
+from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -31,6 +31,7 @@ BLOCK_BYTES = 1 << 20
 CHUNK_LINES = 1 << 13  # whose blocks, hashes and cells are in the second cache together
 
 
+@runtime_checkable
 class RawInput(Protocol):
     """Anything that reads like a raw file, such as `io.FileIO` or `io.BytesIO`."""
 

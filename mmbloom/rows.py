@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from io import FileIO
 from itertools import chain
+from math import inf
 from typing import Any, cast
 
 import numpy as np
 
 from mmbloom import _engine
 from mmbloom._typing import Keys, Octets, Offsets
-from mmbloom.errors import ColumnError, OpenQuoteError
+from mmbloom.errors import ColumnError, InputError, OpenQuoteError
 from mmbloom.lines import (
     CHUNK_LINES,
     Chunk,
@@ -39,6 +40,7 @@ BOM = b"\xef\xbb\xbf"  # which some programs write before the first row
 # Of a row whose quote is still open. One that is never closed would else be looked for up to the
 # end of a file, and all of that be kept in memory.
 LONGEST_OPEN = 64 << 20
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -63,6 +65,8 @@ def read_rows(source: RawInput, delimiter: bytes = b",") -> Iterator[Chunk]:
     OpenQuoteError
         If a quote is not closed by the end of the stream, or within 64 MiB. All rows before it
         were given.
+    InputError
+        If the stream begins as UTF-16 does.
     OSError
         If the stream cannot be read.
     ValueError
@@ -74,7 +78,7 @@ def read_rows(source: RawInput, delimiter: bytes = b",") -> Iterator[Chunk]:
     >>> [chunk.lines for chunk in read_rows(io.BytesIO(b'1,"a\nb"\n2,c\n'))]
     [[b'1,"a\nb"', b'2,c']]
     """
-    return _Rows(_octet(delimiter)).read(source)
+    return _Rows(_octet(delimiter), LONGEST_OPEN).read(source)
 
 
 def _octet(delimiter: bytes) -> int:
@@ -89,8 +93,8 @@ def _octet(delimiter: bytes) -> int:
 class _Rows:
     """How far a stream is cut into rows."""
 
-    def __init__(self, delimiter: int) -> None:
-        self._delimiter = delimiter
+    def __init__(self, delimiter: int, longest: float) -> None:
+        self._delimiter, self._longest = delimiter, longest
         self._before: int | None = None  # bytes of a mark before the first row; None: not known
         self._state = 0  # of the scan
         self._newlines = 0  # in the rows that were given
@@ -99,15 +103,21 @@ class _Rows:
         for chunk in cut(source, self._find):
             if not chunk.terminated and self._state == _engine.INSIDE:
                 raise self._open("by the end of the input")
-            yield chunk
+            if chunk.num_bytes > (self._before or 0):  # more than a mark
+                yield chunk
 
     def _find(
         self, block: Octets, start: int, searched: int, filled: int
     ) -> tuple[Offsets, Offsets]:
         if self._before is None:
             head = block[: min(filled, len(BOM))].tobytes()
-            if head != BOM and BOM.startswith(head):
+            if len(head) < len(BOM) and any(mark.startswith(head) for mark in (BOM, *_UTF_16)):
                 return _NONE, _NONE
+            if head.startswith(_UTF_16):
+                raise InputError(
+                    "is UTF-16, of which rows are not read: iconv -f utf-16 -t utf-8 makes UTF-8 "
+                    "of it"
+                )
             # A quote behind the mark begins a field.
             self._before, searched = len(BOM) if head == BOM else 0, 0
         begin = start + self._before
@@ -123,8 +133,8 @@ class _Rows:
         if len(starts):
             starts[0], self._before = start, 0
             self._newlines += int(np.count_nonzero(block[start : ends[-1] + 1] == ord("\n")))
-        elif self._state == _engine.INSIDE and filled - start > LONGEST_OPEN:
-            raise self._open(f"within {LONGEST_OPEN >> 20} MiB")
+        elif self._state == _engine.INSIDE and filled - start > self._longest:
+            raise self._open(f"within {int(self._longest) >> 20} MiB")
         return starts, ends
 
     def _open(self, end: str) -> OpenQuoteError:
@@ -250,17 +260,26 @@ class RowWriter(LineWriter):
         OSError
             As `write`.
         """
-        there = self._head or self._first_row()
-        if not there:
-            super().begin(head)
+        if rest := self._missing_of(head):
+            self._write(rest)
+            self._mid_line = not head.endswith((b"\n", BOM))
             self._head = head
-        elif head.removeprefix(BOM):
+            return
+        there = self._head or self._first_row()
+        if head.removeprefix(BOM) and there:
             mine, other = (names_in(one, self._delimiter) for one in (head, there))
             if mine != other:
                 raise ColumnError(
                     f"{self._name}: begins with {_shown(there)}, and these rows have the header "
                     f"{_shown(head)}: write them elsewhere"
                 )
+
+    def _missing_of(self, head: bytes) -> bytes:
+        """Give what a file lacks that is empty, or in which a killed run has begun the header."""
+        if self._again is None:
+            return b"" if self._head else head
+        begun = os.pread(self._again, len(head), 0)
+        return head[len(begun) :] if head.startswith(begun) else b""
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write rows.
@@ -288,7 +307,7 @@ class RowWriter(LineWriter):
         if os.fstat(self._again).st_size < self._whole_to:  # it was cut
             self._whole_to = 0
         try:
-            for chunk in read_rows(_From(self._again, self._whole_to), self._delimiter):
+            for chunk in self._read_from(self._whole_to):
                 if not chunk.terminated:
                     return b"\n"
                 self._whole_to += chunk.num_bytes
@@ -296,11 +315,16 @@ class RowWriter(LineWriter):
             return b'"\n'
         return b""
 
+    def _read_from(self, begin: int) -> Iterator[Chunk]:
+        """Read rows of the file, however long one is with a quote that is open."""
+        source = _From(cast("int", self._again), begin)
+        return _Rows(_octet(self._delimiter), inf).read(source)
+
     def _first_row(self) -> bytes:
         if self._again is None:
             return b""
         try:
-            first = next(read_rows(_From(self._again, 0), self._delimiter), None)
+            first = next(self._read_from(0), None)
         except OpenQuoteError:
             return os.pread(self._again, 80, 0)
         return b"" if first is None else first.first(1).lines[0] + b"\n"
@@ -358,6 +382,9 @@ class RowKeys:
 
     def __post_init__(self) -> None:
         _octet(self.delimiter)
+        for column in self.columns:
+            if not isinstance(column, int | str) or (isinstance(column, int) and column < 1):
+                raise ValueError(f"column is {column!r}, expected a number from 1 on, or a name")
 
     def by_header(self, head: bytes) -> RowKeys:
         """Look up the names of columns.
@@ -477,6 +504,7 @@ class RowKeys:
 
 
 def _spelled(column: int | str) -> str:
-    """Spell a column as in the option, in quotes if its name has a comma or a quote."""
+    """Spell a column as in the option, in quotes if its name looks like more or less than one."""
     text = str(column)
-    return '"' + text.replace('"', '""') + '"' if any(c in text for c in '",') else text
+    plain = isinstance(column, int) or not (text.isdecimal() or any(c in text for c in '",'))
+    return text if plain else '"' + text.replace('"', '""') + '"'

@@ -5,13 +5,12 @@
 ``arguments``  options that several commands share
 ``filters``    open or create the filter that a command names
 ``report``     a progress bar, and the figures in the end
-``inputs``     read files, stdin and compressed files
-``keyed``      the lines of an input, plain or CSV, with what finds their keys
-``outputs``    write lines to stdout or append them to files
+``inputs``     the inputs that a command names, and stdin
+``keyed``      the lines of an input as the options say, with what finds their keys
+``outputs``    the outputs that a command names
 ``marking``    mark the lines of an input in a filter; wait for its lock
 ``process``    exit codes, standard streams, signals
 ``workers``    several inputs in several processes
-``extras``     import the optional libraries, here only
 ``commands``   the commands, one file each
 """
 

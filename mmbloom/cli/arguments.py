@@ -68,15 +68,18 @@ def positive(text: str) -> int:
 
 
 def columns(text: str) -> tuple[int | str, ...]:
-    """Read numbers of fields or, for CSV, names of columns; one with a comma has quotes.
+    """Read numbers of fields or, for CSV, names; one with a comma, or of digits, has quotes.
 
     Examples
     --------
-    >>> columns("3"), columns('1,user,"last, first"')
-    ((3,), (1, 'user', 'last, first'))
+    >>> columns("3"), columns('1,user,"last, first"'), columns('"2024"')
+    ((3,), (1, 'user', 'last, first'), ('2024',))
     """
     parts = [os.fsdecode(part) for part in _engine.fields_of(os.fsencode(text), ord(","))]
-    numbers = [int(part) if re.fullmatch(r"\d{1,19}", part, re.ASCII) else part for part in parts]
+    numbers = [
+        int(part) if re.fullmatch(r"\d+", part, re.ASCII) and f'"{part}"' not in text else part
+        for part in parts
+    ]
     if not parts or not all(numbers):
         raise argparse.ArgumentTypeError(f"{text!r} is no field: {_FIELDS}")
     return tuple(numbers)

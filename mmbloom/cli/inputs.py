@@ -1,60 +1,30 @@
-"""Read files, stdin and compressed files."""
+"""The INPUT arguments: files, and stdin; what a command looks at before it reads them."""
 
 import errno
 import os
-import re
-import select
-import shlex
 import stat
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from io import FileIO, RawIOBase
+from contextlib import AbstractContextManager, suppress
+from io import FileIO
 from typing import Any
 
-from mmbloom.cli import extras
-from mmbloom.cli.process import STDIN_FD, InputError, UsageError, say
+from mmbloom import _extras
+from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
+from mmbloom.errors import InputError
+from mmbloom.files import inputs
+from mmbloom.files.inputs import (
+    AT_A_TIME,
+    HEAD,
+    Looked,
+    NoLinesError,
+    Raw,
+    kind_by_name,
+    kind_of,
+    load_xopen,
+    require_lines,
+)
 from mmbloom.lines import RawInput
 
-COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
-
-# How compressed data begins: RFC 1952, bzip2 (a block, or the end of nothing), xz, RFC 8878.
-_BEGINNINGS = {
-    b"\x1f\x8b\x08": "gz",
-    **{b"BZh%d1AY&SY" % level: "bz2" for level in range(1, 10)},
-    **{b"BZh%d\x17rE8P\x90" % level: "bz2" for level in range(1, 10)},
-    b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zst",
-}
-
-# How files begin that have no lines: what they are, and what prints the lines in them, if a command
-# does. A word of text is followed by a control character there.
-_ZIP, _LZ4 = ("a zip archive", "unzip -p {}"), ("compressed by lz4", "lz4 -dc {}")
-_ORC = "an ORC file", ""
-_NO_LINES = {
-    b"PK\x03\x04": _ZIP,
-    b"PK\x05\x06": _ZIP,  # with nothing in it
-    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "7z x -so {}"),
-    b"\x04\x22\x4d\x18": _LZ4,
-    b"\x02\x21\x4c\x18": _LZ4,  # as of `lz4 -l`
-    b"PAR1\x15": ("a Parquet file", 'duckdb -csv -c "FROM {}"'),
-    b"ARROW1\0": ("an Arrow or Feather file", ""),
-    b"FEA1\0": ("a Feather file", ""),
-}
-_CONTROL = re.compile(rb"[\0-\x08\x0e-\x1f]")
-_TAR = {
-    None: "tar xOf {}",
-    "gz": "tar xOzf {}",
-    "bz2": "tar xOjf {}",
-    "xz": "tar xOJf {}",
-    "zst": "tar --zstd -xOf {}",
-}
-_HEAD = 512  # bytes to know a file by: those of the first header of a tar archive
-_AT_A_TIME = 1 << 16  # decompressed
-# What follows a stream is copied at its end: of files of many short ones, with 128 KiB the most.
-_COMPRESSED_AT_A_TIME = 1 << 14
-_GZIP_MAGIC = b"\x1f\x8b"
-_GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
@@ -63,7 +33,16 @@ def shown(name: str) -> str:
     return "stdin" if name == STDIN else name
 
 
-def input_names(inputs: list[str]) -> list[str]:
+def open_input(name: str, progress: Any) -> AbstractContextManager[RawInput]:
+    """Open one input for reading, decompressed."""
+    if name != STDIN:
+        return inputs.open_input(name, name, progress)
+    head = bytes(_taken)
+    _taken.clear()
+    return inputs.open_input(STDIN_FD, shown(name), progress, head)
+
+
+def input_names(named: list[str]) -> list[str]:
     """Resolve the INPUT arguments; none means stdin.
 
     Raises
@@ -71,9 +50,9 @@ def input_names(inputs: list[str]) -> list[str]:
     UsageError
         If stdin is named twice.
     """
-    if inputs.count(STDIN) > 1:
+    if named.count(STDIN) > 1:
         raise UsageError("stdin (-) can be read only once")
-    return inputs or [STDIN]
+    return named or [STDIN]
 
 
 def check_inputs(names: list[str]) -> None:
@@ -87,54 +66,18 @@ def check_inputs(names: list[str]) -> None:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
             os.stat(name)
         head = _first_bytes(name)
-        _require_lines(name, head)
-        if _by_name(name) or _kind_of(head):
-            _load_xopen(name)
+        require_lines(shown(name), head)
+        if kind_by_name(name) or kind_of(head):
+            load_xopen(shown(name))
             if head:
                 _look_into(name)
-    if STDIN in names and _is_pipe(STDIN_FD) and not extras.installed("xopen"):
+    if STDIN in names and _is_pipe(STDIN_FD) and not _extras.installed("xopen"):
         # What a pipe brings is not waited for unless it may have to be refused.
-        with _Raw(STDIN_FD, NO_BAR) as raw:
-            looked = _Looked(raw)
+        with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
+            looked = Looked(raw)
         _taken.extend(looked.head)
         if looked.kind:
-            _load_xopen(STDIN)
-
-
-class _NoLinesError(InputError):
-    """An input is a file of another kind."""
-
-
-def _require_lines(name: str, head: bytes, within: str | None = None) -> None:
-    """Refuse what begins as a file without lines, perhaps `within` a compressed one."""
-    what, opener = _without_lines(head, within)
-    if what:
-        file = "FILE" if name == STDIN else shlex.quote(name)
-        packed = f", compressed by {within}" if within else ""
-        to_do = f"give what is in it: {opener.format(file)} | mmbloom ..."
-        if not opener:
-            to_do = "read its columns in Python, and add these (docs/dataframes.md)"
-        raise _NoLinesError(f"{shown(name)}: is {what}{packed}, and is not read as lines; {to_do}")
-
-
-def _without_lines(head: bytes, within: str | None) -> tuple[str, str]:
-    if head.startswith(b"ORC") and _CONTROL.search(head[:64]):  # as no text has
-        return _ORC
-    if b"\0" in head and len(head) >= _HEAD and _is_tar(head):
-        return "a tar archive", _TAR[within]
-    found = (kind for start, kind in _NO_LINES.items() if head.startswith(start))
-    return next(found, ("", ""))
-
-
-def _is_tar(head: bytes) -> bool:
-    import tarfile  # noqa: PLC0415  15 ms, and text has no NUL
-
-    try:
-        header = tarfile.TarInfo.frombuf(head[:_HEAD], "utf-8", "surrogateescape")
-    except tarfile.HeaderError:  # its checksum is wrong
-        return False
-    # Zeros and a few bytes above 127 have the checksum 0, as signed bytes: no archive has it.
-    return bool(header.name and header.chksum)
+            load_xopen(shown(STDIN))
 
 
 def _look_into(name: str) -> None:
@@ -143,7 +86,7 @@ def _look_into(name: str) -> None:
     try:
         with open_input(name, NO_BAR):
             pass
-    except _NoLinesError:
+    except NoLinesError:
         raise
     except InputError:
         pass
@@ -157,37 +100,19 @@ def say_what_is_read(what: str, else_do: str) -> None:
         say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
 
 
-def _by_name(name: str) -> str | None:
-    return COMPRESSED.get(os.path.splitext(name)[1].lower())
-
-
-def _kind_of(head: bytes) -> str | None:
-    """Tell which compressed data begins so, None if none does."""
-    return next((kind for start, kind in _BEGINNINGS.items() if head.startswith(start)), None)
-
-
-def _undecided(head: bytes) -> bool:
-    starts = (*_BEGINNINGS, *_NO_LINES, b"ORC\0")
-    return any(len(head) < len(start) and start.startswith(head) for start in starts)
-
-
 def _first_bytes(name: str) -> bytes:
     """Look at the beginning of a regular file, without reading on; b"" of all else."""
     file = STDIN_FD if name == STDIN else name
     with suppress(OSError):
         if os.path.isfile(file):
             with FileIO(file, closefd=name != STDIN) as opened:
-                return os.pread(opened.fileno(), _HEAD, opened.tell())
+                return os.pread(opened.fileno(), HEAD, opened.tell())
     return b""
 
 
 def _is_pipe(fd: int) -> bool:
     mode = os.fstat(fd).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-def _load_xopen(name: str) -> Any:
-    return extras.load("xopen", f"{shown(name)}: reading compressed files")
 
 
 def keep_stdin() -> int:
@@ -202,8 +127,8 @@ def keep_stdin() -> int:
             try:
                 kept.write(_taken)
                 _taken.clear()
-                block = memoryview(bytearray(_AT_A_TIME))
-                with _Raw(STDIN_FD, NO_BAR) as raw:
+                block = memoryview(bytearray(AT_A_TIME))
+                with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
                     while count := raw.readinto(block):
                         kept.write(block[:count])
                 kept.seek(0)
@@ -226,205 +151,3 @@ class FirstBytes:
         count = self._source.readinto(memoryview(buffer)[: self._left]) if self._left else 0
         self._left -= count or 0
         return count
-
-
-class _Raw(FileIO):
-    """A raw file that fills its buffer with what is there, and reports its progress.
-
-    A pipe gives 64 KiB at a time. What else is there is taken, and not waited for, so that each
-    line is printed as soon as it arrives (tail -f).
-    """
-
-    def __init__(self, file: str | int, progress: Any) -> None:
-        super().__init__(file, "rb", closefd=not isinstance(file, int))
-        self._name = "stdin" if file == STDIN_FD else file
-        self._progress = progress
-        self._ended = False  # at a terminal the end is typed, and not to be asked for twice
-        self._error: InputError | None = None  # that of a connection comes once
-        self._readable = select.poll()  # which takes any descriptor, where select takes 1,024
-        self._readable.register(self, select.POLLIN)
-
-    def readinto(self, buffer: Any, /) -> int:
-        return self.fill(memoryview(buffer).cast("B"), 0)
-
-    def fill(self, buffer: memoryview, filled: int) -> int:
-        """Fill a buffer up, waiting if nothing is in it yet; gives up to where it is filled.
-
-        What comes before an error is given first.
-        """
-        count = filled
-        while count < len(buffer) and not self._ended and (not count or self._readable.poll(0)):
-            try:
-                more = super().readinto(buffer[count:])
-            except OSError as error:
-                self._ended = True
-                self._error = InputError(f"{self._name}: cannot be read: {error.strerror}")
-                self._error.__cause__ = error
-                break
-            if more is None and count:  # another reader of the pipe was faster
-                break
-            if more is None:  # an empty non-blocking pipe
-                self._readable.poll()
-            else:
-                self._ended = not more
-                count += more
-        if self._error is not None and not count:
-            raise self._error
-        self._progress.update(count - filled)
-        return count
-
-
-class _Looked(RawIOBase):
-    """A raw file whose beginning was looked at, from its beginning.
-
-    No more is waited for than it takes to tell: a line that has come is not kept waiting for the
-    next. What writes a tar archive writes its first header at once.
-    """
-
-    def __init__(self, raw: _Raw, head: bytes = b"") -> None:
-        self._raw, self.head, room = raw, head, bytearray(_HEAD)
-        while _undecided(self.head):
-            count = raw.readinto(memoryview(room)[: _HEAD - len(self.head)])
-            if not count:
-                break
-            self.head += room[:count]
-        self.kind = _kind_of(self.head)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        view = memoryview(buffer).cast("B")
-        count = min(len(self.head), len(view))
-        view[:count], self.head = self.head[:count], self.head[count:]
-        return self._raw.fill(view, count)
-
-
-class _Gzip:
-    """The lines of a .gz, as far as they come before the byte at which it is cut off.
-
-    The files of isal and zlib-ng lose with their error what the same call had decompressed: up to
-    64 KiB of lines. Their decompressors lose nothing.
-    """
-
-    def __init__(self, raw: _Looked) -> None:
-        self._raw, self._new_stream = raw, extras.gzip_decompressor()
-        self._stream: Any = None  # None at the beginning, and behind each stream
-        self._compressed = b""
-        self._is_first, self._ended = True, False
-
-    def read1(self, size: int, /) -> bytes:
-        """Decompress at most `size` bytes; none at the end."""
-        while self._stream is not None or self._enter_stream():
-            self._fill()
-            block: bytes = self._stream.decompress(self._compressed, size)
-            if self._stream.eof:
-                self._compressed, self._stream = self._stream.unused_data, None
-            else:
-                self._compressed = self._stream.unconsumed_tail
-            if block:
-                return block
-            if self._ended and self._stream is not None:
-                raise EOFError("it ends before its end-of-stream marker")
-        return b""
-
-    def _fill(self) -> bool:
-        if not self._compressed and not self._ended:
-            self._compressed = self._raw.read(_COMPRESSED_AT_A_TIME) or b""
-            self._ended = not self._compressed
-        return bool(self._compressed)
-
-    def _enter_stream(self) -> bool:
-        """Begin the next stream, behind the zeros that may fill up a block; False at the end."""
-        while self._fill():
-            if not self._is_first:
-                self._compressed = self._compressed.lstrip(b"\0")
-            if self._compressed:
-                self._require_gzip(self._compressed[:10])
-                self._stream, self._is_first = self._new_stream(_GZIP), False
-                return True
-        return False
-
-    def _require_gzip(self, head: bytes) -> None:
-        """Name what is there instead of a stream; zlib would only say "incorrect header check"."""
-        if _GZIP_MAGIC.startswith(head[:2]):
-            return
-        found = f"{head!r}, expected gzip's {_GZIP_MAGIC!r}"
-        if self._is_first:
-            raise ValueError(f"it begins with {found}; if it has plain lines, rename it")
-        raise ValueError(f"a whole gzip stream is followed by {found} or the end")
-
-
-class _Decompressed:
-    """A stream that is decompressed; an error of any decompressor becomes an `InputError`.
-
-    What was decompressed before the error is given first: all of it if the input is cut off, and
-    all but the last 64 KiB if it is damaged, which may be damaged too.
-    """
-
-    def __init__(self, name: str, stream: Any) -> None:
-        self._name, self._stream = name, stream
-        self._error: InputError | None = None  # a decompressor may say another thing next time
-        self.head = b""  # of what is to be read
-        with suppress(InputError):  # it comes again
-            while len(self.head) < _HEAD and (block := self._block(_AT_A_TIME)):
-                self.head += block
-
-    def readinto(self, buffer: Any, /) -> int:
-        filled = 0
-        while filled < len(buffer):
-            try:
-                block = self.head or self._block(len(buffer) - filled)
-            except InputError:
-                if filled:
-                    break
-                raise
-            if not block:
-                break
-            part, self.head = block[: len(buffer) - filled], block[len(buffer) - filled :]
-            buffer[filled : filled + len(part)] = part
-            filled += len(part)
-        return filled
-
-    def _block(self, size: int) -> bytes:
-        if self._error is not None:
-            raise self._error
-        try:
-            # Not a whole buffer at once, of which nothing is left when an error comes. Every
-            # decompressor has read1, and not each readinto1; decompressing takes the time.
-            block: bytes = self._stream.read1(min(_AT_A_TIME, size))
-        except Exception as error:
-            self._error = InputError(f"{self._name}: damaged or cut off: {error}")
-            raise self._error from error
-        return block
-
-
-@contextmanager
-def open_input(name: str, progress: Any) -> Iterator[RawInput]:
-    """Open one input for reading, decompressed."""
-    with ExitStack() as stack:
-        raw = stack.enter_context(_Raw(STDIN_FD if name == STDIN else name, progress))
-        head = b""
-        if name == STDIN:
-            head = bytes(_taken)
-            _taken.clear()
-        looked = _Looked(raw, head)
-        _require_lines(name, looked.head)
-        # A name that promises compressed lines is not taken for plain ones.
-        kind = looked.kind or _by_name(name)
-        if kind is None:
-            yield looked
-            return
-        xopen = _load_xopen(name)
-        # threads=0: no subprocess that could stay behind.
-        try:
-            stream: Any = (
-                _Gzip(looked)
-                if kind == "gz"
-                else stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))
-            )
-        except Exception as error:
-            raise InputError(f"{shown(name)}: not a readable .{kind} file: {error}") from error
-        inner = _Decompressed(shown(name), stream)
-        _require_lines(name, inner.head, kind)
-        yield inner

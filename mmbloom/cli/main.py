@@ -28,12 +28,15 @@ from mmbloom.cli.process import (
     unwinding,
 )
 from mmbloom.errors import (
+    ColumnError,
     DamagedHeaderError,
     DurabilityError,
     FilterFullError,
     FormatError,
+    InputError,
     LockTimeoutError,
     LostBitsError,
+    MissingLibraryError,
     MmbloomError,
     NetworkFileSystemError,
     NoFilterError,
@@ -133,6 +136,9 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (DurabilityError, IO_ERROR),
     (LostBitsError, IO_ERROR),
     (NetworkFileSystemError, IO_ERROR),
+    (InputError, IO_ERROR),
+    (ColumnError, IO_ERROR),
+    (MissingLibraryError, USAGE),
     (MmbloomError, NOT_A_FILTER),
     (OSError, IO_ERROR),
     (ValueError, USAGE),  # a size or seed that no filter can have

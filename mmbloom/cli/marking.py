@@ -12,12 +12,12 @@ from mmbloom._typing import Bools
 from mmbloom.cli.arguments import line_keys
 from mmbloom.cli.inputs import shown
 from mmbloom.cli.keyed import open_lines, warn_of_lacking
-from mmbloom.cli.process import InputError, say
-from mmbloom.dedup import Sink, Tally, dedup
-from mmbloom.errors import ColumnError, FilterFullError, LockTimeoutError
+from mmbloom.cli.process import say
+from mmbloom.dedup import Sink, Tally
+from mmbloom.errors import FilterFullError, LockTimeoutError
+from mmbloom.files.keyed import dedup_lines
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import LineWriter
 
 
 def mark_lines(
@@ -44,18 +44,14 @@ def mark_lines(
 
     try:
         with open_lines(args, name, bar, size) as lines:
-            for sink in (writer, repeats_to):
-                if lines.head and isinstance(sink, LineWriter):
-                    # Under the lock, so that of all runs that append to a file one writes it.
-                    with Patiently(path, seen.locked, args.lock_timeout):
-                        begin_rows(sink, lines.head, name)
-            dedup(
+            dedup_lines(
                 seen,
-                lines.chunks,
+                lines,
+                shown(name),
                 writer,
-                keys=lines.keys,
                 repeats=repeats,
                 repeats_to=repeats_to,
+                locked=lambda: Patiently(path, seen.locked, args.lock_timeout),
                 enter=enter,
                 tally=tally,
             )
@@ -69,14 +65,6 @@ def mark_lines(
         total.add(tally)
     warn_of_lacking(keys, name, tally.lines, tally.lacking)
     return stopped
-
-
-def begin_rows(sink: LineWriter, head: bytes, name: str) -> None:
-    """Write the header of an input, unless its output has it."""
-    try:
-        sink.begin(head)
-    except ColumnError as error:
-        raise InputError(f"{shown(name)}: {error}") from None
 
 
 T = TypeVar("T")

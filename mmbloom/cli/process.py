@@ -43,12 +43,6 @@ class UsageError(CommandError):
     code = USAGE
 
 
-class InputError(CommandError):
-    """An input cannot be read to its end."""
-
-    code = IO_ERROR
-
-
 class StoppedError(CommandError):
     """The filter is full, and all that was printed is marked."""
 

@@ -17,8 +17,9 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
-from mmbloom.cli import extras
-from mmbloom.cli.process import STDOUT_FD, InputError, say
+from mmbloom import _extras
+from mmbloom.cli.process import STDOUT_FD, say
+from mmbloom.errors import InputError
 
 if TYPE_CHECKING:  # a command that does not have them need not import them
     from mmbloom.dedup import Tally
@@ -64,11 +65,11 @@ def _bar_wanted(args: argparse.Namespace, *, printing: bool) -> bool:
         return asked
     # A bar would tear the lines that are printed to the same terminal.
     torn = printing and os.isatty(STDOUT_FD)
-    return _for_people(args) and not torn and extras.installed("tqdm")
+    return _for_people(args) and not torn and _extras.installed("tqdm")
 
 
 def _drawn(total: int | None, **options: Any) -> Any:
-    tqdm = extras.load("tqdm", "a progress bar")
+    tqdm = _extras.load("tqdm", "a progress bar")
     return tqdm.tqdm(total=total, unit="B", unit_scale=True, file=_Screen(), leave=False, **options)
 
 

@@ -16,9 +16,9 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
-from mmbloom.cli.process import TERMINATED, InputError, StoppedError, prepare, said_warnings
+from mmbloom.cli.process import TERMINATED, StoppedError, prepare, said_warnings
 from mmbloom.dedup import Tally
-from mmbloom.errors import CapacityWarning
+from mmbloom.errors import CapacityWarning, InputError
 
 
 class Job(Protocol):

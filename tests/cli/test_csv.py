@@ -200,15 +200,92 @@ def test_quotes_without_csv(tmp_path: Path) -> None:
     assert done.err == ""
 
 
-@pytest.mark.parametrize(
-    "rows", [b"", b"id,a\n", b"id,a", b"\xef\xbb\xbf", b"\xef\xbb\xbfid,a\r\n"]
-)
+@pytest.mark.parametrize("rows", [b"", b"id,a\n", b"id,a", b"\xef\xbb\xbfid,a\r\n"])
 def test_nothing_but_a_header(tmp_path: Path, rows: bytes) -> None:
     """It is printed as it came, and no key."""
     done = mmbloom("dedup", tmp_path / "seen", "--csv", "-k", "id", *EXACT, stdin=rows)
     assert (done.code, done.err) == (0, "")
     assert done.out == rows
     assert mmbloom("info", tmp_path / "seen", "--json").code == 0
+
+
+@pytest.mark.parametrize("rows", [b"\xef\xbb\xbf", b"\xef\xbb\xbf1,a\n2,b\n", b"\xef\xbb\xbf1,a"])
+def test_a_mark_without_a_header(tmp_path: Path, rows: bytes) -> None:
+    """It comes before the first row, once, and is no row and no part of one."""
+    kept = rows if b"1" in rows else b""
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", "--no-header", *EXACT, stdin=rows)
+    assert done.out == kept
+    out = tmp_path / "out.csv"
+    options: list[str | Path] = ["--csv", "--no-header", "-k1", "-o", out, *EXACT]
+    for _ in range(2):
+        assert mmbloom("dedup", tmp_path / "other", *options, stdin=rows).code == 0
+        assert out.read_bytes() == kept
+    assert mmbloom("check", tmp_path / "other", "-c", stdin=b"1\n").code == (not kept)
+
+
+def test_an_output_cut_within_its_header(tmp_path: Path) -> None:
+    """A header of which a killed run has written a part is completed."""
+    head, out = b'\xef\xbb\xbf"i""d",n\r\n', tmp_path / "out.csv"
+    for size in range(len(head) + 1):
+        out.write_bytes(head[:size])
+        (tmp_path / "seen").unlink(missing_ok=True)
+        options: list[str | Path] = ["--csv", "-o", out, *EXACT]
+        assert mmbloom("dedup", tmp_path / "seen", *options, stdin=head + b"1,a\r\n").code == 0
+        assert out.read_bytes() == head + b"1,a\r\n"
+
+
+def test_skipped_rows_before_a_full_filter(tmp_path: Path) -> None:
+    """They are in the second file though no key of the first chunk fits."""
+    assert mmbloom("create", tmp_path / "seen", "-n1").code == 0
+    assert mmbloom("add", tmp_path / "seen", stdin=b"full\n").code == 0
+    rest, rows = tmp_path / "rest", b"id,n\n,1\n,2\nq,3\nr,4\n"
+    options: list[str | Path] = ["--csv", "-k", "id", "--empty", "skip", "--repeats-to", rest]
+    done = mmbloom("dedup", tmp_path / "seen", *options, stdin=rows)
+    assert (done.code, done.out, rest.read_bytes()) == (6, b"id,n\n", b"id,n\n,1\n,2\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "rows"), [('"2024"', b"2024,2025\na,b\nc,b\n"), ("2", b"1,2\na,b\n")]
+)
+def test_names_of_digits(tmp_path: Path, field: str, rows: bytes) -> None:
+    """A number is that of a column, and a name of digits has quotes."""
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", "-k", field, *EXACT, stdin=rows)
+    assert (done.out, done.err) == (rows, "")
+    with BloomFilter.open(tmp_path / "seen") as seen:
+        assert seen.key_rule == f"--csv -k {field}".replace('"2024"', "'\"2024\"'")
+
+
+def test_rows_of_old(tmp_path: Path) -> None:
+    """A carriage return alone ends no row: it is said, and what to do."""
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", *EXACT, stdin=b"id,a\r1,x\r2,y\r")
+    assert done.code == 5
+    assert is_one_line(done.err, "stdin: ends its rows in a carriage return alone, ")
+
+
+def test_a_long_field_in_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no input may have is no open quote in an output."""
+    monkeypatch.setattr("mmbloom.rows.LONGEST_OPEN", 1000)
+    out, rows = tmp_path / "out.csv", b'id,a\n1,"' + b"x" * (3 << 20) + b'"\n'
+    out.write_bytes(rows)
+    options: list[str | Path] = ["--csv", "-o", out, *EXACT]
+    assert mmbloom("dedup", tmp_path / "seen", *options, stdin=b"id,a\n2,y\n").code == 0
+    assert out.read_bytes() == rows + b"2,y\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "warns"),
+    [
+        (["--csv"], True),
+        (["--csv", "-k", "full name,town"], True),
+        (["--csv", "-k", '"name, first"'], False),
+        (["--csv", "-k", "town"], False),
+    ],
+)
+def test_typed_exclusions(tmp_path: Path, options: list[str], warns: bool) -> None:
+    """A typed key is none of several columns, whatever their names are."""
+    rows = b'full name,"name, first",town\na,b,c\n'
+    assert mmbloom("dedup", tmp_path / "seen", *options, *EXACT, stdin=rows).code == 0
+    assert bool(mmbloom("exclude", tmp_path / "seen", "--add", "x").err) == warns
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
@@ -282,10 +359,11 @@ def test_utf_16(tmp_path: Path) -> None:
     """It is refused with the command that makes UTF-8 of it."""
     rows = tmp_path / "rows.csv"
     rows.write_bytes("id,a\n1,x\n".encode("utf-16"))
-    done = mmbloom("dedup", tmp_path / "seen", rows, "--csv", *EXACT)
-    assert done.code == 5
-    assert is_one_line(done.err, f"{rows}: is UTF-16, of which rows are not read; ")
-    assert not (tmp_path / "seen").exists()
+    for more in ([], ["--no-header"]):
+        done = mmbloom("dedup", tmp_path / "seen", rows, "--csv", *more, *EXACT)
+        assert done.code == 5
+        assert is_one_line(done.err, f"{rows}: is UTF-16, of which rows are not read: iconv ")
+        assert not (tmp_path / "seen").exists()
 
 
 EMPTY = b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n5,v,z\n'

@@ -29,9 +29,9 @@ from cli_runner import (
     wait_until,
 )
 
-from mmbloom.cli.process import InputError
 from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally
+from mmbloom.errors import InputError
 
 Capture = pytest.CaptureFixture[bytes]
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])

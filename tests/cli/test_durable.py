@@ -239,7 +239,7 @@ def test_folder_that_may_not_be_read(
     def refuse(folder: str) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", folder)
 
-    monkeypatch.setattr("mmbloom.cli.outputs.sync_folder", refuse)
+    monkeypatch.setattr("mmbloom.files.outputs.sync_folder", refuse)
     monkeypatch.setattr(os, "sync", lambda: synced.append(1))
     assert inside(capfdbinary, "dedup", seen, tmp_path / "in", "-o", tmp_path / "out").code == 0
     assert synced

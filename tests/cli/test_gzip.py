@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from mmbloom import BloomFilter
 from mmbloom.cli.inputs import open_input
-from mmbloom.cli.process import InputError
 from mmbloom.cli.report import NO_BAR
+from mmbloom.errors import InputError
 
 Capture = pytest.CaptureFixture[bytes]
 LIBRARIES = ("zlib_ng.zlib_ng", "zlib")

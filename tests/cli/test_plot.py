@@ -10,7 +10,7 @@ import pytest
 from cli_runner import Ended, inside, is_one_line, mmbloom, started
 from workers import in_child
 
-from mmbloom.cli import extras
+from mmbloom import _extras
 from mmbloom.cli.main import main
 
 Capture = pytest.CaptureFixture[bytes]
@@ -41,7 +41,7 @@ RATES = (0.3, 0.01, 1e-6)
 def curves(path: Path, rate: float) -> list[Curve]:
     """Draw a plan for 50,000 keys; give keys and rates of each curve."""
     kept: list[Any] = []
-    kind = extras.load("matplotlib.figure", "a test").Figure
+    kind = _extras.load("matplotlib.figure", "a test").Figure
     savefig = kind.savefig
 
     def keep_and_save(figure: Any, *args: Any, **options: Any) -> None:
@@ -74,7 +74,7 @@ def pictures(folder: Path) -> Pictures:
 
     def run() -> Pictures:
         for name in ("figure", "backends.backend_agg", "backends.backend_svg"):
-            extras.load(f"matplotlib.{name}", "a test")
+            _extras.load(f"matplotlib.{name}", "a test")
         drawn = {}
         for name, argv in COMMANDS.items():
             ended, path = mmbloom("plan", *argv, "--plot", folder / name), folder / name

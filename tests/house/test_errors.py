@@ -40,6 +40,8 @@ EXAMPLES: list[MmbloomError] = [
     errors.OtherKindError("/f/seen", "counters", "2 (counters)", "1 (bits)"),
     errors.ColumnError("the column 'a' is not in the header: id, b"),
     errors.OpenQuoteError(7, "by the end of the input"),
+    errors.InputError("/f/a.gz: damaged or cut off"),
+    errors.MissingLibraryError("reading needs xopen, which is not installed"),
 ]
 BUILTIN = {
     "FormatError": ValueError,
@@ -60,6 +62,8 @@ BUILTIN = {
     "KeyEncodingError": ValueError,
     "ColumnError": ValueError,
     "OpenQuoteError": ValueError,
+    "InputError": ValueError,
+    "MissingLibraryError": ImportError,
     "MmbloomWarning": UserWarning,
 }
 
@@ -90,7 +94,7 @@ def real_classes() -> dict[str, type[BaseException]]:
 def test_drawn_tree_has_every_class() -> None:
     """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
-    assert len(drawn_tree()) == 26
+    assert len(drawn_tree()) == 28
 
 
 @pytest.mark.parametrize("name", drawn_tree())

@@ -29,8 +29,9 @@ LATE = {
     "cli.filters": {"_storage.folder", "operations.copy"},
     "lines": {"_keys.members"},  # for lines that are no JSON
     "cli.arguments": {"format.periods", "rows"},  # for commands without a duration, or without CSV
-    "cli.keyed": {"rows"},  # for lines that are no CSV
-    "cli.outputs": {"_storage.folder", "rows"},  # and for outputs in a folder without a manifest
+    "files.keyed": {"rows"},  # for lines that are no CSV
+    "files.outputs": {"rows"},
+    "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
     # For runs that do not end at a full filter; that count nothing.
     "cli.commands.dedup": {"folders.grow", "counts"},
 }

@@ -49,13 +49,12 @@ def test_every_byte_comes_through(text: bytes, sizes: list[int], header: bool) -
         open_at = error.line
     whole = head + bytes_in(chunks)
     if open_at is None:
-        assert whole == text
+        assert whole == text or (whole == b"" and text == BOM)  # a mark is no row
     else:
         assert text.startswith(whole)
         assert open_at == whole.count(b"\n") + 1
     if not header:
         assert head in (b"", BOM)
-        assert (head == BOM) == text.startswith(BOM) or open_at is not None
 
 
 def test_a_quote_that_is_never_closed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,6 +78,14 @@ def test_delimiters_that_are_none(delimiter: bytes) -> None:
     ):
         with pytest.raises(ValueError, match="expected one byte that is no quote"):
             use()
+
+
+@pytest.mark.parametrize("column", [0, -1, 1.5, None])
+def test_columns_that_are_none(column: Any) -> None:
+    """A number counts from 1."""
+    with pytest.raises(ValueError, match="expected a number from 1 on, or a name"):
+        RowKeys((column,))
+    assert RowKeys(("3",)).rule != RowKeys((3,)).rule
 
 
 def test_names() -> None:

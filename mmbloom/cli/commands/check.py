@@ -13,12 +13,13 @@ from mmbloom._threads import ReadAhead
 from mmbloom._typing import Bools, Octets
 from mmbloom.cli.arguments import add_line_options, delimiter, line_keys, terminator
 from mmbloom.cli.filters import in_use
-from mmbloom.cli.inputs import input_names
-from mmbloom.cli.keyed import check_lines, open_lines
-from mmbloom.cli.marking import begin_rows
-from mmbloom.cli.outputs import open_output, refuse_overlap
+from mmbloom.cli.inputs import input_names, shown
+from mmbloom.cli.keyed import check_lines, find_keys, open_lines
+from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
 from mmbloom.cli.report import STDIN, progress_bar
+from mmbloom.files.keyed import begin
+from mmbloom.files.outputs import open_output
 from mmbloom.filters.base import Filter
 from mmbloom.lines import Chunk, Found, LineWriter
 
@@ -85,10 +86,10 @@ def _look_up(
 
     with (
         open_lines(args, name, bar) as lines,
-        closing(ReadAhead(starmap(look, lines.found(name)))) as looked_at,
+        closing(ReadAhead(starmap(look, find_keys(lines, name)))) as looked_at,
     ):
         if lines.head and not (args.quiet or args.count):
-            begin_rows(writer, lines.head, name)
+            begin(writer, lines.head, shown(name))
         for chunk, wanted in looked_at:
             number += int(np.count_nonzero(wanted))
             if args.quiet and number:

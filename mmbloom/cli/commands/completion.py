@@ -2,7 +2,7 @@
 
 import argparse
 
-from mmbloom.cli import extras
+from mmbloom import _extras
 from mmbloom.cli.parser import whole
 from mmbloom.cli.process import OK
 
@@ -29,7 +29,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command."""
-    shtab = extras.load("shtab", "completion")
+    shtab = _extras.load("shtab", "completion")
     parser, commands = whole()
     for command in commands.values():
         for action in command._actions:  # noqa: SLF001  argparse has no other way to list them

@@ -21,7 +21,6 @@ from mmbloom.cli.arguments import (
 )
 from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
 from mmbloom.cli.inputs import (
-    COMPRESSED,
     input_names,
     keep_stdin,
     open_input,
@@ -30,7 +29,6 @@ from mmbloom.cli.keyed import check_lines
 from mmbloom.cli.marking import mark_lines
 from mmbloom.cli.outputs import (
     make_folder,
-    open_output,
     refuse_overlap,
     require_apart,
     require_durable,
@@ -40,12 +38,14 @@ from mmbloom.cli.process import (
     NOT_TO_REPEAT,
     OK,
     STDIN_FD,
-    InputError,
     StoppedError,
     UsageError,
 )
 from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
 from mmbloom.dedup import Sink, Tally
+from mmbloom.errors import InputError
+from mmbloom.files.inputs import COMPRESSED
+from mmbloom.files.outputs import open_output
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.lines import LineWriter, read_chunks
 

@@ -2,26 +2,24 @@
 
 import argparse
 import os
-import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
-from mmbloom._engine import bytes_of
+from mmbloom._engine import bytes_of, fields_of
 from mmbloom._keys.coerce import coerce
 from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.cli.filters import say_if_past_plan, say_of_another_rule
 from mmbloom.cli.inputs import say_what_is_read
-from mmbloom.cli.keyed import open_lines
-from mmbloom.cli.outputs import open_output
+from mmbloom.cli.keyed import find_keys, open_lines
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
+from mmbloom.files.outputs import open_output
 from mmbloom.format.exclusion_list import write_keys
 from mmbloom.lines import WHOLE_LINES
-
-_OF_SEVERAL = re.compile(r"-k [^ ]+,|--json-key .* --json-key ")
 
 EXAMPLES = (
     "mmbloom exclude seen.bloom --add aunt@mail.example",
@@ -70,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     with open_filter(args.file) as seen, _keys(args) as keys:
         if chosen.rule != WHOLE_LINES:
             say_of_another_rule(seen, chosen)
-        elif _OF_SEVERAL.search(rule := seen.key_rule or ""):
+        elif _is_of_several(rule := seen.key_rule or ""):
             say(
                 f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
                 f"be typed here: give lines that have them to stdin, with {rule}"
@@ -79,6 +77,18 @@ def run(args: argparse.Namespace) -> int:
         changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
         say_if_past_plan(args.file, seen)
     return OK if args.add or changed else NOTHING_FOUND
+
+
+def _is_of_several(rule: str) -> bool:
+    """Tell whether keys by a rule have several parts, as a row of CSV has without -k."""
+    try:
+        words = shlex.split(rule)
+    except ValueError:  # a long one is cut off
+        return False
+    if "-k" in words:
+        chosen = os.fsencode(words[words.index("-k") + 1])
+        return len(fields_of(chosen, ord(","))) > 1
+    return "--csv" in words or words.count("--json-key") > 1
 
 
 def _print_all(file: str) -> int:
@@ -96,5 +106,5 @@ def _keys(args: argparse.Namespace) -> Iterator[Iterable[bytes]]:
         return
     say_what_is_read("keys, one a line,", "keys come after the filter")
     with open_lines(args, STDIN, NO_BAR) as lines:
-        batches = (coerce(found.keys) for _, found in lines.found(STDIN))
+        batches = (coerce(found.keys) for _, found in find_keys(lines, STDIN))
         yield (key for batch in batches for part in batch.parts for key in bytes_of(part))

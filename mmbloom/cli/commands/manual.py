@@ -4,7 +4,7 @@ import argparse
 import sys
 
 import mmbloom
-from mmbloom.cli import extras
+from mmbloom import _extras
 from mmbloom.cli.parser import COMMANDS, file_of, whole
 from mmbloom.cli.process import EXIT_CODES, OK
 
@@ -20,7 +20,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(_args: argparse.Namespace) -> int:
     """Run the command."""
-    library = extras.load("argparse_manpage.manpage", "the manual page")
+    library = _extras.load("argparse_manpage.manpage", "the manual page")
     parser, commands = whole()
     parser.epilog = None  # the sections below say it
     for command in commands.values():

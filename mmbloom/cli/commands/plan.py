@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mmbloom import _extras
 from mmbloom._typing import Layout
-from mmbloom.cli import extras
 from mmbloom.cli.arguments import add_planning_options, error_rate
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.format.header import HEADER_BYTES
@@ -43,7 +43,7 @@ def draw(path: Path, plans: Sequence[FilterParams]) -> None:
         If the picture cannot be written.
     """
     # Figure alone, without pyplot: no window, no display, no global state.
-    figure = extras.load("matplotlib.figure", "--plot").Figure(figsize=(8, 5))
+    figure = _extras.load("matplotlib.figure", "--plot").Figure(figsize=(8, 5))
     axes = figure.subplots()
     capacity, error_rate = plans[0].capacity, plans[0].error_rate
     keys = np.linspace(0, _MOST * capacity, _POINTS + 1)[1:]

@@ -13,7 +13,7 @@ from mmbloom.cli.arguments import (
 )
 from mmbloom.cli.filters import in_use
 from mmbloom.cli.inputs import input_names
-from mmbloom.cli.keyed import check_lines, open_lines
+from mmbloom.cli.keyed import check_lines, find_keys, open_lines
 from mmbloom.cli.marking import Patiently
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         for name in names:
             with open_lines(args, name, bar) as lines:
-                for _, found in lines.found(name):
+                for _, found in find_keys(lines, name):
                     with Patiently(seen.path, seen.locked, args.lock_timeout):
                         removed += int(np.count_nonzero(seen.remove_many(found.keys)))
         seen.flush()

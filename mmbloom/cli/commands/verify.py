@@ -12,7 +12,7 @@ from mmbloom._open import open as open_filter
 from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.cli.filters import say_of_another_rule
 from mmbloom.cli.inputs import input_names
-from mmbloom.cli.keyed import check_lines, open_lines
+from mmbloom.cli.keyed import check_lines, find_keys, open_lines
 from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, OK, in_rows
 from mmbloom.cli.report import bytes_of, progress_bar, watched
@@ -71,7 +71,7 @@ def _batches(
     with progress_bar(args, names, printing=False) as bar:
         for name in names:
             with open_lines(args, name, bar) as lines:
-                for _, found in lines.found(name):
+                for _, found in find_keys(lines, name):
                     yield coerce(found.keys)
 
 

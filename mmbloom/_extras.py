@@ -5,7 +5,7 @@ import importlib.util
 from contextlib import suppress
 from typing import Any
 
-from mmbloom.cli.process import UsageError
+from mmbloom.errors import MissingLibraryError
 
 _EXTRAS = {
     "argparse_manpage": "cli",
@@ -21,7 +21,7 @@ def load(name: str, purpose: str) -> Any:
 
     Raises
     ------
-    UsageError
+    MissingLibraryError
         If it is missing.
     """
     try:
@@ -29,7 +29,7 @@ def load(name: str, purpose: str) -> Any:
     except ImportError as error:
         library = name.partition(".")[0]
         extra = _EXTRAS[library]
-        raise UsageError(
+        raise MissingLibraryError(
             f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[{extra}]'"
         ) from error
 

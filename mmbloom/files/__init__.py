@@ -1,0 +1,7 @@
+"""Inputs and outputs: opened, decompressed, cut into lines or rows, deduplicated.
+
+``inputs``   open an input; what is compressed is decompressed
+``outputs``  append lines to a file; on the disk before their marks are
+``keyed``    the lines of an input with what finds their keys, and its header
+``dedup``    each line of files once, as ``mmbloom dedup`` does it
+"""

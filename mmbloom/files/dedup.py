@@ -1,0 +1,184 @@
+"""Each line of files once: what ``mmbloom dedup`` does, as one function."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any, cast
+
+from mmbloom.dedup import Discard, Sink, Tally
+from mmbloom.errors import FilterFullError
+from mmbloom.files.inputs import open_input
+from mmbloom.files.keyed import dedup_lines, lines_of
+from mmbloom.files.outputs import open_output
+from mmbloom.filters.base import Filter
+from mmbloom.lines import Empty, KeyRule, LineKeys, LineWriter, RawInput
+from mmbloom.rows import RowKeys, RowWriter
+
+Column = int | str
+Path = str | os.PathLike[str]
+Input = Path | RawInput
+Output = Path | Any  # a raw file
+
+
+def dedup_files(
+    seen: Filter,
+    inputs: Input | Iterable[Input],
+    output: Output | None,
+    *,
+    key: Column | tuple[Column, ...] | None = None,
+    separator: bytes | None = None,
+    csv: bool = False,
+    header: bool = True,
+    json_key: str | tuple[str, ...] | None = None,
+    empty: Empty = "whole",
+    repeats_to: Output | None = None,
+    durable: bool = False,
+) -> Tally:
+    r"""Write each line of some files that is new to a filter, and mark it as seen.
+
+    It does what ``mmbloom dedup`` does, with the same guarantees: a line is written before it is
+    marked, and lines that are on the disk when this returns.
+
+    Parameters
+    ----------
+    seen : BloomFilter, GrowingFilter or RotatingFilter
+        What was seen before, in this run or any other; open for writing.
+    inputs : path or binary file, or an iterable of them
+        Read in order. What gzip, bzip2, xz or zstd compressed is decompressed (with the libraries
+        of ``mmbloom[cli]``). A file that is open stays open.
+    output : path or raw file, optional
+        A path is appended to. None: lines are only marked.
+    key : int or str, or a tuple of them, optional
+        The field that is compared, counted from 1, or several; with `csv` also names of columns.
+    separator : bytes, optional
+        What separates fields: by default runs of blanks, with `csv` a comma.
+    csv : bool
+        Whether the inputs are CSV, see `mmbloom.rows`.
+    header : bool
+        With `csv`: whether the first row of each input is its header.
+    json_key : str or tuple of str, optional
+        The member of lines of JSON that is compared, or several, see `mmbloom.lines.LineKeys`.
+    empty : {"whole", "skip", "key"}
+        What a line is that lacks the field, column or member, see `mmbloom.lines.Empty`.
+    repeats_to : path or raw file, optional
+        Gets the lines that `output` does not get.
+    durable : bool
+        Force lines to the disk before they are marked, so that a power cut loses none. For
+        outputs that are files.
+
+    Returns
+    -------
+    Tally
+
+    Raises
+    ------
+    FilterFullError
+        If the filter was opened with ``on_full="raise"``, at the first line that goes past its
+        plan: all lines before it are done, and none after it.
+    InputError
+        If an input is damaged, has no lines, or has another header than the output.
+    MissingLibraryError
+        If an input is compressed, and the extra is not installed.
+    OSError
+        If a file cannot be read or written.
+    ValueError
+        If options contradict each other, or an output is an input or the filter.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mmbloom import BloomFilter
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "in.csv").write_text('id,name\n1,"Doe, Ann"\n2,"Doe, Ann"\n')
+    >>> with BloomFilter.create(folder / "seen.bloom", 1000, 1e-6, seed=1) as seen:
+    ...     dedup_files(seen, folder / "in.csv", folder / "new.csv", csv=True, key="name")
+    Tally(lines=2, unique=1, repeated=1, bytes=26, lacking=0)
+    >>> (folder / "new.csv").read_text()
+    'id,name\n1,"Doe, Ann"\n'
+    """
+    keys = _rule(key, separator, json_key, empty, csv=csv)
+    sources = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
+    if isinstance(sources, RawInput):
+        sources = [sources]
+    sources = list(sources)
+    _require_apart(seen.path, sources, [output, repeats_to])
+    total, full = Tally(), None
+    with ExitStack() as stack:
+        delimiter = keys.delimiter if isinstance(keys, RowKeys) else None
+        rest = None
+        if repeats_to is not None:
+            rest = stack.enter_context(_opened(repeats_to, delimiter, durable))
+        sink: Sink = Discard()
+        if output is not None:
+            sink = stack.enter_context(_opened(output, delimiter, durable))
+        for source in sources:
+            name = _name_of(source)
+            file = os.fspath(source) if isinstance(source, os.PathLike) else source
+            with open_input(file, name) as opened:
+                lines = lines_of(opened, name, keys, header=header)
+                try:
+                    dedup_lines(seen, lines, name, sink, repeats_to=rest, tally=total)
+                except FilterFullError as error:
+                    full = error  # no error of the outputs, which are completed
+                    break
+    if full is not None:
+        raise full
+    return total
+
+
+def _rule(
+    key: Column | tuple[Column, ...] | None,
+    separator: bytes | None,
+    json_key: str | tuple[str, ...] | None,
+    empty: Empty,
+    *,
+    csv: bool,
+) -> KeyRule:
+    if key is not None and json_key is not None:
+        raise ValueError("key and json_key cannot be combined")
+    columns = key if isinstance(key, tuple) else () if key is None else (key,)
+    if csv:
+        if json_key is not None:
+            raise ValueError("json_key is for lines of JSON: leave it out, or csv=True")
+        return RowKeys(columns, separator or b",", empty=empty)
+    if named := [column for column in columns if isinstance(column, str)]:
+        raise ValueError(f"key is {named[0]!r}: names of columns are for csv=True")
+    return LineKeys(
+        field=cast("int | tuple[int, ...] | None", key),
+        separator=separator,
+        json_key=json_key,
+        empty=empty,
+    )
+
+
+def _opened(
+    output: Output, delimiter: bytes | None, durable: bool
+) -> AbstractContextManager[LineWriter]:
+    if isinstance(output, str | os.PathLike):
+        return open_output(os.fspath(output), b"\n", delimiter=delimiter, durable=durable)
+    if durable:
+        raise ValueError("durable is for outputs that are paths: a file that is open is not synced")
+    given = LineWriter(output) if delimiter is None else RowWriter(output, delimiter)
+    return nullcontext(given)
+
+
+def _name_of(source: Input) -> str:
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    return str(getattr(source, "name", "the input"))
+
+
+def _require_apart(path: str, sources: list[Input], outputs: list[Output | None]) -> None:
+    """Refuse an output that is the filter, an input or the other output."""
+    taken = {os.path.realpath(path): "the filter"}
+    for source in sources:
+        if isinstance(source, str | os.PathLike):
+            taken[os.path.realpath(source)] = "an input"
+    for output in outputs:
+        if isinstance(output, str | os.PathLike):
+            real = os.path.realpath(output)
+            if real in taken:
+                raise ValueError(f"{os.fspath(output)}: is {taken[real]} too: write elsewhere")
+            taken[real] = "the other output"
