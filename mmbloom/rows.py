@@ -1,8 +1,8 @@
 r"""Rows of CSV in bounded chunks, and the fields of each that are its key.
 
-To all that reads lines a row is a line: a `Chunk` holds rows as it holds lines, and they go out
-byte for byte as they came. Quotes, and newlines within them, are those of RFC 4180, and of what it
-forbids what Python's `csv` makes of it.
+To all that reads lines a row is a line: a `mmbloom.lines.Chunk` holds rows as it holds lines, and
+they go out byte for byte as they came. Quotes, and newlines within them, are those of RFC 4180,
+and of what it forbids what Python's ``csv`` makes of it.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def split_head(chunks: Iterator[Chunk], *, header: bool) -> tuple[bytes, Iterato
     Returns
     -------
     head : bytes
-        The header as it came, with its newline; without `header` the mark alone, if there is one.
+        The header as it came, with its newline; without ``header`` the mark alone, if there is one.
     rows : iterator of Chunk
         The other rows.
 
@@ -215,7 +215,7 @@ class RowWriter(LineWriter):
     Parameters
     ----------
     file, name, again, sync
-        As for `LineWriter`.
+        As for `mmbloom.lines.LineWriter`.
     delimiter : bytes
         The one byte between fields.
 
@@ -287,12 +287,12 @@ class RowWriter(LineWriter):
         Parameters
         ----------
         lines, terminated
-            As for `LineWriter.write`.
+            As for `mmbloom.lines.LineWriter.write`.
 
         Raises
         ------
         OSError
-            As `LineWriter.write`.
+            As `mmbloom.lines.LineWriter.write`.
         """
         if self._again is None or not len(lines):
             super().write(lines, terminated=terminated)
@@ -351,7 +351,7 @@ class RowKeys:
     r"""Turn rows into keys, as `mmbloom.lines.LineKeys` does with lines.
 
     Fields are compared by their values: with quotes and without are the same. A row in which the
-    field chosen is missing or empty, or one of several, is its own key, if `empty` says no other.
+    field chosen is missing or empty, or one of several, is its own key, if ``empty`` says no other.
 
     Attributes
     ----------
@@ -361,7 +361,7 @@ class RowKeys:
     delimiter : bytes
         The one byte between fields.
     skip_chars, compare_at_most, ignore_case, empty
-        As for `LineKeys`, of each value.
+        As for `mmbloom.lines.LineKeys`, of each value.
 
     Examples
     --------
@@ -428,7 +428,7 @@ class RowKeys:
         Returns
         -------
         Keys
-            As those of `LineKeys`.
+            As those of `mmbloom.lines.LineKeys`.
         """
         return self.find(chunk).keys
 
@@ -476,7 +476,7 @@ class RowKeys:
 
     @property
     def part(self) -> str:
-        """Name the columns, for a message that no row has them; see `LineKeys.part`."""
+        """Name the columns, for a message that no row has them."""
         return part_of("column", self.columns)
 
     @property

@@ -51,19 +51,19 @@ def dedup_files(
     output : path or raw file, optional
         A path is appended to. None: lines are only marked.
     key : int or str, or a tuple of them, optional
-        The field that is compared, counted from 1, or several; with `csv` also names of columns.
+        The field that is compared, counted from 1, or several; with ``csv`` also names of columns.
     separator : bytes, optional
-        What separates fields: by default runs of blanks, with `csv` a comma.
+        What separates fields: by default runs of blanks, with ``csv`` a comma.
     csv : bool
         Whether the inputs are CSV, see `mmbloom.rows`.
     header : bool
-        With `csv`: whether the first row of each input is its header.
+        With ``csv``: whether the first row of each input is its header.
     json_key : str or tuple of str, optional
         The member of lines of JSON that is compared, or several, see `mmbloom.lines.LineKeys`.
     empty : {"whole", "skip", "key"}
         What a line is that lacks the field, column or member, see `mmbloom.lines.Empty`.
     repeats_to : path or raw file, optional
-        Gets the lines that `output` does not get.
+        Gets the lines that ``output`` does not get.
     durable : bool
         Force lines to the disk before they are marked, so that a power cut loses none. For
         outputs that are files.
