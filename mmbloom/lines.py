@@ -288,21 +288,6 @@ class LineWriter:
         if self._sync is not None:
             self._sync()
 
-    def begin(self, head: bytes) -> None:
-        """Write what stands before lines; of plain ones that is nothing.
-
-        Parameters
-        ----------
-        head : bytes
-            It, with what ends it.
-
-        Raises
-        ------
-        OSError
-            As `write`.
-        """
-        self.write(np.frombuffer(head, np.uint8), terminated=head.endswith(self._terminator))
-
     def _ending(self) -> bytes:
         """Say what ends the line in which the file ends: of this run, or of one that was killed."""
         if self._again is None:
@@ -337,7 +322,8 @@ class Found(NamedTuple):
     Attributes
     ----------
     keys : Keys
-        One for each line that has a key, in order.
+        One for each line that has a key, in order, for any call of a filter that takes several
+        keys. They are views of the chunk's block, for the engine; they are no sequence.
     lacking : int
         How many lines lack the field or member, or one of them.
     kept : ndarray of bool, shape (n,), or None
@@ -448,7 +434,7 @@ class LineKeys:
     >>> import io, os, tempfile
     >>> from mmbloom import BloomFilter
     >>> (chunk,) = read_chunks(io.BytesIO(b"1,a\n2,b\n3,a\n"))
-    >>> keys = LineKeys(field=2, separator=b",")(chunk)
+    >>> keys = LineKeys(field=2, separator=b",").find(chunk).keys
     >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
     >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
     ...     seen.add_many(keys)
@@ -464,22 +450,6 @@ class LineKeys:
     ignore_case: bool = False
     crlf: bool = False
     empty: Empty = "whole"
-
-    def __call__(self, chunk: Chunk) -> Keys:
-        """Find the key of each line.
-
-        Parameters
-        ----------
-        chunk : Chunk
-            The lines.
-
-        Returns
-        -------
-        Keys
-            One key for each line that has one, in order, for any call of a filter that takes
-            several keys. They are views of the chunk's block, for the engine; they are no sequence.
-        """
-        return self.find(chunk).keys
 
     def find(self, chunk: Chunk) -> Found:
         """Find the key of each line, and which lines lack it.

@@ -368,7 +368,7 @@ class RowKeys:
     >>> import io
     >>> text = io.BytesIO(b'name,town\n"Doe, Ann",Rome\n"Roe, Ann",Oslo\n')
     >>> head, (chunk,) = split_head(read_rows(text), header=True)
-    >>> len(RowKeys(("name",)).by_header(head)(chunk))
+    >>> len(RowKeys(("name",)).by_header(head).find(chunk).keys)
     2
     """
 
@@ -416,21 +416,6 @@ class RowKeys:
                 raise ColumnError(f"the column {column!r} is {number} in the header: {has}")
             places.append(names.index(name) + 1)
         return replace(self, _places=tuple(places))
-
-    def __call__(self, chunk: Chunk) -> Keys:
-        """Find the key of each row.
-
-        Parameters
-        ----------
-        chunk : Chunk
-            The rows, without the header.
-
-        Returns
-        -------
-        Keys
-            As those of `mmbloom.lines.LineKeys`.
-        """
-        return self.find(chunk).keys
 
     def find(self, chunk: Chunk) -> Found:
         """Find the key of each row, and which rows lack it.

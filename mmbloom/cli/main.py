@@ -28,7 +28,6 @@ from mmbloom.cli.process import (
     unwinding,
 )
 from mmbloom.errors import (
-    ColumnError,
     DamagedHeaderError,
     DurabilityError,
     FilterFullError,
@@ -96,7 +95,17 @@ def _run(command: str, args: argparse.Namespace) -> int:
 
 
 # The arguments that name a file or a folder.
-_PATHS = ("file", "inputs", "output", "output_dir", "like", "other", "source", "destination")
+_PATHS = (
+    "file",
+    "inputs",
+    "output",
+    "output_dir",
+    "repeats_to",
+    "like",
+    "other",
+    "source",
+    "destination",
+)
 
 
 def _refuse_empty_names(args: argparse.Namespace) -> None:
@@ -137,7 +146,6 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (LostBitsError, IO_ERROR),
     (NetworkFileSystemError, IO_ERROR),
     (InputError, IO_ERROR),
-    (ColumnError, IO_ERROR),
     (MissingLibraryError, USAGE),
     (MmbloomError, NOT_A_FILTER),
     (OSError, IO_ERROR),

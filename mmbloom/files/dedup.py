@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from mmbloom.dedup import Discard, Sink, Tally
 from mmbloom.errors import FilterFullError
+from mmbloom.files.apart import Place, refuse_overlap, require_apart
 from mmbloom.files.inputs import open_input
 from mmbloom.files.keyed import dedup_lines, lines_of
 from mmbloom.files.outputs import open_output
@@ -39,7 +40,7 @@ def dedup_files(
     r"""Write each line of some files that is new to a filter, and mark it as seen.
 
     It does what ``mmbloom dedup`` does, with the same guarantees: a line is written before it is
-    marked, and lines that are on the disk when this returns.
+    marked, and outputs that are paths are on the disk when this returns.
 
     Parameters
     ----------
@@ -103,7 +104,11 @@ def dedup_files(
     if isinstance(sources, RawInput):
         sources = [sources]
     sources = list(sources)
-    _require_apart(seen.path, sources, [output, repeats_to])
+    places = [place for source in sources if (place := _place(source)) is not None]
+    outputs = [place for file in (output, repeats_to) if (place := _place(file)) is not None]
+    for place in outputs:
+        refuse_overlap(place, places, seen.path)
+    require_apart(outputs[:-1], outputs[1:])
     total, full = Tally(), None
     with ExitStack() as stack:
         delimiter = keys.delimiter if isinstance(keys, RowKeys) else None
@@ -170,15 +175,12 @@ def _name_of(source: Input) -> str:
     return str(getattr(source, "name", "the input"))
 
 
-def _require_apart(path: str, sources: list[Input], outputs: list[Output | None]) -> None:
-    """Refuse an output that is the filter, an input or the other output."""
-    taken = {os.path.realpath(path): "the filter"}
-    for source in sources:
-        if isinstance(source, str | os.PathLike):
-            taken[os.path.realpath(source)] = "an input"
-    for output in outputs:
-        if isinstance(output, str | os.PathLike):
-            real = os.path.realpath(output)
-            if real in taken:
-                raise ValueError(f"{os.fspath(output)}: is {taken[real]} too: write elsewhere")
-            taken[real] = "the other output"
+def _place(file: Any) -> Place | None:
+    """Give the path or the descriptor of a file; None of one that has neither."""
+    if isinstance(file, str | os.PathLike):
+        return os.fspath(file)
+    try:
+        number: int = file.fileno()
+    except (AttributeError, OSError):  # as of io.BytesIO
+        return None
+    return number

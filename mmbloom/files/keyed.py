@@ -10,7 +10,7 @@ from mmbloom.dedup import Sink, Tally, dedup
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import Chunk, KeyRule, LineKeys, LineWriter, RawInput, read_chunks
+from mmbloom.lines import Chunk, KeyRule, LineKeys, RawInput, read_chunks
 
 _QUOTE = re.compile(b'"')
 _OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
@@ -88,8 +88,10 @@ def lines_of(
 
 
 def begin(sink: Sink | None, head: bytes, name: str) -> None:
-    """Write the header of an input to an output, unless that has it, or is none for lines."""
-    if isinstance(sink, LineWriter):
+    """Write the header of an input to an output, unless that has it; nothing where none is kept."""
+    from mmbloom.rows import RowWriter  # noqa: PLC0415  for CSV only
+
+    if isinstance(sink, RowWriter):
         try:
             sink.begin(head)
         except ColumnError as error:

@@ -103,6 +103,9 @@ def test_files_that_are_in_use(tmp_path: Path) -> None:
         assert said in done.err
     done = mmbloom("dedup", seen, lines, "--dry-run", "--repeats-to", out, *EXACT)
     assert done.code == 2
+    done = mmbloom("dedup", seen, lines, "--repeats-to", "", *EXACT)
+    assert done.code == 2
+    assert is_one_line(done.err, "the name of repeats to is empty")
 
 
 def test_a_second_file_that_cannot_be_written(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def _compare(chunks: Any, text: bytes, terminator: bytes, keys: LineKeys, wanted
         assert not ended, "more after an unfinished line"
         assert 0 < len(part) == len(chunk) <= lines.CHUNK_LINES
         assert len(chunk.octets) <= max(lines.BLOCK_BYTES, 2 * longest), "memory without bound"
-        assert bytes_of(keys(chunk)) == [key_of(line, keys) for line in part]
+        assert bytes_of(keys.find(chunk).keys) == [key_of(line, keys) for line in part]
         end = terminator if chunk.terminated else b""
         chosen = [bool(wanted >> number % 8 & 1) for number in range(len(part))]
         kept = b"".join(line + end for line, yes in zip(part, chosen, strict=True) if yes)

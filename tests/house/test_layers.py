@@ -31,7 +31,7 @@ LATE = {
     "cli.arguments": {"format.periods", "rows"},  # for commands without a duration, or without CSV
     "files.keyed": {"rows"},  # for lines that are no CSV
     "files.outputs": {"rows"},
-    "cli.outputs": {"_storage.folder"},  # for outputs in a folder without a manifest
+    "files.apart": {"_storage.folder"},  # for outputs in a folder without a manifest
     # For runs that do not end at a full filter; that count nothing.
     "cli.commands.dedup": {"folders.grow", "counts"},
 }

@@ -3,6 +3,8 @@
 import bz2
 import gzip
 import io
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -66,12 +68,14 @@ def test_it_is_what_the_command_does(
     new, old = tmp_path / "new", tmp_path / "old"
     tally = dedup_files(seen, tmp_path / "in", new, repeats_to=old, durable=True, **options)
     more = ["--repeats-to", str(tmp_path / "old2"), "-o", str(tmp_path / "new2"), "--seed", "1"]
-    made = ["-n", "1000", "-p", "1e-9", *more]
+    made = ["-n", "1000", "-p", "1e-9", "--stats", *more]
     done = mmbloom("dedup", tmp_path / "seen2", tmp_path / "in", *command, *made)
     assert done.code == 0
     assert new.read_bytes() == (tmp_path / "new2").read_bytes()
     assert old.read_bytes() == (tmp_path / "old2").read_bytes()
-    assert tally.unique + tally.repeated + tally.lacking >= tally.lines
+    figures = json.loads(done.err.splitlines()[-1])
+    names = ("lines", "unique", "repeated", "bytes", "lacking")
+    assert [getattr(tally, name) for name in names] == [figures[name] for name in names]
     with BloomFilter.open(tmp_path / "seen2") as other:
         assert other.key_rule == seen.key_rule
         assert (
@@ -94,8 +98,18 @@ def test_what_is_refused(tmp_path: Path, seen: Any) -> None:
     lines = tmp_path / "in"
     lines.write_bytes(LINES)
     for output, rest in [(lines, None), (seen.path, None), (tmp_path / "o", tmp_path / "." / "o")]:
-        with pytest.raises(ValueError, match="write elsewhere"):
+        with pytest.raises(ValueError, match=r"write (elsewhere|them elsewhere)"):
             dedup_files(seen, lines, output, repeats_to=rest)
+    os.link(lines, tmp_path / "link")
+    exclusions = f"{seen.path}.exclusions"
+    with lines.open("rb") as opened, lines.open("ab", buffering=0) as appended:
+        same: list[tuple[Any, Any]] = [(opened, lines), (lines, tmp_path / "link")]
+        for source, output in [*same, (opened, appended)]:
+            with pytest.raises(ValueError, match="is the same file as"):
+                dedup_files(seen, source, None, repeats_to=output)
+        with pytest.raises(ValueError, match="lists the exclusions of the filter"):
+            dedup_files(seen, opened, exclusions)
+    assert lines.read_bytes() == LINES
     for wrong in [{"key": 1, "json_key": "a"}, {"csv": True, "json_key": "a"}, {"key": "name"}]:
         with pytest.raises(ValueError, match=r"cannot be combined|leave it out|csv=True"):
             dedup_files(seen, lines, None, **wrong)  # type: ignore[arg-type]

@@ -94,10 +94,10 @@ def test_names() -> None:
     assert names_in(head) == [b"id", b"full, name"]
     keys = RowKeys(("full, name", 1))
     chunk = chunk_of([b'7,"a"'])
-    assert len(bytes_of(keys.by_header(head)(chunk))) == 1
+    assert len(bytes_of(keys.by_header(head).find(chunk).keys)) == 1
     assert keys.by_header(head).rule == keys.rule == """--csv -k '"full, name",1'"""
     with pytest.raises(ColumnError, match=r"call by_header\(head\)"):
-        keys(chunk)
+        keys.find(chunk)
     with pytest.raises(ColumnError, match="'no' is not in the header: id, full, name"):
         RowKeys(("no",)).by_header(head)
 

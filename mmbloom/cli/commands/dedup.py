@@ -30,7 +30,6 @@ from mmbloom.cli.marking import mark_lines
 from mmbloom.cli.outputs import (
     make_folder,
     refuse_overlap,
-    require_apart,
     require_durable,
     require_folder,
 )
@@ -38,12 +37,14 @@ from mmbloom.cli.process import (
     NOT_TO_REPEAT,
     OK,
     STDIN_FD,
+    STDOUT_FD,
     StoppedError,
     UsageError,
 )
 from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
 from mmbloom.dedup import Sink, Tally
 from mmbloom.errors import InputError
+from mmbloom.files.apart import require_apart
 from mmbloom.files.inputs import COMPRESSED
 from mmbloom.files.outputs import open_output
 from mmbloom.filters.bloom import BloomFilter
@@ -301,7 +302,7 @@ def _prepare(
         refuse_overlap(output, names, args.file)
         if args.durable:
             require_durable(output)
-    require_apart(outputs, others)
+    require_apart([STDOUT_FD if path is None else path for path in outputs], others)
     for output in [*outputs, *others]:
         if output is not None and args.output_dir is None:
             require_folder(output)
