@@ -2,10 +2,14 @@
 
 import importlib
 import importlib.util
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from mmbloom.errors import MissingLibraryError
+
+GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 
 _EXTRAS = {
     "argparse_manpage": "cli",
@@ -34,15 +38,44 @@ def load(name: str, purpose: str) -> Any:
         ) from error
 
 
-def gzip_decompressor() -> Any:
-    """Import a ``decompressobj``: of zlib-ng, which xopen brings to most machines, or of zlib.
+def zlib() -> Any:
+    """Import zlib-ng, which xopen brings to most machines, or zlib, which has the same functions.
 
-    That of isal takes three quarters of the time, but refuses a sound file whose header comes in
-    pieces, if it has more than a name.
+    The decompressor of isal takes three quarters of the time, but refuses a sound file whose header
+    comes in pieces, if it has more than a name.
     """
     with suppress(ImportError):
-        return importlib.import_module("zlib_ng.zlib_ng").decompressobj
-    return importlib.import_module("zlib").decompressobj  # not above: most runs need neither
+        return importlib.import_module("zlib_ng.zlib_ng")
+    return importlib.import_module("zlib")  # not above: most runs need neither
+
+
+class Compression(NamedTuple):
+    """What makes a whole frame of bytes, and what makes a decompressor of one frame."""
+
+    compress: Callable[[Any], bytes]
+    decompressor: Callable[[], Any]
+
+
+def compression(kind: str, purpose: str) -> Compression:
+    """Import what writes files of a kind, at the level that its command has by default.
+
+    Raises
+    ------
+    MissingLibraryError
+        If it is missing.
+    """
+    if kind == "gz":
+        library = zlib()
+        make = partial(library.decompressobj, GZIP)
+        return Compression(partial(library.compress, wbits=GZIP), make)
+    if kind == "zst":
+        zstd = load("xopen", purpose).zstd  # of Python, or of backports.zstd
+        return Compression(zstd.compress, zstd.ZstdDecompressor)
+    if kind == "bz2":
+        bz2 = importlib.import_module("bz2")
+        return Compression(bz2.compress, bz2.BZ2Decompressor)
+    lzma = importlib.import_module("lzma")
+    return Compression(lzma.compress, lzma.LZMADecompressor)
 
 
 def installed(name: str) -> bool:

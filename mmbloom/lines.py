@@ -14,7 +14,7 @@ import select
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from io import BufferedWriter, FileIO, TextIOBase
+from io import BufferedWriter, TextIOBase
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
@@ -207,6 +207,65 @@ def _read(source: RawInput, room: Octets) -> int:
     return source.readinto(room.data) or 0
 
 
+class RawOutput(Protocol):
+    """Anything that is written to like a raw file, such as `io.FileIO`."""
+
+    def fileno(self) -> int:
+        """Give the descriptor."""
+
+    def write(self, data: Any, /) -> int | None:
+        """Write some bytes, and return how many; None if the file is full, and does not block."""
+
+
+class Existing(Protocol):
+    """What is in a file already: of others too, who may append to it at any time."""
+
+    def size(self) -> int:
+        """Count the bytes."""
+
+    def last(self) -> bytes:
+        """Give the last byte; none of an empty file."""
+
+    def read_from(self, begin: int) -> RawInput:
+        """Give what is read from a byte on."""
+
+
+class PlainFile:
+    """What is in a file as it is, without a position that others share.
+
+    Parameters
+    ----------
+    fd : int
+        A descriptor that is open for reading.
+    """
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def size(self) -> int:
+        """Count the bytes."""
+        return os.fstat(self._fd).st_size
+
+    def last(self) -> bytes:
+        """Give the last byte; none of an empty file."""
+        size = self.size()
+        return os.pread(self._fd, 1, size - 1) if size else b""
+
+    def read_from(self, begin: int) -> RawInput:
+        """Give what is read from a byte on."""
+        return _From(self._fd, begin)
+
+
+class _From:
+    def __init__(self, fd: int, begin: int) -> None:
+        self._fd, self._at = fd, begin
+
+    def readinto(self, buffer: Any, /) -> int:
+        count = os.preadv(self._fd, [buffer], self._at)
+        self._at += count
+        return count
+
+
 class LineWriter:
     r"""Writes lines to a raw file; nothing is buffered when `write` returns.
 
@@ -215,15 +274,15 @@ class LineWriter:
 
     Parameters
     ----------
-    file : FileIO
+    file : RawOutput
         The file to write to.
     terminator : bytes
         What ends a line.
     name : str, optional
         The name of the file in errors; by default that of the file object.
-    again : int, optional
-        A descriptor of the same file, open for reading. Pass it if others append to the file too;
-        by default only what this object wrote counts.
+    existing : Existing, optional
+        What is in the file. Pass it if others append to the file too; by default only what this
+        object wrote counts.
     sync : callable, optional
         Forces the file to the disk. If it is passed, `write` calls it before it returns, so
         that lines are on the disk before `mmbloom.dedup.dedup` marks them.
@@ -247,11 +306,11 @@ class LineWriter:
 
     def __init__(
         self,
-        file: FileIO,
+        file: RawOutput,
         terminator: bytes = b"\n",
         *,
         name: str | None = None,
-        again: int | None = None,
+        existing: Existing | None = None,
         sync: Callable[[], None] | None = None,
     ) -> None:
         given: object = file
@@ -260,8 +319,8 @@ class LineWriter:
             raise TypeError(
                 f"file is {file!r}, expected a raw file, as open(path, 'ab', buffering=0) gives"
             )
-        self._file, self._name, self._sync = file, name or str(file.name), sync
-        self._terminator, self._mid_line, self._again = terminator, False, again
+        self._file, self._name, self._sync = file, name or str(getattr(file, "name", file)), sync
+        self._terminator, self._mid_line, self._existing = terminator, False, existing
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines.
@@ -290,10 +349,9 @@ class LineWriter:
 
     def _ending(self) -> bytes:
         """Say what ends the line in which the file ends: of this run, or of one that was killed."""
-        if self._again is None:
-            return self._terminator if self._mid_line else b""
-        size = os.fstat(self._again).st_size
-        mid_line = size > 0 and os.pread(self._again, 1, size - 1) != self._terminator
+        mid_line = self._mid_line
+        if self._existing is not None:
+            mid_line = self._existing.last() not in (b"", self._terminator)
         return self._terminator if mid_line else b""
 
     def _write(self, data: Any) -> None:

@@ -7,14 +7,12 @@ and of what it forbids what Python's ``csv`` makes of it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from io import FileIO
 from itertools import chain
 from math import inf
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -25,9 +23,11 @@ from mmbloom.lines import (
     CHUNK_LINES,
     Chunk,
     Empty,
+    Existing,
     Found,
     LineWriter,
     RawInput,
+    RawOutput,
     as_rule,
     cut,
     found_among,
@@ -214,7 +214,7 @@ class RowWriter(LineWriter):
 
     Parameters
     ----------
-    file, name, again, sync
+    file, name, existing, sync
         As for `mmbloom.lines.LineWriter`.
     delimiter : bytes
         The one byte between fields.
@@ -234,14 +234,14 @@ class RowWriter(LineWriter):
 
     def __init__(
         self,
-        file: FileIO,
+        file: RawOutput,
         delimiter: bytes = b",",
         *,
         name: str | None = None,
-        again: int | None = None,
+        existing: Existing | None = None,
         sync: Callable[[], None] | None = None,
     ) -> None:
-        super().__init__(file, name=name, again=again, sync=sync)
+        super().__init__(file, name=name, existing=existing, sync=sync)
         self._delimiter, self._head = delimiter, b""
         self._whole_to = 0  # bytes of the file: whole rows
 
@@ -276,9 +276,9 @@ class RowWriter(LineWriter):
 
     def _missing_of(self, head: bytes) -> bytes:
         """Give what a file lacks that is empty, or in which a killed run has begun the header."""
-        if self._again is None:
+        if self._existing is None:
             return b"" if self._head else head
-        begun = os.pread(self._again, len(head), 0)
+        begun = self._beginning(len(head))
         return head[len(begun) :] if head.startswith(begun) else b""
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
@@ -294,17 +294,17 @@ class RowWriter(LineWriter):
         OSError
             As `mmbloom.lines.LineWriter.write`.
         """
-        if self._again is None or not len(lines):
+        if self._existing is None or not len(lines):
             super().write(lines, terminated=terminated)
             return
-        begin = os.fstat(self._again).st_size + len(self._ending())
+        begin = self._existing.size() + len(self._ending())
         super().write(lines, terminated=terminated)
         self._whole_to = begin + len(lines) if terminated else begin
 
     def _ending(self) -> bytes:
-        if self._again is None:
+        if self._existing is None:
             return super()._ending()
-        if os.fstat(self._again).st_size < self._whole_to:  # it was cut
+        if self._existing.size() < self._whole_to:  # it was cut
             self._whole_to = 0
         try:
             for chunk in self._read_from(self._whole_to):
@@ -317,29 +317,21 @@ class RowWriter(LineWriter):
 
     def _read_from(self, begin: int) -> Iterator[Chunk]:
         """Read rows of the file, however long one is with a quote that is open."""
-        source = _From(cast("int", self._again), begin)
+        source = cast("Existing", self._existing).read_from(begin)
         return _Rows(_octet(self._delimiter), inf).read(source)
 
+    def _beginning(self, count: int) -> bytes:
+        room = bytearray(count)
+        return bytes(room[: cast("Existing", self._existing).read_from(0).readinto(room)])
+
     def _first_row(self) -> bytes:
-        if self._again is None:
+        if self._existing is None:
             return b""
         try:
             first = next(self._read_from(0), None)
         except OpenQuoteError:
-            return os.pread(self._again, 80, 0)
+            return self._beginning(80)
         return b"" if first is None else first.first(1).lines[0] + b"\n"
-
-
-class _From:
-    """What a file has from a byte on, without a position that others share."""
-
-    def __init__(self, fd: int, begin: int) -> None:
-        self._fd, self._at = fd, begin
-
-    def readinto(self, buffer: Any, /) -> int:
-        count = os.preadv(self._fd, [buffer], self._at)
-        self._at += count
-        return count
 
 
 def _shown(head: bytes) -> str:

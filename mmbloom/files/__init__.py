@@ -1,8 +1,9 @@
 """Inputs and outputs: opened, decompressed, cut into lines or rows, deduplicated.
 
-``inputs``   open an input; what is compressed is decompressed
-``outputs``  append lines to a file; on the disk before their marks are
-``apart``    which file an output may not be
-``keyed``    the lines of an input with what finds their keys, and its header
-``dedup``    each line of files once, as ``mmbloom dedup`` does it
+``inputs``      open an input; what is compressed is decompressed
+``compressed``  append to a compressed file, whole frame by whole frame
+``outputs``     append lines to a file; on the disk before their marks are
+``apart``       which file an output may not be
+``keyed``       the lines of an input with what finds their keys, and its header
+``dedup``       each line of files once, as ``mmbloom dedup`` does it
 """

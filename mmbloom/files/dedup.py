@@ -50,7 +50,8 @@ def dedup_files(
         Read in order. What gzip, bzip2, xz or zstd compressed is decompressed (with the libraries
         of ``mmbloom[cli]``). A file that is open stays open.
     output : path or raw file, optional
-        A path is appended to. None: lines are only marked.
+        A path is appended to, and compressed if it ends in .gz, .bz2, .xz or .zst. None: lines
+        are only marked.
     key : int or str, or a tuple of them, optional
         The field that is compared, counted from 1, or several; with ``csv`` also names of columns.
     separator : bytes, optional

@@ -55,7 +55,6 @@ AT_A_TIME = 1 << 16  # decompressed
 # What follows a stream is copied at its end: of files of many short ones, with 128 KiB the most.
 _COMPRESSED_AT_A_TIME = 1 << 14
 _GZIP_MAGIC = b"\x1f\x8b"
-_GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 
 
 class Progress(Protocol):
@@ -212,7 +211,7 @@ class _Gzip:
     """
 
     def __init__(self, raw: Looked) -> None:
-        self._raw, self._new_stream = raw, _extras.gzip_decompressor()
+        self._raw, self._new_stream = raw, _extras.zlib().decompressobj
         self._stream: Any = None  # None at the beginning, and behind each stream
         self._compressed = b""
         self._is_first, self._ended = True, False
@@ -245,7 +244,7 @@ class _Gzip:
                 self._compressed = self._compressed.lstrip(b"\0")
             if self._compressed:
                 self._require_gzip(self._compressed[:10])
-                self._stream, self._is_first = self._new_stream(_GZIP), False
+                self._stream, self._is_first = self._new_stream(_extras.GZIP), False
                 return True
         return False
 

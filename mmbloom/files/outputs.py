@@ -1,4 +1,4 @@
-"""Write lines to stdout or append them to a file.
+"""Write lines to stdout or append them to a file, compressed if its name says so.
 
 Files are appended to, never emptied. The filter still knows the lines that an earlier run
 wrote and will not print them again, so emptying its output would lose them for good.
@@ -7,6 +7,8 @@ For the same reason an output is on the disk before the marks of its lines are: 
 power cut leaves without its line would lose that line.
 """
 
+from __future__ import annotations
+
 import fcntl
 import os
 import stat
@@ -14,9 +16,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from io import FileIO
+from typing import TYPE_CHECKING
 
 from mmbloom._storage.atomic import sync_folder
-from mmbloom.lines import LineWriter
+from mmbloom.files.inputs import kind_by_name
+from mmbloom.lines import Existing, LineWriter, PlainFile
+
+if TYPE_CHECKING:
+    from mmbloom.files.compressed import CompressedFile
 
 # A chunk of lines. 5 million lines of 144 bytes into cat took 1.3 s, and 2.0 with the 64 KiB that
 # pipes have by default, as writer and reader waited for each other.
@@ -44,20 +51,29 @@ def open_output(
         else:
             file = stack.enter_context(FileIO(path, "ab"))
         _widen(file.fileno())
+        name = "stdout" if path is None else path
+        output: FileIO | CompressedFile = file
+        existing: Existing | None = None
         again = stack.enter_context(_again(file))
+        if path is not None and (kind := kind_by_name(path)):
+            from mmbloom.files.compressed import CompressedFile  # noqa: PLC0415  few outputs are
+
+            output = CompressedFile(file, again, kind, name)
+            existing = None if again is None else output
+        elif again is not None:
+            existing = PlainFile(again)
         force = partial(_force, file.fileno(), path, durable=durable)
         if durable:
             force(name_too=True)
-        name = "stdout" if path is None else path
         sync = force if durable else None
         if delimiter is None:
-            yield LineWriter(file, terminator, name=name, again=again, sync=sync)
+            yield LineWriter(output, terminator, name=name, existing=existing, sync=sync)
         else:
             from mmbloom.rows import RowWriter  # noqa: PLC0415  only for CSV
 
             if not fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_APPEND:
-                again = None  # of `>`: what others have written there is none of our rows
-            yield RowWriter(file, delimiter, name=name, again=again, sync=sync)
+                existing = None  # of `>`: what others have written there is none of our rows
+            yield RowWriter(output, delimiter, name=name, existing=existing, sync=sync)
         if durable or (path is not None and is_regular(file.fileno())):
             force(name_too=True)
 

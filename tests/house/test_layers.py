@@ -30,7 +30,7 @@ LATE = {
     "lines": {"_keys.members"},  # for lines that are no JSON
     "cli.arguments": {"format.periods", "rows"},  # for commands without a duration, or without CSV
     "files.keyed": {"rows"},  # for lines that are no CSV
-    "files.outputs": {"rows"},
+    "files.outputs": {"rows", "files.compressed"},
     "files.apart": {"_storage.folder"},  # for outputs in a folder without a manifest
     # For runs that do not end at a full filter; that count nothing.
     "cli.commands.dedup": {"folders.grow", "counts"},

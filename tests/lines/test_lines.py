@@ -14,7 +14,7 @@ from forms import chunk_of, octets_of, octets_of_lines
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mmbloom.lines import BLOCK_BYTES, Chunk, LineWriter, read_chunks
+from mmbloom.lines import BLOCK_BYTES, Chunk, LineWriter, PlainFile, read_chunks
 
 TERMINATORS = st.sampled_from([b"\n", b"\0"])
 PIECES = [b"\n", b"\r\n", b"\r", b"\0", b"a", b"bcd", b" ", b"\xff\xfe", b"\xc3", "é".encode()]
@@ -161,7 +161,7 @@ def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
     with FileIO(tmp_path / "out", "wb") as file:
         file.write(b"a")
         with (tmp_path / "out").open("rb") as again:
-            writer = LineWriter(file, again=again.fileno())
+            writer = LineWriter(file, existing=PlainFile(again.fileno()))
             writer.write(octets_of(b""), terminated=True)
     assert (tmp_path / "out").read_bytes() == b"a"
 
@@ -198,7 +198,7 @@ def test_writer_looks_before_each_write(tmp_path: Path) -> None:
     """Lines stay lines when others write to the file, and end in the middle of one."""
     out = tmp_path / "out"
     with FileIO(out, "ab") as file, out.open("rb") as again, FileIO(out, "ab") as other:
-        writer = LineWriter(file, again=again.fileno())
+        writer = LineWriter(file, existing=PlainFile(again.fileno()))
         for theirs, line in [(b"x", b"a\n"), (b"y\n", b"b\n"), (b"", b"c\n"), (b"z", b"d\n")]:
             other.write(theirs)
             writer.write(octets_of(line), terminated=True)

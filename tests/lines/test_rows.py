@@ -11,7 +11,7 @@ from forms import bytes_of, chunk_of, octets_of
 from hypothesis import strategies as st
 
 from mmbloom import ColumnError, OpenQuoteError, rows
-from mmbloom.lines import Chunk
+from mmbloom.lines import Chunk, PlainFile
 from mmbloom.rows import BOM, RowKeys, RowWriter, names_in, read_rows, split_head
 
 PIECES = [b'"', b'""', b",", b"\n", b"\r\n", b"a", b"bcd", b"\xef", BOM]
@@ -121,7 +121,7 @@ def test_writer_and_others(tmp_path: Path) -> None:
     """Rows that others append are looked at too; a row that they have left open is ended."""
     out = tmp_path / "out.csv"
     with out.open("ab", buffering=0) as file, out.open("rb") as again, out.open("ab") as other:
-        writer = RowWriter(file, again=again.fileno())
+        writer = RowWriter(file, existing=PlainFile(again.fileno()))
         writer.begin(b"a,b\n")
         for theirs, row in [(b"", b"1,x\n"), (b'2,"y\n', b"3,z\n"), (b"4,w\n", b"5,v\n")]:
             other.write(theirs)

@@ -84,7 +84,12 @@ def register(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="print what would be printed, and mark nothing: on a copy of the filter in TMPDIR",
     )
-    add("-o", "--output", metavar="OUTPUT", help="append to this file instead of stdout")
+    add(
+        "-o",
+        "--output",
+        metavar="OUTPUT",
+        help="append to this file instead of stdout; compressed, if it is a .gz, .bz2, .xz or .zst",
+    )
     add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
     add(
         "--repeats-to",
