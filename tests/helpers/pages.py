@@ -27,11 +27,14 @@ RECIPES = [
     "how-to-break-a-filter.md",
     "install.md",
     "monitoring.md",
+    "near-duplicates.md",
     "object-stores.md",
     "on-the-disk.md",
+    "out-of-memory.md",
     "own-project.md",
     "python-and-commands.md",
     "rotating.md",
+    "training-data.md",
 ]
 
 _VALUES = re.compile(r"(?:[\[\](){},:\s]|'[^']*'|-?\d[\d.e+-]*|(?:True|False|None|nan|inf)\b)+")
