@@ -70,12 +70,14 @@ def compression(kind: str, purpose: str) -> Compression:
         return Compression(partial(library.compress, wbits=GZIP), make)
     if kind == "zst":
         zstd = load("xopen", purpose).zstd  # of Python, or of backports.zstd
-        return Compression(zstd.compress, zstd.ZstdDecompressor)
+        # As the command does; without it a flipped bit changes lines, and no reader notices.
+        sums = {zstd.CompressionParameter.checksum_flag: 1}
+        return Compression(partial(zstd.compress, options=sums), zstd.ZstdDecompressor)
     if kind == "bz2":
         bz2 = importlib.import_module("bz2")
         return Compression(bz2.compress, bz2.BZ2Decompressor)
     lzma = importlib.import_module("lzma")
-    return Compression(lzma.compress, lzma.LZMADecompressor)
+    return Compression(lzma.compress, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ))
 
 
 def installed(name: str) -> bool:

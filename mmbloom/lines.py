@@ -13,6 +13,7 @@ import os
 import select
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from io import BufferedWriter, TextIOBase
 from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
@@ -220,6 +221,9 @@ class RawOutput(Protocol):
 class Existing(Protocol):
     """What is in a file already: of others too, who may append to it at any time."""
 
+    def alone(self) -> AbstractContextManager[None]:
+        """Make a block in which no other run with such a file appends to it, if that can be."""
+
     def size(self) -> int:
         """Count the bytes."""
 
@@ -241,6 +245,10 @@ class PlainFile:
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Make a block like any other: the filter's lock keeps other runs away."""
+        return nullcontext()
 
     def size(self) -> int:
         """Count the bytes."""
@@ -340,12 +348,19 @@ class LineWriter:
         """
         if not len(lines):
             return
-        if ending := self._ending():
-            self._write(ending)
-        self._write(lines)
-        self._mid_line = not terminated
+        with self._alone():
+            ending = self._ending()
+            self._write(ending + lines.tobytes() if ending else lines)
+            self._mid_line = not terminated
+            self._wrote(len(lines))
         if self._sync is not None:
             self._sync()
+
+    def _alone(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._existing is None else self._existing.alone()
+
+    def _wrote(self, count: int) -> None:
+        """Take note that the last bytes of the file are these lines."""
 
     def _ending(self) -> bytes:
         """Say what ends the line in which the file ends: of this run, or of one that was killed."""

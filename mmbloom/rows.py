@@ -260,12 +260,13 @@ class RowWriter(LineWriter):
         OSError
             As `write`.
         """
-        if rest := self._missing_of(head):
-            self._write(rest)
-            self._mid_line = not head.endswith((b"\n", BOM))
-            self._head = head
-            return
-        there = self._head or self._first_row()
+        with self._alone():
+            if rest := self._missing_of(head):
+                self._write(rest)
+                self._mid_line = not head.endswith((b"\n", BOM))
+                self._head = head
+                return
+            there = self._head or self._first_row()
         if head.removeprefix(BOM) and there:
             mine, other = (names_in(one, self._delimiter) for one in (head, there))
             if mine != other:
@@ -281,25 +282,9 @@ class RowWriter(LineWriter):
         begun = self._beginning(len(head))
         return head[len(begun) :] if head.startswith(begun) else b""
 
-    def write(self, lines: Octets, *, terminated: bool) -> None:
-        """Write rows.
-
-        Parameters
-        ----------
-        lines, terminated
-            As for `mmbloom.lines.LineWriter.write`.
-
-        Raises
-        ------
-        OSError
-            As `mmbloom.lines.LineWriter.write`.
-        """
-        if self._existing is None or not len(lines):
-            super().write(lines, terminated=terminated)
-            return
-        begin = self._existing.size() + len(self._ending())
-        super().write(lines, terminated=terminated)
-        self._whole_to = begin + len(lines) if terminated else begin
+    def _wrote(self, count: int) -> None:
+        if self._existing is not None:
+            self._whole_to = self._existing.size() - count * self._mid_line
 
     def _ending(self) -> bytes:
         if self._existing is None:

@@ -1,35 +1,43 @@
 """Append to a compressed file: each write is one whole frame, which any reader of the kind reads.
 
 A frame is a member of gzip, a stream of bzip2 or xz, a frame of zstd; one after the other they are
-one file. A line is marked when its frame is whole, so a killed run leaves at most a half frame of
-lines that are not marked. Nothing behind a half frame could be read: it is cut off before the next
-frame is written. The file is locked for that, as a run with another filter may append to it too.
+one file. A line is marked when its frame is whole, so a killed run leaves at most half a frame, of
+lines that are not marked. Nothing behind it could be read: it is set aside, in a file of its own,
+before the next frame is written.
 """
 
+import errno
 import fcntl
 import os
+import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from io import FileIO
 from typing import Any
 
 from mmbloom import _extras
-from mmbloom.errors import InputError
+from mmbloom._storage.atomic import sync_folder
+from mmbloom._warn import warn
+from mmbloom.errors import InputError, MmbloomWarning
+from mmbloom.files.inputs import AT_A_TIME, beginnings_of
 from mmbloom.lines import RawInput
 
 _READ = 1 << 14  # compressed
+# More is not what a run of ours has left: it writes about a mebibyte at a time.
+_MOST_ASIDE = 1 << 24
+_LONGEST = 16  # bytes by which a kind is known, and a few more to show
+_PATIENCE = 60.0  # seconds; a frame takes milliseconds to write
 
 
-class CompressedFile:
-    """A raw file to write to, and what is in it already, decompressed.
+class FrameWriter:
+    """A raw file each write to which is one frame.
 
     Parameters
     ----------
     file : FileIO
-        Open for appending.
-    again : int, optional
-        A descriptor of it for reading. None of a pipe, which nothing can be cut off of.
+        Open for writing, by a call that waits for a pipe.
     kind : {"gz", "bz2", "xz", "zst"}
         How it is compressed.
     name : str
@@ -37,21 +45,15 @@ class CompressedFile:
 
     Raises
     ------
-    InputError
-        If what is in the file is damaged, or was not compressed so.
     MissingLibraryError
         If the library for it is not installed.
     """
 
-    def __init__(self, file: FileIO, again: int | None, kind: str, name: str) -> None:
-        library = _extras.compression(kind, f"{name}: writing compressed files")
+    def __init__(self, file: FileIO, kind: str, name: str) -> None:
+        library = _library(kind, name)
         self._compress: Callable[[Any], bytes] = library.compress
         self._decompressor: Callable[[], Any] = library.decompressor
-        self._file, self._again, self._kind, self.name = file, again, kind, name
-        # Where each whole frame begins: in the file, and in what it holds; then where they end.
-        self._begins, self._holds = array("q", [0]), array("q", [0])
-        self._last = b""
-        self._look()
+        self._file, self._kind, self._name, self._empty = file, kind, name, True
 
     def fileno(self) -> int:
         """Give the descriptor."""
@@ -59,23 +61,83 @@ class CompressedFile:
 
     def write(self, data: memoryview, /) -> int:
         """Write a frame; gives how many bytes are in it, which are all."""
-        frame = self._compress(data)
-        if self._again is None:
-            self._append(frame)
-            return len(data)
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-        try:
-            if not self._look():
-                self._cut()
+        self._append(self._compress(data))
+        self._empty = False
+        return len(data)
+
+    def finish(self) -> None:
+        """Write a frame of nothing, if there is no other: an empty file is none of the kind."""
+        if self._empty:
+            self.write(memoryview(b""))
+
+    def _append(self, frame: bytes) -> None:
+        rest = memoryview(frame)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+
+class CompressedFile(FrameWriter):
+    """Such a file that may have frames already, of others too; and what they hold.
+
+    Parameters
+    ----------
+    file : FileIO
+        A regular file, open for reading and appending.
+    kind, name
+        As for `FrameWriter`.
+
+    Raises
+    ------
+    InputError
+        If what is in the file is damaged, or was not compressed so.
+    """
+
+    def __init__(self, file: FileIO, kind: str, name: str) -> None:
+        super().__init__(file, kind, name)
+        # Where each whole frame begins: in the file, and in what it holds; then where they end.
+        self._begins, self._holds = array("q", [0]), array("q", [0])
+        self._last = b""
+        _require_beginning(self._read(_LONGEST, 0), kind, name)
+        with self.alone():
+            self._look()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other runs from the file: those with another filter know nothing of its lock."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
             try:
-                self._append(frame)
-            except BaseException:
-                self._cut()
-                raise
-            self._is_whole(len(frame), len(data), bytes(data[-1:]))
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    said = f"another program has locked it for {_PATIENCE:.0f} s"
+                    raise OSError(errno.EAGAIN, said, self._name) from None
+                time.sleep(0.002)
+        try:
+            yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def write(self, data: memoryview, /) -> int:
+        """Write a frame, in a block of `alone`."""
+        frame = self._compress(data)
+        if not self._look():
+            self._set_aside()
+        try:
+            self._append(frame)
+        except BaseException:
+            os.ftruncate(self._file.fileno(), self._begins[-1])  # of our own half frame
+            raise
+        self._is_whole(len(frame), len(data), bytes(data[-1:]))
         return len(data)
+
+    def finish(self) -> None:
+        """Write a frame of nothing, if there is no other: an empty file is none of the kind."""
+        with self.alone():
+            self._look()
+            self._empty = self._begins[-1] == 0
+            super().finish()
 
     def size(self) -> int:
         """Count the bytes that whole frames hold."""
@@ -92,7 +154,6 @@ class CompressedFile:
         return _Reader(self._blocks_from(begin))
 
     def _blocks_from(self, begin: int) -> Iterator[bytes]:
-        self._look()
         number = bisect_right(self._holds, begin) - 1
         skip = begin - self._holds[number]
         for start in self._begins[number:-1]:
@@ -100,27 +161,29 @@ class CompressedFile:
                 yield block[skip:]
                 skip = max(skip - len(block), 0)
 
-    def _append(self, frame: bytes) -> None:
-        rest = memoryview(frame)
-        while rest:
-            rest = rest[self._file.write(rest) or 0 :]
-
-    def _cut(self) -> None:
-        os.ftruncate(self._file.fileno(), self._begins[-1])
-
     def _is_whole(self, compressed: int, held: int, last: bytes) -> None:
         self._begins.append(self._begins[-1] + compressed)
         self._holds.append(self._holds[-1] + held)
         self._last = last or self._last
 
     def _look(self) -> bool:
-        """Look at what was appended since the last look; False if it ends in a half frame."""
-        if self._again is None:
-            return True
-        size = os.fstat(self._again).st_size
-        if size < self._begins[-1]:  # it was emptied
-            del self._begins[1:], self._holds[1:]
-            self._last = b""
+        """Look at what was appended since the last look; False if it ends in half a frame."""
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._begins[-1]:
+            self._forget()
+        try:
+            return self._look_up_to(size)
+        except InputError:
+            # Emptied, and written anew past where it had ended? Then a look from its beginning
+            # finds it sound.
+            self._forget()
+            return self._look_up_to(size)
+
+    def _forget(self) -> None:
+        del self._begins[1:], self._holds[1:]
+        self._last = b""
+
+    def _look_up_to(self, size: int) -> bool:
         while (begin := self._begins[-1]) < size:
             held, last = 0, b""
             for block, end in self._frame(begin):
@@ -133,29 +196,104 @@ class CompressedFile:
         return True
 
     def _frame(self, begin: int) -> Iterator[tuple[bytes, int]]:
-        """Decompress a frame, block by block, each with where the frame ends: `begin` till then."""
-        stream, at, begun = self._decompressor(), begin, False
-        while data := os.pread(self._again or 0, _READ, at):
-            at += len(data)
-            if not begun:
-                data = data.lstrip(b"\0")  # they fill up what is before a frame, or all the rest
-                begun = bool(data)
+        """Decompress a frame, block by block, each with where the frame ends: `begin` till then.
+
+        If it ends amid itself, that is never. So it is with zeros to the end of the file, which
+        fill up a block.
+        """
+        stream, at, data, zeros = self._decompressor(), begin, b"", False
+        while True:
+            if not data and getattr(stream, "needs_input", True):  # zlib's has none
+                data = self._read(_READ, at)
+                if not data:
+                    return
+                if zeros or at == begin:
+                    zeros = not data.strip(b"\0")
+                    if not zeros and at > begin:
+                        raise self._damaged(begin, "zeros, and something else behind them")
+                at += len(data)
+                if zeros:
+                    data = b""
+                    continue
             try:
-                block: bytes = stream.decompress(data)
+                block: bytes = stream.decompress(data, AT_A_TIME)
+            except MemoryError:
+                raise
             except Exception as error:
-                raise self._damaged(begin, error) from error
+                raise self._damaged(begin, str(error)) from error
+            data = getattr(stream, "unconsumed_tail", b"")  # the others keep it
             if stream.eof:
                 yield block, at - len(stream.unused_data)
                 return
             yield block, begin
 
-    def _damaged(self, begin: int, error: Exception) -> InputError:
-        found = f"cannot be read from byte {begin} on ({error})"
-        if not begin:
-            found = f"is no .{self._kind} file ({error})"
+    def _read(self, count: int, begin: int) -> bytes:
+        try:
+            return os.pread(self._file.fileno(), count, begin)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from error
+
+    def _set_aside(self) -> None:
+        """Move half a frame to another file, for it may be what another program has lost."""
+        begin, aside = self._begins[-1], f"{self._name}.half"
+        rest = self._read(_MOST_ASIDE + 1, begin)
+        if len(rest) > _MOST_ASIDE or self._has_whole_frame(rest, begin):
+            raise self._damaged(begin, "half a frame, and more than a run leaves that was killed")
+        with open(aside, "ab") as file:
+            file.write(rest)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder(os.path.dirname(os.path.abspath(aside)))
+        os.ftruncate(self._file.fileno(), begin)
+        warn(
+            f"{self._name}: it ended in half a frame, as a run leaves it that was killed: these "
+            f"{len(rest)} bytes are in {aside} now",
+            MmbloomWarning,
+        )
+
+    def _has_whole_frame(self, rest: bytes, begin: int) -> bool:
+        """Tell whether what lacks its end is a frame that is damaged, with others behind it."""
+        for start in beginnings_of(self._kind):
+            place = rest.find(start, 1)
+            while place > 0:
+                with suppress(InputError):
+                    if any(end > begin + place for _, end in self._frame(begin + place)):
+                        return True
+                place = rest.find(start, place + 1)
+        return False
+
+    def _damaged(self, begin: int, why: str) -> InputError:
         return InputError(
-            f"{self.name}: {found}, so that nothing is appended to it; write to another file, or "
-            "move this one away"
+            f"{self._name}: cannot be read from byte {begin} on ({why}), so that nothing is "
+            "appended to it; write to another file, or move this one away"
+        )
+
+
+def require_appendable(path: str, kind: str) -> None:
+    """Refuse what cannot be appended to, before there is anything to append.
+
+    Raises
+    ------
+    InputError
+        If a file is there that was not compressed as its name says.
+    MissingLibraryError
+        If the library for it is not installed.
+    """
+    _library(kind, path)
+    if os.path.isfile(path):
+        with open(path, "rb") as file:
+            _require_beginning(file.read(_LONGEST), kind, path)
+
+
+def _library(kind: str, name: str) -> _extras.Compression:
+    return _extras.compression(kind, f"{name}: writing compressed files")
+
+
+def _require_beginning(head: bytes, kind: str, name: str) -> None:
+    if not any(head[: len(start)] == start[: len(head)] for start in beginnings_of(kind)):
+        raise InputError(
+            f"{name}: begins with {head!r}, and is no .{kind} file, so that nothing is appended "
+            "to it; write to another file, or move this one away"
         )
 
 
@@ -171,10 +309,7 @@ class _Reader:
             self._rest = self._rest or next((block for block in self._blocks if block), b"")
             if not self._rest:
                 break
-            part, self._rest = (
-                self._rest[: len(buffer) - filled],
-                self._rest[len(buffer) - filled :],
-            )
-            buffer[filled : filled + len(part)] = part
-            filled += len(part)
+            count = min(len(self._rest), len(buffer) - filled)
+            buffer[filled : filled + count] = self._rest[:count]
+            filled, self._rest = filled + count, self._rest[count:]
         return filled

@@ -26,6 +26,7 @@ _BEGINNINGS = {
     **{b"BZh%d\x17rE8P\x90" % level: "bz2" for level in range(1, 10)},
     b"\xfd7zXZ\x00": "xz",
     b"\x28\xb5\x2f\xfd": "zst",
+    **{b"%c\x2a\x4d\x18" % number: "zst" for number in range(0x50, 0x60)},  # to skip, as of pzstd
 }
 
 # How files begin that have no lines: what they are, and what prints the lines in them, if a command
@@ -116,6 +117,11 @@ def kind_by_name(name: str) -> str | None:
 def kind_of(head: bytes) -> str | None:
     """Tell which compressed data begins so, None if none does."""
     return next((kind for start, kind in _BEGINNINGS.items() if head.startswith(start)), None)
+
+
+def beginnings_of(kind: str) -> list[bytes]:
+    """Give how data of a kind begins."""
+    return [start for start, of in _BEGINNINGS.items() if of == kind]
 
 
 def _undecided(head: bytes) -> bool:

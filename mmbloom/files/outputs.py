@@ -23,7 +23,7 @@ from mmbloom.files.inputs import kind_by_name
 from mmbloom.lines import Existing, LineWriter, PlainFile
 
 if TYPE_CHECKING:
-    from mmbloom.files.compressed import CompressedFile
+    from mmbloom.files.compressed import FrameWriter
 
 # A chunk of lines. 5 million lines of 144 bytes into cat took 1.3 s, and 2.0 with the 64 KiB that
 # pipes have by default, as writer and reader waited for each other.
@@ -46,34 +46,40 @@ def open_output(
 
     """
     with ExitStack() as stack:
+        kind = None if path is None else kind_by_name(os.path.realpath(path))
         if path is None:
             file = stack.enter_context(FileIO(_STDOUT_FD, "wb", closefd=False))
         else:
-            file = stack.enter_context(FileIO(path, "ab"))
+            # A compressed file is read before it is appended to; a pipe cannot be.
+            read_too = kind is not None and not is_special(path)
+            file = stack.enter_context(FileIO(path, "ab+" if read_too else "ab"))
         _widen(file.fileno())
         name = "stdout" if path is None else path
-        output: FileIO | CompressedFile = file
+        frames: FrameWriter | None = None
         existing: Existing | None = None
-        again = stack.enter_context(_again(file))
-        if path is not None and (kind := kind_by_name(path)):
-            from mmbloom.files.compressed import CompressedFile  # noqa: PLC0415  few outputs are
+        if kind is not None:
+            from mmbloom.files.compressed import CompressedFile, FrameWriter  # noqa: PLC0415  few
 
-            output = CompressedFile(file, again, kind, name)
-            existing = None if again is None else output
-        elif again is not None:
+            if file.readable():
+                frames = existing = CompressedFile(file, kind, name)
+            else:
+                frames = FrameWriter(file, kind, name)
+        elif (again := stack.enter_context(_again(file))) is not None:
             existing = PlainFile(again)
         force = partial(_force, file.fileno(), path, durable=durable)
         if durable:
             force(name_too=True)
         sync = force if durable else None
         if delimiter is None:
-            yield LineWriter(output, terminator, name=name, existing=existing, sync=sync)
+            yield LineWriter(frames or file, terminator, name=name, existing=existing, sync=sync)
         else:
             from mmbloom.rows import RowWriter  # noqa: PLC0415  only for CSV
 
             if not fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_APPEND:
                 existing = None  # of `>`: what others have written there is none of our rows
-            yield RowWriter(output, delimiter, name=name, existing=existing, sync=sync)
+            yield RowWriter(frames or file, delimiter, name=name, existing=existing, sync=sync)
+        if frames is not None:
+            frames.finish()
         if durable or (path is not None and is_regular(file.fileno())):
             force(name_too=True)
 
@@ -130,6 +136,21 @@ def force_names(folder: str | None) -> None:
 def is_regular(file: str | int) -> bool:
     """Tell whether a path or descriptor is a file, and no pipe or device."""
     return stat.S_ISREG(os.stat(file).st_mode)
+
+
+def require_appendable(path: str) -> None:
+    """Refuse a compressed output that cannot be appended to, as `compressed` does."""
+    if kind := kind_by_name(os.path.realpath(path)):
+        from mmbloom.files.compressed import require_appendable as require  # noqa: PLC0415  few are
+
+        require(path, kind)
+
+
+def is_special(path: str) -> bool:
+    """Tell whether something is at a path that is no file, such as a pipe."""
+    with suppress(FileNotFoundError):
+        return not is_regular(path)
+    return False
 
 
 @contextmanager

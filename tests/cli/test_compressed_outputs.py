@@ -9,12 +9,16 @@ import io
 import lzma
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tempfile
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import numpy as np
 import pytest
 import xopen
 from cli_runner import EXACT, inside, is_one_line, kill_at_random, mmbloom
@@ -24,6 +28,7 @@ from workers import in_child
 
 from mmbloom import _extras
 from mmbloom.files import compressed
+from mmbloom.files.outputs import open_output
 
 Capture = pytest.CaptureFixture[bytes]
 zstd: Any = vars(xopen)["zstd"]  # of Python, or of backports.zstd
@@ -42,9 +47,16 @@ DECOMPRESS: dict[str, Any] = {
 EACH_KIND = pytest.mark.parametrize("kind", COMPRESS)
 
 
+COMMANDS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
+
+
 def held_by(path: Path) -> bytes:
-    """What the readers of Python find in a file, which refuse one with half a frame."""
-    held: bytes = DECOMPRESS[path.suffix[1:]](path.read_bytes())
+    """What the kind's own command prints, which refuses half a frame; if it is not here, Python."""
+    kind = path.suffix[1:]
+    if shutil.which(COMMANDS[kind]):
+        command: list[str | Path] = [COMMANDS[kind], "-dc", path]
+        return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
+    held: bytes = DECOMPRESS[kind](path.read_bytes())
     return held
 
 
@@ -64,26 +76,131 @@ def test_lines_of_several_runs(tmp_path: Path, kind: str) -> None:
 @EACH_KIND
 @pytest.mark.parametrize("there", ["whole", "padded", "empty"])
 def test_what_others_have_written(tmp_path: Path, kind: str, there: str) -> None:
-    """Files of the usual tools are appended to; zeros that fill up a block are no frame."""
-    out, held = tmp_path / f"out.{kind}", b"x" * 100_000
+    """Files of the usual tools are appended to; zeros that fill up a block are set aside."""
+    out, held = tmp_path / f"out.{kind}", b"x" * 10_000_000
     out.write_bytes(b"" if there == "empty" else COMPRESS[kind](held) + COMPRESS[kind](b""))
     with out.open("ab") as file:
-        file.write(bytes(512) if there == "padded" else b"")
-    assert mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n").code == 0
+        file.write(bytes(50_000) if there == "padded" else b"")
+    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n")
+    assert done.code == 0
+    assert (there == "padded") == ("these 50000 bytes are in" in done.err)
     assert held_by(out) == (b"a\n" if there == "empty" else held + b"\na\n")
 
 
 @EACH_KIND
-def test_half_a_frame_is_cut_off(tmp_path: Path, kind: str, capfdbinary: Capture) -> None:
-    """Wherever a killed run has left off: what is whole stays, and the next frame can be read."""
-    out = tmp_path / f"out.{kind}"
+def test_a_run_without_new_lines(tmp_path: Path, kind: str) -> None:
+    """Its output is a file of the kind, that holds nothing; another such run leaves it as it is."""
+    out, sizes = tmp_path / f"out.{kind}", set()
+    for _ in range(2):
+        assert mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"").code == 0
+        assert held_by(out) == b""
+        sizes.add(out.stat().st_size)
+    assert len(sizes) == 1
+    assert mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n").code == 0
+    assert held_by(out) == b"a\n"
+
+
+@EACH_KIND
+def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str, capfdbinary: Capture) -> None:
+    """Wherever a killed run has left off: what is whole stays, the rest is in another file."""
+    out, aside = tmp_path / f"out.{kind}", tmp_path / f"out.{kind}.half"
     first, second = COMPRESS[kind](b"a\nb\n"), COMPRESS[kind](b"c\nd\n")
     (tmp_path / "in").write_bytes(b"c\nd\n")
     for end in range(len(first) + len(second)):
         out.write_bytes((first + second)[:end])
+        aside.unlink(missing_ok=True)
         argv = ("dedup", tmp_path / str(end), tmp_path / "in", "-o", out, "-n10")
-        assert inside(capfdbinary, *argv) == (0, b"", "")
-        assert held_by(out) == (b"a\nb\n" if end >= len(first) else b"") + b"c\nd\n"
+        done = inside(capfdbinary, *argv)
+        assert (done.code, done.out) == (0, b"")
+        whole = len(first) if end >= len(first) else 0
+        assert held_by(out) == (b"a\nb\n" if whole else b"") + b"c\nd\n"
+        assert aside.exists() == (end > whole)
+        if end > whole:
+            assert aside.read_bytes() == (first + second)[whole:end]
+            assert is_one_line(done.err, f"these {end - whole} bytes are in {aside} now")
+
+
+@EACH_KIND
+def test_a_damaged_frame_before_others(tmp_path: Path, kind: str) -> None:
+    """What lacks its end, with a whole frame behind it, is no half of ours: nothing is moved."""
+    out, seen = tmp_path / f"out.{kind}", tmp_path / "seen"
+    frames = [COMPRESS[kind](b"%d\n" % number * 99) for number in range(3)]
+    there = frames[0] + frames[1][:-9] + frames[2]
+    out.write_bytes(there)
+    done = mmbloom("dedup", seen, "-o", out, *EXACT, stdin=b"a\n")
+    assert (done.code, out.read_bytes()) == (5, there)
+    assert is_one_line(done.err, f"{out}: cannot be read from byte {len(frames[0])} on")
+    assert mmbloom("check", seen, "-c", stdin=b"a\n").out == b"0\n"
+
+
+def test_a_length_that_hides_others(tmp_path: Path) -> None:
+    """A frame of zstd whose damaged length reaches past the end of the file hides whole ones."""
+    out = tmp_path / "out.zst"
+    options = {zstd.CompressionParameter.content_size_flag: 0}
+    frame = zstd.compress(os.urandom(200_000), options=options)
+    behind = zstd.compress(b"b\n") * 2
+    second = 6 + 3 + (1 << 17)  # the header of the second block: behind that of the frame, and one
+    longest = ((1 << 17) << 3 | 1).to_bytes(3, "little")  # the last block, as it is
+    there = frame[:second] + longest + frame[second + 3 :] + behind
+    out.write_bytes(there)
+    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n")
+    assert (done.code, out.read_bytes() == there) == (5, True)
+    assert is_one_line(done.err, f"{out}: cannot be read from byte 0 on (half a frame, and more")
+
+
+def test_more_than_a_run_leaves(tmp_path: Path, seed: int) -> None:
+    """A large file that lacks its end is another program's, which may be writing it."""
+    out = tmp_path / "out.gz"
+    there = gzip.compress(random.Random(seed).randbytes(17 << 20), 1)[:-4]
+    out.write_bytes(there)
+    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"a\n")
+    assert (done.code, out.read_bytes() == there) == (5, True)
+    assert is_one_line(done.err, "more than a run leaves that was killed")
+
+
+@pytest.mark.parametrize("there", [b"", gzip.compress(bytes(range(256)) * 9 + b"\n")])
+def test_emptied_by_others(tmp_path: Path, there: bytes) -> None:
+    """A file that is emptied, and may be longer by the next look, is read from its beginning."""
+    out = tmp_path / "out.gz"
+    with out.open("ab+", buffering=0) as file:
+        output = compressed.CompressedFile(file, "gz", str(out))
+        for lines in (b"a\n", b"b\n"):
+            assert output.write(memoryview(lines)) == 2
+        out.write_bytes(there)
+        held = gzip.decompress(there)
+        assert (output.size(), output.last()) == (len(held), held[-1:])
+        output.write(memoryview(b"c\n"))
+    assert held_by(out) == held + b"c\n"
+
+
+def test_a_link_has_the_kind_of_its_file(tmp_path: Path) -> None:
+    """Plain lines behind frames could not be read; a link to a plain file gets plain lines."""
+    (tmp_path / "current").symlink_to(tmp_path / "out.gz")
+    (tmp_path / "other.gz").symlink_to(tmp_path / "plain")
+    for link in ("current", "other.gz"):
+        argv = ("dedup", tmp_path / f"{link}.bloom", "-o", tmp_path / link, *EXACT)
+        assert mmbloom(*argv, stdin=b"a\n").code == 0
+    assert held_by(tmp_path / "out.gz") == (tmp_path / "plain").read_bytes() == b"a\n"
+
+
+def write_only(out: Path) -> str:
+    """In a child: open an output as a user who may write to it, and not read it."""
+    os.seteuid(65534)
+    with pytest.raises(PermissionError) as error, open_output(str(out), b"\n"):
+        pass
+    return str(error.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_an_output_that_cannot_be_read(tmp_path: Path) -> None:
+    """Nothing is appended where what is there cannot be seen."""
+    with tempfile.TemporaryDirectory() as folder:  # that of pytest is the owner's only
+        Path(folder).chmod(0o755)
+        out = Path(folder, "out.gz")
+        out.write_bytes(gzip.compress(b"b\n")[:-1])
+        out.chmod(0o222)
+        assert str(out) in in_child(partial(write_only, out))
+        assert out.read_bytes() == gzip.compress(b"b\n")[:-1]
 
 
 @EACH_KIND
@@ -92,18 +209,20 @@ def test_what_cannot_be_appended_to(tmp_path: Path, kind: str) -> None:
     seen, out = tmp_path / "seen", tmp_path / f"out.{kind}"
     damaged = COMPRESS[kind](b"a\n") + b"no frame, but some other bytes"
     for there, said in [
-        (b"plain lines\n" * 9, f"{out}: is no .{kind} file ("),
+        (b"plain lines\n" * 9, f"{out}: begins with b'plain lines\\nplai', and is no .{kind}"),
+        (bytes(5000), f"and is no .{kind} file"),
         (damaged, f"{out}: cannot be read from byte {len(COMPRESS[kind](b'a' + bytes([10])))} on"),
     ]:
         out.write_bytes(there)
         done = mmbloom("dedup", seen, "-o", out, *EXACT, stdin=b"a\n")
         assert (done.code, out.read_bytes()) == (5, there)
+        assert seen.exists() == (there == damaged)  # else it is told before a filter is made
         assert is_one_line(done.err, said, "nothing is appended to it; write to another file")
-        assert mmbloom("check", seen, "-c", stdin=b"a\n").out == b"0\n"
+    assert mmbloom("check", seen, "-c", stdin=b"a\n").out == b"0\n"
 
 
 def test_rows_have_one_header(tmp_path: Path) -> None:
-    """CSV in several frames, of which the last was cut in its header, or ends amid a quote."""
+    """CSV in several frames, of which the last ends amid a row, or a quote."""
     out, rows = tmp_path / "out.csv.gz", b'id,a\n1,"x\ny"\n'
     options: list[str | Path] = ["--csv", "-ka", "-o", out, *EXACT]
     assert mmbloom("dedup", tmp_path / "seen", *options, stdin=rows).code == 0
@@ -118,6 +237,7 @@ def test_rows_have_one_header(tmp_path: Path) -> None:
     assert held_by(out) == rows + b'3,z\n4,w\n5,"open"\n6,v\n'
     done = mmbloom("dedup", tmp_path / "seen", *options, stdin=b"id,a,b\n6,v,w\n")
     assert is_one_line(done.err, f"{out}: begins with 'id,a', and these rows have the header")
+    assert held_by(out) == rows + b'3,z\n4,w\n5,"open"\n6,v\n'
 
 
 def test_two_runs_and_one_file(tmp_path: Path) -> None:
@@ -138,6 +258,28 @@ def test_two_runs_and_one_file(tmp_path: Path) -> None:
         runs.append(subprocess.Popen([sys.executable, "-m", "mmbloom", *argv, "-p1e-9"]))
     assert [run.wait() for run in runs] == [0, 0]
     assert sorted(held_by(out).splitlines()) == sorted(lines[0] + lines[1])
+
+
+def test_nothing_comes_between_a_look_and_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line without its end, that another run writes after we have looked, waits for our line."""
+    out, look = tmp_path / "out.gz", compressed.CompressedFile.last
+    with open_output(str(out), b"\n") as ours, open_output(str(out), b"\n") as theirs:
+        x = np.frombuffer(b"x", np.uint8)
+        other = Thread(target=lambda: theirs.write(x, terminated=False))
+
+        def slow(file: compressed.CompressedFile) -> bytes:
+            last = look(file)
+            if other.ident is None:
+                other.start()
+                other.join(0.3)
+            return last
+
+        monkeypatch.setattr(compressed.CompressedFile, "last", slow)
+        ours.write(np.frombuffer(b"a\n", np.uint8), terminated=True)
+        other.join()
+    assert held_by(out) == b"a\nx"
 
 
 def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
@@ -187,11 +329,8 @@ def test_without_the_library(
 
 def test_a_write_that_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The half frame is taken back at once, so that others read the file as it is."""
-    with (
-        (tmp_path / "out.gz").open("ab", buffering=0) as file,
-        file.__class__(tmp_path / "out.gz", "rb") as again,
-    ):
-        output = compressed.CompressedFile(file, again.fileno(), "gz", "out.gz")
+    with (tmp_path / "out.gz").open("ab+", buffering=0) as file:
+        output = compressed.CompressedFile(file, "gz", "out.gz")
         assert output.write(memoryview(b"a\n")) == 2
 
         def broken(data: memoryview) -> None:
@@ -278,3 +417,4 @@ def test_compressors_are_those_of_readers(kind: str) -> None:
     stream = library.decompressor()
     assert DECOMPRESS[kind](frame) == stream.decompress(frame + b"more") == b"a" * 1000
     assert (stream.eof, stream.unused_data) == (True, b"more")
+    assert kind != "zst" or frame[4] & 4  # of a checksum, as others always have

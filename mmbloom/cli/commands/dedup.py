@@ -46,7 +46,7 @@ from mmbloom.dedup import Sink, Tally
 from mmbloom.errors import InputError
 from mmbloom.files.apart import require_apart
 from mmbloom.files.inputs import COMPRESSED
-from mmbloom.files.outputs import open_output
+from mmbloom.files.outputs import open_output, require_appendable
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.lines import LineWriter, read_chunks
 
@@ -308,11 +308,12 @@ def _prepare(
         if args.durable:
             require_durable(output)
     require_apart([STDOUT_FD if path is None else path for path in outputs], others)
-    for output in [*outputs, *others]:
-        if output is not None and args.output_dir is None:
+    for output in filter(None, [*outputs, *others]):
+        if args.output_dir is None:
             require_folder(output)
-        elif output is not None:
+        else:
             make_folder(os.path.dirname(output))
+        require_appendable(output)
 
 
 def _to_folder(
