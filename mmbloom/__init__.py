@@ -23,6 +23,7 @@ only those above it in this table.
 package       one idea
 ============  ==========================================================
 errors        the exception tree
+_interpreter  which interpreter of the process may import the package
 _extras       the libraries of the extras, imported here only
 _typing       type aliases
 _reentry      what a thread that has the lock may do; the task that runs in it
@@ -56,6 +57,7 @@ import gc
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from mmbloom import _interpreter
 from mmbloom import errors as errors
 from mmbloom.errors import CapacityWarning as CapacityWarning
 from mmbloom.errors import ClosedFilterError as ClosedFilterError
@@ -85,6 +87,8 @@ from mmbloom.errors import ParameterMismatchError as ParameterMismatchError
 from mmbloom.errors import ReadOnlyError as ReadOnlyError
 from mmbloom.errors import ReentryError as ReentryError
 from mmbloom.errors import ReservationWarning as ReservationWarning
+
+_interpreter.require_main()
 
 if TYPE_CHECKING:
     from mmbloom import sizing as sizing
