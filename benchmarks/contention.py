@@ -6,8 +6,8 @@ waits beside four processes that add millions of keys a call, which hold the loc
 
 Method: the processes are started, touch the filter's pages, meet, and add their batches of
 fresh keys at once; the time is from the first start to the last end. Rounds take turns. For the
-waits four processes add int64 arrays for some seconds, and a fifth one key after the other: each
-of its calls is timed. A chunk is 16,384 keys, and up to a million where the array is too large
+waits four processes add int64 arrays for some seconds, and a fifth a key every tenth of a
+millisecond: each of its calls is timed. A chunk is 16,384 keys, and up to a million where the array is too large
 for the processor's table of pages, as at 1e-6.
 
 Limits: mmbloom uses all cores for one batch where it can, so that one writer may leave
@@ -82,7 +82,7 @@ def add_until(path: str, end: float, first: int, batch: int) -> int:
 
 
 def wait_until(path: str, end: float) -> list[float]:
-    """Add one key after the other up to a moment; milliseconds of each call."""
+    """Add a key every tenth of a millisecond up to a moment; milliseconds of each call."""
     waits = []
     with BloomFilter.open(path) as seen:
         keys = iter(byte_strings(10**11, 1_000_000))
@@ -90,6 +90,7 @@ def wait_until(path: str, end: float) -> list[float]:
         while (begin := time.monotonic()) < end:
             seen.add(next(keys))
             waits.append(1e3 * (time.monotonic() - begin))
+            time.sleep(1e-4)  # without it, beside writers that pause, a million keys were too few
     return waits
 
 
