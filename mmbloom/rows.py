@@ -258,7 +258,7 @@ class RowWriter(LineWriter):
         ColumnError
             If the file has rows, and begins with another header.
         OSError
-            As `write`.
+            As `mmbloom.lines.LineWriter.write`.
         """
         with self._alone():
             if rest := self._missing_of(head):
