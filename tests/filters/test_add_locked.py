@@ -11,9 +11,9 @@ from checks import check_settled, flock_is_free, in_thread
 from workers import in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, LockTimeoutError
+from mmbloom._machine.moments import outlast
 
 Create = Callable[..., BloomFilter]
-AFTER_A_CHECK = 0.005  # seconds: longer than a look at the file is taken for granted
 
 
 def truncate(path: str) -> None:
@@ -45,7 +45,7 @@ def test_a_changed_file_is_noticed(
     with seen.locked():
         assert seen.add("a")
         change(path)
-        time.sleep(AFTER_A_CHECK)
+        outlast()
         for key in ("a", "b"):
             with pytest.raises(FileChangedError):
                 seen.add(key)
@@ -184,7 +184,7 @@ def test_closed_within_the_block(create: Create, path: str) -> None:
         for _ in range(2):
             with pytest.raises(ClosedFilterError):
                 seen.add("b")
-            time.sleep(AFTER_A_CHECK)
+            outlast()
     assert flock_is_free(path)
     with pytest.raises(ClosedFilterError):
         seen.add("c")
