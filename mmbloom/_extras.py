@@ -13,6 +13,7 @@ GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 
 _EXTRAS = {
     "argparse_manpage": "cli",
+    "backports.zstd": "cli",
     "matplotlib": "plot",
     "shtab": "cli",
     "tqdm": "cli",
@@ -31,7 +32,7 @@ def load(name: str, purpose: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        library = name.partition(".")[0]
+        library = next(known for known in _EXTRAS if f"{name}.".startswith(f"{known}."))
         extra = _EXTRAS[library]
         raise MissingLibraryError(
             f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[{extra}]'"
@@ -69,7 +70,7 @@ def compression(kind: str, purpose: str) -> Compression:
         make = partial(library.decompressobj, GZIP)
         return Compression(partial(library.compress, wbits=GZIP), make)
     if kind == "zst":
-        zstd = load("xopen", purpose).zstd  # of Python, or of backports.zstd
+        zstd = _zstd(purpose)
         # As the command does; without it a flipped bit changes lines, and no reader notices.
         sums = {zstd.CompressionParameter.checksum_flag: 1}
         return Compression(partial(zstd.compress, options=sums), zstd.ZstdDecompressor)
@@ -78,6 +79,12 @@ def compression(kind: str, purpose: str) -> Compression:
         return Compression(bz2.compress, bz2.BZ2Decompressor)
     lzma = importlib.import_module("lzma")
     return Compression(lzma.compress, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ))
+
+
+def _zstd(purpose: str) -> Any:
+    with suppress(ImportError):
+        return importlib.import_module("compression.zstd")  # of Python, from 3.14 on
+    return load("backports.zstd", purpose)
 
 
 def installed(name: str) -> bool:

@@ -12,7 +12,7 @@ import os
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from typing import Any
@@ -28,7 +28,7 @@ _READ = 1 << 14  # compressed
 # More is not what a run of ours has left: it writes about a mebibyte at a time.
 _MOST_ASIDE = 1 << 24
 _LONGEST = 16  # bytes by which a kind is known, and a few more to show
-_PATIENCE = 60.0  # seconds; a frame takes milliseconds to write
+_PATIENCE = 60.0  # seconds; a write, and a look at what others have written, take milliseconds
 
 
 class FrameWriter:
@@ -50,9 +50,7 @@ class FrameWriter:
     """
 
     def __init__(self, file: FileIO, kind: str, name: str) -> None:
-        library = _library(kind, name)
-        self._compress: Callable[[Any], bytes] = library.compress
-        self._decompressor: Callable[[], Any] = library.decompressor
+        self._library = _library(kind, name)
         self._file, self._kind, self._name, self._empty = file, kind, name, True
 
     def fileno(self) -> int:
@@ -61,7 +59,7 @@ class FrameWriter:
 
     def write(self, data: memoryview, /) -> int:
         """Write a frame; gives how many bytes are in it, which are all."""
-        self._append(self._compress(data))
+        self._append(self._library.compress(data))
         self._empty = False
         return len(data)
 
@@ -98,7 +96,8 @@ class CompressedFile(FrameWriter):
         self._begins, self._holds = array("q", [0]), array("q", [0])
         self._last = b""
         _require_beginning(self._read(_LONGEST, 0), kind, name)
-        with self.alone():
+        # Ahead of any lock, for a large file takes long; what is amid a change is looked at again.
+        with suppress(InputError):
             self._look()
 
     @contextmanager
@@ -121,7 +120,7 @@ class CompressedFile(FrameWriter):
 
     def write(self, data: memoryview, /) -> int:
         """Write a frame, in a block of `alone`."""
-        frame = self._compress(data)
+        frame = self._library.compress(data)
         if not self._look():
             self._set_aside()
         try:
@@ -133,7 +132,7 @@ class CompressedFile(FrameWriter):
         return len(data)
 
     def finish(self) -> None:
-        """Write a frame of nothing, if there is no other: an empty file is none of the kind."""
+        """As `FrameWriter.finish`; frames of others count too."""
         with self.alone():
             self._look()
             self._empty = self._begins[-1] == 0
@@ -198,10 +197,9 @@ class CompressedFile(FrameWriter):
     def _frame(self, begin: int) -> Iterator[tuple[bytes, int]]:
         """Decompress a frame, block by block, each with where the frame ends: `begin` till then.
 
-        If it ends amid itself, that is never. So it is with zeros to the end of the file, which
-        fill up a block.
+        Half a frame has no end. Nor have zeros up to the end of the file, which fill up a block.
         """
-        stream, at, data, zeros = self._decompressor(), begin, b"", False
+        stream, at, data, zeros = self._library.decompressor(), begin, b"", False
         while True:
             if not data and getattr(stream, "needs_input", True):  # zlib's has none
                 data = self._read(_READ, at)
@@ -269,13 +267,13 @@ class CompressedFile(FrameWriter):
         )
 
 
-def require_appendable(path: str, kind: str) -> None:
-    """Refuse what cannot be appended to, before there is anything to append.
+def require_kind(path: str, kind: str) -> None:
+    """Refuse a file that was not compressed as its name says, before there is anything to append.
 
     Raises
     ------
     InputError
-        If a file is there that was not compressed as its name says.
+        If it begins otherwise.
     MissingLibraryError
         If the library for it is not installed.
     """

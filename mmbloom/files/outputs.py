@@ -139,11 +139,11 @@ def is_regular(file: str | int) -> bool:
 
 
 def require_appendable(path: str) -> None:
-    """Refuse a compressed output that cannot be appended to, as `compressed` does."""
+    """Refuse a compressed output that `open_output` would refuse, without opening it."""
     if kind := kind_by_name(os.path.realpath(path)):
-        from mmbloom.files.compressed import require_appendable as require  # noqa: PLC0415  few are
+        from mmbloom.files.compressed import require_kind  # noqa: PLC0415  few are
 
-        require(path, kind)
+        require_kind(path, kind)
 
 
 def is_special(path: str) -> bool:

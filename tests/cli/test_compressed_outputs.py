@@ -1,15 +1,10 @@
 """Outputs whose names promise compressed lines: whole frames, each written before it is marked."""
 
-import bz2
-import csv
 import errno
 import fcntl
 import gzip
-import io
-import lzma
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,10 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import xopen
-from cli_runner import EXACT, inside, is_one_line, kill_at_random, mmbloom
-from faults import mount_tmpfs
-from tally import Count
+from cli_runner import EXACT, inside, is_one_line, mmbloom
+from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
 
 from mmbloom import _extras
@@ -31,33 +24,7 @@ from mmbloom.files import compressed
 from mmbloom.files.outputs import open_output
 
 Capture = pytest.CaptureFixture[bytes]
-zstd: Any = vars(xopen)["zstd"]  # of Python, or of backports.zstd
-COMPRESS: dict[str, Any] = {
-    "gz": gzip.compress,
-    "bz2": bz2.compress,
-    "xz": lzma.compress,
-    "zst": zstd.compress,
-}
-DECOMPRESS: dict[str, Any] = {
-    "gz": gzip.decompress,
-    "bz2": bz2.decompress,
-    "xz": lzma.decompress,
-    "zst": zstd.decompress,
-}
 EACH_KIND = pytest.mark.parametrize("kind", COMPRESS)
-
-
-COMMANDS = {"gz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd"}
-
-
-def held_by(path: Path) -> bytes:
-    """What the kind's own command prints, which refuses half a frame; if it is not here, Python."""
-    kind = path.suffix[1:]
-    if shutil.which(COMMANDS[kind]):
-        command: list[str | Path] = [COMMANDS[kind], "-dc", path]
-        return subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout
-    held: bytes = DECOMPRESS[kind](path.read_bytes())
-    return held
 
 
 @EACH_KIND
@@ -315,7 +282,8 @@ def test_without_the_library(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
 ) -> None:
     """What Python has itself needs no extra; for zstd the error says what to install."""
-    monkeypatch.setitem(sys.modules, "xopen", None)
+    for library in ("backports.zstd", "compression.zstd", "xopen"):
+        monkeypatch.setitem(sys.modules, library, None)
     (tmp_path / "in").write_bytes(b"a\n")
     for kind in ("gz", "bz2", "xz"):
         out = tmp_path / f"out.{kind}"
@@ -324,7 +292,7 @@ def test_without_the_library(
         assert held_by(out) == b"a\n"
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out.zst", *EXACT)
     done = inside(capfdbinary, *argv)
-    assert is_one_line(done.err, "writing compressed files needs xopen", "mmbloom[cli]")
+    assert is_one_line(done.err, "writing compressed files needs backports.zstd", "mmbloom[cli]")
 
 
 def test_a_write_that_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,65 +316,6 @@ class Broken:
 
     def __init__(self, fd: int, write: Any) -> None:
         self.fileno, self.write = (lambda: fd), write
-
-
-def dedup_on_small_disk(folder: Path, lines: list[bytes]) -> str:
-    """In a child: fill a disk with an output, make room, and run the same command again."""
-    if not mount_tmpfs(folder, 1 << 20):
-        return "not allowed"
-    (folder / "ballast").write_bytes(bytes(900_000))
-    argv = ("dedup", folder.parent / "seen", folder.parent / "in", *EXACT, "-o", folder / "out.gz")
-    done = mmbloom(*argv)
-    assert done.code == 5
-    assert is_one_line(done.err, "out.gz: No space left on device; nothing is lost")
-    assert 0 < len(held_by(folder / "out.gz").splitlines()) < len(lines)
-    (folder / "ballast").unlink()
-    assert mmbloom(*argv).code == 0
-    assert held_by(folder / "out.gz").splitlines() == lines
-    return "done"
-
-
-def test_a_full_disk(tmp_path: Path, seed: int) -> None:
-    """With room again the same command goes on, and each line is there once."""
-    rng = random.Random(seed)
-    lines = [b"%016x" % rng.getrandbits(64) for _ in range(30_000)]
-    (tmp_path / "in").write_bytes(b"\n".join([*lines, b""]))
-    (tmp_path / "disk").mkdir()
-    outcome = in_child(partial(dedup_on_small_disk, tmp_path / "disk", lines))
-    if outcome == "not allowed":
-        pytest.skip("this system allows no user namespaces")
-    assert outcome == "done"
-
-
-@pytest.mark.stress
-@pytest.mark.laws("T15")
-def test_killed_at_random(tmp_path: Path, seed: int, stress: int, tally: Count) -> None:
-    """After kills amid a run, and a run that ends: each row is in one of the two files, or both."""
-    rng, hits = random.Random(seed), 0
-    text = io.StringIO(newline="")
-    values = [f'{rng.randrange(20_000)}, "\nof many' for _ in range(60_000)]
-    csv.writer(text).writerows([("id", "value"), *enumerate(values)])
-    (tmp_path / "in.csv").write_bytes(text.getvalue().encode())
-    whole = {(str(place), value) for place, value in enumerate(values)}
-    for number in range(20 * stress):
-        seen, out, rest = (tmp_path / f"{number}{name}" for name in (".bloom", ".zst", ".gz"))
-        argv: list[str | Path] = ["dedup", seen, tmp_path / "in.csv", "--csv", "-kvalue", *EXACT]
-        argv += ["-o", out, "--repeats-to", rest]
-        kills = sum(kill_at_random(argv, rng, [out, rest], 0.05) for _ in range(2))
-        assert mmbloom(*argv).code == 0
-        found = [
-            list(csv.reader(io.StringIO(held_by(path).decode(), newline="")))
-            for path in (out, rest)
-        ]
-        assert [rows[0] for rows in found] == [["id", "value"]] * 2
-        rows = [{tuple(row) for row in some[1:]} for some in found]
-        assert rows[0] | rows[1] == whole  # a half frame leaves no half row
-        assert {value for _, value in rows[0]} == {*values}
-        tally(kills=kills, rows=len(whole))
-        hits += kills > 0
-        if hits == stress:
-            break
-    assert hits == stress
 
 
 @EACH_KIND

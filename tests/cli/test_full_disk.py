@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 from faults import mount_tmpfs
+from frames import held_by
 from workers import in_child
 
 from mmbloom import GrowingFilter
@@ -22,19 +23,19 @@ LINES = [b"line %06d" % number for number in range(30_000)]
 
 def whole_lines(path: Path) -> set[bytes]:
     """The lines of an output, without what a write that broke has left."""
-    return {line for line in path.read_bytes().split(b"\n") if re.fullmatch(rb"line \d{6}", line)}
+    return {line for line in held_by(path).split(b"\n") if re.fullmatch(rb"line \d{6}", line)}
 
 
 def dedup_on_small_disk(folder: Path, to: str) -> str:
     """In a child: fill a disk with an output, make room, and run the same command again."""
     if not mount_tmpfs(folder, 1 << 20):
         return "not allowed"
-    (folder / "ballast").write_bytes(bytes(900_000))
-    out = folder / "out"
+    out = folder / ("out.gz" if to == "-o .gz" else "out")
+    (folder / "ballast").write_bytes(bytes(1_000_000 if to == "-o .gz" else 900_000))
 
     def run() -> tuple[int, str]:
         argv = ("dedup", folder.parent / "seen", folder.parent / "in", *EXACT)
-        if to == "-o":
+        if to != "stdout":
             done = started(*argv, "-o", out)
             return done.code, done.err
         with out.open("ab") as stdout:
@@ -43,7 +44,7 @@ def dedup_on_small_disk(folder: Path, to: str) -> str:
 
     code, err = run()
     assert code == 5
-    shown, left = (str(out), f"{GO_ON}\n") if to == "-o" else ("stdout", GO_ON_AT_STDOUT)
+    shown, left = (str(out), f"{GO_ON}\n") if to != "stdout" else ("stdout", GO_ON_AT_STDOUT)
     assert is_one_line(err, f"{shown}: No space left on device; {left}")
     assert 0 < len(whole_lines(out)) < len(LINES)
     (folder / "ballast").unlink()
@@ -52,7 +53,7 @@ def dedup_on_small_disk(folder: Path, to: str) -> str:
     return "done"
 
 
-@pytest.mark.parametrize("to", ["-o", "stdout"])
+@pytest.mark.parametrize("to", ["-o", "-o .gz", "stdout"])
 def test_an_output(tmp_path: Path, to: str) -> None:
     """1 MiB tmpfs: the line says that nothing is lost, and the same command goes on."""
     (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))

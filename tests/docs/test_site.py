@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -209,9 +210,27 @@ def ours(answer: Any, address: str) -> bool:
     return int(answer.status) < 400 and str(answer.url).startswith(address)
 
 
-def told_of(failed: Any) -> list[str]:
-    """A request that failed; not one that the next page has ended, as of an icon."""
-    return [] if failed.failure == "net::ERR_ABORTED" else [failed.url]
+class Asked:
+    """What a page has asked for, and has no answer to yet."""
+
+    def __init__(self, page: Any) -> None:
+        self._page, self._requests = page, set[Any]()
+        page.on("request", self._begin)
+        page.on("requestfinished", self._end)
+        page.on("requestfailed", self._end)
+
+    def settle(self) -> None:
+        """Wait for all, such as an icon: it may come after the page, and to leave would end it."""
+        deadline = time.monotonic() + 30
+        while self._requests:
+            assert time.monotonic() < deadline, [request.url for request in self._requests]
+            self._page.wait_for_timeout(5)
+
+    def _begin(self, request: Any) -> None:
+        self._requests.add(request)
+
+    def _end(self, request: Any) -> None:
+        self._requests.discard(request)
 
 
 @needs_sphinx
@@ -219,9 +238,10 @@ def test_in_a_browser(site: Path, address: str, browser: Any) -> None:
     """Every page loads on a telephone without an error and is no wider; search and copying work."""
     troubles: list[str] = []
     page = browser.new_context(viewport={"width": PHONE, "height": 800}).new_page()
+    asked = Asked(page)
     page.on("console", lambda said: troubles.extend([said.text] if said.type in BAD else []))
     page.on("pageerror", lambda error: troubles.append(str(error)))
-    page.on("requestfailed", lambda failed: troubles.extend(told_of(failed)))
+    page.on("requestfailed", lambda failed: troubles.append(failed.url))
     page.on("response", lambda got: troubles.extend([] if ours(got, address) else [got.url]))
     for file in pages_of(site):
         where = f"{address}/{file.relative_to(site).as_posix()}"
@@ -230,9 +250,11 @@ def test_in_a_browser(site: Path, address: str, browser: Any) -> None:
         assert page.locator("h1").first.is_visible(), where
         assert not page.evaluate(TOO_WIDE), (where, page.evaluate(TOO_WIDE))
         assert not page.evaluate(HALVED), (where, page.evaluate(HALVED))
+        asked.settle()
     page.goto(f"{address}/install.html")
     page.wait_for_selector("button.copybtn", state="attached")
     assert page.locator("button.copybtn").count() == page.locator("article pre").count()
+    asked.settle()
     page.goto(f"{address}/search.html?q=install")  # last: to leave it ends what it asks for
     page.wait_for_selector("#search-results li a[href^=install]")
     page.wait_for_selector("#search-results li:nth-child(3)")

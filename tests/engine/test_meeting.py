@@ -43,16 +43,19 @@ def test_of_the_definition(blocks: int, num_blocks: int, n: int, seed: int) -> N
 @pytest.mark.parametrize("n", [1, 2, 3000, 70_000])
 def test_of_the_compiled(blocks: int, num_blocks: int, n: int, seed: int) -> None:
     """The compiled engine names all of these, and where few do, few others."""
-    h1 = np.random.default_rng(seed).integers(0, 2**64, n, np.uint64)
-    h1[::9] = h1[0]
-    params = params_of(blocks, num_blocks)
-    theirs, ours = NUMPY.meeting(h1, params), COMPILED.meeting(h1, params)
-    assert ours.dtype == np.bool_
-    assert not (theirs & ~ours).any()
+    rng, params, others = np.random.default_rng(seed), params_of(blocks, num_blocks), 0
+    draws = 1 + 3000 // n  # of few keys all can be others, now and then: the share is what counts
+    for _ in range(draws):
+        h1 = rng.integers(0, 2**64, n, np.uint64)
+        h1[::9] = h1[0]
+        theirs, ours = NUMPY.meeting(h1, params), COMPILED.meeting(h1, params)
+        assert ours.dtype == np.bool_
+        assert not (theirs & ~ours).any()
+        others += int(np.count_nonzero(ours & ~theirs))
+        if n * blocks > 2 * num_blocks:
+            assert ours.all()
     if n * blocks < num_blocks:
-        assert np.count_nonzero(ours & ~theirs) <= 2 + n // 10  # of two keys both, now and then
-    elif n * blocks > 2 * num_blocks:
-        assert ours.all()
+        assert others <= draws * n // 10
 
 
 @each_engine
