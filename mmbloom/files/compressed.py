@@ -150,6 +150,7 @@ class CompressedFile(FrameWriter):
 
     def read_from(self, begin: int) -> RawInput:
         """Give what whole frames hold, from a byte on."""
+        self._look()
         return _Reader(self._blocks_from(begin))
 
     def _blocks_from(self, begin: int) -> Iterator[bytes]:

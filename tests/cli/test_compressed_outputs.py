@@ -11,7 +11,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,8 +20,10 @@ from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
 
 from mmbloom import _extras
+from mmbloom.errors import ColumnError
 from mmbloom.files import compressed
 from mmbloom.files.outputs import open_output
+from mmbloom.rows import RowWriter
 
 Capture = pytest.CaptureFixture[bytes]
 EACH_KIND = pytest.mark.parametrize("kind", COMPRESS)
@@ -225,6 +227,21 @@ def test_two_runs_and_one_file(tmp_path: Path) -> None:
         runs.append(subprocess.Popen([sys.executable, "-m", "mmbloom", *argv, "-p1e-9"]))
     assert [run.wait() for run in runs] == [0, 0]
     assert sorted(held_by(out).splitlines()) == sorted(lines[0] + lines[1])
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.csv.gz"])
+def test_a_header_that_another_run_has_written(tmp_path: Path, name: str) -> None:
+    """Both have opened the file when it was empty; the second sees what the first has written."""
+    out = tmp_path / name
+    opened = partial(open_output, str(out), b"\n", delimiter=b",")
+    with opened() as ours, opened() as theirs:
+        for writer, row in [(ours, b"1,x\n"), (theirs, b"2,y\n")]:
+            assert isinstance(writer, RowWriter)
+            writer.begin(b"id,a\n")
+            writer.write(np.frombuffer(row, np.uint8), terminated=True)
+        with pytest.raises(ColumnError):
+            cast("RowWriter", theirs).begin(b"id,b\n")
+    assert held_by(out) == b"id,a\n1,x\n2,y\n"
 
 
 def test_nothing_comes_between_a_look_and_its_line(
