@@ -106,14 +106,13 @@ class WriteLock:
         self.timeout = timeout
         self._path, self._identity = path, identity
         self._closed = False
-        self.state = LockState(path, self._opened, wait)
+        self.state = LockState(path, self._open_file, wait)
         remember(self)
 
-    def _opened(self) -> DescriptorLock:
+    def _open_file(self) -> None:
         if self._closed:
             raise ClosedFilterError(self._path)
-        with opening:
-            return DescriptorLock(self._path, self._identity)
+        self.open_at(self._path)
 
     def open_at(self, path: str) -> None:
         """Open the file by this path, unless it is open: it may have been renamed."""

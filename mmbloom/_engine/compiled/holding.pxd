@@ -2,7 +2,7 @@
 
 
 cdef class LockState:
-    cdef readonly object path, opened, wait, threads, task, turns
+    cdef readonly object path, open_file, wait, threads, task, turns
     cdef readonly int depth
     cdef public Hold inner
     cdef object _descriptor

@@ -8,9 +8,7 @@ handler raises. Handlers do run in the callables that are passed, while nothing 
 
 cimport cython
 
-from cpython.dict cimport PyDict_GetItem
 from cpython.exc cimport PyErr_SetFromErrno
-from cpython.object cimport PyObject
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EACCES, EAGAIN, EINTR, errno
 
@@ -48,7 +46,8 @@ if note_pids():
     raise MemoryError
 
 
-# To look these up took most of the time that a key within a block did.
+# To look these up took most of the time that a key within a block did. The two belong together:
+# they are read and written in a critical section.
 cdef dict loaded = modules
 cdef object known_asyncio = None, running_loop = None
 
@@ -56,24 +55,27 @@ cdef object known_asyncio = None, running_loop = None
 cdef object running_task():
     """Give the task that runs in this thread, as `_reentry.running_task` does."""
     global known_asyncio, running_loop
-    cdef PyObject *found = PyDict_GetItem(loaded, "asyncio")
-    if found == NULL or <object>found is None:  # None forbids its import
+    cdef object look = None, asyncio = loaded.get("asyncio")
+    if asyncio is None:  # None forbids its import
         return None
-    cdef object asyncio = <object>found
-    if asyncio is not known_asyncio:
+    with cython.critical_section(loaded):
+        if asyncio is known_asyncio:
+            look = running_loop
+    if look is None:
         look = getattr(asyncio, "_get_running_loop", None)
         if look is None:  # it is being imported
             return None
-        known_asyncio, running_loop = asyncio, look
-    cdef object loop = running_loop()
+        with cython.critical_section(loaded):
+            known_asyncio, running_loop = asyncio, look
+    cdef object loop = look()
     return None if loop is None else asyncio.current_task(loop)
 
 
 cdef class LockState:
     """One write lock as this process has it; see `reference.holding.LockState`."""
 
-    def __init__(self, path, opened, wait):
-        self.path, self.opened, self.wait = path, opened, wait
+    def __init__(self, path, open_file, wait):
+        self.path, self.open_file, self.wait = path, open_file, wait
         self.forget()
 
     cpdef forget(self):
@@ -237,8 +239,8 @@ cdef class Hold:
             state.depth += 1
             self.phase = 2
             return True
-        if state._descriptor is None and state.opened is not None:
-            state.descriptor = state.opened()
+        if state._descriptor is None and state.open_file is not None:
+            state.open_file()
         if self.kind == C_BLOCK:
             task = running_task()
         if not state.acquire():

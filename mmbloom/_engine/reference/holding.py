@@ -48,9 +48,9 @@ class LockState:
     ----------
     path : str
         Of the filter, for messages.
-    opened : callable or None
-        Gives the `Descriptor`, opening the file when it is first wanted. None: there is nothing
-        to lock but this process's threads.
+    open_file : callable or None
+        Opens the file when its lock is first wanted, and sets `descriptor`, before another thread
+        can fork. None: there is nothing to lock but this process's threads.
     wait : callable
         Waits until a hold that did not get the lock at once has it.
 
@@ -71,10 +71,10 @@ class LockState:
     def __init__(
         self,
         path: str,
-        opened: "Callable[[], Descriptor] | None",
+        open_file: "Callable[[], object] | None",
         wait: "Callable[[Hold], object]",
     ) -> None:
-        self.path, self.opened, self.wait = path, opened, wait
+        self.path, self.open_file, self.wait = path, open_file, wait
         self.forget()
 
     def forget(self) -> None:
@@ -229,9 +229,9 @@ class Hold:
             state.depth += 1
             self.phase = 2
             return True
+        if state.descriptor is None and state.open_file is not None:
+            state.open_file()
         descriptor = state.descriptor
-        if descriptor is None and state.opened is not None:
-            descriptor = state.descriptor = state.opened()
         task = running_task() if self.kind == BLOCK else None
         holder, owner = weakref.ref(self), get_ident()
         # Noted before it is taken, and as a call: from here on a signal handler is refused. None
