@@ -46,6 +46,8 @@ class BuildEngine(build_ext):
             nthreads=self.parallel,
             force=self.force,
             shared_utility_qualified_name=SHARED,
+            # What threads share is locked, or changed in critical sections.
+            compiler_directives={"freethreading_compatible": True},
         )
         sources = {module.name: module.sources for module in translated}
         for module in self.extensions:

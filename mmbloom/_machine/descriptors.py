@@ -11,6 +11,8 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mmbloom._machine.forks import ThreadLock
+
 
 class OpenFile:
     """An open file; the descriptor belongs to this object.
@@ -23,7 +25,7 @@ class OpenFile:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        self._users, self._closed = set[object](), False
+        self._users, self._closed, self._lock = set[object](), False, ThreadLock()
         self._close = weakref.finalize(self, os.close, fd)
         self._close.atexit = False
 
@@ -32,15 +34,20 @@ class OpenFile:
         """Keep it open in a block; gives the descriptor, or -1 if it is closed."""
         user = object()
         try:
-            self._users.add(user)  # first: `close` looks for it after it has said so
-            yield -1 if self._closed else self.fd
+            with self._lock.here():
+                self._users.add(user)
+                closed = self._closed
+            yield -1 if closed else self.fd
         finally:
-            self._users.discard(user)
-            if self._closed:
+            with self._lock.here():
+                self._users.discard(user)
+                closed = self._closed
+            if closed:
                 self.close()
 
     def close(self) -> None:
         """Close it, or have the last of its users close it; twice is fine."""
-        self._closed = True
-        if not self._users:
+        with self._lock.here():
+            self._closed, in_use = True, bool(self._users)
+        if not in_use:
             self._close()

@@ -8,6 +8,8 @@ views are proved to lie within their buffers before any is read. Every text is l
 the first is added: a batch with a wrong key adds nothing.
 """
 
+cimport cython
+
 import numpy as np
 
 from mmbloom._engine.key_batch import (
@@ -46,6 +48,11 @@ ctypedef fused Offset:
 
 def plain(list items):
     """Tell whether every item is a `bytes`, or a `str` that encodes; see `reference.hash.plain`."""
+    with cython.critical_section(items):
+        return all_plain(items)
+
+
+cdef bint all_plain(list items) except -1:
     cdef Py_ssize_t i, n = PyList_GET_SIZE(items)
     cdef PyObject *item
     cdef Text text
@@ -162,20 +169,21 @@ cdef int hash_list(
     cdef PyObject **objects
     cdef Text text
     cdef Text *texts
-    if first + n > PyList_GET_SIZE(items):
-        raise ValueError("the list of keys changed its size while in use")
     texts = <Text *>malloc(n * (sizeof(Text) + sizeof(PyObject *)))
     if texts == NULL:
         raise MemoryError
     objects = <PyObject **>(texts + n)
     try:
-        for i in range(n):
-            objects[i] = kept(item_of(items, first + i, first + n))
-            held = i + 1
-            if not find_text(objects[i], &texts[i]):
-                refuse(objects[i], i)
-            if texts[i].width:
-                longest = max(longest, texts[i].length)
+        with cython.critical_section(items):
+            if first + n > PyList_GET_SIZE(items):
+                raise ValueError("the list of keys changed its size while in use")
+            for i in range(n):
+                objects[i] = kept(item_of(items, first + i, first + n))
+                held = i + 1
+                if not find_text(objects[i], &texts[i]):
+                    refuse(objects[i], i)
+                if texts[i].width:
+                    longest = max(longest, texts[i].length)
         if longest:
             scratch = <uint8_t *>malloc(4 * longest)
             if scratch == NULL:

@@ -16,7 +16,8 @@ the plan. A filter of several files looks for each key whether its list of files
 the key may be in a newer file. The lock is taken for each call, or held around them.
 
 Signal handlers, other threads and finalizers may run in any callable and wherever the interpreter
-is released. So a call keeps a reference to the grounds that it goes by, of which nothing changes
+is released; without the global lock (PEP 703) other threads run at any time, and the reference to
+the grounds is taken and replaced in a critical section. So a call keeps a reference to the grounds that it goes by, of which nothing changes
 but the number of keys left, and then asks whether they are still those of the filter. What is not
 the plain case, as a key of a rare type is not, goes the long way, which also says what is wrong.
 """
@@ -118,14 +119,15 @@ cdef bint hash_plain(
     cdef uint8_t[4 * LONGEST] scratch
     cdef Text text
     cdef Py_ssize_t i
-    if PyList_GET_SIZE(keys) != n:
-        return False
     sink.h1, sink.h2 = h1, h2
-    for i in range(n):
-        if not find_short_text(<PyObject *>PyList_GET_ITEM(keys, i), &text):
+    with cython.critical_section(keys):
+        if PyList_GET_SIZE(keys) != n:
             return False
-        spell(&text, scratch)
-        take_octets[Seeded](&sink, i, text.at, text.length, hash)
+        for i in range(n):
+            if not find_short_text(<PyObject *>PyList_GET_ITEM(keys, i), &text):
+                return False
+            spell(&text, scratch)
+            take_octets[Seeded](&sink, i, text.at, text.length, hash)
     end_keys[Seeded](&sink, n, hash)
     return True
 
@@ -268,8 +270,15 @@ cdef class SingleKeys:
     def _look_again(self):
         """Look at the file before the next key."""
         require(self)
-        self.forgotten += 1
-        self.grounds = None
+        cdef Grounds dropped  # when all is done, as that may run anything
+        with cython.critical_section(self):
+            self.forgotten += 1
+            dropped, self.grounds = self.grounds, None
+
+    cdef inline Grounds current(self):
+        """Give the grounds; another thread may replace them as soon as this has them."""
+        with cython.critical_section(self):
+            return self.grounds
 
     cdef inline bint may_add(self, Grounds grounds, Py_ssize_t keys):
         """Tell, with the lock, whether all is as it was, and keys fit into the plan."""
@@ -294,7 +303,7 @@ cdef class SingleKeys:
 
     cdef inline Grounds grounds_for(self, Py_ssize_t keys, nulls):
         """Give the grounds on which a list of few keys may go, if no key is excluded."""
-        cdef Grounds grounds = self.grounds
+        cdef Grounds grounds = self.current()
         if grounds is None or not grounds.plain or not 0 < keys <= FEW:
             return None
         return grounds if nulls == "error" or nulls == "skip" else None
@@ -306,22 +315,25 @@ cdef class SingleKeys:
         is closed during this look, by another thread or a finalizer, its grounds never serve.
         What a signal handler raises in it is raised.
         """
-        cdef Grounds before = self.grounds, made
-        cdef int gone = KEYS - before.left if before is not None else 0
-        cdef unsigned int forgotten = self.forgotten
+        cdef Grounds before, after, made
+        cdef unsigned int forgotten
         cdef int64_t began = now_by(COARSE)
-        self.grounds = None
-        found = self._grounds(gone, KEYS)
-        if isinstance(found, Grounds) and forgotten == self.forgotten:
+        with cython.critical_section(self):
+            before, self.grounds = self.grounds, None
+            forgotten = self.forgotten
+        found = self._grounds(KEYS - before.left if before is not None else 0, KEYS)
+        if isinstance(found, Grounds):
             made = found
             made.until, made.left = began + MOMENT, KEYS
-            self.grounds = made
+            with cython.critical_section(self):
+                if forgotten == self.forgotten:
+                    after, self.grounds = self.grounds, made  # of a thread that was faster
         return 0
 
     def __contains__(self, key):
         """Tell whether one key was added (or is a false positive), and is not excluded."""
         cdef uint64_t h1, h2
-        cdef Grounds grounds = self.grounds
+        cdef Grounds grounds = self.current()
         cdef bint found
         if grounds is not None and grounds.allow(1):
             grounds.newest.hash(key, &h1, &h2)  # which may call anything
@@ -373,7 +385,7 @@ cdef class SingleKeys:
         cdef Taken taken
         cdef bint new
         require(self)
-        grounds = self.grounds
+        grounds = self.current()
         # All else is looked at with the lock.
         if grounds is not None and grounds.fresh and grounds.full_at > 0 and grounds.left:
             grounds.left -= 1

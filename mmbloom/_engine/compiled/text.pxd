@@ -1,7 +1,9 @@
 """Where the bytes of a key lie, and code points as UTF-8; inline code.
 
 Looking into objects needs the interpreter, and cannot raise: these are CPython's macros, for a
-list and a place within it, and for objects whose type is known. The rest works without it.
+list and a place within it, and for objects whose type is known. The rest works without it. A list
+is gone through in a critical section: in a Python without the global lock another thread may
+change it.
 
 A module for every Python (abi3) may not know how objects lie in memory. There functions stand for
 the macros, and a `str` hides its text, which only the interpreter can then encode.
