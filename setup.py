@@ -1,4 +1,6 @@
-"""Build the compiled engine, on all cores; the rest of the setup is in pyproject.toml.
+"""Build the compiled engine, on all cores, and the README as the package index shows it.
+
+The rest of the setup is in pyproject.toml.
 
 Where a module cannot be compiled the installation goes on without it, and numpy serves; with
 MMBLOOM_REQUIRE_COMPILED=1 that is an error, for those who make wheels. With MMBLOOM_ABI3=1 the
@@ -6,6 +8,7 @@ modules, and the wheel, are for every Python from 3.11 on, at the price of speed
 """
 
 import os
+import re
 from collections.abc import Iterable
 from glob import glob
 from pathlib import Path, PurePath
@@ -81,7 +84,21 @@ def module(source: str, depends: Iterable[str] = ()) -> Extension:
     )
 
 
+def description() -> str:
+    """Give the README without links into the repository, which lead nowhere on the index.
+
+    Of such a link the words stay, of a picture nothing. When the repository has a public address
+    both are to begin with it.
+    """
+    text = Path("README.md").read_text(encoding="utf-8")
+    file = r"\((?![a-z]+:)[^)]+\)"
+    text = re.sub(rf"^!\[[^\]]*\]{file}\n+", "", text, flags=re.MULTILINE)
+    return re.sub(rf"\[([^\]]+)\]{file}", r"\1", text)
+
+
 setup(
+    long_description=description(),
+    long_description_content_type="text/markdown",
     cmdclass={"build_ext": BuildEngine},
     options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
     ext_modules=[

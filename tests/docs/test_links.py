@@ -1,6 +1,7 @@
 """Every link of the documentation to a file or heading of the project leads somewhere."""
 
 import re
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,14 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     assert broken(page) == ["no.md#", "#what"]
+
+
+def test_the_package_index_shows_no_paths() -> None:
+    """There a path of the repository leads nowhere, and a picture is broken."""
+    shown = str(metadata("mmbloom").json["description"])
+    assert shown.startswith("# mmbloom\n")
+    assert len(shown) > 0.8 * len(README.read_text(encoding="utf-8"))
+    assert not re.findall(r"\]\((?!https?:)[^)]*\)", _CODE.sub("", shown))
 
 
 def test_every_page_has_a_title_of_its_own() -> None:
