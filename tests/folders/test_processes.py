@@ -183,7 +183,8 @@ def read_all(output: int) -> list[tuple[float, int]]:
             raw = os.read(output, 1 << 16)  # whole items: small writes are atomic
         except BlockingIOError:
             return found
-        found += np.frombuffer(raw, ACKNOWLEDGED).tolist()
+        items = np.frombuffer(raw, ACKNOWLEDGED)
+        found += zip(items["began"].tolist(), items["first"].tolist(), strict=True)
 
 
 def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_ok: bool) -> str:
