@@ -1,5 +1,14 @@
 """What `single` needs of the lock's state."""
 
+cdef extern from *:
+    """
+    /* For what a thread reads that has not locked it: others may write it at the same time. */
+    #define mmbloom_read(at) __atomic_load_n(at, __ATOMIC_RELAXED)
+    #define mmbloom_write(at, value) __atomic_store_n(at, value, __ATOMIC_RELAXED)
+    """
+    unsigned long read_owner "mmbloom_read"(const unsigned long *) noexcept
+    void write_owner "mmbloom_write"(unsigned long *, unsigned long) noexcept
+
 
 cdef class LockState:
     cdef readonly object path, open_file, wait, threads, task, turns
@@ -9,7 +18,7 @@ cdef class LockState:
     cdef int fd  # the descriptor's, for flock; -1 to call its methods
     cdef int pid
     cdef int kind
-    cdef unsigned long owner
+    cdef unsigned long owner  # 0 for none; all else is read by the thread that it names
 
     cpdef forget(self)
     cpdef bint mine(self)

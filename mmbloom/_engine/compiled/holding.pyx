@@ -80,7 +80,8 @@ cdef class LockState:
 
     cpdef forget(self):
         """Start afresh, as in a forked child: not held, nothing open."""
-        self.pid, self.depth, self.kind, self.owner, self.fd = this_process, 0, 0, 0, -1
+        self.pid, self.depth, self.kind, self.fd = this_process, 0, 0, -1
+        write_owner(&self.owner, 0)
         self.threads = RLock()
         self.task = self.inner = self._descriptor = None
         self.turns = {}
@@ -98,7 +99,7 @@ cdef class LockState:
     cpdef bint mine(self):
         """Tell whether the calling thread of this very process holds the lock."""
         return (
-            self.depth > 0 and self.owner == PyThread_get_thread_ident() and self.pid == this_process
+            read_owner(&self.owner) == PyThread_get_thread_ident() and self.pid == this_process
         )
 
     cpdef bint amid(self):
@@ -107,7 +108,7 @@ cdef class LockState:
 
     cpdef bint around(self):
         """Tell whether a block of the running task is around, and no call between."""
-        return self.depth > 0 and self.kind == C_BLOCK and self.of_this_task()
+        return self.mine() and self.kind == C_BLOCK and self.task is running_task()
 
     cpdef bint of_this_task(self):
         """Tell whether the running task holds the lock."""
@@ -139,7 +140,7 @@ cdef class LockState:
         No depth is noted: this thread cannot look before `let_go`, and others are kept out.
         """
         cdef object threads = self.threads  # a finalizer that forks leaves the child another one
-        if self.fd < 0 or self.pid != this_process or not threads.acquire(False):
+        if self.pid != this_process or not threads.acquire(False):
             return False
         if self.depth == 0 and self.fd >= 0 and not flock(self.fd, LOCK_EX | LOCK_NB):
             return True
@@ -246,7 +247,7 @@ cdef class Hold:
         if not state.acquire():
             return False
         state.kind, self.first = C_CALL, True
-        state.owner = PyThread_get_thread_ident()
+        write_owner(&state.owner, PyThread_get_thread_ident())
         state.depth = 1
         self.phase = 2
         state.task = task
@@ -280,7 +281,8 @@ cdef class Hold:
                 state.depth -= 1
                 if state.depth == 0:
                     inner, task = state.inner, state.task  # let go of when all is done
-                    state.owner, state.inner, state.task = 0, None, None
+                    write_owner(&state.owner, 0)
+                    state.inner, state.task = None, None
                     try:
                         if inner is not None:
                             inner.leave()

@@ -36,7 +36,7 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memchr
 
 from mmbloom._engine.compiled.bits cimport OneKey, find
-from mmbloom._engine.compiled.holding cimport LockState
+from mmbloom._engine.compiled.holding cimport LockState, read_owner
 from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
@@ -78,6 +78,8 @@ cdef extern from *:
         CLOCK_MONOTONIC
         CLOCK_REALTIME
     int64_t now_by "mmbloom_now"(int) noexcept nogil
+    int read_left "mmbloom_read"(const int *) noexcept
+    void write_left "mmbloom_write"(int *, int) noexcept
 
 cdef enum:
     KEYS = 1000  # go by one look at most: they take 60 us, and the look a twentieth of that
@@ -212,10 +214,14 @@ cdef class Grounds:
 
     cdef inline bint allow(self, Py_ssize_t keys):
         """Tell whether a number of keys may go by these, and count them."""
-        if self.left < keys or not self.are_in_force():
+        if read_left(&self.left) < keys or not self.are_in_force():
             return False
-        self.left -= keys
+        self.count(keys)
         return True
+
+    cdef inline void count(self, Py_ssize_t keys) noexcept:
+        """Count keys; two threads at once may count one's only, and the clock ends the trust."""
+        write_left(&self.left, read_left(&self.left) - <int>keys)
 
     cdef inline bint is_stamped(self, const Stamp *found):
         return (
@@ -280,10 +286,15 @@ cdef class SingleKeys:
         with cython.critical_section(self):
             return self.grounds
 
+    cdef inline bint are_current(self, Grounds grounds):
+        """Tell whether grounds were not replaced since."""
+        with cython.critical_section(self):
+            return self.grounds is grounds
+
     cdef inline bint may_add(self, Grounds grounds, Py_ssize_t keys):
         """Tell, with the lock, whether all is as it was, and keys fit into the plan."""
         return (
-            self.grounds is grounds
+            self.are_current(grounds)
             and grounds.are_in_force()
             and grounds.have_room(keys)
             and grounds.is_listed()
@@ -291,7 +302,7 @@ cdef class SingleKeys:
 
     cdef Taken take_lock(self, Grounds grounds, Py_ssize_t keys) except *:
         """Take the lock for keys that are hashed, if it is free and all is as it was."""
-        if grounds.section.depth:
+        if read_owner(&grounds.section.owner):
             # The lock, too: a block of a folder that waits for it is around a handler already.
             if grounds.section.around() and grounds.lock.mine() and self.may_add(grounds, keys):
                 return WITHIN
@@ -321,7 +332,7 @@ cdef class SingleKeys:
         with cython.critical_section(self):
             before, self.grounds = self.grounds, None
             forgotten = self.forgotten
-        found = self._grounds(KEYS - before.left if before is not None else 0, KEYS)
+        found = self._grounds(0 if before is None else KEYS - read_left(&before.left), KEYS)
         if isinstance(found, Grounds):
             made = found
             made.until, made.left = began + MOMENT, KEYS
@@ -337,7 +348,7 @@ cdef class SingleKeys:
         cdef bint found
         if grounds is not None and grounds.allow(1):
             grounds.newest.hash(key, &h1, &h2)  # which may call anything
-            if not grounds.each or (self.grounds is grounds and grounds.is_listed()):
+            if not grounds.each or (self.are_current(grounds) and grounds.is_listed()):
                 found = grounds.newest.has(h1, h2) or grounds.is_older(h1, h2)
                 if grounds.fresh or not found:  # only a hit may be excluded
                     return found
@@ -359,7 +370,7 @@ cdef class SingleKeys:
             answers = octets_of(found)
             if (
                 grounds.is_there()
-                and self.grounds is grounds
+                and self.are_current(grounds)
                 and grounds.allow(n)
                 and hash_few(grounds.newest, keys, n, h1, h2)
             ):
@@ -387,8 +398,13 @@ cdef class SingleKeys:
         require(self)
         grounds = self.current()
         # All else is looked at with the lock.
-        if grounds is not None and grounds.fresh and grounds.full_at > 0 and grounds.left:
-            grounds.left -= 1
+        if (
+            grounds is not None
+            and grounds.fresh
+            and grounds.full_at > 0
+            and read_left(&grounds.left) > 0
+        ):
+            grounds.count(1)
             grounds.newest.hash(key, &h1, &h2)  # which may call anything
             taken = self.take_lock(grounds, 1)
             if taken:
@@ -419,7 +435,7 @@ cdef class SingleKeys:
                 grounds.full_at > 0
                 and not grounds.older
                 and grounds.is_there()
-                and self.grounds is grounds
+                and self.are_current(grounds)
                 and grounds.allow(n)
                 and not grounds.is_listed_anew()
                 and hash_few(grounds.newest, keys, n, h1, h2)
