@@ -31,6 +31,7 @@ SCRIPTS = {
     "memory": "--capacity 100000 --workers 2 --keys 1000",
     "contention": "--capacity 1000000 --batch 100 --batches 2 --touch 1000 --calls 20 --rounds 1 "
     "--large 1000 --seconds 1",
+    "threads": "--keys 4000 --rounds 1",
     "members": "--capacity 20000 --keys 1000 --rounds 1",
     "huge": "--capacity 100000 --keys 1000 --rounds 1",
     "counting": "--capacity 10000 --keys 1000 --rounds 1",

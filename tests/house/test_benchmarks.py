@@ -26,6 +26,7 @@ SCRIPTS = {
     "open_filter": "| mmbloom: open, query one key, close |",
     "memory": "### 2 workers",
     "contention": "| add, in locked() |",
+    "threads": "| add_many, int64 array |",
     "members": "| absent, list of bytes |",
     "huge": "| create(...) | create + add 1,000 |",
     "counting": "| remove, int64 array |",
