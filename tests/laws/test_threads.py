@@ -55,10 +55,10 @@ def own_keys(me: int) -> Iterator[str]:
         number += 1
 
 
-def add_by_all_calls(seen: Shared, me: int, seed: int, rounds: int) -> list[str]:
+def add_by_all_calls(seen: Shared, me: int, seed: int) -> list[str]:
     """Add keys by whatever call chance has; each is new, and found; give all of them."""
     chance, keys, mine = random.Random(seed + me), own_keys(me), list[str]()
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         batch = [next(keys) for _ in range(chance.choice((1, 3, 50, 300, 2000)))]
         how = chance.randrange(6)
         if how == 0:
@@ -88,22 +88,24 @@ def add_by_all_calls(seen: Shared, me: int, seed: int, rounds: int) -> list[str]
 @every_kind
 def test_all_calls_mixed(kind: str, tmp_path: Path, seed: int, stress: int, tally: Count) -> None:
     """Law 1: what any of 8 threads has added is new once, and found at once and for ever."""
+    for number in range(stress):
+        keys = add_and_verify(kind, tmp_path / f"{number}", seed + THREADS * number)
+        tally(keys=keys)
+
+
+def add_and_verify(kind: str, path: Path, seed: int) -> int:
+    """Let all threads add to one filter, and look at what it has then; how many keys these are."""
     added: list[list[str]] = []
-    with CREATE[kind](tmp_path / "seen") as seen:
-
-        def work(me: int) -> None:
-            added.append(add_by_all_calls(seen, me, seed, ROUNDS * stress))
-
-        at_once(work, 120 * stress)
+    with CREATE[kind](path) as seen:
+        at_once(lambda me: added.append(add_by_all_calls(seen, me, seed)), 120)
         every = list(chain.from_iterable(added))
         assert len(added) == THREADS
         assert seen.contains_many(every).all()
-        count = seen.approx_count
-    tally(keys=len(every))
-    assert abs(count - len(every)) < 0.01 * len(every)
-    with mmbloom.open(tmp_path / "seen", mode="r") as again:
+        assert abs(seen.approx_count - len(every)) < 0.01 * len(every)
+    with mmbloom.open(path, mode="r") as again:
         assert again.contains_many(every).all()
-    assert mmbloom.verify(tmp_path / "seen", keys=every).ok
+    assert mmbloom.verify(path, keys=every).ok
+    return len(every)
 
 
 @pytest.mark.laws("T11")
