@@ -9,7 +9,6 @@ import random
 import subprocess
 import sys
 import sysconfig
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from checks import run_threads
 from tally import Count
 
 import mmbloom
@@ -37,14 +37,9 @@ CREATE: dict[str, Callable[[Path], Shared]] = {
 every_kind = pytest.mark.parametrize("kind", CREATE)
 
 
-def at_once(work: Callable[[int], object], patience: float) -> None:
+def at_once(work: Callable[[int], object]) -> None:
     """Run work(0), work(1) ... in a thread each; what one of them raises fails the test."""
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(patience)
-        assert not thread.is_alive(), "a thread hangs"
+    run_threads(*(partial(work, me) for me in range(THREADS)))
 
 
 def own_keys(me: int) -> Iterator[str]:
@@ -97,7 +92,7 @@ def add_and_verify(kind: str, path: Path, seed: int) -> int:
     """Let all threads add to one filter, and look at what it has then; how many keys these are."""
     added: list[list[str]] = []
     with CREATE[kind](path) as seen:
-        at_once(lambda me: added.append(add_by_all_calls(seen, me, seed)), 120)
+        at_once(lambda me: added.append(add_by_all_calls(seen, me, seed)))
         every = list(chain.from_iterable(added))
         assert len(added) == THREADS
         assert seen.contains_many(every).all()
@@ -126,7 +121,7 @@ def test_keys_of_all_threads(kind: str, tmp_path: Path, seed: int, tally: Count)
                 new = [seen.add(batch[0])] if size == 1 else seen.add_many(batch)
                 told[me, part] += np.asarray(new)
 
-        at_once(work, 60)
+        at_once(work)
     tally(keys=len(keys), new_twice=int((told.sum(axis=0) > 1).sum()))
     assert (told.sum(axis=0) == 1).all()
 
@@ -154,7 +149,7 @@ def test_a_list_that_other_threads_change(kind: str, tmp_path: Path, seed: int) 
                 shared[:] = [f"{me} {turn} {i} é" for i in range(chance.randrange(1, 300))]
                 del shared[len(shared) // 2 :]
 
-        at_once(work, 60)
+        at_once(work)
 
 
 @pytest.mark.laws("T11")
@@ -183,7 +178,7 @@ def test_closed_while_all_are_at_work(kind: str, tmp_path: Path, seed: int) -> N
                         seen.close()
 
         with closing(seen):
-            at_once(partial(work, seen=seen, done=done, number=number), 60)
+            at_once(partial(work, seen=seen, done=done, number=number))
         with mmbloom.open(tmp_path / f"{number}", mode="r") as again:
             assert again.contains_many(list(chain.from_iterable(done))).all()
 

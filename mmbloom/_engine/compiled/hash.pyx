@@ -48,24 +48,21 @@ ctypedef fused Offset:
 
 def plain(list items):
     """Tell whether every item is a `bytes`, or a `str` that encodes; see `reference.hash.plain`."""
-    with cython.critical_section(items):
-        return all_plain(items)
-
-
-cdef bint all_plain(list items) except -1:
-    cdef Py_ssize_t i, n = PyList_GET_SIZE(items)
+    cdef Py_ssize_t i, n
     cdef PyObject *item
     cdef Text text
-    for i in range(n):
-        item = item_of(items, i, n)
-        if find_text(item, &text):
-            continue
-        if not HIDES_TEXT or not PyUnicode_CheckExact(item):
-            return False
-        try:
-            Py_DECREF(PyUnicode_AsUTF8String(item))
-        except UnicodeEncodeError:
-            return False
+    with cython.critical_section(items):
+        n = PyList_GET_SIZE(items)
+        for i in range(n):
+            item = item_of(items, i, n)
+            if find_text(item, &text):
+                continue
+            if not HIDES_TEXT or not PyUnicode_CheckExact(item):
+                return False
+            try:
+                Py_DECREF(PyUnicode_AsUTF8String(item))
+            except UnicodeEncodeError:
+                return False
     return True
 
 

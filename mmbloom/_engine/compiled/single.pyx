@@ -17,9 +17,10 @@ the key may be in a newer file. The lock is taken for each call, or held around 
 
 Signal handlers, other threads and finalizers may run in any callable and wherever the interpreter
 is released; without the global lock (PEP 703) other threads run at any time, and the reference to
-the grounds is taken and replaced in a critical section. So a call keeps a reference to the grounds that it goes by, of which nothing changes
-but the number of keys left, and then asks whether they are still those of the filter. What is not
-the plain case, as a key of a rare type is not, goes the long way, which also says what is wrong.
+the grounds is taken and replaced in a critical section. So a call keeps a reference to the grounds
+that it goes by, of which nothing changes but the number of keys left, and then asks whether they
+are still those of the filter. What is not the plain case, as a key of a rare type is not, goes the
+long way, which also says what is wrong.
 """
 
 cimport cython
