@@ -156,9 +156,10 @@ class WriteLock:
                 self._drop()
 
     def _drop(self) -> None:
-        descriptor, self.state.descriptor = self.state.descriptor, None
-        if descriptor is not None:
-            descriptor.close()
+        with opening:  # the child of a fork in between would keep it, and with it the lock
+            descriptor, self.state.descriptor = self.state.descriptor, None
+            if descriptor is not None:
+                descriptor.close()
 
 
 def wait(hold: Hold) -> None:

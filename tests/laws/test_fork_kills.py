@@ -15,6 +15,7 @@ from tally import Count
 from workers import Child, end, wait_for
 
 from mmbloom import BloomFilter, LockTimeoutError
+from mmbloom._storage.lock import DescriptorLock
 
 
 def fork_before(seen: BloomFilter, bystander: Callable[[], None]) -> None:
@@ -114,6 +115,41 @@ def hold_opened_amid_a_fork(path: Path, pid_file: Path) -> None:
             forker.join()
             Path(f"{path}.held").touch()
             time.sleep(600)
+
+
+def close_amid_a_fork(path: Path, pid_file: Path) -> None:
+    """Close a filter within a block while another thread forks."""
+    real = DescriptorLock.close
+    forker = threading.Thread(target=forked_bystander, args=(pid_file,))
+
+    def close(lock: DescriptorLock) -> None:
+        forker.start()  # nothing names the descriptor any more, which is still open
+        forker.join(1)  # a guard may make it wait until it is closed
+        real(lock)
+
+    seen = BloomFilter.open(path)
+    with pytest.MonkeyPatch.context() as patch, seen.locked():
+        patch.setattr(DescriptorLock, "close", close)
+        seen.close()
+    forker.join()
+
+
+@pytest.mark.laws("T10")
+def test_lock_closed_while_another_thread_forks_is_free(tmp_path: Path, tally: Count) -> None:
+    """Laws 2, 3: a fork at the moment when the lock's descriptor is closed keeps no copy."""
+    path, pid_file = tmp_path / "seen.bloom", tmp_path / "pid"
+    BloomFilter.create(path, 1000).close()
+    with ended_afterwards(pid_file):
+        closer = Child(partial(close_amid_a_fork, path, pid_file))
+        try:
+            wait_for(pid_file)
+            assert closer.wait() == 0
+        finally:
+            end(closer)
+        os.kill(int(pid_file.read_text()), 0)  # the bystander lives
+        with BloomFilter.open(path, lock_timeout=5) as seen:
+            assert seen.add("a")
+    tally(forks=1)
 
 
 @pytest.mark.laws("T10")
