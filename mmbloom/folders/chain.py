@@ -23,7 +23,7 @@ from typing import TypeVar
 import numpy as np
 
 from mmbloom._engine import Hold, LockState
-from mmbloom._machine.forks import ThreadLock
+from mmbloom._machine.forks import ThreadLock, remember
 from mmbloom._reentry import AMID
 from mmbloom._storage.folder import (
     ManifestFile,
@@ -111,6 +111,7 @@ class Chain:
         self.on_change: Callable[[], object] = int
         self._snapshot: ChainState | None = ChainState(file, ())
         self._snapshot = self._load(file)
+        remember(self)
 
     def refresh(self) -> ChainState:
         """Look which files there are, and give the chain as it is now.
@@ -306,6 +307,10 @@ class Chain:
             except ClosedFilterError:  # of one of the files: another thread has begun to close
                 raise ClosedFilterError(self.folder) from None
 
+    def after_fork(self) -> None:
+        """Leave the section of a thread to the parent (runs in the child)."""
+        self.state.forget()
+
     @property
     def closed(self) -> bool:
         """Whether `close` was called."""
@@ -315,7 +320,8 @@ class Chain:
         """Close every file; twice is fine."""
         if self.state.amid():  # a call that goes on would go on without the lock
             raise ReentryError(self.folder, AMID)
-        snapshot, self._snapshot = self._snapshot, None
+        with self.state.threads, self._loading.here():  # which would open files again
+            snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
             with ExitStack() as stack:  # all of them, whichever fails
                 stack.callback(snapshot.file.close)

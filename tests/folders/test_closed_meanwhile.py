@@ -1,14 +1,17 @@
-"""A folder that one thread closes while another one flushes it."""
+"""A folder that one thread closes while another one flushes it, or adds to it."""
 
 import os
 import threading
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from workers import in_child
 
 from mmbloom import ClosedFilterError, GrowingFilter
+from mmbloom._storage import folder
 from mmbloom._storage.resident.moving import MovingArray
+from mmbloom.folders import chain
 from mmbloom.folders.member import Member
 
 KEYS = range(100)  # of several files
@@ -69,6 +72,55 @@ def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch,
     closing.join(10)
     assert len(synced) > at
     assert seen.closed
+
+
+def test_close_amid_a_new_file(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It waits for the call that makes the file, and no file is open afterwards."""
+    closing = threading.Thread(target=seen.close)
+
+    def draft_manifest(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        closing.start()
+        closing.join(0.2)
+        return draft(*arguments)
+
+    draft = folder.draft_manifest
+    monkeypatch.setattr(chain, "draft_manifest", draft_manifest)
+    with suppress(ClosedFilterError):  # each section of its own: a later one comes too late
+        seen.add_many(range(1000, 1200))
+    closing.join(10)
+    assert seen.closed
+    assert [link for link in open_files() if link.startswith(seen.path)] == []
+
+
+def open_files() -> list[str]:
+    """List what this process has open."""
+    links = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            links.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return links
+
+
+def test_child_closes_what_another_thread_was_adding_to(seen: GrowingFilter) -> None:
+    """A child of a fork amid a section of another thread does not wait for that thread."""
+    held, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with seen.locked():
+            held.set()
+            forked.wait(30)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait(30)
+    try:
+        in_child(seen.close, timeout=20)
+    finally:
+        forked.set()
+        holder.join()
+    assert not seen.closed
+    seen.close()
 
 
 def test_close_and_flush_at_random(path: str) -> None:
