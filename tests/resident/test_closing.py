@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from checks import in_thread
 from copies import NEW, OLD, copies, left_behind, missing
 from workers import Child, ChildDiedError, in_child
 
@@ -22,6 +23,7 @@ from mmbloom._machine import memory, pages
 from mmbloom._storage import unmapped
 from mmbloom._storage.place import Place
 from mmbloom._storage.resident import working_copy
+from mmbloom._storage.resident.share import Share
 from mmbloom.errors import DurabilityError, FileChangedError
 from mmbloom.filters import writer
 
@@ -127,6 +129,21 @@ def waiting(call: Callable[[], object]) -> threading.Thread:
     thread.join(0.1)
     assert thread.is_alive()
     return thread
+
+
+def test_amid_the_queries_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread asks while close gives the share up: it takes none, and is not taken for company."""
+    seen = BloomFilter.open(file, resident=True)
+    seen.add_many(NEW)
+    found: list[bool] = []
+
+    def ask() -> None:
+        found.append(in_thread(lambda: bool(seen.contains_many(NEW).all())) is True)
+
+    before_call(monkeypatch, Share, "has_company", ask)
+    seen.close()
+    assert found == [True]
+    all_in_file(file, OLD, NEW)
 
 
 def test_amid_the_flush_of_a_thread(file: str) -> None:

@@ -237,9 +237,9 @@ class MovingArray:
         return place
 
     def _is_astray(self, place: Place) -> bool:
-        """Tell whether this process has no share in what it has mapped, or another has one."""
-        if place.share is not None:
-            return not place.share.held
+        """Tell whether what is mapped is a parent's share, or has none while others have one."""
+        if place.share is not None:  # one that was dropped, by a thread that leaves, stays so
+            return place.share.inherited
         if place.copy is not None or not is_named(place.named):
             return False
         with self._using() as fd:
@@ -367,7 +367,7 @@ class MovingArray:
             place.share.drop()
             found = f"resized from {self._size} to {size} bytes, its array kept in shared memory,"
             raise FileChangedError(self.path, found)
-        if not place.share.held:  # a parent's, which may be gone
+        if place.share.inherited:  # and the parent may be gone
             place = self.follow()
         share = place.share
         if share is None or share.drop() or self.failure:

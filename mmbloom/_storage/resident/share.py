@@ -61,6 +61,8 @@ class Share:
     ----------
     held : bool
         Whether this process has it: it was not dropped, and is not a parent's.
+    inherited : bool
+        Whether it is a parent's: then this process takes one of its own.
     gives_up : bool
         Whether this process gives the copy up, or has done so: set before the header names none.
 
@@ -74,7 +76,7 @@ class Share:
 
     def __init__(self, fd: int, path: str) -> None:
         self._path, self._byte = path, _any_byte()
-        self.held = self.gives_up = self._alone = False
+        self.held = self.inherited = self.gives_up = self._alone = False
         self._writer: dict[str, int] = {}  # the thread that writes the array to the file just now
         with opening:
             # By this name: the file may have been renamed, or removed.
@@ -195,7 +197,7 @@ class Share:
 
     def after_fork(self) -> None:
         """Leave it to the parent (runs in the child)."""
-        self.held = self._alone = False
+        self.held, self.inherited, self._alone = False, True, False
         self._writer.clear()
         self._file.close()
 
