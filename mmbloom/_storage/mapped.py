@@ -196,7 +196,8 @@ class MappedFilter:
     def key_rule(self) -> str | None:
         """How lines became its keys; None if that is not noted. It looks at the file first."""
         self.check_unchanged()
-        return read_key_rule(self.array.place.head[:HEADER_BYTES])
+        place = self.array.place  # which keeps it mapped, should another thread close the filter
+        return read_key_rule(place.head[:HEADER_BYTES])
 
     def note_key_rule(self, rule: str) -> None:
         """Write how lines become its keys, for the holder of the write lock."""

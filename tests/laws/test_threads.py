@@ -172,6 +172,7 @@ def test_closed_while_all_are_at_work(kind: str, tmp_path: Path, seed: int) -> N
                         assert seen.add(key)
                         mine.append(key)
                         assert mine[turn] in seen
+                        assert seen.key_rule is None
                     except mmbloom.ClosedFilterError:
                         return
                     if me == 0 and turn == 5 + seed % 10 * number:
