@@ -18,10 +18,11 @@ class AfterFork(Protocol):
         """Leave what is open to the parent (runs in the child)."""
 
 
-# Held while something is opened that is not yet remembered: a fork by another thread in between
-# would give the child a descriptor that keeps the lock of a killed parent. One lock for all of
-# it: with two, the hooks of a fork take them in one order and another thread could take them in
-# the other, and both would wait for ever.
+# Held while something is opened that is not yet remembered, or closed that is remembered no more:
+# a fork by another thread in between would give the child a descriptor that keeps the lock of a
+# killed parent. One lock for all of it: with two, the hooks of a fork take them in one order and
+# another thread could take them in the other, and both would wait for ever. So within it nothing
+# else is waited for.
 opening = threading.RLock()
 
 _remembered: weakref.WeakSet[AfterFork] = weakref.WeakSet()
@@ -41,9 +42,11 @@ class ThreadLock:
     def here(self) -> threading.RLock:
         """Give it as this process has it, for a `with` block."""
         if self._pid != os.getpid():
-            # In this order: another thread that finds the number right finds the new lock.
-            self._lock = threading.RLock()
-            self._pid = os.getpid()
+            with opening:  # two threads of a child make one
+                if self._pid != os.getpid():
+                    # In this order: a thread that finds the number right finds the new lock.
+                    self._lock = threading.RLock()
+                    self._pid = os.getpid()
         return self._lock
 
 
