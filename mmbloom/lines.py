@@ -15,8 +15,8 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from io import BufferedWriter, TextIOBase
-from typing import Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from io import BytesIO, IOBase, RawIOBase
+from typing import Any, Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 
@@ -183,7 +183,7 @@ def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
     if not hasattr(source, "readinto"):
         raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
     block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
-    while count := _read(source, block[filled : filled + BLOCK_BYTES]):
+    while count := read_some(source, block[filled : filled + BLOCK_BYTES].data):
         start, searched, filled = 0, filled, filled + count
         # Bytes from earlier reads end nothing: even a long line is searched only once.
         while True:
@@ -203,9 +203,13 @@ def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
         yield Chunk(block, one[0], one[1], terminated=False)
 
 
-def _read(source: RawInput, room: Octets) -> int:
-    # None means that the read would block. The command line waits before it reads such inputs.
-    return source.readinto(room.data) or 0
+def read_some(source: RawInput, buffer: Any) -> int:
+    """Read some bytes into a buffer, waiting for them; 0 at the end."""
+    while (count := source.readinto(buffer)) is None:  # an empty pipe that does not block
+        there = select.poll()
+        there.register(cast("Any", source), select.POLLIN)
+        there.poll()
+    return count
 
 
 class RawOutput(Protocol):
@@ -321,8 +325,9 @@ class LineWriter:
         existing: Existing | None = None,
         sync: Callable[[], None] | None = None,
     ) -> None:
-        given: object = file
-        if not hasattr(given, "write") or isinstance(given, BufferedWriter | TextIOBase):
+        given = getattr(file, "file", file)  # of what tempfile has wrapped
+        buffered = isinstance(given, IOBase) and not isinstance(given, RawIOBase | BytesIO)
+        if not hasattr(file, "write") or buffered:
             # A line in a buffer would be marked before it is written.
             raise TypeError(
                 f"file is {file!r}, expected a raw file, as open(path, 'ab', buffering=0) gives"
@@ -387,6 +392,12 @@ class LineWriter:
 Empty = Literal["whole", "skip", "key"]
 """What a line is that lacks the field or member chosen, or one of them: its own key; no key; or
 a line whose value there is the empty one, as that of all others that lack it."""
+
+
+def require_empty(empty: object) -> None:
+    """Raise `ValueError` unless this is an `Empty`."""
+    if empty not in (known := get_args(Empty)):
+        raise ValueError(f"empty is {empty!r}, expected one of {known}")
 
 
 class Found(NamedTuple):
@@ -523,6 +534,16 @@ class LineKeys:
     ignore_case: bool = False
     crlf: bool = False
     empty: Empty = "whole"
+
+    def __post_init__(self) -> None:
+        require_empty(self.empty)
+        fields = self.field if isinstance(self.field, tuple) else (self.field,)
+        if not fields or any(field is not None and field < 1 for field in fields):
+            raise ValueError(f"field is {self.field!r}, expected a number from 1 on, or several")
+        if self.separator == b"":
+            raise ValueError("separator is b'', expected some bytes, or None for blanks")
+        if self.json_key == ():
+            raise ValueError("json_key is (), expected a name, or several")
 
     def find(self, chunk: Chunk) -> Found:
         """Find the key of each line, and which lines lack it.
@@ -718,8 +739,8 @@ def found_among(keys: KeyBatch, lacks: Bools | None, empty: Empty) -> Found:
 
 
 def _bytes_of(keys: KeyBatch) -> list[bytes]:
-    if isinstance(keys, PackedKeys):
-        starts, ends = keys.starts.astype(np.int64), keys.ends.astype(np.int64)
-        return _engine.lines_of(keys.octets, starts, ends)
+    if isinstance(keys, PackedKeys):  # in any order: those of the parser are the last
+        data, spans = keys.octets.tobytes(), (keys.starts.tolist(), keys.ends.tolist())
+        return [data[start:end] for start, end in zip(*spans, strict=True)]
     assert isinstance(keys, ByteKeys)  # noqa: S101  what the engine makes of fields
     return cast("list[bytes]", keys.items)

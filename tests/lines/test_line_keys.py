@@ -363,3 +363,44 @@ def test_several_members() -> None:
     assert found[3] == coerce_one(("5", b"\xff5"))
     assert found[4:] == [b"\xff\n\0" + line for line in lines[4:]]
     assert keys.find(chunk_of(lines, before=b"")).lacking == 2
+
+
+TEXTS = st.sampled_from(["p", "q", "", 'say "x"', "\u00e9", "a\\b", "new\nline"])
+
+
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=12),
+    st.sampled_from(["whole", "skip", "key"]),
+    st.booleans(),
+)
+@example([("\u00e9", "1"), ("p", "1"), ("q", "1"), ("r", "2")], "whole", True)
+def test_several_members_with_and_without_escapes(
+    rows: list[tuple[str, str]], empty: Any, ascii_only: bool
+) -> None:
+    """What the parser finds and what is found without it stand in one chunk, in any order."""
+    lines = [json.dumps({"a": a, "b": b}, ensure_ascii=ascii_only).encode() for a, b in rows]
+    expected = [
+        coerce_one((a, b)) if (a and b) or empty == "key" else WHOLE_LINE + line
+        for line, (a, b) in zip(lines, rows, strict=True)
+        if empty != "skip" or (a and b)
+    ]
+    keys = LineKeys(json_key=("a", "b"), empty=empty)
+    assert bytes_of(keys.find(chunk_of(lines, before=b"other\n")).keys) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"field": 0},
+        {"field": (1, -1)},
+        {"field": ()},
+        {"field": 1, "separator": b""},
+        {"json_key": ()},
+        {"field": 1, "empty": "keep"},
+        {"json_key": "a", "empty": None},
+    ],
+)
+def test_options_that_are_none(wrong: dict[str, Any]) -> None:
+    """Refused at once, whichever engine finds the keys."""
+    with pytest.raises(ValueError, match=r"^(field|separator|json_key|empty) is .*, expected "):
+        LineKeys(**wrong)
