@@ -33,6 +33,7 @@ from mmbloom.lines import (
     found_among,
     marked,
     part_of,
+    require_empty,
     separated_by,
 )
 
@@ -93,9 +94,10 @@ def _octet(delimiter: bytes) -> int:
 class _Rows:
     """How far a stream is cut into rows."""
 
-    def __init__(self, delimiter: int, longest: float) -> None:
+    def __init__(self, delimiter: int, longest: float, *, begun: bool = False) -> None:
         self._delimiter, self._longest = delimiter, longest
-        self._before: int | None = None  # bytes of a mark before the first row; None: not known
+        # Bytes of a mark before the first row; None: not known.
+        self._before: int | None = 0 if begun else None
         self._state = 0  # of the scan
         self._newlines = 0  # in the rows that were given
 
@@ -303,7 +305,7 @@ class RowWriter(LineWriter):
     def _read_from(self, begin: int) -> Iterator[Chunk]:
         """Read rows of the file, however long one is with a quote that is open."""
         source = cast("Existing", self._existing).read_from(begin)
-        return _Rows(_octet(self._delimiter), inf).read(source)
+        return _Rows(_octet(self._delimiter), inf, begun=begin > 0).read(source)
 
     def _beginning(self, count: int) -> bytes:
         room = bytearray(count)
@@ -359,6 +361,7 @@ class RowKeys:
 
     def __post_init__(self) -> None:
         _octet(self.delimiter)
+        require_empty(self.empty)
         for column in self.columns:
             if not isinstance(column, int | str) or (isinstance(column, int) and column < 1):
                 raise ValueError(f"column is {column!r}, expected a number from 1 on, or a name")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 from mmbloom.dedup import Discard, Sink, Tally
@@ -12,7 +12,7 @@ from mmbloom.errors import FilterFullError
 from mmbloom.files.apart import Place, refuse_overlap, require_apart
 from mmbloom.files.inputs import open_input
 from mmbloom.files.keyed import dedup_lines, lines_of
-from mmbloom.files.outputs import open_output
+from mmbloom.files.outputs import existing_in, is_appended_to, open_output
 from mmbloom.filters.base import Filter
 from mmbloom.lines import Empty, KeyRule, LineKeys, LineWriter, RawInput
 from mmbloom.rows import RowKeys, RowWriter
@@ -78,7 +78,8 @@ def dedup_files(
     ------
     FilterFullError
         If the filter was opened with ``on_full="raise"``, at the first line that goes past its
-        plan: all lines before it are done, and none after it.
+        plan: all lines before it are done, and none after it. An input that is open may have been
+        read further.
     InputError
         If an input is damaged, has no lines, or has another header than the output.
     MissingLibraryError
@@ -101,10 +102,10 @@ def dedup_files(
     'id,name\n1,"Doe, Ann"\n'
     """
     keys = _rule(key, separator, json_key, empty, csv=csv)
-    sources = [inputs] if isinstance(inputs, str | os.PathLike) else inputs
-    if isinstance(sources, RawInput):
-        sources = [sources]
-    sources = list(sources)
+    sources = [inputs] if isinstance(inputs, str | os.PathLike | RawInput) else list(inputs)
+    for source in sources:
+        if not isinstance(source, str | os.PathLike | RawInput):
+            raise TypeError(f"an input is {source!r}, expected a path, or a binary file")
     places = [place for source in sources if (place := _place(source)) is not None]
     outputs = [place for file in (output, repeats_to) if (place := _place(file)) is not None]
     for place in outputs:
@@ -151,6 +152,10 @@ def _rule(
         return RowKeys(columns, separator or b",", empty=empty)
     if named := [column for column in columns if isinstance(column, str)]:
         raise ValueError(f"key is {named[0]!r}: names of columns are for csv=True")
+    if key is None and separator is not None:
+        raise ValueError("separator is what separates fields: choose one with key")
+    if key is None and json_key is None and empty != "whole":
+        raise ValueError("empty is for lines without a field or member: choose it with key")
     return LineKeys(
         field=cast("int | tuple[int, ...] | None", key),
         separator=separator,
@@ -159,15 +164,23 @@ def _rule(
     )
 
 
-def _opened(
-    output: Output, delimiter: bytes | None, durable: bool
-) -> AbstractContextManager[LineWriter]:
+@contextmanager
+def _opened(output: Output, delimiter: bytes | None, durable: bool) -> Iterator[LineWriter]:
     if isinstance(output, str | os.PathLike):
-        return open_output(os.fspath(output), b"\n", delimiter=delimiter, durable=durable)
+        path = os.fspath(output)
+        with open_output(path, b"\n", delimiter=delimiter, durable=durable) as writer:
+            yield writer
+        return
     if durable:
         raise ValueError("durable is for outputs that are paths: a file that is open is not synced")
-    given = LineWriter(output) if delimiter is None else RowWriter(output, delimiter)
-    return nullcontext(given)
+    with ExitStack() as stack:
+        existing, fd = None, _place(output)
+        if isinstance(fd, int) and is_appended_to(fd):  # a run that was killed can have begun it
+            existing = stack.enter_context(existing_in(fd))
+        if delimiter is None:
+            yield LineWriter(output, existing=existing)
+        else:
+            yield RowWriter(output, delimiter, existing=existing)
 
 
 def _name_of(source: Input) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from mmbloom import _extras
 from mmbloom.errors import InputError
-from mmbloom.lines import RawInput
+from mmbloom.lines import RawInput, read_some
 
 COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
 
@@ -320,7 +320,7 @@ class Given:
 
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, unless something is in it; gives up to where it is filled."""
-        count = filled or self._file.readinto(buffer) or 0
+        count = filled or read_some(self._file, buffer)
         self._progress.update(count - filled)
         return count
 

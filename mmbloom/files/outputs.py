@@ -64,8 +64,8 @@ def open_output(
                 frames = existing = CompressedFile(file, kind, name)
             else:
                 frames = FrameWriter(file, kind, name)
-        elif (again := stack.enter_context(_again(file))) is not None:
-            existing = PlainFile(again)
+        else:
+            existing = stack.enter_context(existing_in(file.fileno()))
         force = partial(_force, file.fileno(), path, durable=durable)
         if durable:
             force(name_too=True)
@@ -75,7 +75,7 @@ def open_output(
         else:
             from mmbloom.rows import RowWriter  # noqa: PLC0415  only for CSV
 
-            if not fcntl.fcntl(file.fileno(), fcntl.F_GETFL) & os.O_APPEND:
+            if not is_appended_to(file.fileno()):
                 existing = None  # of `>`: what others have written there is none of our rows
             yield RowWriter(frames or file, delimiter, name=name, existing=existing, sync=sync)
         if frames is not None:
@@ -153,21 +153,26 @@ def is_special(path: str) -> bool:
     return False
 
 
+def is_appended_to(fd: int) -> bool:
+    """Tell whether each write goes to the end of the file."""
+    return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
+
+
 @contextmanager
-def _again(file: FileIO) -> Iterator[int | None]:
+def existing_in(fd: int) -> Iterator[PlainFile | None]:
     """Open a regular file for reading, to look at how it ends; None of other files.
 
     It is looked at before each write, under the filter's lock. Another run that appends to the
     same file can be killed at any time, and our line must not be joined to its half line.
     """
     again = -1
-    if is_regular(file.fileno()):
+    if is_regular(fd):
         with suppress(OSError):  # we may only write to it, or there is no /dev/fd
-            again = os.open(f"/dev/fd/{file.fileno()}", os.O_RDONLY)
+            again = os.open(f"/dev/fd/{fd}", os.O_RDONLY)
     if again < 0:
         yield None
         return
     try:
-        yield again
+        yield PlainFile(again)
     finally:
         os.close(again)

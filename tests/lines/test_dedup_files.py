@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import os
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,44 @@ def test_a_full_filter(tmp_path: Path) -> None:
         assert out.read_bytes() == b"a 1\nb 2\n"
 
 
+@pytest.mark.parametrize(
+    ("left", "options", "lines", "expected"),
+    [
+        (b"xx\nfoo", {}, b"x\n", b"xx\nfoo\nx\n"),
+        (b'id,n\n9,"half', {"csv": True}, b"id,n\n1,a\n", b'id,n\n9,"half"\n1,a\n'),
+        (b"", {"csv": True}, b"id,n\n1,a\n", b"id,n\n1,a\n"),
+    ],
+)
+def test_what_a_killed_run_has_left(
+    tmp_path: Path, seen: Any, left: bytes, options: dict[str, Any], lines: bytes, expected: bytes
+) -> None:
+    """A half line is ended before a new one, in a path and in a file that is open."""
+    for name in ("path", "opened"):
+        out = tmp_path / name
+        out.write_bytes(left)
+        with BloomFilter.create(f"{seen.path}.{name}", 1000, 1e-9) as other, ExitStack() as stack:
+            to = out if name == "path" else stack.enter_context(out.open("ab", buffering=0))
+            dedup_files(other, io.BytesIO(lines), to, **options)
+        assert out.read_bytes() == expected
+
+
+def test_an_input_that_does_not_block(tmp_path: Path, seen: Any) -> None:
+    """What comes later is waited for: a pipe that is empty has not ended."""
+    reading, writing = os.pipe()
+    os.set_blocking(reading, False)
+
+    def write_later() -> None:
+        os.write(writing, b"c\n")
+        os.close(writing)
+
+    late = threading.Timer(0.2, write_later)
+    os.write(writing, b"a\nb\n")
+    late.start()
+    with open(reading, "rb", buffering=0) as source:
+        assert dedup_files(seen, source, tmp_path / "out") == Tally(3, 3, 0, 6, 0)
+    late.join()
+
+
 def test_what_is_refused(tmp_path: Path, seen: Any) -> None:
     """An output that is an input or the filter; options that contradict each other; bad inputs."""
     lines = tmp_path / "in"
@@ -110,9 +150,21 @@ def test_what_is_refused(tmp_path: Path, seen: Any) -> None:
         with pytest.raises(ValueError, match="lists the exclusions of the filter"):
             dedup_files(seen, opened, exclusions)
     assert lines.read_bytes() == LINES
-    for wrong in [{"key": 1, "json_key": "a"}, {"csv": True, "json_key": "a"}, {"key": "name"}]:
-        with pytest.raises(ValueError, match=r"cannot be combined|leave it out|csv=True"):
-            dedup_files(seen, lines, None, **wrong)  # type: ignore[arg-type]
+    contradictions: list[dict[str, Any]] = [
+        {"key": 1, "json_key": "a"},
+        {"csv": True, "json_key": "a"},
+        {"key": "name"},
+        {"separator": b","},
+        {"empty": "skip"},
+        {"empty": "keep", "key": 1},
+        {"empty": "keep", "csv": True},
+    ]
+    for wrong in contradictions:
+        with pytest.raises(ValueError, match=r"cannot be|leave it|csv=|with key|expected one"):
+            dedup_files(seen, lines, None, **wrong)
+    for inputs in (b"in", [b"in"], 5, [None]):
+        with pytest.raises(TypeError, match=r"expected a path, or a|not iterable"):
+            dedup_files(seen, inputs, None)  # type: ignore[arg-type]
     with (tmp_path / "raw").open("wb", buffering=0) as raw:
         with pytest.raises(ValueError, match="durable is for outputs that are paths"):
             dedup_files(seen, lines, raw, durable=True)

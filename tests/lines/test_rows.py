@@ -133,6 +133,18 @@ def test_writer_and_others(tmp_path: Path) -> None:
     assert out.read_bytes() == b'a,b\n1,x\n2,"y\n"\n3,z\n4,w\n5,v\n'
 
 
+def test_writer_beside_one_that_writes_marks(tmp_path: Path) -> None:
+    """What looks like a byte order mark is one at the beginning of a file only."""
+    out = tmp_path / "out.csv"
+    out.write_bytes(b"a,b\n")
+    with out.open("ab", buffering=0) as file, out.open("rb") as again:
+        writer = RowWriter(file, existing=PlainFile(again.fileno()))
+        for theirs, row in [(b"\xff\xfe,w\n", b"1,x\n"), (b'\xef\xbb\xbf"q\n', b"2,y\n")]:
+            file.write(theirs)
+            writer.write(octets_of(row), terminated=True)
+    assert out.read_bytes() == b'a,b\n\xff\xfe,w\n1,x\n\xef\xbb\xbf"q\n2,y\n'
+
+
 def test_writer_to_a_pipe(tmp_path: Path) -> None:
     """Where nothing can be looked at, what this object wrote counts."""
     out = tmp_path / "out.csv"

@@ -1,6 +1,8 @@
 """What is no filter, no lines or no sink is refused in words that say what to pass."""
 
+import gzip
 import io
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +50,19 @@ def test_what_cannot_be_cut(wrong: Any) -> None:
 
 def test_what_cannot_be_written_to(tmp_path: Path) -> None:
     """A file with a buffer would have a line marked that is not written."""
-    wrong: Any
-    with (tmp_path / "a").open("wb") as buffered, (tmp_path / "b").open("w") as text:
-        for wrong in (buffered, text, "path", None):
+    spooled: Any = tempfile.SpooledTemporaryFile
+    with (
+        (tmp_path / "a").open("wb") as buffered,
+        (tmp_path / "b").open("w") as text,
+        (tmp_path / "c").open("a+b") as both,
+        gzip.open(tmp_path / "d", "wb") as compressed,
+        tempfile.NamedTemporaryFile(dir=tmp_path) as wrapped,
+        spooled(dir=tmp_path) as kept,
+    ):
+        files: list[Any] = [buffered, text, both, compressed, wrapped, kept]
+        for wrong in (*files, "path", None):
             with pytest.raises(TypeError, match="buffering=0"):
                 LineWriter(wrong)
+    LineWriter(io.BytesIO())
+    with tempfile.NamedTemporaryFile(dir=tmp_path, buffering=0) as raw:
+        LineWriter(raw)
