@@ -40,16 +40,20 @@ def test_at_each_line(path: str, tmp_path: Path, mode: Mode, taken_by: str) -> N
         other.write_text("short")
     answers = refusals = 0
     for number in range(MOST_LINES):
-        file, taken = f"{path}{number}", list[int]()
+        file, taken, closers = f"{path}{number}", list[int](), list[threading.Thread]()
         with BloomFilter.create(file, 1000, 1e-9, resident=False) as seen:
             seen.add_many(OLD)
         seen = BloomFilter.open(file, mode)
         left_behind(file)
 
-        def close(seen: BloomFilter = seen, taken: list[int] = taken) -> None:
-            closer = threading.Thread(target=seen.close)
-            closer.start()
-            closer.join()
+        def close(
+            seen: BloomFilter = seen,
+            taken: list[int] = taken,
+            closers: list[threading.Thread] = closers,
+        ) -> None:
+            closers.append(threading.Thread(target=seen.close))
+            closers[-1].start()
+            closers[-1].join(0.5)  # where the query has what forks wait for, close waits as well
             if taken_by != "nothing":
                 taken.extend(os.open(other, os.O_RDWR) for _ in range(8))
 
@@ -63,6 +67,8 @@ def test_at_each_line(path: str, tmp_path: Path, mode: Mode, taken_by: str) -> N
                 refusals += 1
 
         came = at_line(number, in_the_room, close, ask)
+        for closer in closers:
+            closer.join()
         for fd in taken:
             os.close(fd)
         seen.close()
