@@ -21,8 +21,8 @@ class AfterFork(Protocol):
 # Held while something is opened that is not yet remembered, or closed that is remembered no more:
 # a fork by another thread in between would give the child a descriptor that keeps the lock of a
 # killed parent. One lock for all of it: with two, the hooks of a fork take them in one order and
-# another thread could take them in the other, and both would wait for ever. So within it nothing
-# else is waited for.
+# another thread could take them in the other, and both would wait for ever. Within it nothing is
+# waited for that may wait for it.
 opening = threading.RLock()
 
 _remembered: weakref.WeakSet[AfterFork] = weakref.WeakSet()
