@@ -70,23 +70,25 @@ def together(path: str, writers: int, first: int, load: Load) -> float:
     return writers * each / elapsed / 1e6
 
 
-def add_until(path: str, end: float, first: int, batch: int) -> int:
-    """Add batches of fresh keys up to a moment; how many calls that were."""
+def add_for(seconds: float, path: str, first: int, batch: int) -> int:
+    """Add batches of fresh keys; how many calls that were."""
     calls = 0
     with BloomFilter.open(path) as seen:
         _meeting[0].wait(_PATIENCE)
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             seen.add_many(numbers(first + calls * batch, batch))
             calls += 1
     return calls
 
 
-def wait_until(path: str, end: float) -> list[float]:
-    """Add a key every tenth of a millisecond up to a moment; milliseconds of each call."""
+def wait_for(seconds: float, path: str) -> list[float]:
+    """Add a key every tenth of a millisecond; milliseconds of each call."""
     waits = []
     with BloomFilter.open(path) as seen:
         keys = iter(byte_strings(10**11, 1_000_000))
         _meeting[0].wait(_PATIENCE)
+        end = time.monotonic() + seconds
         while (begin := time.monotonic()) < end:
             seen.add(next(keys))
             waits.append(1e3 * (time.monotonic() - begin))
@@ -94,18 +96,17 @@ def wait_until(path: str, end: float) -> list[float]:
     return waits
 
 
-def beside_batches(path: str, batch: int, limit: float) -> dict[str, list[float]]:
+def beside_batches(path: str, batch: int, seconds: float) -> dict[str, list[float]]:
     """Let four processes add batches, and one single keys: how long its calls take."""
     context = multiprocessing.get_context(start_method())
     writers = WRITERS[-1]
     with ProcessPoolExecutor(
         writers + 1, context, meet_at, (context.Barrier(writers + 1),)
     ) as pool:
-        end = time.monotonic() + limit + 5  # seconds to start the processes
         others = [
-            pool.submit(add_until, path, end, 10**10 * (1 + i), batch) for i in range(writers)
+            pool.submit(add_for, seconds, path, 10**10 * (1 + i), batch) for i in range(writers)
         ]
-        waits = sorted(pool.submit(wait_until, path, end).result())
+        waits = sorted(pool.submit(wait_for, seconds, path).result())
         for other in others:
             other.result()
     if not waits:
