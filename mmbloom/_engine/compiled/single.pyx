@@ -201,7 +201,7 @@ cdef class Grounds:
         self.plain, self.full_at, self.capacity = plain, full_at, capacity
         self.fresh = plain and not self.is_listed_anew()
 
-    cdef inline bint are_in_force(self):
+    cdef inline bint are_in_force(self) noexcept:
         cdef Word word
         cdef Py_ssize_t i
         # The clock first: to read a file that was cut is a fatal signal.
@@ -213,7 +213,7 @@ cdef class Grounds:
                 return False
         return self.ends == EVER or self.since <= now_by(CLOCK_REALTIME) < self.ends
 
-    cdef inline bint allow(self, Py_ssize_t keys):
+    cdef inline bint allow(self, Py_ssize_t keys) noexcept:
         """Tell whether a number of keys may go by these, and count them."""
         if read_left(&self.left) < keys or not self.are_in_force():
             return False
@@ -258,7 +258,7 @@ cdef class Grounds:
             and <double>one.counters[KEYS_ADDED] + keys <= self.capacity
         )
 
-    cdef inline bint is_older(self, uint64_t h1, uint64_t h2):
+    cdef inline bint is_older(self, uint64_t h1, uint64_t h2) noexcept:
         """Tell whether an older array has a key that is hashed."""
         cdef Py_ssize_t i
         for i in range(len(self.older)):
