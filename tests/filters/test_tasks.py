@@ -21,22 +21,23 @@ from mmbloom import (
 )
 
 Create = Callable[..., BloomFilter]
+RATE = 1e-9  # at 1 % a key that was not added is found in one run of 500
 
 
 def growing(path: Path) -> GrowingFilter:
-    return GrowingFilter.create(path, 2)
+    return GrowingFilter.create(path, 2, RATE)
 
 
 def rotating(path: Path) -> RotatingFilter:
-    return RotatingFilter.create(path, capacity_per_period=100)
+    return RotatingFilter.create(path, capacity_per_period=100, error_rate=RATE)
 
 
 def plain(path: Path) -> BloomFilter:
-    return BloomFilter.create(path, 100)
+    return BloomFilter.create(path, 100, RATE)
 
 
 def counting(path: Path) -> CountingBloomFilter:
-    return CountingBloomFilter.create(path, 100)
+    return CountingBloomFilter.create(path, 100, RATE)
 
 
 KINDS = [plain, counting, growing, rotating]
