@@ -21,7 +21,7 @@ from mmbloom import (
 )
 
 Create = Callable[..., BloomFilter]
-RATE = 1e-9  # at 1 % a key that was not added is found in one run of 500
+RATE = 1e-9  # at 1 % the growing one finds a key that was not added in one run of 500
 
 
 def growing(path: Path) -> GrowingFilter:
