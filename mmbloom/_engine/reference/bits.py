@@ -16,7 +16,7 @@ import numpy as np
 
 from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.hash import hash_one
-from mmbloom._typing import Array, Bools, HashHalves, Indices, Words
+from mmbloom._typing import Array, Bools, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import blocks_of, positions, positions_of_all
 from mmbloom.sizing.params import FilterParams
@@ -97,7 +97,8 @@ def add(
     newly_set : int
         How many bits were clear before.
     """
-    claimed = claim(words, h1, h2, params, meeting(h1, params))
+    # Of those that lack a bit alone: to sort a batch of known keys was 8 % of its time.
+    claimed = _claim(words, h1, h2, params, lambda lacking: meeting(h1[lacking], params))
     return claimed.new, commit(words, claimed)
 
 
@@ -147,31 +148,44 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams, meeting: Boo
     -------
     Claimed
     """
+    return _claim(words, h1, h2, params, meeting.__getitem__)
+
+
+def _claim(
+    words: Words, h1: Words, h2: Words, params: FilterParams, meet: Callable[[Indices], Bools]
+) -> Claimed:
+    """Claim n keys; of those at the given places, `meet` tells which may meet."""
     claimed = Claimed(np.zeros(len(h1), dtype=np.bool_), [])
     for start in range(0, len(h1), CHUNK_KEYS):
         chunk = slice(start, start + CHUNK_KEYS)
         # What earlier chunks will set counts as set for later ones, as one by one.
         pending = _positions_in(claimed.updates)
-        hashes = h1[chunk], h2[chunk]
-        new, updates = _claim_chunk(words, hashes, params, meeting[chunk], pending)
+        columns = positions_of_all(h1[chunk], h2[chunk], params)
+        clear = _clear(words, columns, pending)
+        lacking = np.flatnonzero(clear.any(axis=0))
+        new, updates = _claim_lacking(columns, clear, lacking, meet(start + lacking))
         claimed.new[chunk] = new
         claimed.updates.extend(updates)
     return claimed
 
 
-def _claim_chunk(
-    words: Words, hashes: HashHalves, params: FilterParams, meeting: Bools, pending: Words
-) -> tuple[Bools, list[tuple[Indices, Words]]]:
-    """Claim at most 2**20 keys; the sorted positions `pending` are taken as set."""
-    columns = positions_of_all(*hashes, params)
+def _clear(words: Words, columns: Words, pending: Words) -> Bools:
+    """Tell which positions are clear; the sorted positions `pending` are taken as set."""
     clear = np.empty(columns.shape, dtype=np.bool_)
     for i, column in enumerate(columns):
         np.logical_not(_is_set(words, column), out=clear[i])
         if len(pending):
             clear[i] &= ~_is_in(pending, column)
-    lacking = clear.any(axis=0)
-    new = lacking & ~meeting
-    alone, candidates = np.flatnonzero(new), np.flatnonzero(lacking & meeting)
+    return clear
+
+
+def _claim_lacking(
+    columns: Words, clear: Bools, lacking: Indices, met: Bools
+) -> tuple[Bools, list[tuple[Indices, Words]]]:
+    """Claim those of at most 2**20 keys that lack a bit; of them, `met` tells which may meet."""
+    alone, candidates = lacking[~met], lacking[met]
+    new = np.zeros(clear.shape[1], dtype=np.bool_)
+    new[alone] = True
     updates: list[tuple[Indices, Words]] = []
     if len(alone):
         updates += [(_word_of(column[alone]), _mask_of(column[alone])) for column in columns]
