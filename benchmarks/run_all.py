@@ -32,6 +32,8 @@ SCRIPTS = {
     "contention": "--capacity 1000000 --batch 100 --batches 2 --touch 1000 --calls 20 --rounds 1 "
     "--large 1000 --seconds 1",
     "threads": "--keys 4000 --rounds 1",
+    "cores": "--capacity 1000000 --keys 4000 --batch 2000 --listed 1000 --touch 1000 --lines 1600 "
+    "--rounds 1",
     "members": "--capacity 20000 --keys 1000 --rounds 1",
     "huge": "--capacity 100000 --keys 1000 --rounds 1",
     "counting": "--capacity 10000 --keys 1000 --rounds 1",

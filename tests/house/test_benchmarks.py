@@ -27,6 +27,7 @@ SCRIPTS = {
     "memory": "### 2 workers",
     "contention": "| add, in locked() |",
     "threads": "| add_many, int64 array |",
+    "cores": "| mmbloom dedup -j |",
     "members": "| absent, list of bytes |",
     "huge": "| create(...) | create + add 1,000 |",
     "counting": "| remove, int64 array |",

@@ -43,6 +43,9 @@ enum {
    Of the standard layout each bit would be a place of its own in the order, and it loses: a prototype
    took 141 in place of 57 for 7 bits in 1.2 GB, and 490 in place of 300 for 20 in 3.6 GB.
 
+   That was an AMD EPYC. On an Intel Xeon with huge pages and 300 MB of cache the order brings as
+   much to adding, and nothing to asking: 22 to 28 ns either way, at 3.9 GB and two threads.
+
    So it is worth it where the size of the array times the blocks of a key is 2 GiB or more. A
    batch of 65,536 keys gains nothing and loses nothing, one of 250,000 half of its time. */
 #define FEWEST_IN_REGIONS ((ptrdiff_t)1 << 16)
