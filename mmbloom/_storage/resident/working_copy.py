@@ -305,7 +305,8 @@ def _page(header: Header, file: os.stat_result) -> bytes:
 
 def _pieces(fd: int, end: int, path: str, start: int) -> Iterator[tuple[int, memoryview]]:
     """Read a part of an array piece by piece, each into the same memory."""
-    buffer, size = memoryview(bytearray(PIECE)), end
+    # Of a small array no more than that: zeroed, 8 MiB take 3 ms.
+    buffer, size = memoryview(bytearray(max(0, min(PIECE, end - start)))), end
     while start < size:
         piece = buffer[: min(PIECE - start % PIECE, size - start)]
         there = os.preadv(fd, [piece], start)
