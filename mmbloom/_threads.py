@@ -9,7 +9,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -128,8 +127,10 @@ class ReadAhead(Generic[T]):
 
     def _next(self) -> tuple[T] | BaseException | None:
         while True:  # not for ever at once: a signal just before a wait begins does not end it
-            with suppress(Empty):
+            try:
                 return self._ready.get(timeout=_SIGNALS_SEEN_AFTER)
+            except Empty:
+                continue
 
     def close(self) -> None:
         """Stop the other thread at its next item."""

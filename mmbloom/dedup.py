@@ -207,14 +207,15 @@ class _Run:
         try:
             with self.enter(one.claim) if self.enter else one.claim as new:
                 entered = True
-                if not self.noted and new.any():
+                tally = one.tally(new)
+                if not self.noted and tally.unique:
                     self.seen.note_key_rule(self.select.rule)
                     self.noted = True
                 chunk, wanted = one.chunk, one.found.of_lines(~new if self.repeats else new)
                 self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
                 if self.repeats_to is not None:
                     self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
-                self.total.add(one.tally(new))
+                self.total.add(tally)
         except FilterFullError as full:
             if entered:
                 raise

@@ -117,7 +117,7 @@ class Chunk:
         ndarray of uint8
             The lines, one after the other: a copy, or that part of the block if all are wanted.
         """
-        if wanted.all():
+        if wanted[wanted.argmin()]:  # all of them; `wanted.all()` takes 1 us longer
             # As a rule where most lines are new: to copy 1 MB takes 70 us.
             return self.octets[self.starts[0] : self.ends[-1] + self.terminated]
         return _engine.gather(self.octets, self.starts, self.ends, wanted, int(self.terminated))

@@ -4,7 +4,6 @@ What the keys are, and that they are right, is the matter of ``coerce.py``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,8 +41,7 @@ class Chunk(NamedTuple):
     prepared: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """What one call was given: keys in one form or several, and where nulls were left out.
 
     Attributes

@@ -40,7 +40,7 @@ from mmbloom.errors import (
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
 from mmbloom.filters.filter_writer import FilterWriter
-from mmbloom.format.header import MUTABLE_FIELDS, POSITIONS_SET
+from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 
 _KEYS_A_CHECK = 16  # how many are added in a moment if each waits for the disk
 
@@ -48,13 +48,11 @@ _KEYS_A_CHECK = 16  # how many are added in a moment if each waits for the disk
 _STAMP_SECONDS = 0.1
 
 
-def count(counters: Counters, **more: int) -> int:
-    """Add to some counters, in the order given, within a call; how many positions are set now."""
-    words = counters.words
-    for name, by in more.items():
-        place = MUTABLE_FIELDS.index(name)
-        words[place] = (int(words[place]) + by) % 2**64
-    return int(words[POSITIONS_SET])
+def count(counters: Counters, place: int, by: int) -> int:
+    """Add to one counter, within a call; what it is now."""
+    now = (int(counters.words[place]) + by) % 2**64
+    counters.words[place] = now
+    return now
 
 
 class Writer(FilterWriter):
@@ -155,7 +153,7 @@ class Writer(FilterWriter):
     def _begin(self, keys: int) -> tuple[Words, Counters]:
         """Give the array for a batch of a number of keys, and count that it has begun."""
         words, counters, _ = self._storage.change(keys)
-        count(counters, batches_begun=1)
+        count(counters, BATCHES_BEGUN, 1)
         return words, counters
 
     @property
@@ -192,7 +190,7 @@ class Writer(FilterWriter):
         """Make sure that a key just added, which the engine has counted as done, is found."""
         if not one.contains(key):
             # Begun and never done, as a batch that lost bits is.
-            count(self._storage.counters, batches_begun=1)
+            count(self._storage.counters, BATCHES_BEGUN, 1)
             raise LostBitsError(self._storage.path)
 
     def _test(self, words: Words, hashes: HashHalves) -> None:
@@ -221,9 +219,11 @@ class Writer(FilterWriter):
 
     def _finish(self, counters: Counters, new_keys: int, positions_set: int) -> None:
         if not positions_set:
-            count(counters, batches_begun=-1)  # it changed nothing, so it is no batch
+            count(counters, BATCHES_BEGUN, -1)  # it changed nothing, so it is no batch
             return
-        now_set = count(counters, keys_added=new_keys, positions_set=positions_set, batches_done=1)
+        count(counters, KEYS_ADDED, new_keys)
+        now_set = count(counters, POSITIONS_SET, positions_set)
+        count(counters, BATCHES_DONE, 1)  # last: a batch that is not done may have lost bits
         self._note_room(now_set)  # `_look` would ask the header once more a chunk
 
     def _look(self) -> None:
@@ -329,7 +329,7 @@ class BitWriter(Writer):
         """Raise the number of keys added to an estimate of it after a union."""
         with self.section(self.timeout, CALL):
             more = keys_added - self._storage.counters["keys_added"]
-            count(self._storage.counters, keys_added=max(0, more))
+            count(self._storage.counters, KEYS_ADDED, max(0, more))
 
     def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
         return _engine.chunk_keys(self._params, num_keys)

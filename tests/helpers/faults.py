@@ -27,6 +27,7 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
 from mmbloom.filters import writer
 from mmbloom.folders.folder import FolderFilter
+from mmbloom.format.header import MUTABLE_FIELDS
 
 # Every call of the os module that making or using a file could make.
 OS_CALLS = [
@@ -135,20 +136,20 @@ def die_at_counter(number: int, when: str) -> None:
         at_call(number, kill_self),
     )
 
-    def around(name: str, write: Callable[[], Any]) -> None:
+    def around(name: str, write: Callable[[], Any]) -> Any:
         if when == "before":
             hook(name)
-        write()
+        written = write()
         if when == "after":
             hook(name)
+        return written
 
     def set_counter(self: Counters, name: str, value: int) -> None:
         around(name, lambda: set_one(self, name, value))
 
-    def count(counters: Counters, **more: int) -> int:
-        for name, by in more.items():  # one by one, as it writes them
-            around(name, partial(count_some, counters, **{name: by}))
-        return count_some(counters)
+    def count(counters: Counters, place: int, by: int) -> int:
+        now: int = around(MUTABLE_FIELDS[place], partial(count_some, counters, place, by))
+        return now
 
     Counters.__setitem__ = set_counter  # type: ignore[method-assign]
     writer.count = count

@@ -17,7 +17,7 @@ from mmbloom._storage.counters import Counters
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import read_header
 from mmbloom.filters.writer import count
-from mmbloom.format.header import MUTABLE_FIELDS, Header, encode
+from mmbloom.format.header import KEYS_ADDED, MUTABLE_FIELDS, POSITIONS_SET, Header, encode
 from mmbloom.sizing import FilterParams
 
 
@@ -223,7 +223,7 @@ def test_counters_in_the_other_byte_order() -> None:
     """They are counted modulo 2**64, as on a machine whose order is not the file's."""
     swapped = np.zeros(len(MUTABLE_FIELDS), dtype=np.dtype(np.uint64).newbyteorder("S"))
     counters = Counters(swapped)
-    assert count(counters, keys_added=3, positions_set=2**63 + 5) == 2**63 + 5
-    assert count(counters, keys_added=-1, positions_set=2**63) == 5
+    assert (count(counters, KEYS_ADDED, 3), count(counters, KEYS_ADDED, -1)) == (3, 2)
+    assert [count(counters, POSITIONS_SET, by) for by in (2**63 + 5, 2**63)] == [2**63 + 5, 5]
     counted = dict(zip(MUTABLE_FIELDS, swapped.tolist(), strict=True))
     assert counted == {**dict.fromkeys(MUTABLE_FIELDS, 0), "keys_added": 2, "positions_set": 5}
