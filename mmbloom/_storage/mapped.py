@@ -13,6 +13,7 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
+from mmbloom._engine import is_there
 from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.counters import Counters
@@ -176,11 +177,7 @@ class MappedFilter:
         keys : int
             How many went by the last of these looks.
         """
-        try:
-            there = os.stat(self.path)
-        except OSError:
-            return None
-        if (*identity_of(there), there.st_size) != self.file[1:]:
+        if not is_there(self.file):
             return None
         place = self.array.steady()
         if place is not None:
@@ -262,6 +259,8 @@ class MappedFilter:
         FileChangedError
             If the file at the path is not the mapped one, or its size is not right.
         """
+        if is_there(self.file) and not self.array.closed:
+            return
         self.check_open()
         size = self.file[-1]
         try:

@@ -270,6 +270,20 @@ cdef class Grounds:
         return False
 
 
+def is_there(tuple file not None):
+    """Tell whether what is at a path is what was there; see `reference.single.is_there`."""
+    cdef Stamp found
+    cdef bytes path
+    cdef uint64_t device, inode, size
+    cdef const char *at
+    cdef bint any
+    path, device, inode, size = file
+    at = path
+    with nogil:
+        any = look(at, &found)
+    return any and found.device == device and found.inode == inode and found.size == size
+
+
 @cython.no_gc_clear
 cdef class SingleKeys:
     """The base of a filter that looks at its files; see `reference.single.SingleKeys`."""

@@ -6,6 +6,7 @@ from the interpreter's slot to the bits with no bytecode in between.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from functools import update_wrapper
 from typing import Any, NamedTuple, TypeVar
@@ -62,6 +63,16 @@ class Grounds(NamedTuple):
     renews: bool = False
     each: bool = False
     kept: object = None
+
+
+def is_there(file: tuple[bytes, int, int, int]) -> bool:
+    """Tell whether what is at a path is what was there: device, inode and size are given."""
+    path, *there = file
+    try:
+        status = os.stat(path)
+    except OSError:
+        return False
+    return there == [status.st_dev, status.st_ino, status.st_size]
 
 
 class SingleKeys:
