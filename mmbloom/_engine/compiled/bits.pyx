@@ -68,7 +68,7 @@ cdef tuple run(
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef uint64_t changed = UNDONE
     answers = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] at = answers.view(np.uint8)
+    cdef uint8_t[::1] at = answers
     if not n:
         return answers, 0
     with nogil:
@@ -145,7 +145,7 @@ def contains_any(arrays, const uint64_t[::1] h1, const uint64_t[::1] h2, params)
         words = array
         shape = shape_of(params, words.shape[0])
         starts[number] = <uint64_t>&words[0]
-    cdef uint8_t[::1] answers = found.view(np.uint8)
+    cdef uint8_t[::1] answers = found
     with nogil:
         find_in_any(&starts[0], starts.shape[0], &h1[0], &h2[0], n, &shape, &answers[0])
     return found
@@ -236,7 +236,7 @@ def meeting(const uint64_t[::1] h1, params):
     cdef Py_ssize_t n = h1.shape[0]
     cdef bint done = True
     found = np.empty(n, dtype=np.bool_)
-    cdef uint8_t[::1] answers = found.view(np.uint8)
+    cdef uint8_t[::1] answers = found
     if n:
         with nogil:
             done = find_meeting(&shape, &h1[0], n, &answers[0])
@@ -271,14 +271,14 @@ def claim(
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     cdef bint done = True
-    cdef const uint8_t[::1] may_meet = meeting.view(np.uint8)
+    cdef const uint8_t[::1] may_meet = meeting
     if may_meet.shape[0] != n:
         raise ValueError(f"meeting is of {may_meet.shape[0]} keys, and there are {n}")
     claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
     claimed.h1, claimed.h2 = h1, h2
     claimed.overlay.shape = &claimed.shape
-    cdef uint8_t[::1] answers = claimed.new.view(np.uint8)
+    cdef uint8_t[::1] answers = claimed.new
     if n:
         claimed.overlay.h1, claimed.overlay.h2 = &h1[0], &h2[0]
         with nogil:
@@ -307,7 +307,7 @@ def contains_with(
     cdef Shape shape = shape_of(params, words.shape[0])
     check_claimed(claimed, words.shape[0])
     found = run(find, &words[0], h1, h2, &shape, BIT, 1)[0]
-    cdef uint8_t[::1] answers = found.view(np.uint8)
+    cdef uint8_t[::1] answers = found
     cdef Py_ssize_t n = answers.shape[0]
     cdef bint held
     if n and claimed.overlay.used + claimed.overlay.noted:

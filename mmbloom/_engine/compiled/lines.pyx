@@ -37,12 +37,14 @@ def find_lines(const uint8_t[::1] octets, Py_ssize_t start, Py_ssize_t stop, int
     cdef Py_ssize_t found = 0, most = limit
     if not 0 <= start <= stop <= octets.shape[0]:
         raise ValueError(f"bytes {start} to {stop} of a buffer of {octets.shape[0]}")
-    starts, ends = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
-    cdef int64_t[::1] first = starts, last = ends
+    both = np.empty((2, most), dtype=np.int64)
+    cdef int64_t[:, ::1] spans = both
+    cdef int64_t *first
+    cdef int64_t *last
     cdef const uint8_t *base
     cdef const uint8_t *hit
-    if start < stop:
-        base = &octets[0]
+    if start < stop and most:
+        base, first, last = &octets[0], &spans[0, 0], &spans[1, 0]
         with nogil:
             while found < most and start < stop:
                 hit = <const uint8_t *>memchr(base + start, terminator, stop - start)
@@ -52,7 +54,7 @@ def find_lines(const uint8_t[::1] octets, Py_ssize_t start, Py_ssize_t stop, int
                 last[found] = hit - base
                 start = hit - base + 1
                 found += 1
-    return starts[:found], ends[:found]
+    return both[0, :found], both[1, :found]
 
 
 def gather(
@@ -60,7 +62,7 @@ def gather(
     wanted, Py_ssize_t extra,
 ):
     """Copy the wanted lines, one after the other; see `reference.lines.gather`."""
-    cdef const uint8_t[::1] chosen = wanted.view(np.uint8)
+    cdef const uint8_t[::1] chosen = wanted
     cdef Py_ssize_t i, n = starts.shape[0], size = 0
     check_spans(octets, starts, ends, extra)
     if chosen.shape[0] != n:

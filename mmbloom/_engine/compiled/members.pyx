@@ -54,7 +54,7 @@ def find_members(
     cdef uint8_t *to
     declined = np.ones(n, dtype=np.bool_)
     first, last = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
-    cdef uint8_t[::1] left = declined.view(np.uint8)
+    cdef uint8_t[::1] left = declined
     cdef int64_t[::1] begin = first, stop = last
     if ends.shape[0] != n:
         raise ValueError(f"{n} starts, {ends.shape[0]} ends")
