@@ -93,10 +93,6 @@ class ReadAhead(Generic[T]):
         self._stopped = self._ended = False
         self._thread: threading.Thread | None = None
 
-    def _start(self) -> None:
-        if self._thread is None and not self._ended:
-            self._thread = _started(self._run, "mmbloom-read-ahead")
-
     def _run(self) -> None:
         last: BaseException | None = None
         try:
@@ -115,8 +111,14 @@ class ReadAhead(Generic[T]):
     def __next__(self) -> T:
         if self._ended:
             raise StopIteration
-        self._start()
-        found = self._next()
+        if self._thread is None:
+            self._thread = _started(self._run, "mmbloom-read-ahead")
+        while True:  # not for ever at once: a signal just before a wait begins does not end it
+            try:
+                found = self._ready.get(timeout=_SIGNALS_SEEN_AFTER)
+                break
+            except Empty:
+                continue
         if isinstance(found, tuple):
             self._room.put(None)
             return found[0]
@@ -124,13 +126,6 @@ class ReadAhead(Generic[T]):
         if found is None:
             raise StopIteration
         raise found
-
-    def _next(self) -> tuple[T] | BaseException | None:
-        while True:  # not for ever at once: a signal just before a wait begins does not end it
-            try:
-                return self._ready.get(timeout=_SIGNALS_SEEN_AFTER)
-            except Empty:
-                continue
 
     def close(self) -> None:
         """Stop the other thread at its next item."""

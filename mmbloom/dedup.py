@@ -172,10 +172,13 @@ class _Prepared(NamedTuple):
     claim: Claim
     found: Found
 
-    def tally(self, new: Bools) -> Tally:
-        unique, keys = int(np.count_nonzero(new)), len(new)
-        lines, num_bytes = len(self.chunk), self.chunk.num_bytes
-        return Tally(lines, unique, keys - unique, num_bytes, self.found.lacking)
+    def count_in(self, total: Tally, keys: int, unique: int) -> None:
+        """Add what went through to a total."""
+        total.lines += len(self.chunk.starts)
+        total.unique += unique
+        total.repeated += keys - unique
+        total.bytes += self.chunk.num_bytes
+        total.lacking += self.found.lacking
 
 
 @dataclass(slots=True)
@@ -207,15 +210,15 @@ class _Run:
         try:
             with self.enter(one.claim) if self.enter else one.claim as new:
                 entered = True
-                tally = one.tally(new)
-                if not self.noted and tally.unique:
+                unique = int(np.count_nonzero(new))
+                if not self.noted and unique:
                     self.seen.note_key_rule(self.select.rule)
                     self.noted = True
                 chunk, wanted = one.chunk, one.found.of_lines(~new if self.repeats else new)
                 self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
                 if self.repeats_to is not None:
                     self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
-                self.total.add(tally)
+                one.count_in(self.total, len(new), unique)
         except FilterFullError as full:
             if entered:
                 raise

@@ -26,7 +26,7 @@ class Counters:
 
     def __getitem__(self, name: str) -> int:
         """Read one."""
-        return int(self.words[MUTABLE_FIELDS.index(name)])
+        return self.words.item(MUTABLE_FIELDS.index(name))
 
     def __setitem__(self, name: str, value: int) -> None:
         """Write one."""

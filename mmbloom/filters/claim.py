@@ -54,6 +54,17 @@ class Claim(Held):
     True
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_answers",
+        "_claimed",
+        "_num_keys",
+        "_pid",
+        "_prepared",
+        "_task_hold",
+        "_writer",
+    )
+
     def __init__(
         self,
         writer: FilterWriter,

@@ -74,7 +74,8 @@ class FilterWriter(ABC):
     def mark(self, claimed: Any, prepared: Any, /) -> None:
         """Add what was claimed; call within the `section` of the claim.
 
-        The file is looked at again: it may have changed, or a flush have failed, in the block.
+        Before anything is marked the file is looked at again: it may have changed, or a flush have
+        failed, in the block.
         """
 
     @abstractmethod

@@ -50,7 +50,7 @@ _STAMP_SECONDS = 0.1
 
 def count(counters: Counters, place: int, by: int) -> int:
     """Add to one counter, within a call; what it is now."""
-    now = (int(counters.words[place]) + by) % 2**64
+    now: int = (counters.words.item(place) + by) % 2**64
     counters.words[place] = now
     return now
 
@@ -259,9 +259,8 @@ class Writer(FilterWriter):
         if self._storage.positions_set > self._brim.full_at:
             self._brim.warn()
 
-    def _require_fit(self, new: Bools) -> None:
+    def _require_fit(self, new: Bools, keys: int) -> None:
         """Raise `FilterFullError` if the new keys of a claim go past the plan, or reserve room."""
-        keys = int(np.count_nonzero(new))
         if len(new) > self.room and not self._brim.fit_surely(keys):  # seldom: it takes as long
             self._brim.require_room(np.flatnonzero(new))
         if len(new):  # a claim of no keys may be within another one
@@ -287,22 +286,21 @@ class BitWriter(Writer):
         """Find which keys are new; call within `section`."""
         words = self._storage.change(len(keys.meeting)).words
         claimed = _engine.claim(words, *keys.hashes, self._params, keys.meeting)
-        self._require_fit(claimed.new)
+        self._require_fit(claimed.new, claimed.num_new)
         return claimed
 
     def mark(self, claimed: _engine.Claimed, keys: ToClaim) -> None:
         """Set the bits of what was claimed: see `Writer.mark`."""
         if len(claimed.new):
             self.forget_claim()
-        self._storage.attend()
-        new_keys = int(np.count_nonzero(claimed.new))
-        if not new_keys and not self._verify:
+        if not claimed.num_new and not self._verify:
             return
+        self._storage.attend()
         words, counters = self._begin(0)
         positions_set = _engine.commit(words, claimed)
         if self._verify:
             self._test(words, keys.hashes)
-        self._finish(counters, new_keys, positions_set)
+        self._finish(counters, claimed.num_new, positions_set)
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""
@@ -358,7 +356,7 @@ class CountingWriter(Writer):
         """Find which keys are new; call within `section`."""
         words = self._storage.change(len(hashes[0])).words
         new = _engine.counted_claim(words, *hashes, self._params)
-        self._require_fit(new)
+        self._require_fit(new, int(np.count_nonzero(new)))
         return FoundCounted(new)
 
     def mark(self, claimed: FoundCounted, hashes: HashHalves) -> None:

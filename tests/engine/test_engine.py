@@ -37,7 +37,8 @@ def test_batches_answer_as_one_by_one(engine: Engine, scene: Scene) -> None:
         claimed = claim(engine, words, *split(batch), params)
         assert (words == before).all(), "claim sets nothing"
         assert claimed.new.dtype == np.bool_
-        assert claimed.new.tolist() == [naive.add(key) for key in batch]
+        assert claimed.new.tolist() == (new := [naive.add(key) for key in batch])
+        assert claimed.num_new == sum(new)
         check_updates(claimed)
         asked = [key for batch in batches for key in batch]
         found = engine.contains_with(words, claimed, *split(asked), params)

@@ -225,6 +225,18 @@ def test_file_replaced_within_the_block(create: Create, path: str) -> None:
     assert flock_is_free(path)
 
 
+def test_nothing_to_mark_in_a_replaced_file(create: Create, path: str) -> None:
+    """Keys that were there are not marked, so no file is asked for; the next call tells."""
+    seen = create(1000)
+    seen.add("a")
+    with seen.claim(["a"]) as new:
+        os.replace(shutil.copy(path, path + ".new"), path)
+    assert not new.any()
+    assert flock_is_free(path)
+    with pytest.raises(FileChangedError):
+        seen.claim(["a"]).__enter__()
+
+
 def test_file_truncated_within_the_block(create: Create, path: str) -> None:
     """A file cut while the claim was open is FileChangedError at its end, not a fatal signal."""
     create(1000).close()

@@ -249,6 +249,7 @@ cdef class Claimed:
     """What `claim` found: nothing is set yet; see `reference.bits.Claimed`."""
 
     cdef readonly object new
+    cdef readonly Py_ssize_t num_new
     cdef Overlay overlay
     cdef Shape shape
     cdef const uint64_t[::1] h1, h2  # which the notes lead to until the claim is committed
@@ -268,7 +269,7 @@ def claim(
     const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, meeting
 ):
     """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
-    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef Py_ssize_t i, num_new = 0, n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     cdef bint done = True
     cdef const uint8_t[::1] may_meet = meeting
@@ -285,8 +286,12 @@ def claim(
             done = begin(&claimed.overlay, n) and claim_keys(
                 &words[0], n, &claimed.overlay, &may_meet[0], &answers[0]
             )
+            if done:
+                for i in range(n):
+                    num_new += answers[i]
     if not done:
         raise MemoryError
+    claimed.num_new = num_new
     return claimed
 
 

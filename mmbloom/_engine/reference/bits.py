@@ -41,6 +41,11 @@ class Claimed(NamedTuple):
     new: Bools
     updates: list[tuple[Indices, Words]]
 
+    @property
+    def num_new(self) -> int:
+        """How many keys are new."""
+        return int(np.count_nonzero(self.new))
+
 
 def chunk_keys(params: FilterParams, num_keys: int, width: int = 1) -> int:  # noqa: ARG001
     """Tell how many keys of a batch to hand to a call, for an array of these parameters.

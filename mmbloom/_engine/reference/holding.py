@@ -288,6 +288,8 @@ class Hold:
 class Held:
     """A block under a lock that does something when it begins and when it ends: calls of ours."""
 
+    __slots__ = ("hold",)
+
     def __init__(self, hold: Hold) -> None:
         self.hold = hold
 
