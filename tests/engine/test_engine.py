@@ -124,7 +124,7 @@ def test_order_of_updates_is_free(scene: Scene, random: Random) -> None:
     random.shuffle(updates)
     for key in batch:
         naive.add(key)
-    assert _numpy.commit(words, _numpy.Claimed(claimed.new, updates)) == len(naive.held)
+    assert _numpy.commit(words, claimed._replace(updates=updates)) == len(naive.held)
     assert words.tolist() == naive.words()
 
 

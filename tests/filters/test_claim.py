@@ -225,6 +225,18 @@ def test_file_replaced_within_the_block(create: Create, path: str) -> None:
     assert flock_is_free(path)
 
 
+def test_the_answers_are_the_callers(create: Create) -> None:
+    """What the block makes of the array changes nothing of what is marked, nor of its count."""
+    with create(1000) as seen:
+        with seen.claim(["a", "b", "c"]) as new:
+            new[:2] = False
+        assert seen.contains_many(["a", "b", "c"]).all()
+        assert seen.info().keys_added == 3
+        with seen.claim(["d"]) as new:
+            new[:] = False
+        assert "d" in seen
+
+
 def test_nothing_to_mark_in_a_replaced_file(create: Create, path: str) -> None:
     """Keys that were there are not marked, so no file is asked for; the next call tells."""
     seen = create(1000)

@@ -34,17 +34,15 @@ class Claimed(NamedTuple):
     ----------
     new : ndarray of bool, shape (n,)
         True for each key that adding one by one would have reported as new.
+    num_new : int
+        How many they are, whatever a caller makes of the array.
     updates : list of (ndarray of intp, ndarray of uint64)
         Word indices and the masks to OR into them; no index twice within one pair.
     """
 
     new: Bools
+    num_new: int
     updates: list[tuple[Indices, Words]]
-
-    @property
-    def num_new(self) -> int:
-        """How many keys are new."""
-        return int(np.count_nonzero(self.new))
 
 
 def chunk_keys(params: FilterParams, num_keys: int, width: int = 1) -> int:  # noqa: ARG001
@@ -160,18 +158,19 @@ def _claim(
     words: Words, h1: Words, h2: Words, params: FilterParams, meet: Callable[[Indices], Bools]
 ) -> Claimed:
     """Claim n keys; of those at the given places, `meet` tells which may meet."""
-    claimed = Claimed(np.zeros(len(h1), dtype=np.bool_), [])
+    found = np.zeros(len(h1), dtype=np.bool_)
+    all_updates: list[tuple[Indices, Words]] = []
     for start in range(0, len(h1), CHUNK_KEYS):
         chunk = slice(start, start + CHUNK_KEYS)
         # What earlier chunks will set counts as set for later ones, as one by one.
-        pending = _positions_in(claimed.updates)
+        pending = _positions_in(all_updates)
         columns = positions_of_all(h1[chunk], h2[chunk], params)
         clear = _clear(words, columns, pending)
         lacking = np.flatnonzero(clear.any(axis=0))
         new, updates = _claim_lacking(columns, clear, lacking, meet(start + lacking))
-        claimed.new[chunk] = new
-        claimed.updates.extend(updates)
-    return claimed
+        found[chunk] = new
+        all_updates += updates
+    return Claimed(found, int(np.count_nonzero(found)), all_updates)
 
 
 def _clear(words: Words, columns: Words, pending: Words) -> Bools:
