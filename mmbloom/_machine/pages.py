@@ -24,8 +24,8 @@ Map = mmap.mmap
 # Fewer would make a file much larger: the last one is whole, and one more is for `extent`.
 _FEWEST = 16
 
-# How often a map is moved to where it should be: other threads map as well.
-_TRIES = 3
+# How often a map is made anew where it should be: other threads map as well, and there are gaps.
+_TRIES = 8
 
 
 def extent(size: int) -> int:
@@ -90,13 +90,19 @@ def map_aligned(fd: int, size: int, path: str, *, writable: bool) -> Map:
     """
     full, huge = min(extent(size), os.fstat(fd).st_size), memory.huge_page_bytes()
     mapped = map_file(fd, max(size, full), path, writable=writable)
-    for _ in range(_TRIES if full > size else 0):
-        if not (astray := -_address(mapped) % huge):
+    astray = list[Map]()
+    while full > size and len(astray) < _TRIES and (begin := _address(mapped)) % huge:
+        # The next map ends where this one begins, as the kernel fills the addresses from above;
+        # or in a gap above, which is then filled, too: closed first, this one would be followed
+        # by a map that goes to a gap where this one did not fit, and so on for ever.
+        try:
+            another = map_file(fd, full - (full - begin) % huge, path, writable=writable)
+        except OSError:  # no room for two: small pages serve
             break
-        # The next map ends where this one ended, as the kernel fills the addresses from above:
-        # a shorter one begins higher.
-        mapped.close()
-        mapped = map_file(fd, full - astray, path, writable=writable)
+        astray.append(mapped)
+        mapped = another
+    for one in astray:
+        one.close()
     return mapped
 
 

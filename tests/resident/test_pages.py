@@ -6,8 +6,10 @@ import os
 import platform
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -148,6 +150,55 @@ def test_map_begins_where_huge_pages_do(extra: int) -> None:
         os.ftruncate(file.fileno(), size)
         with pages.map_aligned(file.fileno(), size, "file", writable=True) as mapped:
             assert len(mapped) == size
+
+
+@pytest.mark.usefixtures("real")
+@pytest.mark.skipif(not memory.huge_page_bytes(), reason="this kernel makes no huge pages")
+def test_map_begins_where_huge_pages_do_whatever_gaps_there_are() -> None:
+    """A gap that nearly holds a map is where the kernel puts one that is a little shorter."""
+    huge = memory.huge_page_bytes()
+    size, stray = 20 * huge, 0
+    full = pages.extent(size)
+    with tempfile.TemporaryFile(dir=memory.SHARED) as file, ExitStack() as stack:
+        os.ftruncate(file.fileno(), 3 * full)  # of which no page is touched
+        some = partial(mmap.mmap, file.fileno())  # not of no file, which the kernel aligns
+        own = stack.enter_context(tempfile.TemporaryFile(dir=memory.SHARED)).fileno()
+        os.ftruncate(own, full)
+        for _ in range(50):  # into whatever gaps there are
+            stack.enter_context(some(full))
+        for i in range(32):
+            gap = some(full - i * huge // 32 - mmap.PAGESIZE)
+            with some(2 * full + (5 + i % 7 * 37) * mmap.PAGESIZE):  # which lies below the gap
+                gap.close()
+                with pages.map_file(own, full, "file", writable=True) as mapped:
+                    stray += pages._address(mapped) % huge > 0
+                with pages.map_aligned(own, size, "file", writable=True) as mapped:
+                    assert len(mapped) >= size
+                    assert pages._address(mapped) % huge == 0
+    assert stray > 10  # or there was nothing to be done
+
+
+@pytest.mark.usefixtures("real")
+def test_map_where_there_is_room_for_one_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first map serves, wherever it begins; small pages are mapped then."""
+    huge = 61 * MIB  # the heaps of threads, below which maps lie, begin at each 64
+    monkeypatch.setattr(memory, "huge_page_bytes", lambda: huge)
+    map_file, made = pages.map_file, list[mmap.mmap]()
+
+    def map_one(*given: Any, **options: Any) -> mmap.mmap:
+        if made:
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        made.append(map_file(*given, **options))
+        return made[0]
+
+    monkeypatch.setattr(pages, "map_file", map_one)
+    size = 20 * huge
+    with tempfile.TemporaryFile(dir=memory.SHARED) as file:
+        os.ftruncate(file.fileno(), pages.extent(size))
+        with pages.map_aligned(file.fileno(), size, "file", writable=True) as mapped:
+            assert mapped is made[0]
+            assert len(mapped) == pages.extent(size)
+            assert mapped[size - 1] == 0
 
 
 @pytest.mark.laws("T8")
