@@ -45,7 +45,7 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.lines import find_lines, gather, select_keys
     from mmbloom._engine.compiled.members import find_members
     from mmbloom._engine.compiled.rows import find_rows, select_columns
-    from mmbloom._engine.compiled.single import Grounds, SingleKeys, is_there
+    from mmbloom._engine.compiled.single import Grounds, SingleKeys, status_at
     from mmbloom._engine.compiled.slices import partition, rebase, slices_of
 else:
     from mmbloom._engine.reference.bits import (
@@ -67,7 +67,7 @@ else:
     from mmbloom._engine.reference.lines import find_lines, gather, select_keys
     from mmbloom._engine.reference.members import find_members
     from mmbloom._engine.reference.rows import find_rows, select_columns
-    from mmbloom._engine.reference.single import Grounds, SingleKeys, is_there
+    from mmbloom._engine.reference.single import Grounds, SingleKeys, status_at
     from mmbloom._engine.reference.slices import partition, rebase, slices_of
 
 __all__ = [
@@ -106,7 +106,6 @@ __all__ = [
     "gather",
     "hash_keys",
     "increment",
-    "is_there",
     "lines_of",
     "meeting",
     "narrower",
@@ -117,5 +116,6 @@ __all__ = [
     "select_columns",
     "select_keys",
     "slices_of",
+    "status_at",
     "union",
 ]

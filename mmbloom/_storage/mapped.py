@@ -13,7 +13,7 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
-from mmbloom._engine import is_there
+from mmbloom._engine import status_at
 from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.counters import Counters
@@ -177,7 +177,11 @@ class MappedFilter:
         keys : int
             How many went by the last of these looks.
         """
-        if not is_there(self.file):
+        try:
+            there = status_at(self.path)
+        except OSError:
+            return None
+        if (there.st_dev, there.st_ino, there.st_size) != self.file[1:]:
             return None
         place = self.array.steady()
         if place is not None:
@@ -259,12 +263,10 @@ class MappedFilter:
         FileChangedError
             If the file at the path is not the mapped one, or its size is not right.
         """
-        if is_there(self.file) and not self.array.closed:
-            return
         self.check_open()
         size = self.file[-1]
         try:
-            there = os.stat(self.path)
+            there = status_at(self.path)
         except (FileNotFoundError, NotADirectoryError):
             raise self._changed("removed or renamed") from None
         if (there.st_dev, there.st_ino) != self.identity:

@@ -20,11 +20,11 @@ import filelock
 import numpy as np
 
 from mmbloom import BloomFilter
-from mmbloom._engine.reference.single import is_there
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
 from mmbloom._storage import mapped as _mapped
 from mmbloom._storage.counters import Counters
+from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
 from mmbloom.filters import writer
 from mmbloom.folders.folder import FolderFilter
@@ -51,14 +51,14 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     """In a child: run something before and after every call of the system.
 
     Those of the os module, of a map ("mmap", "madvise", "msync"), of the lock ("flock",
-    "unlock"), and the one that lets two names change places ("exchange"). "stat in place" is the
-    quick look whether a file is in its place; who is told no looks again, and finds the reason.
+    "unlock"), and the one that lets two names change places ("exchange"). "stat of trust" is what
+    looks whether the next keys may go without a look.
     """
 
     def wrap(told: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            in_place = sys._getframe(1).f_code is is_there.__code__
-            name = f"{told} in place" if in_place else told
+            of_trust = sys._getframe(1).f_code is MappedFilter.trusted.__code__
+            name = f"{told} of trust" if of_trust else told
             try:
                 before(name)
             except OSError:
@@ -78,6 +78,7 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
 
     replaced: list[tuple[Any, str, str]] = [
         *((os, name, name) for name in OS_CALLS),
+        (_mapped, "status_at", "stat"),
         (filelock, "lock_descriptor", "flock"),
         (filelock, "unlock_descriptor", "unlock"),
         (_atomic, "exchange_names", "exchange"),
@@ -86,7 +87,6 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     originals: list[tuple[Any, str, Any]] = [
         (mmap, "mmap", mmap.mmap),
         (lock, "native", lock.native),
-        (_mapped, "is_there", _mapped.is_there),  # type: ignore[attr-defined]
         *((kind, "_grounds", kind._grounds) for kind in (BloomFilter, FolderFilter)),
     ]
     originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
@@ -95,7 +95,6 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     for kind in (BloomFilter, FolderFilter):
         kind._grounds = _look_and_no_grounds(kind._grounds)  # type: ignore[method-assign]
     lock.native = property(lambda _: -1)  # type: ignore[assignment, method-assign]  # not in C
-    _mapped.is_there = is_there  # type: ignore[attr-defined]  # not in C, either
     for module, place, name in replaced:
         setattr(module, place, wrap(name, getattr(module, place)))
     try:

@@ -1,4 +1,4 @@
 # The interface is the reference's.
 from mmbloom._engine.reference.single import Grounds as Grounds
 from mmbloom._engine.reference.single import SingleKeys as SingleKeys
-from mmbloom._engine.reference.single import is_there as is_there
+from mmbloom._engine.reference.single import status_at as status_at

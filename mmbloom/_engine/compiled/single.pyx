@@ -30,6 +30,7 @@ import numpy as np
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
+from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.math cimport INFINITY
@@ -44,19 +45,23 @@ from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 from mmbloom._machine.moments import MOMENT_NS
 from mmbloom.format import header
 
+cdef extern from "Python.h":
+    bytes PyUnicode_EncodeFSDefault(object)
+
 cdef extern from *:
     """
     #include <stdint.h>
     #include <sys/stat.h>
     #include <time.h>
-    typedef struct { uint64_t device, inode, size, mtime; } mmbloom_Stamp;
-    /* What is there; False if nothing is. */
+    typedef struct { uint64_t device, inode, size, mtime; unsigned int mode; } mmbloom_Stamp;
+    /* What is there; False, and errno, if that cannot be seen. */
     static inline int mmbloom_look(const char *path, mmbloom_Stamp *found) {
         struct stat status;
         if (stat(path, &status)) return 0;
         found->device = status.st_dev;
         found->inode = status.st_ino;
         found->size = status.st_size;
+        found->mode = status.st_mode;
         found->mtime = (uint64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
         return 1;
     }
@@ -73,6 +78,7 @@ cdef extern from *:
     """
     ctypedef struct Stamp "mmbloom_Stamp":
         uint64_t device, inode, size, mtime
+        unsigned int mode
     bint look "mmbloom_look"(const char *, Stamp *) noexcept nogil
     enum:
         COARSE "MMBLOOM_CLOCK"
@@ -270,18 +276,27 @@ cdef class Grounds:
         return False
 
 
-def is_there(tuple file not None):
-    """Tell whether what is at a path is what was there; see `reference.single.is_there`."""
+cdef class Status:
+    """What is at a path; see `reference.single.Status`."""
+
+    cdef readonly uint64_t st_dev, st_ino, st_size
+    cdef readonly unsigned int st_mode
+
+
+def status_at(str path not None):
+    """Look at a path; see `reference.single.status_at`."""
     cdef Stamp found
-    cdef bytes path
-    cdef uint64_t device, inode, size
-    cdef const char *at
+    cdef Status status = Status.__new__(Status)
+    cdef bytes name = PyUnicode_EncodeFSDefault(path)
+    cdef const char *at = name
     cdef bint any
-    path, device, inode, size = file
-    at = path
     with nogil:
         any = look(at, &found)
-    return any and found.device == device and found.inode == inode and found.size == size
+    if not any:
+        PyErr_SetFromErrnoWithFilenameObject(OSError, path)
+    status.st_dev, status.st_ino, status.st_size = found.device, found.inode, found.size
+    status.st_mode = found.mode
+    return status
 
 
 @cython.no_gc_clear
