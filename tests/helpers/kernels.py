@@ -35,7 +35,6 @@ class Engine(NamedTuple):
     OneKey: Callable[[Words, Words, FilterParams, Callable[[Any], bytes]], Any]
     hash_keys: Callable[[KeyBatch, KeyHash], HashHalves]
     siphash: Callable[..., tuple[int, int]]
-    status_at: Callable[[str], Any]
     plain: Callable[[list[Any]], bool]
     first_unencodable: Callable[[npt.NDArray[Any]], int]
     find_lines: Callable[[Octets, int, int, int, int], tuple[Offsets, Offsets]]
