@@ -85,7 +85,8 @@ class Status(Protocol):
         """The type, and who may do what."""
 
 
-status_at: Callable[[str], Status] = os.stat  # all of it takes five times as long to make
+# The compiled engine makes these four fields alone, in two thirds of the time.
+status_at: Callable[[str], Status] = os.stat
 
 
 class SingleKeys:
