@@ -6,7 +6,9 @@ A command is imported when it is asked for: what only tells of the command line 
 import argparse
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
@@ -94,7 +96,11 @@ class _Parser(argparse.ArgumentParser):
 
     def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
         flush_stdout()
-        super().exit(status, message)
+        # A full disk under stderr must not change the code. Python 3.11.2, which Debian 12 has,
+        # raises that error; 3.11.7 suppresses it.
+        with suppress(OSError):
+            super().exit(status, message)
+        sys.exit(status)
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")

@@ -1,10 +1,12 @@
 """Errors of the command line: the exit code of each kind, one line that names it, no traceback."""
 
+import argparse
 import os
 import struct
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 from cli_runner import (
@@ -257,6 +259,17 @@ def test_stderr_on_a_full_disk(
         Path("/dev/full").open("wb") as full,
     ):
         assert mmbloom(*argv, stderr=full) == (code, b"", "")
+
+
+def test_an_argparse_that_raises_what_a_full_disk_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of Python 3.11.2 does: later ones suppress it."""
+
+    def written(_: object, message: str, file: TextIO) -> None:
+        file.write(message)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "_print_message", written)
+    with Path("/dev/full").open("wb") as full:
+        assert mmbloom("info", "--unknown", stderr=full) == (2, b"", "")
 
 
 @pytest.mark.parametrize("buffered", [True, False], ids=["", "unbuffered"])
