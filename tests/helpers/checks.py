@@ -190,7 +190,7 @@ def run_threads(*actions: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)  # under ThreadSanitizer, beside other work, a minute was too short
         assert not thread.is_alive(), "a thread hangs"
 
 
