@@ -7,7 +7,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
@@ -15,22 +15,24 @@ from typing import Any, NamedTuple, NoReturn
 import mmbloom
 from mmbloom.cli.process import EXIT_CODES, USAGE, flush_stdout
 
+AS_TYPED = "\0"  # no argument of a program has this character
 
-def _plain_names(argv: Sequence[str]) -> list[str]:
-    """Write the names that follow ``--`` so that none of them looks like an option."""
+
+def _marked(argv: Sequence[str], mark: str) -> list[str]:
+    """Mark the words that follow ``--`` so that none of them looks like an option."""
     # parse_intermixed_args (Python 3.11) drops a -- that no positional argument precedes.
     if "--" not in argv:
         return list(argv)
     end = argv.index("--")
-    hidden = [f"./{name}" if name[:1] == "-" != name else name for name in argv[end + 1 :]]
-    return [*argv[:end], *hidden]
+    marked = [f"{mark}{word}" if word[:1] == "-" != word else word for word in argv[end + 1 :]]
+    return [*argv[:end], *marked]
 
 
 class Command(NamedTuple):
     """A command: its help, and what has to be known of it before and after it runs."""
 
     summary: str
-    words: Callable[[Sequence[str]], list[str]] = _plain_names  # prepares argv for argparse
+    mark: str = "./"  # is put before words behind -- that look like options
     each: bool = False  # is run for each of several filters
     left: str = ""  # by Ctrl-C or a full disk, and what to do then
 
@@ -51,7 +53,7 @@ COMMANDS = {
     "remove": Command("take lines out of a counting filter", left="run it again to go on"),
     "exclude": Command(
         "list, add or remove exclusions: keys that a filter must answer as not seen",
-        words=list,  # keys must not be rewritten; FILE comes first, so argparse keeps the --
+        mark=AS_TYPED,  # keys must not be rewritten, as names of files may be
     ),
     "grow": Command("make a full filter grow: a folder in its place, with all that it knows"),
     "info": Command("show what a filter is and what it holds", each=True),
@@ -191,11 +193,11 @@ def parse(argv: Sequence[str]) -> tuple[str, argparse.Namespace]:
     """Read the command and its options, which may stand before, between and after files."""
     if argv and argv[0] in COMMANDS:
         parser = parser_of(argv[0])
-        words = COMMANDS[argv[0]].words(argv[1:])
-        args, others = parser.parse_known_intermixed_args(words)
+        mark = COMMANDS[argv[0]].mark
+        args, others = parser.parse_known_intermixed_args(_marked(argv[1:], mark))
         if others:
             behind = "; what stands behind -- is no option" if "--" in argv else ""
-            typed = [word if word in argv else word.removeprefix("./") for word in others]
+            typed = [word if word in argv else word.removeprefix(mark) for word in others]
             meant = [parser.near_option(word) or without_n(word, args) for word in typed]
             said = behind or next(filter(None, meant), "")
             parser.error(f"unrecognized arguments: {' '.join(typed)}{said}")

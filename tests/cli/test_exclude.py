@@ -49,7 +49,9 @@ def test_keys_that_look_like_options(seen: Path, capfdbinary: Capture) -> None:
         inside(capfdbinary, "exclude", seen, "--add", "-5", "--", "-x", "--list", "./-y").code == 0
     )
     assert inside(capfdbinary, "exclude", seen, "--list").out == b"-5\n-x\n--list\n./-y\n"
-    assert inside(capfdbinary, "exclude", "--add", "--", seen, "-x").code == 2
+    assert inside(capfdbinary, "exclude", "--add", "--", seen, "-z").code == 0
+    assert inside(capfdbinary, "exclude", seen, "--remove", "--", "--", "-x").code == 0
+    assert inside(capfdbinary, "exclude", seen, "--list").out == b"-5\n--list\n./-y\n-z\n"
 
 
 def test_keys_of_any_bytes(seen: Path) -> None:

@@ -15,6 +15,7 @@ from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.cli.filters import say_if_past_plan, say_of_another_rule
 from mmbloom.cli.inputs import say_what_is_read
 from mmbloom.cli.keyed import find_keys, open_lines
+from mmbloom.cli.parser import AS_TYPED
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.files.outputs import open_output
@@ -58,6 +59,7 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; a change is on the disk when this returns."""
+    args.file, *args.keys = (word.removeprefix(AS_TYPED) for word in (args.file, *args.keys))
     if args.list:
         if args.keys:
             raise UsageError("--list prints all exclusions: leave out KEY")
