@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import mmbloom
 from mmbloom.cli.process import EXIT_CODES, USAGE, flush_stdout
 
-AS_TYPED = "\0"  # no argument of a program has this character
+AS_TYPED = "\0"  # marks a word that its command takes as typed: no argument can have it
 
 
 def _marked(argv: Sequence[str], mark: str) -> list[str]:
