@@ -13,6 +13,15 @@ import numpy as np
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from mmbloom._engine.compiled.octets cimport load_8
+
+cdef extern from *:
+    """
+    #define EACH UINT64_C(0x0101010101010101)
+    """
+    const uint64_t EACH  # a one in each of eight bytes
+    int trailing_zeros "__builtin_ctzll"(unsigned long long word) noexcept nogil
+
 
 cdef enum:
     DEEPEST = 64  # open objects and arrays; Python's limit is deeper
@@ -109,9 +118,16 @@ cdef Verdict scan(
     at = after_blanks(at, end)
     if at == end or at[0] != c"{":
         return DECLINED
-    wanted = True  # the value that comes next is on the path
     while True:
-        # A value begins here.
+        # A value begins here, or the name before it.
+        if depth == 0:
+            wanted = True  # it is on the path
+        elif is_object[depth - 1]:
+            at = after_name(at, end, path, depth, following, &seen, &wanted)
+            if at == NULL:
+                return DECLINED
+        else:
+            wanted = False
         if at == end:
             return DECLINED
         token = at
@@ -125,12 +141,6 @@ cdef Verdict scan(
             if at == end:
                 return DECLINED
             if at[0] != (c"}" if is_object[depth - 1] else c"]"):
-                if is_object[depth - 1]:
-                    at = after_name(at, end, path, depth, following, &seen, &wanted)
-                    if at == NULL:
-                        return DECLINED
-                else:
-                    wanted = False
                 continue
         else:
             if wanted and following < path.depth:
@@ -167,20 +177,15 @@ cdef Verdict scan(
         if at[0] != c",":
             return DECLINED
         at = after_blanks(at + 1, end)
-        wanted = False
-        if is_object[depth - 1]:
-            at = after_name(at, end, path, depth, following, &seen, &wanted)
-            if at == NULL:
-                return DECLINED
 
 
 cdef inline const uint8_t *after_blanks(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    while at < end and (at[0] == 32 or at[0] == 9 or at[0] == 10 or at[0] == 13):
+    while at < end and at[0] <= 32 and at[0] in (32, 9, 10, 13):  # as a rule the first says it
         at += 1
     return at
 
 
-cdef const uint8_t *after_name(
+cdef inline const uint8_t *after_name(
     const uint8_t *at, const uint8_t *end, const Path *path, int depth, int following,
     uint64_t *seen, bint *wanted,
 ) noexcept nogil:
@@ -220,12 +225,13 @@ cdef inline const uint8_t *after_string(
     escaped[0] = False
     at += 1
     while True:
-        while at < end and not special[at[0]]:
-            at += 1
-        if at == end or at[0] < 0x20:
+        at = at_special(at, end)
+        if at == end:
             return NULL
         if at[0] == c'"':
             return at + 1
+        if at[0] < 0x20:
+            return NULL
         if at[0] != c"\\":
             at = after_point(at, end)
             if at == NULL:
@@ -247,6 +253,27 @@ cdef inline const uint8_t *after_string(
             at += 2
         else:
             return NULL
+
+
+cdef inline const uint8_t *at_special(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """Give where the first byte is that is looked at; the end if there is none."""
+    cdef uint64_t word, found
+    # Eight bytes at once: in a byte that is less than what is taken away the high bit is set. What
+    # that borrows is from bytes after it, so that the first one found is right.
+    while end - at >= 8:
+        word = load_8(at)
+        found = (
+            word
+            | (word - 0x20 * EACH)
+            | ((word ^ c'"' * EACH) - EACH)
+            | ((word ^ c"\\" * EACH) - EACH)
+        ) & 0x80 * EACH
+        if found:
+            return at + (trailing_zeros(found) >> 3)
+        at += 8
+    while at < end and not special[at[0]]:
+        at += 1
+    return at
 
 
 cdef const uint8_t *after_point(const uint8_t *at, const uint8_t *end) noexcept nogil:
