@@ -1,11 +1,16 @@
 """What every test gets: no leaked descriptor, child or thread; printed seeds; --stress."""
 
+import os
+
+# Before numpy is imported: it takes memory by huge pages, and of large arrays tests write a word
+# here and there, for each of which 2 MB were cleared.
+os.environ.setdefault("NUMPY_MADVISE_HUGEPAGE", "0")
+
 import argparse
 import ctypes
 import gc
 import importlib.util
 import multiprocessing
-import os
 import random
 import secrets
 import shutil

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 from kernels import COMPILED, NUMPY, Engine, claim, needs_compiled
 from naive import LAYOUTS, Hash, empty_words, scenes, split
+from sparse import set_words
 
 from mmbloom import KeyEncodingError, KeyTypeError, _engine
 from mmbloom._keys.coerce import coerce_one
@@ -179,8 +180,8 @@ def test_large_arrays(layout: Layout, num_bits: int, seed: int) -> None:
     for engine in (NUMPY, COMPILED):
         words = empty_words(params)  # sparse: hardly touched
         new, newly_set = engine.add(words, h1, h2, params)
-        touched = np.flatnonzero(words)
-        found.append((new.tolist(), newly_set, touched.tolist(), words[touched].tolist()))
+        places, held = set_words(words)
+        found.append((new.tolist(), newly_set, places.tolist(), held.tolist()))
         del words
     assert found[0] == found[1]
 
