@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pytest
 from hypothesis import strategies as st
 from kernels import COMPILED, NUMPY, Engine, claim, needs_compiled
+from large_arrays import set_words
 from naive import LAYOUTS, Hash, empty_words, scenes, split
-from sparse import set_words
 
 from mmbloom import KeyEncodingError, KeyTypeError, _engine
 from mmbloom._keys.coerce import coerce_one

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from kernels import COMPILED, NUMPY, claim, needs_compiled
-from sparse import same_words
+from large_arrays import same_words
 
 from mmbloom._engine import CHUNK_KEYS
 from mmbloom._typing import Bools, HashHalves, Words
