@@ -64,6 +64,7 @@ def rows_found(engine: Engine, text: bytes, delimiter: bytes = b",") -> tuple[li
 
 @each_engine
 @hypothesis.given(TEXT)
+@hypothesis.example(b'a,"\nb\n')
 def test_rows_and_fields_are_those_of_csv(engine: Engine, text: bytes) -> None:
     """Quotes, doubled quotes, newlines within them, and what RFC 4180 forbids."""
     text = text.replace(b"\r", b"")  # a lone one is an error of csv's; of others see below
@@ -92,6 +93,7 @@ def test_rows_that_csv_has_written(engine: Engine, rows: list[list[bytes]], unix
 
 @needs_compiled
 @hypothesis.given(TEXT, DELIMITER, st.integers(1, 12), st.integers(1, 4))
+@hypothesis.example(b',"\n', b",", 1, 1)  # Python 3.11.4 and older closed such a quote
 def test_rows_of_any_pieces(text: bytes, delimiter: bytes, piece: int, limit: int) -> None:
     """However many bytes come at a time, and rows are taken at a time."""
     whole, whole_state = rows_found(NUMPY, text, delimiter)

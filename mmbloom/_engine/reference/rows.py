@@ -158,8 +158,11 @@ def _field(delimiter: int) -> "re.Pattern[bytes]":
 
 @lru_cache
 def _whole(delimiter: int) -> "re.Pattern[bytes]":
-    """Match fields whose quotes are closed, up to a newline."""
+    """Match fields up to a newline, or up to a quote that is not closed.
+
+    A field is then empty: Python 3.11.4 takes for a match what fails amid a possessive group.
+    """
     between = re.escape(bytes([delimiter]))
     other = rb"[^%b\n]*+" % between
-    field = rb'(?:%b"%b|(?!")%b)' % (_QUOTED, other, other)
+    field = rb'(?:%b"%b|(?!")%b|)' % (_QUOTED, other, other)
     return re.compile(rb"%b(?:%b%b)*+" % (field, between, field))
