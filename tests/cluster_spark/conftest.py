@@ -4,6 +4,7 @@ Where pyspark or Java is missing, only `test_session` is there, which says so.
 """
 
 import importlib.util
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -21,6 +22,10 @@ LACKING = [
     if not there
 ]
 HELPERS = Path(__file__).parents[1] / "helpers"
+
+# For every Java that is started from here, and the one that reads the options of Spark: all end
+# before what the optimising compiler makes has paid for its time.
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 if LACKING:
     collect_ignore_glob = ["test_[!s]*.py", "test_seen.py"]
@@ -45,15 +50,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     patch = pytest.MonkeyPatch()
     patch.setenv("PYSPARK_PYTHON", sys.executable)
-    patch.setenv("PYTHONPATH", str(HELPERS))  # for the workers: `fuses`
+    patch.setenv("PYTHONPATH", str(HELPERS))  # for the workers: `fuses`, `spark_daemon`
     home = tmp_path_factory.mktemp("spark")
     settings = {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        # These tests end before what the optimising compiler makes has paid for its time.
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.local.dir": str(home),
         "spark.log.level": "OFF",
+        "spark.python.daemon.module": "spark_daemon",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(home / "warehouse"),
