@@ -14,5 +14,5 @@ from pyspark.daemon import manager
 import mmbloom.spark  # noqa: F401
 
 if __name__ == "__main__":
-    gc.freeze()  # a worker collects garbage after each task: a tenth of a second, with all of these
+    gc.freeze()  # a worker collects garbage after each task, and would pass over all of these
     manager()
