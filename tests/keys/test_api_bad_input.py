@@ -2,6 +2,7 @@
 
 import ctypes
 import math
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -268,6 +269,10 @@ def test_a_list_that_shrinks(create: Create) -> None:
             keys.extend(f"é{i}" for i in range(20_000))
 
     thread = threading.Thread(target=change)
+    # A call gives up the global lock often: each time it would wait for that thread, five
+    # milliseconds. As many calls meet a change.
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(0.0005)
     thread.start()
     try:
         for number in range(20):
@@ -279,6 +284,7 @@ def test_a_list_that_shrinks(create: Create) -> None:
     finally:
         stop.set()
         thread.join()
+        sys.setswitchinterval(interval)
     assert seen.add_many(keys[:50_000]).sum() == 0
 
 
