@@ -4,7 +4,6 @@ Where pyspark or Java is missing, only `test_session` is there, which says so.
 """
 
 import importlib.util
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -23,10 +22,6 @@ LACKING = [
 ]
 HELPERS = Path(__file__).parents[1] / "helpers"
 
-# For every Java that is started from here, and the one that reads the options of Spark: all end
-# before what the optimising compiler makes has paid for its time.
-os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 if LACKING:
     collect_ignore_glob = ["test_[!s]*.py", "test_seen.py"]
 
@@ -39,6 +34,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Of pyspark's own: it knows pandas 3 and says so, and leaves sockets to the collector.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not:FutureWarning"))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _java_of_short_life() -> Iterator[None]:
+    """For every Java that is started from here, and the one that reads the options of Spark.
+
+    All end before what the optimising compiler makes has paid for its time. Java says on stderr
+    that it has such options: the tests of other folders start theirs without.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        yield
 
 
 @pytest.fixture(scope="package")
