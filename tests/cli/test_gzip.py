@@ -4,8 +4,10 @@ import gzip
 import json
 import sys
 import zlib
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
@@ -195,11 +197,19 @@ def read_by_python(path: Path) -> tuple[bytes, bool]:
     broken = (EOFError, OSError, zlib.error)
     with gzip.open(path) as source, suppress(*broken):
         return source.read(), True
-    found = []
-    with gzip.open(path) as source, suppress(*broken):
-        while byte := source.read1(1):  # so that an error takes none along
-            found.append(byte)
-    return b"".join(found), False
+
+    def pieces(sizes: Iterable[int]) -> list[bytes]:
+        found = []
+        with gzip.open(path) as source, suppress(*broken):
+            for size in sizes:
+                found.append(source.read1(size))
+                if not found[-1]:
+                    break
+        return found
+
+    # A byte at a time before the error, which else would take some along.
+    whole = map(len, pieces(repeat(1000)))
+    return b"".join(pieces(chain(whole, repeat(1)))), False
 
 
 @EACH_LIBRARY

@@ -82,7 +82,7 @@ def test_every_kernel(scene: Scene) -> None:
 
 def random_array(params: FilterParams, chance: np.random.Generator, fill: float) -> Words:
     """An array with about this share of its bits set."""
-    bits = chance.random(params.num_bits) < fill
+    bits = chance.integers(0, 256, params.num_bits, np.uint8) < round(256 * fill)
     return np.packbits(bits, bitorder="little").view("<u8")
 
 

@@ -202,36 +202,38 @@ def siphash(
     bytes as little-endian numbers.
     """
     k0, k1 = key & _MASK, key >> 64
-    v = [
-        k0 ^ int.from_bytes(b"somepseu", "big"),
-        k1 ^ int.from_bytes(b"dorandom", "big"),
-        k0 ^ int.from_bytes(b"lygenera", "big"),
-        k1 ^ int.from_bytes(b"tedbytes", "big"),
-    ]
+    v0 = k0 ^ int.from_bytes(b"somepseu", "big")
+    v1 = k1 ^ int.from_bytes(b"dorandom", "big")
+    v2 = k0 ^ int.from_bytes(b"lygenera", "big")
+    v3 = k1 ^ int.from_bytes(b"tedbytes", "big")
 
     def rounds(number: int) -> None:
-        for _ in range(number):
-            for a, b, by in ((0, 1, 13), (2, 3, 16), (2, 1, 17), (0, 3, 21)):
-                v[a] = (v[a] + v[b]) & _MASK
-                v[b] = _rotate_left(v[b], by) ^ v[a]
-                if by in {13, 17}:
-                    v[a] = _rotate_left(v[a], 32)
+        nonlocal v0, v1, v2, v3
+        for _ in range(number):  # a million times in all: _rotate_left is written out
+            v0, v2 = (v0 + v1) & _MASK, (v2 + v3) & _MASK
+            v1 = (v1 << 13 | v1 >> 51) & _MASK ^ v0
+            v3 = (v3 << 16 | v3 >> 48) & _MASK ^ v2
+            v0 = (v0 << 32 | v0 >> 32) & _MASK
+            v2, v0 = (v2 + v1) & _MASK, (v0 + v3) & _MASK
+            v1 = (v1 << 17 | v1 >> 47) & _MASK ^ v2
+            v3 = (v3 << 21 | v3 >> 43) & _MASK ^ v0
+            v2 = (v2 << 32 | v2 >> 32) & _MASK
 
     if bits == 128:
-        v[1] ^= 0xEE
+        v1 ^= 0xEE
     padded = data + bytes(7 - len(data) % 8) + bytes([len(data) % 256])
     for (word,) in struct.iter_unpack("<Q", padded):
-        v[3] ^= word
+        v3 ^= word
         rounds(compressions)
-        v[0] ^= word
-    v[2] ^= 0xEE if bits == 128 else 0xFF
+        v0 ^= word
+    v2 ^= 0xEE if bits == 128 else 0xFF
     rounds(finalizations)
-    first = v[0] ^ v[1] ^ v[2] ^ v[3]
+    first = v0 ^ v1 ^ v2 ^ v3
     if bits == 64:
         return first
-    v[1] ^= 0xDD
+    v1 ^= 0xDD
     rounds(finalizations)
-    return first | (v[0] ^ v[1] ^ v[2] ^ v[3]) << 64
+    return first | (v0 ^ v1 ^ v2 ^ v3) << 64
 
 
 @functools.lru_cache(1024)  # tests ask for a key before it is added, after, and once more
