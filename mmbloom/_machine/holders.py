@@ -11,7 +11,10 @@ _LONGEST = 80  # characters of a command line that are shown
 
 
 def holders(path: str) -> list[int]:
-    """List the processes that have a lock of flock on a file, or on a file of a folder.
+    """List the processes that have a lock of flock on a file, or on a file of a folder, each once.
+
+    The kernel gives its table by pages: a lock may be there twice, or not at all, if others
+    change while it is read.
 
     Examples
     --------
@@ -26,11 +29,12 @@ def holders(path: str) -> list[int]:
     except OSError:
         return []
     # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5309245 0 EOF; of one that waits, -> before FLOCK.
-    return [
+    found = (
         int(row[4])
         for row in table
         if len(row) > 5 and row[1] == "FLOCK" and row[5] in files and int(row[4]) > 0
-    ]
+    )
+    return list(dict.fromkeys(found))
 
 
 def _entries(path: str) -> list[os.DirEntry[str]]:
