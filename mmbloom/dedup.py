@@ -8,6 +8,9 @@ Two threads work at once: one reads, cuts and hashes; the caller's claims, write
 by chunk. A third one that wrote a chunk while the next was claimed was tried, on two cores: lines
 of 144 bytes into a file took 6 % less time with it, and lines of 14 bytes 27 % more.
 
+Where nothing needs Python between these steps, one step of the engine does them all, in the same
+order and under the same lock; see `mmbloom.filters.claim.write_new`.
+
 A power cut is another matter. The system writes marks to the disk when it likes, and a `flush`
 of any process those of all: a mark can be there before its line is. A sink whose `write`
 returns only when its lines are on the disk, such as `mmbloom.lines.LineWriter` with `sync`,
@@ -24,12 +27,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from mmbloom import _engine
 from mmbloom._threads import ReadAhead
 from mmbloom._typing import Bools, Octets
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.claim import Claim
-from mmbloom.lines import Chunk, Found, KeyRule, LineKeys
+from mmbloom.filters.claim import Claim, write_new
+from mmbloom.lines import Chunk, Found, KeyRule, LineKeys, LineWriter
 
 
 class Sink(Protocol):
@@ -110,10 +114,10 @@ def dedup(
         Gets the lines that `sink` does not get, in order: so each line goes to one of the two.
     enter : callable, optional
         Enters a claim, giving its answers; by default each waits for the write lock as long as
-        the filter does.
+        the filter does. A chunk that is done in one step, for which the lock was free, enters none.
     tally : Tally, optional
         Gets the figures chunk by chunk, so that they are known after an error too; by default
-        a new one.
+        a new one. What interrupts a run as soon as a chunk is marked leaves that one out.
 
     Returns
     -------
@@ -148,6 +152,8 @@ def dedup(
         raise TypeError(f"sink is {sink!r}, expected {expected}")
     total = Tally() if tally is None else tally
     run = _Run(seen, sink, repeats_to, keys or LineKeys(), repeats, enter, total)
+    if type(sink) is LineWriter and not repeats and repeats_to is None:
+        run.plain_sink = sink
     with closing(ReadAhead(map(run.prepare, chunks), 3)) as prepared:
         for one in prepared:
             try:
@@ -192,6 +198,7 @@ class _Run:
     repeats: bool
     enter: Callable[[Claim], AbstractContextManager[Bools]] | None
     total: Tally
+    plain_sink: LineWriter | None = None  # the sink, if new lines go there and others nowhere
     noted: bool = False  # whether the filter says how lines become its keys
 
     def prepare(self, chunk: Chunk) -> _Prepared:
@@ -206,14 +213,38 @@ class _Run:
 
     def take(self, one: _Prepared) -> None:
         """Claim a chunk, write the lines that are wanted, and mark it."""
+        if not self.take_at_once(one):
+            self.take_in_steps(one)
+
+    def take_at_once(self, one: _Prepared) -> bool:
+        """Do so in one step; False if it takes several, and nothing is done."""
+        chunk, sink, counted = one.chunk, self.plain_sink, False
+        if sink is None or not self.noted or one.found.kept is not None or not chunk.terminated:
+            return False
+        lines = chunk.octets, chunk.starts, chunk.ends
+
+        def finish(new: Bools, written: int) -> None:
+            nonlocal counted
+            sink.finish(_engine.gather(*lines, new, 1), written)
+            one.count_in(self.total, len(new), int(np.count_nonzero(new)))
+            counted = True
+
+        unique = write_new(one.claim, lines, sink.output, finish)
+        if unique is not None and not counted:
+            one.count_in(self.total, len(chunk), unique)
+        return unique is not None
+
+    def take_in_steps(self, one: _Prepared) -> None:
+        """Do so step by step, in the block of a claim."""
         entered = False
         try:
             with self.enter(one.claim) if self.enter else one.claim as new:
                 entered = True
                 unique = int(np.count_nonzero(new))
-                if not self.noted and unique:
-                    self.seen.note_key_rule(self.select.rule)
-                    self.noted = True
+                if not self.noted:
+                    if unique:
+                        self.seen.note_key_rule(self.select.rule)
+                    self.noted = self.seen.key_rule is not None
                 chunk, wanted = one.chunk, one.found.of_lines(~new if self.repeats else new)
                 self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
                 if self.repeats_to is not None:

@@ -15,12 +15,13 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from io import BytesIO, IOBase, RawIOBase
+from io import BytesIO, FileIO, IOBase, RawIOBase
 from typing import Any, Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
 
 import numpy as np
 
 from mmbloom import _engine
+from mmbloom._engine import Output
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._keys.coerce import joined
 from mmbloom._typing import Bools, Keys, Octets, Offsets
@@ -75,7 +76,7 @@ class Chunk:
     @property
     def num_bytes(self) -> int:
         """Number of bytes in the input, terminators included."""
-        return int(self.ends[-1] - self.starts[0]) + self.terminated
+        return self.ends.item(-1) - self.starts.item(0) + self.terminated
 
     @property
     def lines(self) -> list[bytes]:
@@ -249,11 +250,11 @@ class PlainFile:
     Parameters
     ----------
     fd : int
-        A descriptor that is open for reading.
+        A descriptor that is open for reading, and stays so.
     """
 
     def __init__(self, fd: int) -> None:
-        self._fd = fd
+        self.fd = fd
 
     def alone(self) -> AbstractContextManager[None]:
         """Give a block like any other: the filter's lock keeps other runs away."""
@@ -261,16 +262,16 @@ class PlainFile:
 
     def size(self) -> int:
         """Count the bytes."""
-        return os.fstat(self._fd).st_size
+        return os.fstat(self.fd).st_size
 
     def last(self) -> bytes:
         """Give the last byte; none of an empty file."""
         size = self.size()
-        return os.pread(self._fd, 1, size - 1) if size else b""
+        return os.pread(self.fd, 1, size - 1) if size else b""
 
     def read_from(self, begin: int) -> RawInput:
         """Give what is read from a byte on."""
-        return _From(self._fd, begin)
+        return _From(self.fd, begin)
 
 
 class _From:
@@ -339,6 +340,13 @@ class LineWriter:
             )
         self._file, self._name, self._sync = file, name or str(getattr(file, "name", file)), sync
         self._terminator, self._mid_line, self._existing = terminator, False, existing
+        self._plain: FileIO | None = None
+        as_it_is = sync is None and len(terminator) == 1
+        if type(file) is FileIO and not file.closed and as_it_is:
+            if existing is None:
+                self._plain, self._output = file, Output(file.fileno(), -1, terminator[0])
+            elif type(existing) is PlainFile:
+                self._plain, self._output = file, Output(file.fileno(), existing.fd, terminator[0])
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines.
@@ -365,6 +373,33 @@ class LineWriter:
             self._wrote(len(lines))
         if self._sync is not None:
             self._sync()
+
+    def output(self) -> Output | None:
+        """Give the file, if lines can be written to it as they are; None if that takes a `write`.
+
+        Returns
+        -------
+        Output or None
+        """
+        file = self._plain
+        return None if file is None or file.closed or self._mid_line else self._output
+
+    def finish(self, lines: Octets, written: int) -> None:
+        """Write what is left of lines, whose first bytes are written.
+
+        Parameters
+        ----------
+        lines : ndarray of uint8
+            As for `write`; the last of them ends in a terminator.
+        written : int
+            How many bytes are written.
+
+        Raises
+        ------
+        OSError
+            As `write`.
+        """
+        self._write(lines[written:])
 
     def _alone(self) -> AbstractContextManager[None]:
         return _ANY_BLOCK if self._existing is None else self._existing.alone()

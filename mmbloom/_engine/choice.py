@@ -16,6 +16,7 @@ from mmbloom.errors import EngineWarning
 
 _COMPILED = (
     "_arrays",
+    "at_once",
     "bits",
     "counters",
     "hash",
@@ -25,6 +26,7 @@ _COMPILED = (
     "rows",
     "single",
     "slices",
+    "status",
     "vectors",
 )
 _FOLDER = os.path.join(os.path.dirname(__file__), "compiled")

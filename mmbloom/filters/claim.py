@@ -12,9 +12,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from mmbloom._engine import Held
+from mmbloom._engine import Held, Output
 from mmbloom._storage.lock import TaskHold
-from mmbloom._typing import Bools
+from mmbloom._typing import Bools, Octets, Offsets
 from mmbloom.errors import FilterFullError, ReentryError
 from mmbloom.filters.filter_writer import FilterWriter
 
@@ -183,3 +183,36 @@ class Claim(Held):
             self.__exit__(kind, error, traceback)
         finally:
             self._task_hold.leave()
+
+
+def write_new(
+    claim: Claim,
+    lines: tuple[Octets, Offsets, Offsets],
+    output: Callable[[], Output | None],
+    finish: Callable[[Bools, int], None],
+) -> int | None:
+    """Claim the keys of lines, write the new lines, and mark them, in one step where that can be.
+
+    It can be where the lock is free, the filter is one file, no key is excluded, and the new keys
+    fit into the plan. The order is that of a claim's block that writes the lines.
+
+    Parameters
+    ----------
+    claim : Claim
+        Of the keys of lines; it was not entered.
+    lines : ndarray of uint8, shape (m,), and two of int64, shape (n,)
+        A block, and where in it the line of each key starts and ends; a byte follows each.
+    output : callable
+        Gives where the new lines go; None if that takes more than to write them.
+    finish : callable
+        Called where the step came to no end, as not all was written, or the file has changed: with
+        the answers, a bool array of shape (n,), and the number of bytes of the new lines that are
+        written. It writes the others; the keys are marked after it.
+
+    Returns
+    -------
+    int or None
+        How many keys were new. None: nothing is done, and the claim is to be entered.
+    """
+    writer, prepared = claim._writer, claim._prepared  # noqa: SLF001  of this very module
+    return writer.write_new(prepared, lines, output, finish)

@@ -78,6 +78,10 @@ class FilterWriter(ABC):
         failed, in the block.
         """
 
+    def write_new(self, *_: Any) -> int | None:
+        """Do what `claim.write_new` says; None where it takes the block of a claim."""
+        return None
+
     @abstractmethod
     def forget_claim(self) -> None:
         """Reserve no room for a claim any more: it was marked, or never will be."""

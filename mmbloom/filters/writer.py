@@ -15,7 +15,7 @@
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
@@ -23,14 +23,14 @@ from typing import NamedTuple
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine import Hold, OneCounted
+from mmbloom._engine import Hold, OneCounted, Output
 from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.counters import Counters
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Octets, Offsets, Words
 from mmbloom.errors import (
     FilterFullError,
     LockTimeoutError,
@@ -301,6 +301,63 @@ class BitWriter(Writer):
         if self._verify:
             self._test(words, keys.hashes)
         self._finish(counters, claimed.num_new, positions_set)
+
+    def write_new(
+        self,
+        keys: ToClaim,
+        lines: tuple[Octets, Offsets, Offsets],
+        output: Callable[[], Output | None],
+        finish: Callable[[Bools, int], None],
+    ) -> int | None:
+        """Claim the keys of lines, write the new lines and mark them, in one step of the engine."""
+        num_new: int | None = None
+
+        def step(hold: Hold, _patient: bool) -> bool:
+            nonlocal num_new
+            if hold.first:  # no claim is under way
+                num_new = self._write_new_within(keys, lines, output, finish)
+            return False  # whatever is raised in here or after it, the lock is given back
+
+        Hold(self._lock.state, 0.0, CALL, None, step).try_once()
+        return num_new
+
+    def _write_new_within(
+        self,
+        keys: ToClaim,
+        lines: tuple[Octets, Offsets, Offsets],
+        output: Callable[[], Output | None],
+        finish: Callable[[Bools, int], None],
+    ) -> int | None:
+        """Do so within a section of the lock, which begins with no look but that of the engine."""
+        last_look, exclusions = self._storage.array.last_look, self._exclusions
+        if last_look is None or self._verify or not exclusions.empty:
+            return None
+        self.room = 0.0  # the next batch is to ask
+        words, counters, _ = self._storage.change(len(keys.meeting))
+        # Last, as a signal handler may have closed the output, or forked: the lock is the parent's.
+        target = output()
+        if target is None or not self._lock.state.mine():
+            return None
+        done = _engine.write_new(
+            words,
+            counters.words,
+            keys.hashes,
+            self._params,
+            keys.meeting,
+            lines=lines,
+            output=target,
+            last_look=last_look,
+            absent=exclusions.file,
+            sure=self._brim.sure,
+        )
+        if done is None:
+            return None
+        claimed, written = done
+        if written is not None:
+            finish(claimed.new, written)
+            if self._lock.state.mine():  # a forked child marks nothing
+                self.mark(claimed, keys)
+        return claimed.num_new
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""

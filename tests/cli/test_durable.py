@@ -16,7 +16,7 @@ from mmbloom import GrowingFilter
 from mmbloom import open as open_filter
 from mmbloom.cli.commands.dedup import FileJob
 from mmbloom.dedup import Tally
-from mmbloom.filters.claim import Claim
+from mmbloom.filters.claim import Claim, write_new
 
 Capture = pytest.CaptureFixture[bytes]
 TO = {
@@ -76,6 +76,11 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
             disk.mark(int(claim._claimed.new.sum()))
         end(claim, kind)
 
+    def at_once(claim: Claim, *given: Any) -> int | None:
+        marked = write_new(claim, *given)
+        disk.mark(marked or 0)
+        return marked
+
     def run_jobs(jobs: Sequence[FileJob], _: int, tally: Tally, _done: Callable[..., None]) -> None:
         for job in jobs:
             pickle.loads(pickle.dumps(job)).run(tally)
@@ -83,6 +88,7 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
     monkeypatch.setattr(Claim, "_end", ended)
+    monkeypatch.setattr("mmbloom.dedup.write_new", at_once)
     monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
 
 

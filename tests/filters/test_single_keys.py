@@ -57,13 +57,17 @@ def trust(seen: BloomFilter) -> None:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the looks at files."""
-    found, real = list[int](), MappedFilter.check_unchanged
+    found = list[int]()
 
-    def look(storage: MappedFilter) -> None:
-        found.append(1)
-        real(storage)
+    def counted(look: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            found.append(1)
+            return look(*given)
 
-    monkeypatch.setattr(MappedFilter, "check_unchanged", look)
+        return call
+
+    for name in ("attend", "look"):  # of writers, and of readers
+        monkeypatch.setattr(MappedFilter, name, counted(getattr(MappedFilter, name)))
     return found
 
 

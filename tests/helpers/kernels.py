@@ -48,12 +48,14 @@ class Engine(NamedTuple):
     slices_of: Callable[[Words, FilterParams, int], npt.NDArray[np.int32]]
     partition: Callable[[Words, Words, FilterParams, int], tuple[Indices, Indices, HashHalves]]
     rebase: Callable[[Words, FilterParams, int, int], tuple[Words, int]]
+    write_new: Callable[..., tuple[Any, int | None] | None]
 
     def __repr__(self) -> str:
         return self.name
 
 
 PARTS = (
+    "at_once",
     "bits",
     "counters",
     "hash",
@@ -63,6 +65,7 @@ PARTS = (
     "rows",
     "single",
     "slices",
+    "status",
 )  # modules, of the same names in both
 MODULES = ("_arrays", "vectors", *PARTS)  # what is built: Cython writes the first
 

@@ -1,4 +1,3 @@
 # The interface is the reference's.
 from mmbloom._engine.reference.single import Grounds as Grounds
 from mmbloom._engine.reference.single import SingleKeys as SingleKeys
-from mmbloom._engine.reference.single import status_at as status_at

@@ -30,7 +30,6 @@ import numpy as np
 from cpython.buffer cimport (
     PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.exc cimport PyErr_SetFromErrnoWithFilenameObject
 from cpython.list cimport PyList_GET_ITEM, PyList_GET_SIZE
 from cpython.object cimport PyObject
 from libc.math cimport INFINITY
@@ -40,31 +39,16 @@ from libc.string cimport memchr
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState, read_owner
 from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
+from mmbloom._engine.compiled.status cimport Stamp, look
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
 from mmbloom._machine.moments import MOMENT_NS
 from mmbloom.format import header
 
-cdef extern from "Python.h":
-    bytes PyUnicode_EncodeFSDefault(object)
-
 cdef extern from *:
     """
     #include <stdint.h>
-    #include <sys/stat.h>
     #include <time.h>
-    typedef struct { uint64_t device, inode, size, mtime; unsigned int mode; } mmbloom_Stamp;
-    /* What is there; False, and errno, if that cannot be seen. */
-    static inline int mmbloom_look(const char *path, mmbloom_Stamp *found) {
-        struct stat status;
-        if (stat(path, &status)) return 0;
-        found->device = status.st_dev;
-        found->inode = status.st_ino;
-        found->size = status.st_size;
-        found->mode = status.st_mode;
-        found->mtime = (uint64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-        return 1;
-    }
     #ifdef CLOCK_MONOTONIC_COARSE
     #define MMBLOOM_CLOCK CLOCK_MONOTONIC_COARSE
     #else
@@ -76,10 +60,6 @@ cdef extern from *:
         return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     }
     """
-    ctypedef struct Stamp "mmbloom_Stamp":
-        uint64_t device, inode, size, mtime
-        unsigned int mode
-    bint look "mmbloom_look"(const char *, Stamp *) noexcept nogil
     enum:
         COARSE "MMBLOOM_CLOCK"
         CLOCK_MONOTONIC
@@ -274,29 +254,6 @@ cdef class Grounds:
             if (<OneKey>self.older[i]).has(h1, h2):
                 return True
         return False
-
-
-cdef class Status:
-    """What is at a path; see `reference.single.Status`."""
-
-    cdef readonly uint64_t st_dev, st_ino, st_size
-    cdef readonly unsigned int st_mode
-
-
-def status_at(str path not None):
-    """Look at a path; see `reference.single.status_at`."""
-    cdef Stamp found
-    cdef Status status = Status.__new__(Status)
-    cdef bytes name = PyUnicode_EncodeFSDefault(path)
-    cdef const char *at = name
-    cdef bint any
-    with nogil:
-        any = look(at, &found)
-    if not any:
-        PyErr_SetFromErrnoWithFilenameObject(OSError, path)
-    status.st_dev, status.st_ino, status.st_size = found.device, found.inode, found.size
-    status.st_mode = found.mode
-    return status
 
 
 @cython.no_gc_clear

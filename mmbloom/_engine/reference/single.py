@@ -6,10 +6,9 @@ from the interpreter's slot to the bits with no bytecode in between.
 """
 
 import math
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import update_wrapper
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 C = TypeVar("C", bound=type)
 
@@ -63,30 +62,6 @@ class Grounds(NamedTuple):
     renews: bool = False
     each: bool = False
     kept: object = None
-
-
-class Status(Protocol):
-    """What each look at a file asks of its status."""
-
-    @property
-    def st_dev(self) -> int:
-        """The device."""
-
-    @property
-    def st_ino(self) -> int:
-        """The inode."""
-
-    @property
-    def st_size(self) -> int:
-        """The size in bytes."""
-
-    @property
-    def st_mode(self) -> int:
-        """The type, and who may do what."""
-
-
-# The compiled engine makes these four fields alone, in two thirds of the time.
-status_at: Callable[[str], Status] = os.stat
 
 
 class SingleKeys:
