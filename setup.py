@@ -96,13 +96,15 @@ def description() -> str:
     return re.sub(rf"\[([^\]]+)\]{file}", r"\1", text)
 
 
-setup(
-    long_description=description(),
-    long_description_content_type="text/markdown",
-    cmdclass={"build_ext": BuildEngine},
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
-    ext_modules=[
-        module(f"{FOLDER}/_arrays.c"),
-        *(module(source, INCLUDED) for source in sorted(glob(f"{FOLDER}/*.pyx"))),
-    ],
-)
+# Not in the processes that translate: from Python 3.14 on each imports this file.
+if __name__ == "__main__":
+    setup(
+        long_description=description(),
+        long_description_content_type="text/markdown",
+        cmdclass={"build_ext": BuildEngine},
+        options={"bdist_wheel": {"py_limited_api": "cp311"}} if ABI3 else {},
+        ext_modules=[
+            module(f"{FOLDER}/_arrays.c"),
+            *(module(source, INCLUDED) for source in sorted(glob(f"{FOLDER}/*.pyx"))),
+        ],
+    )
