@@ -82,7 +82,7 @@ cdef Lines lines_in(
     cdef Lines lines
     check_spans(octets, starts, ends, extra)
     lines.number, lines.block_size = starts.shape[0], octets.shape[0]
-    lines.octets = &octets[0] if lines.block_size else NULL
+    lines.octets = &octets[0]  # never NULL: an empty line of an empty block is copied, too
     lines.starts = &starts[0] if lines.number else NULL
     lines.ends = &ends[0] if lines.number else NULL
     return lines
