@@ -70,6 +70,9 @@ class ReadAhead(Generic[T]):
     To be closed when it is not read to its end. The other thread then stops at its next
     item; it is not waited for long, as it may be reading what never comes (a pipe).
 
+    An item is kept until the next ones are asked for, and then let go of by the thread that made
+    it, which has its memory at hand: to free four chunks of lines took 25 to 55 us in the caller's.
+
     Parameters
     ----------
     items : iterable
@@ -87,7 +90,8 @@ class ReadAhead(Generic[T]):
         self._items = items
         # Queues in C: semaphores in Python take 4 us an item more, and both threads the longer.
         self._ready: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
-        self._room: SimpleQueue[None] = SimpleQueue()
+        self._room: SimpleQueue[object] = SimpleQueue()
+        self._used: object = None
         for _ in range(ahead - 1):
             self._room.put(None)
         self._stopped = self._ended = False
@@ -120,7 +124,8 @@ class ReadAhead(Generic[T]):
             except Empty:
                 continue
         if isinstance(found, tuple):
-            self._room.put(None)
+            self._room.put(self._used)
+            self._used = found
             return found[0]
         self.close()
         if found is None:
@@ -141,7 +146,7 @@ def _started(run: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
-def _leave(thread: threading.Thread | None, wake: "SimpleQueue[None]") -> None:
+def _leave(thread: threading.Thread | None, wake: "SimpleQueue[object]") -> None:
     """Have a thread that was told to stop see it, and wait for it, but not for long.
 
     A forked child, which has no such thread, waits for none: Python knows it as ended there.

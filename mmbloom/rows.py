@@ -17,7 +17,7 @@ from typing import cast
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._typing import Keys, Octets, Offsets
+from mmbloom._typing import Keys, Octets
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
 from mmbloom.lines import (
     CHUNK_LINES,
@@ -26,6 +26,7 @@ from mmbloom.lines import (
     Existing,
     Found,
     LineWriter,
+    Pieces,
     RawInput,
     RawOutput,
     as_rule,
@@ -108,13 +109,11 @@ class _Rows:
             if chunk.num_bytes > (self._before or 0):  # more than a mark
                 yield chunk
 
-    def _find(
-        self, block: Octets, start: int, searched: int, filled: int
-    ) -> tuple[Offsets, Offsets]:
+    def _find(self, block: Octets, start: int, searched: int, filled: int) -> Pieces:
         if self._before is None:
             head = block[: min(filled, len(BOM))].tobytes()
             if len(head) < len(BOM) and any(mark.startswith(head) for mark in (BOM, *_UTF_16)):
-                return _NONE, _NONE
+                return _NONE, _NONE, False
             if head.startswith(_UTF_16):
                 raise InputError(
                     "is UTF-16, of which rows are not read: iconv -f utf-16 -t utf-8 makes UTF-8 "
@@ -137,7 +136,7 @@ class _Rows:
             self._newlines += int(np.count_nonzero(block[start : ends[-1] + 1] == ord("\n")))
         elif self._state == _engine.INSIDE and filled - start > self._longest:
             raise self._open(f"within {int(self._longest) >> 20} MiB")
-        return starts, ends
+        return starts, ends, False
 
     def _open(self, end: str) -> OpenQuoteError:
         return OpenQuoteError(self._newlines + 1, end)

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO, RawIOBase
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from mmbloom import _extras
 from mmbloom.errors import InputError
@@ -201,6 +201,10 @@ class Looked(RawIOBase):
         """Say so, as decompressors ask."""
         return True
 
+    def fileno(self) -> int:
+        """Give the descriptor of what is read."""
+        return self._raw.fileno()
+
     def readinto(self, buffer: Any, /) -> int:
         """Read some bytes; 0 at the end."""
         view = memoryview(buffer).cast("B")
@@ -317,6 +321,11 @@ class Given:
     def readinto(self, buffer: Any, /) -> int:
         """Read some bytes; 0 at the end."""
         return self.fill(memoryview(buffer).cast("B"), 0)
+
+    def fileno(self) -> int:
+        """Give its descriptor, if it has one."""
+        descriptor: int = cast("Any", self._file).fileno()
+        return descriptor
 
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, unless something is in it; gives up to where it is filled."""

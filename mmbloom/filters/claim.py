@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from mmbloom._engine import Held, Output
+from mmbloom._engine import Held
 from mmbloom._storage.lock import TaskHold
-from mmbloom._typing import Bools, Octets, Offsets
+from mmbloom._typing import Bools, Spans
 from mmbloom.errors import FilterFullError, ReentryError
-from mmbloom.filters.filter_writer import FilterWriter
+from mmbloom.filters.filter_writer import Destination, FilterWriter
 
 _CLAIMED = (
     "a claim of this filter is around this one: end its block first, or claim all keys at once"
@@ -185,34 +185,31 @@ class Claim(Held):
             self._task_hold.leave()
 
 
-def write_new(
-    claim: Claim,
-    lines: tuple[Octets, Offsets, Offsets],
-    output: Callable[[], Output | None],
-    finish: Callable[[Bools, int], None],
-) -> int | None:
+def write_new(work: Sequence[tuple[Claim, Spans]], to: Destination) -> int:
     """Claim the keys of lines, write the new lines, and mark them, in one step where that can be.
 
     It can be where the lock is free, the filter is one file, no key is excluded, and the new keys
-    fit into the plan. The order is that of a claim's block that writes the lines.
+    fit into the plan. The order is that of the block of a claim that writes the lines, chunk by
+    chunk.
 
     Parameters
     ----------
-    claim : Claim
-        Of the keys of lines; it was not entered.
-    lines : ndarray of uint8, shape (m,), and two of int64, shape (n,)
-        A block, and where in it the line of each key starts and ends; a byte follows each.
-    output : callable
-        Gives where the new lines go; None if that takes more than to write them.
-    finish : callable
-        Called where the step came to no end, as not all was written, or the file has changed: with
-        the answers, a bool array of shape (n,), and the number of bytes of the new lines that are
-        written. It writes the others; the keys are marked after it.
+    work : sequence of (Claim, (ndarray of uint8, ndarray of int64, ndarray of int64))
+        Of each chunk the claim of its keys, which was not entered, and its lines: a block, and
+        where in it the line of each key starts and ends; a byte follows each. One chunk or more,
+        all of one filter.
+    to : Destination
+        Where the new lines go.
 
     Returns
     -------
-    int or None
-        How many keys were new. None: nothing is done, and the claim is to be entered.
+    int
+        How many chunks are done, from the first one on. Of the others nothing is: the next claim is
+        to be entered.
     """
-    writer, prepared = claim._writer, claim._prepared  # noqa: SLF001  of this very module
-    return writer.write_new(prepared, lines, output, finish)
+    # Of this very module, if not of this class.
+    done: int = work[0][0]._writer.write_new(  # noqa: SLF001
+        [(claim._prepared, lines) for claim, lines in work],  # noqa: SLF001
+        to,
+    )
+    return done

@@ -15,8 +15,8 @@ from cli_runner import EXACT, exact_filter, forked, inside, is_one_line, mmbloom
 from mmbloom import GrowingFilter
 from mmbloom import open as open_filter
 from mmbloom.cli.commands.dedup import FileJob
-from mmbloom.dedup import Tally
-from mmbloom.filters.claim import Claim, write_new
+from mmbloom.dedup import Tally, _PlainSink
+from mmbloom.filters.claim import Claim
 
 Capture = pytest.CaptureFixture[bytes]
 TO = {
@@ -69,17 +69,16 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
             disk.flush()
             super().flush(*args)
 
-    end = Claim._end
+    end, count = Claim._end, _PlainSink.count
 
     def ended(claim: Claim, kind: type[BaseException] | None) -> None:
         if kind is None:
             disk.mark(int(claim._claimed.new.sum()))
         end(claim, kind)
 
-    def at_once(claim: Claim, *given: Any) -> int | None:
-        marked = write_new(claim, *given)
-        disk.mark(marked or 0)
-        return marked
+    def counted(to: _PlainSink, chunks: int, unique: int) -> None:
+        disk.mark(unique)
+        count(to, chunks, unique)
 
     def run_jobs(jobs: Sequence[FileJob], _: int, tally: Tally, _done: Callable[..., None]) -> None:
         for job in jobs:
@@ -88,7 +87,7 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
     monkeypatch.setattr(Claim, "_end", ended)
-    monkeypatch.setattr("mmbloom.dedup.write_new", at_once)
+    monkeypatch.setattr(_PlainSink, "count", counted)
     monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
 
 

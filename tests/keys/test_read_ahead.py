@@ -51,6 +51,24 @@ def test_another_thread_reads() -> None:
     assert ended()
 
 
+def test_used_items_end_where_they_were_made() -> None:
+    """What the caller has let go of is freed soon, by the thread that made it."""
+    where: list[str] = []
+
+    class Item:
+        def __del__(self) -> None:
+            where.append(threading.current_thread().name)
+
+    with closing(ReadAhead(Item() for _ in range(20))) as ahead:
+        for number, _ in enumerate(ahead):
+            time.sleep(0.005)  # the other thread has time
+            assert len(where) >= number - 2
+    assert ended()
+    del ahead, _
+    assert len(where) == 20
+    assert where.count("mmbloom-read-ahead") >= 15
+
+
 def test_no_more_than_two_ahead() -> None:
     """Of what was not asked for yet two items are made at most (law 17)."""
     made = []

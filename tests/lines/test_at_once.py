@@ -4,6 +4,7 @@ import errno
 import fcntl
 import mmap
 import os
+import select
 import signal
 import threading
 import time
@@ -31,19 +32,22 @@ from mmbloom.rows import RowWriter
 
 Create = Callable[..., BloomFilter]
 Steps = list[bool]
+Patch = pytest.MonkeyPatch
 PAGE = mmap.PAGESIZE
 LINES = [b"%d" % (number * number % 601) for number in range(1000)]  # 301 of them are new
 
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    """Tells of each step that was begun whether it did all."""
+    """Tells of each chunk whether a step that it was given to did it; nothing of those behind."""
     found: Steps = []
     write_new = _engine.write_new
 
     def write(*args: Any, **options: Any) -> Any:
         done = write_new(*args, **options)
-        found.append(done is not None and done[1] is None)
+        found.extend([True] * done[0])
+        if done[0] < len(args[3]):
+            found.append(False)
         return done
 
     monkeypatch.setattr(_engine, "write_new", write)
@@ -54,7 +58,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
 def several_steps() -> Iterator[None]:
     """Take each chunk in the block of a claim."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_engine, "write_new", lambda *_, **__: None)
+        patch.setattr(_engine, "write_new", lambda *_, **__: (0, 0, None))
         yield
 
 
@@ -227,7 +231,7 @@ def test_exclusions(create: Create, steps: Steps, tmp_path: Path) -> None:
 def several_reads() -> Iterator[None]:
     """Read each chunk only when the one before is done: no thread reads ahead."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mmbloom.dedup.ReadAhead", lambda items, _: closing_of(items))
+        patch.setattr("mmbloom.dedup.ReadAhead", closing_of)
         yield
 
 
@@ -687,3 +691,205 @@ def test_two_processes_and_one_output(create: Create, tmp_path: Path) -> None:
         with appending(path) as writer:  # what is left, if the other is behind
             dedup(seen, in_chunks(lines, 1000), writer)
     assert sorted(path.read_bytes().splitlines()) == sorted(lines)
+
+
+def followed(chunks: Iterator[Chunk]) -> list[Chunk]:
+    """Have each chunk say that the next one is there, as those of one block do."""
+    found = list(chunks)
+    for chunk in found[:-1]:
+        chunk.followed = True
+    return found
+
+
+TOGETHER_OR_NOT: list[tuple[str, Callable[[Iterator[Chunk]], list[Chunk]]]] = [
+    ("together", followed),
+    ("one by one", list),
+]
+
+
+def test_chunks_that_are_there_together(create: Create, steps: Steps, tmp_path: Path) -> None:
+    """Several are one step, of which all is as if they came one by one."""
+    found = []
+    for name, make in TOGETHER_OR_NOT:
+        seen, path = create(1000, 1e-6, seed=1, name=f"{name}.bloom"), tmp_path / f"{name}.log"
+        given = make(in_chunks(LINES, 70))
+        with appending(path) as writer:
+            tally = dedup(seen, given, writer)
+        counters = seen._storage.counters.words.tolist()
+        array = Path(seen.path).read_bytes()[HEADER_BYTES:]
+        found.append((tally, counters, array, path.read_bytes()))
+    assert found[0] == found[1]
+    assert steps == [True] * 14 * 2
+
+
+def test_number_of_chunks_a_step(create: Create, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Of those that are there; another that must be waited for is not waited for."""
+    sizes: list[int] = []
+    write_new = _engine.write_new
+
+    def write(*given: Any, **options: Any) -> Any:
+        sizes.append(len(given[3]))
+        return write_new(*given, **options)
+
+    monkeypatch.setattr(_engine, "write_new", write)
+    seen = create(1000, 1e-6, seed=1)
+    with appending(tmp_path / "out") as writer:
+        dedup(seen, followed(in_chunks(LINES, 100)), writer)
+        assert sizes == [5, 4]  # the first chunk notes the rule
+        sizes.clear()
+        dedup(seen, in_chunks(LINES, 100), writer)
+        assert sizes == [1] * 9
+
+
+def test_lines_are_not_kept_waiting(create: Create, tmp_path: Path) -> None:
+    """Lines that fill a chunk go out though the input goes on, and gives nothing more for now."""
+    seen = create(100_000, 1e-9, seed=1)
+    lines = b"".join(b"%d\n" % number for number in range(2 * 8192))
+    (out, in_), (end, last) = os.pipe(), os.pipe()
+    fcntl.fcntl(in_, fcntl.F_SETPIPE_SZ, 1 << 20)
+    os.write(in_, lines)
+
+    def run() -> None:
+        with FileIO(out) as source, FileIO(last, "w") as sink:
+            dedup(seen, read_chunks(source), LineWriter(sink))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    found = b""
+    try:
+        while len(found) < len(lines) and select.select([end], [], [], 10)[0]:
+            found += os.read(end, 1 << 16)
+        assert thread.is_alive()
+    finally:
+        os.close(in_)
+        rest = read_to_end(end)
+        thread.join()
+        os.close(end)
+    assert found == lines
+    assert not rest
+
+
+@pytest.mark.parametrize("broken", [0, 1, 2, 3, 5])
+def test_input_breaks_among_chunks(
+    broken: int, create: Create, steps: Steps, tmp_path: Path
+) -> None:
+    """What was read before it is done, counted and marked."""
+    seen, tally = create(1000, 1e-9, seed=1), Tally()
+
+    def chunks() -> Iterator[Chunk]:
+        yield from followed(in_chunks(LINES, 100))[:broken]
+        raise OSError(errno.EIO, "Input/output error")
+
+    with appending(tmp_path / "out") as writer, pytest.raises(OSError, match="Input/output"):
+        dedup(seen, chunks(), writer, tally=tally)
+    given = LINES[: 100 * broken]
+    assert (tmp_path / "out").read_bytes() == unique(given)
+    assert tally.lines == len(given)
+    assert tally.unique == len(set(given))
+    assert seen.contains_many(given).all()
+    assert steps == [True] * max(0, broken - 1)
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, StopAsyncIteration])
+def test_what_ends_the_input_among_chunks(
+    error: type[BaseException], create: Create, tmp_path: Path
+) -> None:
+    """So it is whatever is raised."""
+    seen = create(1000, 1e-9, seed=1)
+
+    def chunks() -> Iterator[Chunk]:
+        yield from followed(in_chunks(LINES, 100))[:5]
+        raise error
+
+    with appending(tmp_path / "out") as writer, pytest.raises(error):
+        dedup(seen, chunks(), writer)
+    assert (tmp_path / "out").read_bytes() == unique(LINES[:500])
+
+
+def test_empty_chunk_among_chunks(create: Create, tmp_path: Path) -> None:
+    """So it is where one of them has no line, as none should be."""
+    seen = create(1000, 1e-9, seed=1)
+    chunks = followed(in_chunks(LINES, 100))
+    chunks.insert(5, Chunk(chunks[5].octets, chunks[5].starts[:0], chunks[5].ends[:0], True, True))
+    with appending(tmp_path / "out") as writer, pytest.raises(IndexError):
+        dedup(seen, chunks, writer)
+    assert (tmp_path / "out").read_bytes() == unique(LINES[:500])
+
+
+def test_no_chunk_among_chunks(create: Create, tmp_path: Path) -> None:
+    """So it is where one of them is none."""
+    seen = create(1000, 1e-9, seed=1)
+    chunks: list[Any] = [*followed(in_chunks(LINES, 100))[:5], b"lines"]
+    with appending(tmp_path / "out") as writer, pytest.raises(TypeError, match="chunks gives"):
+        dedup(seen, chunks, writer)
+    assert (tmp_path / "out").read_bytes() == unique(LINES[:500])
+
+
+@pytest.mark.parametrize("capacity", [50, 64, 150, 299, 301])
+def test_full_among_chunks(capacity: int, create: Create, steps: Steps, tmp_path: Path) -> None:
+    """The first lines that fit are written and marked, and the error is the same."""
+    found: list[Any] = []
+    for name, make in TOGETHER_OR_NOT:
+        seen = create(capacity, 1e-6, seed=1, name=f"{name}.bloom", on_full="raise")
+        tally, told = Tally(), None
+        with appending(tmp_path / f"{name}.log") as writer:
+            try:
+                dedup(seen, make(in_chunks(LINES, 30)), writer, tally=tally)
+            except FilterFullError as error:
+                told = (error.keys, error.capacity, error.fits)
+        out = (tmp_path / f"{name}.log").read_bytes()
+        assert seen.contains_many(out.split()).all()
+        assert tally.unique == len(out.split()) <= capacity
+        found.append((out, tally, told))
+    assert found[0] == found[1]
+    assert True in steps
+
+
+def test_lines_without_a_key_among_chunks(create: Create, steps: Steps, tmp_path: Path) -> None:
+    """A last line that is not ended takes several steps, and those before it one."""
+    seen = create(1000, 1e-9, seed=1)
+    last = chunk_of([b"last"], terminated=False)
+    chunks = [*followed(in_chunks(LINES, 250)), last]
+    chunks[-2].followed = True
+    with appending(tmp_path / "out") as writer:
+        tally = dedup(seen, chunks, writer)
+    assert (tmp_path / "out").read_bytes() == unique([*LINES]) + b"last"
+    assert tally.lines == 1001
+    assert steps == [True] * 3
+
+
+def test_change_among_chunks(create: Create, steps: Steps) -> None:
+    """Chunks behind one in whose write the file was replaced are not done; those before it are."""
+    seen, tally = create(1000, 1e-9, seed=1), Tally()
+    path, moved = Path(seen.path), Path(seen.path).with_suffix(".moved")
+    lines, errors = [b"%d" % number * 50 for number in range(300)], list[Exception]()
+    chunks = [*in_chunks([b"first"], 1), *followed(in_chunks([b"one", b"two", *lines], 1))]
+    chunks[3:] = followed(in_chunks(lines, 100))
+    for chunk in chunks[1:-1]:
+        chunk.followed = True
+
+    def write() -> None:
+        with file:
+            try:
+                dedup(seen, chunks, LineWriter(file), tally=tally)
+            except FileChangedError as error:
+                errors.append(error)
+
+    with small_pipe() as (read, file):
+        fcntl.fcntl(file.fileno(), fcntl.F_SETPIPE_SZ, 8192)  # the short lines do not fill it
+        thread = threading.Thread(target=write)
+        thread.start()
+        found = b""
+        while len(found) <= len(b"first\none\ntwo\n"):
+            found += os.read(read, 7)
+        path.rename(moved)
+        BloomFilter.create(path, 1000, 1e-9, seed=1).close()
+        found += read_to_end(read)
+        thread.join()
+    assert len(errors) == 1
+    assert found == unique([b"first", b"one", b"two", *lines[:100]])
+    assert (tally.lines, tally.unique) == (103, 103), "they are written, and some will come again"
+    assert steps == [True, True, False]
+    with BloomFilter.open(moved) as old, BloomFilter.open(path) as new:
+        assert old.contains_many([b"first", b"one", b"two", *lines]).sum() == 3
+        assert not new.contains_many([b"first", b"one", b"two", *lines]).any()

@@ -48,17 +48,20 @@ cdef class Claimed:
     cdef Shape shape
     cdef const uint64_t[::1] h1, h2  # which the notes lead to until the claim is committed
 
+cdef struct Claiming:  # keys on their way into a claim
+    Overlay *overlay
+    const uint8_t *meeting
+    uint8_t *answers
+    Py_ssize_t number
+    Py_ssize_t num_new
+
 cdef Claimed to_claim(
     Py_ssize_t num_words, const uint64_t[::1] h1, const uint64_t[::1] h2, params,
-    const uint8_t[::1] meeting,
+    const uint8_t[::1] meeting, Claiming *keys,
 )
-cdef bint find_new(
-    Claimed claimed, const uint64_t *words, const uint8_t[::1] meeting
-) noexcept nogil
+cdef bint find_new(const uint64_t *words, Claiming *keys) noexcept nogil
 cdef int check_counters(const uint64_t[::1] counters) except -1
 cdef bint fit_surely(
-    Claimed claimed, const uint64_t *counters, double most_set, double most_keys
+    const Claiming *keys, const uint64_t *counters, double most_set, double most_keys
 ) noexcept nogil
-cdef uint64_t mark_new(
-    Claimed claimed, uint64_t *words, uint64_t *counters
-) noexcept nogil
+cdef void mark_new(const Claiming *keys, uint64_t *words, uint64_t *counters) noexcept nogil

@@ -264,21 +264,23 @@ def claim(
 ):
     """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
     cdef const uint8_t[::1] may_meet = meeting
-    cdef Claimed claimed = to_claim(words.shape[0], h1, h2, params, may_meet)
+    cdef Claiming keys
+    cdef Claimed claimed = to_claim(words.shape[0], h1, h2, params, may_meet, &keys)
     cdef bint done = True
-    if h1.shape[0]:
+    if keys.number:
         with nogil:
-            done = find_new(claimed, &words[0], may_meet)
+            done = find_new(&words[0], &keys)
     if not done:
         raise MemoryError
+    claimed.num_new = keys.num_new
     return claimed
 
 
 cdef Claimed to_claim(
     Py_ssize_t num_words, const uint64_t[::1] h1, const uint64_t[::1] h2, params,
-    const uint8_t[::1] meeting,
+    const uint8_t[::1] meeting, Claiming *keys,
 ):
-    """Begin a claim of n keys; `find_new` finds which are new."""
+    """Begin a claim of n keys; `find_new` finds which are new, while what is given lives."""
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     if meeting.shape[0] != n:
@@ -287,25 +289,23 @@ cdef Claimed to_claim(
     claimed.new = np.empty(n, dtype=np.bool_)
     claimed.h1, claimed.h2, claimed.answers = h1, h2, claimed.new
     claimed.overlay.shape = &claimed.shape
+    keys.overlay, keys.number, keys.num_new = &claimed.overlay, n, 0
     if n:
         claimed.overlay.h1, claimed.overlay.h2 = &h1[0], &h2[0]
+        keys.meeting, keys.answers = &meeting[0], &claimed.answers[0]
     return claimed
 
 
-cdef bint find_new(
-    Claimed claimed, const uint64_t *words, const uint8_t[::1] meeting
-) noexcept nogil:
+cdef bint find_new(const uint64_t *words, Claiming *keys) noexcept nogil:
     """Find which of one key or more are new; False if there is no memory."""
-    cdef Py_ssize_t i, num_new = 0, n = meeting.shape[0]
-    cdef uint8_t *answers = &claimed.answers[0]
+    cdef Py_ssize_t i
     if not (
-        begin(&claimed.overlay, n)
-        and claim_keys(words, n, &claimed.overlay, &meeting[0], answers)
+        begin(keys.overlay, keys.number)
+        and claim_keys(words, keys.number, keys.overlay, keys.meeting, keys.answers)
     ):
         return False
-    for i in range(n):
-        num_new += answers[i]
-    claimed.num_new = num_new
+    for i in range(keys.number):
+        keys.num_new += keys.answers[i]
     return True
 
 
@@ -356,27 +356,22 @@ cdef int check_counters(const uint64_t[::1] counters) except -1:
 
 
 cdef bint fit_surely(
-    Claimed claimed, const uint64_t *counters, double most_set, double most_keys
+    const Claiming *keys, const uint64_t *counters, double most_set, double most_keys
 ) noexcept nogil:
     """Tell whether neither number is passed, even if no two new keys share a position."""
-    cdef double more = claimed.num_new
+    cdef double more = keys.num_new
     return (
-        counters[POSITIONS_SET] + more * claimed.shape.num_hashes <= most_set
+        counters[POSITIONS_SET] + more * keys.overlay.shape.num_hashes <= most_set
         and counters[KEYS_ADDED] + more <= most_keys
     )
 
 
-cdef uint64_t mark_new(
-    Claimed claimed, uint64_t *words, uint64_t *counters
-) noexcept nogil:
+cdef void mark_new(const Claiming *keys, uint64_t *words, uint64_t *counters) noexcept nogil:
     """Commit a claim of which a key is new, as a batch of the file whose counters these are."""
-    cdef uint64_t newly_set
     counters[BATCHES_BEGUN] += 1
-    newly_set = commit_all(words, &claimed.overlay, loops())
-    counters[KEYS_ADDED] += claimed.num_new
-    counters[POSITIONS_SET] += newly_set
+    counters[POSITIONS_SET] += commit_all(words, keys.overlay, loops())
+    counters[KEYS_ADDED] += keys.num_new
     counters[BATCHES_DONE] += 1  # last: a batch that is not done may have lost bits
-    return newly_set
 
 
 cdef class OneKey:

@@ -1,6 +1,8 @@
 """Lines claimed, written and marked in one step, unless one of these takes more: the reference."""
 
 import os
+import select
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +10,7 @@ import numpy as np
 from mmbloom._engine.reference.bits import Claimed, claim, commit
 from mmbloom._engine.reference.lines import gather
 from mmbloom._engine.reference.status import LastLook
-from mmbloom._typing import Bools, HashHalves, Octets, Offsets, Words
+from mmbloom._typing import Bools, HashHalves, Octets, Spans, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.sizing.params import FilterParams
 
@@ -32,20 +34,23 @@ class Output(NamedTuple):
     terminator: int
 
 
+# Hash halves of the keys of some lines, each of shape (n,), one key or more; which may meet, as
+# `reference.bits.meeting` gives it; and the lines, of which a byte follows each that ends it.
+Part = tuple[tuple[HashHalves, Bools], Spans]
+
+
 def write_new(
     words: Words,
     counters: Words,
-    hashes: HashHalves,
     params: FilterParams,
-    meeting: Bools,
+    parts: Sequence[Part],
     *,
-    lines: tuple[Octets, Offsets, Offsets],
     output: Output,
     last_look: LastLook,
     absent: bytes,
     sure: tuple[float, float],
-) -> tuple[Claimed, int | None] | None:
-    """Claim the keys of lines, write the new lines, and mark them; the write lock is held.
+) -> tuple[int, int, tuple[Claimed, int] | None]:
+    """Claim the keys of lines, write the new lines, and mark them, part by part; within the lock.
 
     Parameters
     ----------
@@ -53,16 +58,12 @@ def write_new(
         The bit array.
     counters : ndarray of uint64
         Those of the file, in the order of `MUTABLE_FIELDS`.
-    hashes : pair of ndarray of uint64, shape (n,)
-        Hash halves of the keys; one key or more.
     params : FilterParams
         Layout and number of hashes.
-    meeting : ndarray of bool, shape (n,)
-        As `reference.bits.meeting` gives it.
-    lines : ndarray of uint8, shape (m,), and two of int64, shape (n,)
-        A block, and where in it each line starts and ends; a byte follows each that ends it.
+    parts : sequence of Part
+        Lines and their keys; those of a part are claimed, written and marked together.
     output : Output
-        Where new lines go, by one system call.
+        Where new lines go, those of a part by one system call.
     last_look : LastLook
         The last look at the file: it is to hold before the array is read, and before it is changed.
     absent : bytes
@@ -72,12 +73,54 @@ def write_new(
 
     Returns
     -------
-    (Claimed, int or None) or None
-        The claim, and how many bytes of the new lines are written: then the caller is to write the
-        others, and to mark the keys. Without a number all is done. None: nothing is done.
+    done : int
+        How many parts are done, from the first one on. Where they are not all, of the next one
+        nothing is done but what `begun` says. A part after which the output would have to be
+        waited for is the last one: signals are seen, and others have the lock, before that.
+    num_new : int
+        How many keys of these were new.
+    begun : (Claimed, int) or None
+        The claim of the next part, and how many bytes of its new lines are written: the caller is
+        to write the others, and to mark the keys.
     """
+    done = num_new = 0
+    for part in parts:
+        written_part = _write_part(
+            words,
+            counters,
+            params,
+            part,
+            output=output,
+            last_look=last_look,
+            absent=absent,
+            sure=sure,
+        )
+        if written_part is None:
+            break
+        claimed, written = written_part
+        if written is not None:
+            return done, num_new, (claimed, written)
+        done, num_new = done + 1, num_new + claimed.num_new
+        if not _is_ready(output):
+            break
+    return done, num_new, None
+
+
+def _write_part(
+    words: Words,
+    counters: Words,
+    params: FilterParams,
+    part: Part,
+    *,
+    output: Output,
+    last_look: LastLook,
+    absent: bytes,
+    sure: tuple[float, float],
+) -> tuple[Claimed, int | None] | None:
+    """Do so with one part; None if nothing is done, and a number if not all is."""
     if not last_look.holds() or not _is_absent(absent):
         return None
+    (hashes, meeting), lines = part
     claimed = claim(words, *hashes, params, meeting)
     if not claimed.num_new:
         return claimed, None
@@ -108,6 +151,13 @@ def _is_absent(path: bytes) -> bool:
     except OSError:
         pass
     return False
+
+
+def _is_ready(output: Output) -> bool:
+    """Tell whether some bytes can be written without waiting."""
+    look = select.poll()
+    look.register(output.fd, select.POLLOUT)
+    return bool(look.poll(0))
 
 
 def _begins_line(output: Output) -> bool:
