@@ -6,6 +6,7 @@ cut by a slice, or by a bool array of shape (n,). None of them is a dataclass: t
 about a millisecond, which every program would wait for.
 """
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,18 +21,20 @@ Part = slice | Array[np.bool_]
 CHUNK_KEYS = 1 << 14
 
 
-class ByteKeys:
-    """Keys as a part of a list of `bytes`, or of `str` known to encode: items[start:stop]."""
+class ByteKeys(SimpleNamespace):
+    """Keys as a part of a list of `bytes`, or of `str` known to encode: items[start:stop].
 
-    __slots__ = ("items", "start", "stop")
+    Made without a call of Python, as each batch of a list makes one.
+    """
 
-    def __init__(self, items: list[bytes | str], start: int, stop: int) -> None:
-        self.items, self.start, self.stop = items, start, stop
+    items: list[bytes | str]
+    start: int
+    stop: int
 
     @classmethod
     def of(cls, items: list[bytes | str]) -> "ByteKeys":
         """Take all of a list."""
-        return cls(items, 0, len(items))
+        return cls(items=items, start=0, stop=len(items))
 
     def __len__(self) -> int:
         return self.stop - self.start
@@ -39,7 +42,7 @@ class ByteKeys:
     def __getitem__(self, part: Part) -> "ByteKeys":
         here = range(self.start, self.stop)
         if isinstance(part, slice):
-            return ByteKeys(self.items, here[part].start, here[part].stop)
+            return ByteKeys(items=self.items, start=here[part].start, stop=here[part].stop)
         return ByteKeys.of([self.items[here[i]] for i in np.flatnonzero(part)])
 
 

@@ -188,7 +188,7 @@ def _is_null(key: Any) -> bool:
 
 def _from_list(keys: list[Any], offset: int, nulls: Nulls = "error") -> Batch:
     if _engine.plain(keys):
-        return Batch([ByteKeys(keys, 0, len(keys))], len(keys))
+        return Batch([ByteKeys(items=keys, start=0, stop=len(keys))], len(keys))
     kinds = set(map(type, keys))
     if nulls == "skip" and (odd := {kind for kind in kinds if _may_be_null(kind)}):
         kept = (type(key) not in odd or not _is_null(key) for key in keys)

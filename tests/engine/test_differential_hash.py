@@ -262,7 +262,7 @@ def test_first_of_several_texts_without_utf_8(
 def test_list_that_shrinks_in_use(engine: Engine, left: int, part: slice) -> None:
     """A list that somebody shortens after it was looked at gives no answers of another length."""
     items: list[bytes | str] = [b"%d" % i for i in range(10)]
-    keys = ByteKeys(items, 0, 10)[part]
+    keys = ByteKeys(items=items, start=0, stop=10)[part]
     del items[left:]
     with pytest.raises(ValueError, match="the list of keys changed its size while in use"):
         engine.hash_keys(keys, SIPHASH)
