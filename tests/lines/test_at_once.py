@@ -8,7 +8,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from io import FileIO
 from pathlib import Path
@@ -273,23 +273,31 @@ def test_waits_for_the_lock(create: Create, steps: Steps, tmp_path: Path) -> Non
     assert (tmp_path / "out").read_bytes() == unique(LINES)
 
 
+def as_far_as_it_goes(
+    seen: BloomFilter, chunks: Iterable[Chunk], out: Path
+) -> tuple[bytes, Tally, tuple[int, int, int | None] | None]:
+    """Dedup until the filter is full: what is written and counted, and what the error says."""
+    tally, told = Tally(), None
+    with appending(out) as writer:
+        try:
+            dedup(seen, chunks, writer, tally=tally)
+        except FilterFullError as error:
+            told = (error.keys, error.capacity, error.fits)
+    lines = out.read_bytes().split()
+    assert seen.contains_many(lines).all()
+    assert tally.unique == len(lines) <= seen.info().capacity
+    return out.read_bytes(), tally, told
+
+
 @pytest.mark.parametrize("size", [1, 3, 10, 64])
 @pytest.mark.parametrize("capacity", [50, 64, 299, 301])
 def test_full(capacity: int, size: int, create: Create, steps: Steps, tmp_path: Path) -> None:
     """The first lines that fit are written and marked, and the error is the same."""
     found: list[Any] = []
     for name, block in BOTH_WAYS:
-        with block(), appending(tmp_path / f"{name}.log") as writer:
+        with block():
             seen = create(capacity, 1e-6, seed=1, name=f"{name}.bloom", on_full="raise")
-            tally, told = Tally(), None
-            try:
-                dedup(seen, in_chunks(LINES, size), writer, tally=tally)
-            except FilterFullError as error:
-                told = (error.keys, error.capacity, error.fits)
-            out = (tmp_path / f"{name}.log").read_bytes()
-            assert seen.contains_many(out.split()).all()
-            assert tally.unique == len(out.split()) <= capacity
-            found.append((out, tally, told))
+            found.append(as_far_as_it_goes(seen, in_chunks(LINES, size), tmp_path / name))
     assert found[0] == found[1]
     assert any(steps) == (size < 64 or capacity > 64)
     assert (found[0][2] is None) == (capacity == 301)
@@ -831,16 +839,7 @@ def test_full_among_chunks(capacity: int, create: Create, steps: Steps, tmp_path
     found: list[Any] = []
     for name, make in TOGETHER_OR_NOT:
         seen = create(capacity, 1e-6, seed=1, name=f"{name}.bloom", on_full="raise")
-        tally, told = Tally(), None
-        with appending(tmp_path / f"{name}.log") as writer:
-            try:
-                dedup(seen, make(in_chunks(LINES, 30)), writer, tally=tally)
-            except FilterFullError as error:
-                told = (error.keys, error.capacity, error.fits)
-        out = (tmp_path / f"{name}.log").read_bytes()
-        assert seen.contains_many(out.split()).all()
-        assert tally.unique == len(out.split()) <= capacity
-        found.append((out, tally, told))
+        found.append(as_far_as_it_goes(seen, make(in_chunks(LINES, 30)), tmp_path / name))
     assert found[0] == found[1]
     assert True in steps
 

@@ -69,7 +69,7 @@ def test_lines_are_what_stands_between(data: bytes, terminator: bytes, sizes: li
 
 
 @pytest.mark.parametrize("count", [8_191, 8_192, 8_193, 40_000])
-def test_chunks_have_at_most_16384_lines(count: int) -> None:
+def test_chunks_have_at_most_8192_lines(count: int) -> None:
     """Many short lines arrive in chunks of at most 8,192, none lost at the seams."""
     data = b"".join(b"%d\n" % i for i in range(count))
     chunks = list(read_chunks(io.BytesIO(data)))
