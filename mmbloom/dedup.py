@@ -34,7 +34,7 @@ from mmbloom._threads import ReadAhead
 from mmbloom._typing import Bools, Octets, Spans
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.claim import Claim, write_new
+from mmbloom.filters.claim import Claim, LineClaims
 from mmbloom.lines import Chunk, Found, KeyRule, LineKeys, LineWriter
 
 # Chunks that are handed over at most: a few milliseconds' work. With eight, lines of 144 bytes that
@@ -193,20 +193,20 @@ class _Group(NamedTuple):
     """Chunks that are handed over together."""
 
     chunks: list[_Prepared]
-    plain: list[tuple[Claim, Spans]]  # the first of them, as far as one step may do them
+    plain: LineClaims | None  # of the first of them, as far as one step may do them
     tallies: list[Tally]  # of none of these, of the first one, of the first two, and so on
 
     @classmethod
     def of(cls, chunks: list[_Prepared]) -> _Group:
         """Do for some chunks what needs not be done between two of them."""
-        plain, tallies = list[tuple[Claim, Spans]](), [Tally()]
+        work, tallies = list[tuple[Claim, Spans]](), [Tally()]
         for one in takewhile(_Prepared.is_plain, chunks):
             chunk, number = one.chunk, len(one.chunk)
-            plain.append((one.claim, (chunk.octets, chunk.starts, chunk.ends)))
+            work.append((one.claim, (chunk.octets, chunk.starts, chunk.ends)))
             tally = Tally(number, 0, number, chunk.num_bytes, one.found.lacking)
             tally.add(tallies[-1])
             tallies.append(tally)
-        return cls(chunks, plain, tallies)
+        return cls(chunks, LineClaims.of(work) if work else None, tallies)
 
 
 @dataclass(slots=True)
@@ -258,9 +258,9 @@ class _Run:
 
     def take_at_once(self, group: _Group) -> int:
         """Do so in one step; tells with how many chunks that is done, from the first one on."""
-        if self.plain_sink is None or not self.noted or not group.plain:
+        if self.plain_sink is None or not self.noted or group.plain is None:
             return 0
-        return write_new(group.plain, _PlainSink(self, self.plain_sink, group))
+        return group.plain.write_new(_PlainSink(self, self.plain_sink, group))
 
     def take_in_steps(self, one: _Prepared) -> None:
         """Do so step by step, in the block of a claim."""
@@ -322,6 +322,6 @@ class _PlainSink:
 
     def finish(self, number: int, new: Bools, written: int) -> None:
         """Write what is left of the new lines of a chunk."""
-        _, lines = self.group.plain[number]
-        self.sink.finish(_engine.gather(*lines, new, 1), written)
-        self.run.count(self.group.chunks[number], len(new), int(np.count_nonzero(new)))
+        one = self.group.chunks[number]
+        self.sink.finish(one.chunk.where(new), written)
+        self.run.count(one, len(new), int(np.count_nonzero(new)))

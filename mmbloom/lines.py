@@ -192,17 +192,19 @@ def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
     """
     if not hasattr(source, "readinto"):
         raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
-    block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
+    block, filled, behind = np.empty(BLOCK_BYTES, dtype=np.uint8), 0, 0
     while count := read_some(source, block[filled : filled + BLOCK_BYTES].data):
         start, searched, filled = 0, filled, filled + count
-        more = more_is_there(source)
+        behind -= count
+        if behind <= 0:  # asked for each block, it made the threads wait for the interpreter
+            behind = bytes_behind(source)
         # Bytes from earlier reads end nothing: even a long line is searched only once.
         while True:
             starts, ends, followed = find(block, start, searched, filled)
             if not len(starts):
                 break
             start = searched = int(ends[-1]) + 1
-            yield Chunk(block, starts, ends, terminated=True, followed=followed or more)
+            yield Chunk(block, starts, ends, terminated=True, followed=followed or behind > 0)
         if start or filled == len(block):
             # The chunks keep their block, so the rest of it is copied to a new one: with
             # twice as much room, which lets a long line be copied a few times only.
@@ -223,13 +225,13 @@ def read_some(source: RawInput, buffer: Any) -> int:
     return count
 
 
-def more_is_there(source: RawInput) -> bool:
-    """Tell whether it is a file that has more bytes, so that a read does not wait for them."""
+def bytes_behind(source: RawInput) -> int:
+    """Give how many bytes of a file are left, so that a read does not wait; 0 if it may wait."""
     try:
         fd = cast("Any", source).fileno()
-        return os.lseek(fd, 0, os.SEEK_CUR) < os.fstat(fd).st_size
+        return os.fstat(fd).st_size - os.lseek(fd, 0, os.SEEK_CUR)
     except (AttributeError, OSError):  # a pipe, for example
-        return False
+        return 0
 
 
 class RawOutput(Protocol):

@@ -95,8 +95,13 @@ class FilterWriter(ABC):
         failed, in the block.
         """
 
-    def write_new(self, work: Sequence[tuple[Any, Spans]], to: Destination) -> int:  # noqa: ARG002
-        """Do what `claim.write_new` says; none where each chunk takes the block of a claim."""
+    def write_new(
+        self,
+        parts: Sequence[tuple[Any, Spans]],  # noqa: ARG002
+        num_keys: int,  # noqa: ARG002
+        to: Destination,  # noqa: ARG002
+    ) -> int:
+        """Do what `LineClaims.write_new` says; none where each chunk takes the block of a claim."""
         return 0
 
     @abstractmethod

@@ -302,26 +302,30 @@ class BitWriter(Writer):
             self._test(words, keys.hashes)
         self._finish(counters, claimed.num_new, positions_set)
 
-    def write_new(self, work: Sequence[tuple[ToClaim, Spans]], to: Destination) -> int:
+    def write_new(
+        self, parts: Sequence[tuple[ToClaim, Spans]], num_keys: int, to: Destination
+    ) -> int:
         """Claim the keys of lines, write the new lines and mark them, in one step of the engine."""
         done = 0
 
         def step(hold: Hold, _patient: bool) -> bool:
             nonlocal done
             if hold.first:  # no claim is under way
-                done = self._write_new_within(work, to)
+                done = self._write_new_within(parts, num_keys, to)
             return False  # whatever is raised in here or after it, the lock is given back
 
         Hold(self._lock.state, 0.0, CALL, None, step).try_once()
         return done
 
-    def _write_new_within(self, work: Sequence[tuple[ToClaim, Spans]], to: Destination) -> int:
+    def _write_new_within(
+        self, parts: Sequence[tuple[ToClaim, Spans]], num_keys: int, to: Destination
+    ) -> int:
         """Do so within a section of the lock, which begins with no look but that of the engine."""
         last_look, exclusions = self._storage.array.last_look, self._exclusions
         if last_look is None or self._verify or not exclusions.empty:
             return 0
         self.room = 0.0  # the next batch is to ask
-        words, counters, _ = self._storage.change(sum([len(keys.meeting) for keys, _ in work]))
+        words, counters, _ = self._storage.change(num_keys)
         # Last, as a signal handler may have closed the output, or forked: the lock is the parent's.
         output = to.output()
         if output is None or not self._lock.state.mine():
@@ -330,7 +334,7 @@ class BitWriter(Writer):
             words,
             counters.words,
             self._params,
-            work,
+            parts,
             output=output,
             last_look=last_look,
             absent=exclusions.file,
@@ -341,7 +345,7 @@ class BitWriter(Writer):
             claimed, written = begun
             to.finish(done, claimed.new, written)
             if self._lock.state.mine():  # a forked child marks nothing
-                self.mark(claimed, work[done][0])
+                self.mark(claimed, parts[done][0])
             done += 1
         return done
 

@@ -113,6 +113,20 @@ def test_more_of_a_file_is_there(tail: bytes, tmp_path: Path) -> None:
         assert followed == [True, True, False] + [False] * bool(tail)
 
 
+def test_a_file_grows(tmp_path: Path) -> None:
+    """Lines that were written after the first look at its size are there, too."""
+    path, line = tmp_path / "log", b"x" * 999 + b"\n"
+    size = 3 * BLOCK_BYTES // 2000
+    path.write_bytes(line * size)
+    with FileIO(path) as file, FileIO(path, "ab") as writer:
+        chunks = read_chunks(file)
+        found = [next(chunks)]
+        writer.write(line * size)
+        found.extend(chunks)
+    assert joined(found, b"\n") == line * 2 * size
+    assert [chunk.followed for chunk in found] == [True, True, False]
+
+
 def test_less_of_a_file_is_there(tmp_path: Path) -> None:
     """A file that is cut while it is read ends there."""
     path = tmp_path / "log"
