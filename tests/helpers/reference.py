@@ -193,6 +193,7 @@ def murmur3_x64_128(data: bytes, seed: int) -> tuple[int, int]:
     return h1, (h2 + h1) & _MASK
 
 
+@functools.lru_cache(16_384)  # tests hash the same keys in each form, by each engine, at each size
 def siphash(
     data: bytes, key: int, compressions: int = 1, finalizations: int = 3, bits: int = 128
 ) -> int:
