@@ -29,6 +29,7 @@ IMPORTED = [
     "scrapy.downloadermiddlewares.httpcompression",
     "scrapy.downloadermiddlewares.robotstxt",
     "scrapy.extensions.feedexport",
+    "scrapy.extensions.remote_control",
     "scrapy.extensions.telnet",
     "scrapy.pqueues",
     "scrapy.resolver",
