@@ -66,7 +66,7 @@ def test_positions(engine: Engine, key: Key, hash_id: int, columns: list[str]) -
         layout: Layout = "standard" if layout_id == 1 else "blocked"
         params = FilterParams(10, 0.1, layout, m, k, blocks_per_key=b or 1)
         assert [*positions.positions(h1, h2, params)] == expected
-        words = np.zeros(m // 64, np.uint64)
+        words = np.zeros(m // 64, "<u8")
         engine.add(words, np.array([h1], np.uint64), np.array([h2], np.uint64), params)
         set_bits = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
         assert set_bits.tolist() == sorted({*expected})
