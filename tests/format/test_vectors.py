@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from kernels import Engine, each_engine
+from naive import empty_words
 from reference import Fields, Key, NaiveFilter
 
 from mmbloom._keys.coerce import coerce
@@ -66,7 +67,7 @@ def test_positions(engine: Engine, key: Key, hash_id: int, columns: list[str]) -
         layout: Layout = "standard" if layout_id == 1 else "blocked"
         params = FilterParams(10, 0.1, layout, m, k, blocks_per_key=b or 1)
         assert [*positions.positions(h1, h2, params)] == expected
-        words = np.zeros(m // 64, "<u8")
+        words = empty_words(params)
         engine.add(words, np.array([h1], np.uint64), np.array([h2], np.uint64), params)
         set_bits = np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little"))
         assert set_bits.tolist() == sorted({*expected})
