@@ -3,7 +3,10 @@
    A kind is compiled where the compiler can make it, and runs where the processor has it: so one
    build, for the oldest processors of its kind, serves all. "avx512" asks for a count of bits in
    vectors as well, which the first processors with AVX-512 lack: these ran at a lower clock
-   whenever they used it. */
+   whenever they used it.
+
+   The processor itself is asked, not __builtin_cpu_supports: that reads what the compiler's library
+   has found, and zig's finds nothing, so that wheels made with it had no vectors. */
 
 #ifndef MMBLOOM_VECTORS_H
 #define MMBLOOM_VECTORS_H
@@ -17,6 +20,7 @@ enum { SCALAR, NEON, AVX2, AVX512, KINDS };
 
 #if defined(__GNUC__) && defined(__x86_64__)
 #define MMBLOOM_X86
+#include <cpuid.h>
 #include <immintrin.h>
 #define TARGET_AVX2 __attribute__((target("avx2,popcnt")))
 #define TARGET_AVX512 \
@@ -26,16 +30,31 @@ enum { SCALAR, NEON, AVX2, AVX512, KINDS };
 #include <arm_neon.h>
 #endif
 
+#ifdef MMBLOOM_X86
+/* Name the best kind that the processor has, and whose registers the system keeps for each thread. */
+__attribute__((target("xsave"))) static inline int best_of_x86(void)
+{
+    const unsigned ymm = 0x06, zmm = 0xe6; /* of XCR0: all the state that these registers need */
+    const unsigned avx512 = bit_AVX512F | bit_AVX512DQ | bit_AVX512BW | bit_AVX512VL;
+    unsigned eax, ebx, ecx, edx;
+    if (!__get_cpuid(1, &eax, &ebx, &ecx, &edx) || !(ecx & bit_OSXSAVE) || !(ecx & bit_POPCNT))
+        return SCALAR;
+    const unsigned kept = (unsigned)_xgetbv(0);
+    if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) || !(ebx & bit_AVX2)
+        || (kept & ymm) != ymm)
+        return SCALAR;
+    if ((ebx & avx512) != avx512 || !(ecx & bit_AVX512VPOPCNTDQ) || (kept & zmm) != zmm)
+        return AVX2;
+    return AVX512;
+}
+#endif
+
 /* Tell whether this machine can run a kind. */
 static inline int can_run(int kind)
 {
 #ifdef MMBLOOM_X86
-    if (kind == AVX512)
-        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")
-            && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw")
-            && __builtin_cpu_supports("avx512vpopcntdq");
-    if (kind == AVX2)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt");
+    if (kind != NEON)
+        return kind <= best_of_x86();
 #endif
 #ifdef MMBLOOM_NEON
     if (kind == NEON)
