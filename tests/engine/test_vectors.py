@@ -1,16 +1,33 @@
-"""No answer depends on the vectors that the kernels use."""
+"""All vectors that the processor has are there, and no answer depends on which the kernels use."""
 
 import ctypes
 import mmap
+import platform
+from pathlib import Path
 
 import numpy as np
 import pytest
-from kernels import COMPILED, NUMPY, claim, needs_compiled
+from kernels import COMPILED, KINDS, NUMPY, claim, needs_compiled
 from workers import in_child
 
 from mmbloom.sizing import FilterParams
 
 pytestmark = needs_compiled
+
+# What each kind asks of a processor, as Linux names it; of those of aarch64 all have NEON.
+ASKED = {
+    "avx2": {"avx2", "popcnt"},
+    "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512_vpopcntdq", "popcnt"},
+}
+
+
+def test_all_that_the_processor_has() -> None:
+    """The engine does not decide by itself which kinds its other tests are run with."""
+    machine = platform.machine()
+    has = set(Path("/proc/cpuinfo").read_text().split()) if machine == "x86_64" else set()
+    expected = ["scalar", *(kind for kind, asked in ASKED.items() if asked <= has)]
+    expected += ["neon"] * (machine == "aarch64")
+    assert expected == KINDS
 
 
 @pytest.mark.usefixtures("each_vectors")
