@@ -35,7 +35,7 @@ def mounts() -> Iterator[Mount]:
             folder = Path(tempfile.mkdtemp(prefix="mmbloom-disk-"))
             stack.callback(folder.rmdir)
             run_tool("mount", "-o", "loop", image, folder)
-            stack.callback(run_tool, "umount", folder)
+            stack.callback(subprocess.check_call, ["umount", folder])
             return folder
 
         yield mounted
