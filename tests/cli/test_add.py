@@ -13,6 +13,7 @@ from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 
 from mmbloom import BloomFilter
 from mmbloom import open as open_filter
+from mmbloom.cli.process import say
 
 Capture = pytest.CaptureFixture[bytes]
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for locks in /proc")
@@ -105,10 +106,16 @@ def test_waiting_is_said_and_goes_on(
     (tmp_path / "in").write_bytes(b"a\n")
     locked, ended = Event(), Event()
 
+    def say_and_end(message: str) -> None:
+        say(message)
+        ended.set()
+
+    monkeypatch.setattr("mmbloom.cli.marking.say", say_and_end)
+
     def hold() -> None:
         with BloomFilter.open(path) as seen, seen.locked():
             locked.set()
-            ended.wait(0.5)
+            ended.wait(20)
 
     holder = Thread(target=hold)
     holder.start()

@@ -5,6 +5,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from resource import RUSAGE_CHILDREN, getrusage
 
 import pytest
 from cli_runner import (
@@ -93,16 +94,17 @@ def test_many_lines_like_a_dict(tmp_path: Path, seed: int) -> None:
 
 
 def test_a_line_of_100_mb(tmp_path: Path) -> None:
-    """A line of 100 MB comes out exactly as it went in, within 10 seconds, and only once."""
+    """A line of 100 MB comes out exactly as it went in, in 10 s of a processor, and only once."""
     piece = random.Random(1).randbytes(1 << 20).replace(b"\n", b"\r")
     data, path, out = piece * 100, tmp_path / "in", tmp_path / "out"
     path.write_bytes(b"first\n" + data + b"\nfirst\n" + data)
     # The numpy engine has SipHash of one long key at 4 MB a second only, as the README says.
     fast = ("--hash", "siphash" if engine == "compiled" else "murmur3")
-    began = time.monotonic()
+    before = getrusage(RUSAGE_CHILDREN)
     with out.open("wb") as file:
         done = started("dedup", tmp_path / "seen", path, *EXACT, *fast, stdout=file)
-    assert time.monotonic() - began < 10
+    after = getrusage(RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 10
     assert done.code == 0
     assert out.read_bytes() == b"first\n" + data + b"\n"
 

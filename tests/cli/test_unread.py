@@ -72,8 +72,11 @@ def test_processes_that_are_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_a_pipeline_fails_with_it(tmp_path: Path) -> None:
-    """With pipefail a script sees that the lines were not all printed; seq ends the same way."""
-    (tmp_path / "in").write_bytes(b"".join(b"line %d\n" % i for i in range(90_000)))
+    """With pipefail a script sees that the lines were not all printed; seq ends the same way.
+
+    They are more than a pipe holds: else all are printed before `head` has ended, if that is slow.
+    """
+    (tmp_path / "in").write_bytes(b"".join(b"line %040d\n" % i for i in range(90_000)))  # 4 MB
     command = [*COMMAND, "dedup", str(exact_filter(tmp_path / "seen")), str(tmp_path / "in")]
     for one in (shlex.join(command), "seq 1000000"):
         ended = subprocess.run(
