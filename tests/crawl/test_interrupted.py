@@ -4,8 +4,8 @@ import os
 import signal
 from collections import Counter
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -19,9 +19,11 @@ PAGES, STOPPED_AT = 120, 30
 
 def stopped(site: Site, number: int, **settings: object) -> Crawled:
     """Crawl, and send the crawler a signal instead of an answer."""
+    pids = SimpleQueue[int]()
+    site.stop = lambda: os.kill(pids.get(timeout=20), number)
+    site.left = STOPPED_AT  # before it runs: it may have fetched some before its pid is known
     with crawler(site, **settings) as process:
-        site.stop = partial(os.kill, process.pid, number)
-        site.left = STOPPED_AT
+        pids.put(process.pid)
         return ended(process)
 
 

@@ -42,12 +42,18 @@ def _long_ways() -> Iterator[list[int]]:
         yield found
 
 
+FOUND, GONE = 1000, 100
+
+
 def _age(path: Path, seed: int) -> tuple[int, int]:
-    """Add keys to periods of a second, and ask for them: how many were found, and were gone."""
+    """Add keys to periods of a second, and ask for them: how many were found, and were gone.
+
+    For 3.4 s, and until both are many: a busy machine gets to a thousand only later.
+    """
     chance, added, found, gone = random.Random(seed), list[tuple[float, float, str]](), 0, 0
     begun = time.monotonic()
     with rotating(path, keep="1s", every="1s", exist_ok=True, lock_timeout=60) as seen:
-        while time.monotonic() < begun + 3.4:
+        while time.monotonic() < begun + (3.4 if found > FOUND and gone > GONE else 30):
             key, before = f"{seed} {len(added)}", time.monotonic()
             assert seen.add(key)
             added.append((before, time.monotonic(), key))
@@ -66,8 +72,8 @@ def _age(path: Path, seed: int) -> tuple[int, int]:
 def test_periods_of_the_system(tmp_path: Path, seed: int) -> None:
     """Keys are found until their time, through ends of periods amid trust, and then no more."""
     for found, gone in together([partial(_age, tmp_path / "seen", seed + me) for me in range(2)]):
-        assert found > 1000
-        assert gone > 100
+        assert found > FOUND
+        assert gone > GONE
 
 
 def test_what_comes_again_starts_anew_at_once(tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def test_in_a_block_of_the_callers(create: Create, steps: Steps, tmp_path: Path)
 
 def test_waits_for_the_lock(create: Create, steps: Steps, tmp_path: Path) -> None:
     """A chunk whose lock another has waits as a claim does, and does not hang on to one step."""
-    seen, begun, waits = create(1000, 1e-9, seed=1), threading.Event(), 0.2
+    seen, begun, waits = create(1000, 1e-9, seed=1), threading.Event(), 1.0
 
     def hold() -> None:
         with BloomFilter.open(seen.path) as other, other.locked():
