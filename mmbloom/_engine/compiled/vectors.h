@@ -31,7 +31,7 @@ enum { SCALAR, NEON, AVX2, AVX512, KINDS };
 #endif
 
 #ifdef MMBLOOM_X86
-/* Name the best kind that the processor has, and whose registers the system keeps for each thread. */
+/* Name the best kind that the processor has, and whose registers the system keeps for threads. */
 __attribute__((target("xsave"))) static inline int best_of_x86(void)
 {
     const unsigned ymm = 0x06, zmm = 0xe6; /* of XCR0: all the state that these registers need */
