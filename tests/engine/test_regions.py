@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 from kernels import COMPILED, NUMPY, claim, needs_compiled
-from large_arrays import same_words
+from large_arrays import same_words, zero_words
 
 from mmbloom._engine import CHUNK_KEYS
 from mmbloom._typing import Bools, HashHalves, Words
@@ -55,7 +55,7 @@ def in_chunks(
 def test_as_in_the_order_given(blocks: int, threads: int, seed: int) -> None:
     """Whatever the number of threads: the answers, the count and the bits of small chunks."""
     chance, params = np.random.default_rng(seed), params_of(blocks)
-    ordered, plain = (np.zeros(params.num_bits // 64, np.uint64) for _ in range(2))
+    ordered, plain = (zero_words(params.num_bits // 64) for _ in range(2))
     for n in (FEWEST, FEWEST + 1, 3 * FEWEST + 77):
         hashes = hashes_of(chance, n)
         assert COMPILED.chunk_keys(params, n) == n
@@ -82,7 +82,7 @@ def test_of_counters(blocks: int, threads: int, seed: int) -> None:
     chance = np.random.default_rng(seed)
     num_bits = 2 * LARGE // blocks
     params = FilterParams(10, 0.1, "blocked", num_bits, 9 * blocks, blocks_per_key=blocks)
-    ordered, plain = (np.zeros(num_bits // 16, np.uint64) for _ in range(2))
+    ordered, plain = (zero_words(num_bits // 16) for _ in range(2))
     for n in (FEWEST, 2 * FEWEST + 77):
         hashes = hashes_of(chance, n)
         assert COMPILED.chunk_keys(params, n, 4) == n
@@ -110,7 +110,7 @@ def test_as_the_reference(seed: int) -> None:
     """The numpy engine, which orders nothing, says the same."""
     params = params_of(2)
     hashes = hashes_of(np.random.default_rng(seed), FEWEST)
-    words, others = (np.zeros(params.num_bits // 64, np.uint64) for _ in range(2))
+    words, others = (zero_words(params.num_bits // 64) for _ in range(2))
     new, newly_set = COMPILED.add(words, *hashes, params, 2)
     expected = NUMPY.add(others, *hashes, params)
     assert (new == expected[0]).all()
@@ -122,7 +122,7 @@ def test_as_the_reference(seed: int) -> None:
 def test_all_keys_equal(threads: int) -> None:
     """One region has all keys, and one thread does them: the first is new."""
     params = params_of(2)
-    words = np.zeros(params.num_bits // 64, np.uint64)
+    words = zero_words(params.num_bits // 64)
     hashes = np.full(FEWEST, 2**63 + 5, np.uint64), np.full(FEWEST, 7, np.uint64)
     new, newly_set = COMPILED.add(words, *hashes, params, threads)
     assert np.flatnonzero(new).tolist() == [0]
