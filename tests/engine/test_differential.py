@@ -9,15 +9,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import strategies as st
-from kernels import COMPILED, NUMPY, Engine, claim, needs_compiled
-from large_arrays import set_words
+from kernels import ALL_ENGINES, COMPILED, NUMPY, OF_EACH_KIND, Engine, claim, needs_compiled
+from large_arrays import set_words, zero_words
 from naive import LAYOUTS, Hash, empty_words, scenes, split
 
 from mmbloom import KeyEncodingError, KeyTypeError, _engine
 from mmbloom._keys.coerce import coerce_one
 from mmbloom.sizing import FilterParams, Layout
 
-pytestmark = [needs_compiled, pytest.mark.usefixtures("each_vectors")]
+pytestmark = needs_compiled
 Words = npt.NDArray[np.uint64]
 Scene = tuple[FilterParams, list[list[Hash]]]
 
@@ -62,12 +62,11 @@ def methods_of(cls: type) -> set[str]:
 def test_every_kernel(scene: Scene) -> None:
     """Contains, claim, commit, add and count_set: the same from the same array, batch by batch."""
     params, batches = scene
-    words = {engine.name: empty_words(params) for engine in (NUMPY, COMPILED)}
+    arrays = [empty_words(params) for _ in ALL_ENGINES]
     for number, batch in enumerate(batches):
         h1, h2 = split(batch)
         answers = []
-        for engine in (NUMPY, COMPILED):
-            array = words[engine.name]
+        for engine, array in zip(ALL_ENGINES, arrays, strict=True):
             found = engine.contains(array, h1, h2, params).tolist()
             if number % 2:
                 new, newly_set = engine.add(array, h1, h2, params)
@@ -76,8 +75,14 @@ def test_every_kernel(scene: Scene) -> None:
                 new, newly_set = claimed.new, engine.commit(array, claimed)
             answers.append((found, new.tolist(), newly_set, engine.count_set(array)))
             assert type(newly_set) is type(answers[-1][3]) is int
-        assert answers[0] == answers[1]
-        assert (words["numpy"] == words["compiled"]).all()
+        assert answers == [answers[0]] * len(ALL_ENGINES)
+        assert_same(arrays)
+
+
+def assert_same(arrays: list[npt.NDArray[Any]]) -> None:
+    """Check that all are equal to the first, which is the reference's."""
+    for engine, array in zip(ALL_ENGINES, arrays, strict=True):
+        assert np.array_equal(array, arrays[0]), engine
 
 
 def random_array(params: FilterParams, chance: np.random.Generator, fill: float) -> Words:
@@ -100,17 +105,18 @@ def test_every_number_of_hashes(layout: Layout, num_hashes: int, seed: int) -> N
     num_bits = 512 * 37 if layout == "blocked" else 64 * 301
     params = FilterParams(10, 0.1, layout, num_bits, num_hashes)
     before = random_array(params, chance, 0.5)
-    arrays = [before.copy(), before.copy()]
+    arrays = [before.copy() for _ in ALL_ENGINES]
     for n in (0, 1, 15, 16, 17, 31, 32, 33, 700):  # around the keys that are looked ahead
         h1, h2 = repeating(chance, n), repeating(chance, n)
         answers = [
             (engine.contains(array, h1, h2, params), *engine.add(array, h1, h2, params))
-            for engine, array in zip((NUMPY, COMPILED), arrays, strict=True)
+            for engine, array in zip(ALL_ENGINES, arrays, strict=True)
         ]
-        assert (answers[0][0] == answers[1][0]).all()
-        assert (answers[0][1] == answers[1][1]).all()
-        assert answers[0][2] == answers[1][2]
-        assert (arrays[0] == arrays[1]).all()
+        found, new, newly_set = map(list, zip(*answers, strict=True))
+        assert_same(found)
+        assert_same(new)
+        assert newly_set == newly_set[:1] * len(ALL_ENGINES)
+        assert_same(arrays)
 
 
 @pytest.mark.parametrize("sizes", [(700, 3), (40, 40, 40, 40, 40), (9000, 9000, 1, 9000, 30_000)])
@@ -128,8 +134,14 @@ def test_claims_that_follow_one_another(
     ends = np.cumsum(sizes)[:-1]
     batches = [*zip(np.split(h1, ends), np.split(h2, ends), strict=True)]
     whole = before.copy()
-    new, newly_set = COMPILED.add(whole, h1, h2, params)
-    for engine in (NUMPY, COMPILED):
+    new, newly_set = NUMPY.add(whole, h1, h2, params)
+    for engine in OF_EACH_KIND:
+        array = before.copy()
+        answer, set_by_add = engine.add(array, h1, h2, params)
+        assert (answer == new).all()
+        assert set_by_add == newly_set
+        assert (array == whole).all()
+    for engine in ALL_ENGINES:
         array, answers, committed = before.copy(), [], 0
         for batch in batches:
             claimed = claim(engine, array, *batch, params)
@@ -149,21 +161,26 @@ def test_claims_beyond_a_chunk(layout: Layout, n: int, seed: int) -> None:
     before = random_array(params, chance, 0.1)
     h1, h2 = repeating(chance, n), repeating(chance, n)
     h2[h1 == h1[0]] = h2[0]
-    claimed = h1.copy(), h2.copy()
-    one, other, added = before.copy(), before.copy(), before.copy()
-    ours, theirs = claim(COMPILED, one, h1, h2, params), claim(NUMPY, other, h1, h2, params)
-    assert (one == before).all()
-    assert (ours.new == theirs.new).all()
-    assert 0 < ours.new.sum() < n
+    other = before.copy()
+    theirs = claim(NUMPY, other, h1, h2, params)
+    assert (other == before).all()
+    assert 0 < theirs.new.sum() < n
     others = chance.integers(0, 2**64, (2, n), np.uint64)
-    h1[::3], h2[::3] = others[0][::3], others[1][::3]
-    found = COMPILED.contains_with(one, ours, h1, h2, params)
-    assert (found == NUMPY.contains_with(other, theirs, h1, h2, params)).all()
-    assert COMPILED.contains(one, h1, h2, params).sum() < found.sum() < n
-    newly_set = COMPILED.commit(one, ours)
-    assert newly_set == NUMPY.commit(other, theirs) == COMPILED.add(added, *claimed, params)[1]
-    assert (one == other).all()
-    assert (one == added).all()
+    asked = h1.copy(), h2.copy()
+    asked[0][::3], asked[1][::3] = others[0][::3], others[1][::3]
+    expected = NUMPY.contains_with(other, theirs, *asked, params)
+    newly_set = NUMPY.commit(other, theirs)
+    for engine in OF_EACH_KIND:
+        one, added = before.copy(), before.copy()
+        ours = claim(engine, one, h1, h2, params)
+        assert (one == before).all()
+        assert (ours.new == theirs.new).all()
+        assert (engine.contains_with(one, ours, *asked, params) == expected).all()
+        assert engine.contains(one, *asked, params).sum() < expected.sum() < n
+        assert engine.commit(one, ours) == newly_set
+        assert engine.add(added, h1, h2, params)[1] == newly_set
+        assert (one == other).all()
+        assert (one == added).all()
 
 
 @pytest.mark.parametrize(
@@ -177,20 +194,21 @@ def test_large_arrays(layout: Layout, num_bits: int, seed: int) -> None:
     h1 = np.concatenate([repeating(chance, 500), np.array([0, 2**64 - 1], dtype=np.uint64)])
     h2 = np.concatenate([repeating(chance, 500), np.array([0, 2**64 - 1], dtype=np.uint64)])
     found = []
-    for engine in (NUMPY, COMPILED):
-        words = empty_words(params)  # sparse: hardly touched
+    for engine in ALL_ENGINES:
+        words = zero_words(params.num_bits // 64)
         new, newly_set = engine.add(words, h1, h2, params)
         places, held = set_words(words)
         found.append((new.tolist(), newly_set, places.tolist(), held.tolist()))
         del words
-    assert found[0] == found[1]
+    assert found == [found[0]] * len(ALL_ENGINES)
 
 
 def positions_of(h1: int, h2: int, params: FilterParams, engine: Engine) -> list[int]:
     """The bits that a key sets in an empty array."""
     words = empty_words(params)
     engine.add(words, np.array([h1], np.uint64), np.array([h2], np.uint64), params)
-    return np.flatnonzero(np.unpackbits(words.view(np.uint8), bitorder="little")).tolist()
+    set_in = ((i, int(words[i])) for i in np.flatnonzero(words).tolist())
+    return [64 * i + bit for i, word in set_in for bit in range(64) if word >> bit & 1]
 
 
 @hypothesis.given(
@@ -204,7 +222,8 @@ def test_remainder_without_division(h1: int, h2: int, num_words: int) -> None:
     near = h1 - h1 % params.num_bits
     for start in {h1, near, max(0, near - 1), min(2**64 - 1, near + params.num_bits - 1)}:
         expected = sorted({(start + i * h2) % 2**63 % params.num_bits for i in range(3)})
-        assert positions_of(start, h2, params, COMPILED) == expected
+        for engine in OF_EACH_KIND:
+            assert positions_of(start, h2, params, engine) == expected, engine
 
 
 KEYS = st.one_of(

@@ -14,13 +14,14 @@ from batches import BATCHES, FORMS, KEY, KEY_HASHES, TEXT, misaligned, views_of
 from forms import MURMUR3, SIPHASH, bytes_of, hashed, octets_of
 from hypothesis import strategies as st
 from kernels import (
+    ALL_ENGINES,
     BUILT,
-    COMPILED,
     ENGINES,
     NUMPY,
+    OF_EACH_KIND,
     Engine,
-    each_engine,
     each_hash,
+    every_engine,
     needs_compiled,
 )
 
@@ -35,8 +36,6 @@ from mmbloom._engine.key_batch import (
     TextKeys,
 )
 from mmbloom.sizing.params import KeyHash
-
-pytestmark = pytest.mark.usefixtures("each_vectors")
 
 
 def test_the_engine_that_is_asked_for_is_tested() -> None:
@@ -86,7 +85,8 @@ def test_keys_in_groups(longest: int, n: int, seed: int) -> None:
     lengths[::11], lengths[5::13], lengths[7::29] = 0, 2 * longest, longest // 2 + 8
     for batch in in_forms([chance.bytes(int(length)) for length in lengths]):
         expected = hashed(bytes_of(batch), SIPHASH)
-        assert halves(COMPILED, batch, SIPHASH) == expected, type(batch)
+        for engine in OF_EACH_KIND:
+            assert halves(engine, batch, SIPHASH) == expected, (engine, type(batch))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -95,7 +95,7 @@ def test_each_form(form: str, data: st.DataObject) -> None:
     """A batch of any form is the hash of its keys' bytes, by both engines, for every seed."""
     batch, key_hash = data.draw(FORMS[form]), data.draw(KEY_HASHES)
     expected = hashed(bytes_of(batch), key_hash)
-    for engine in ENGINES:
+    for engine in ALL_ENGINES:
         assert halves(engine, batch, key_hash) == expected, engine
 
 
@@ -106,12 +106,12 @@ def test_parts_of_a_batch(batch: KeyBatch, key_hash: KeyHash, data: st.DataObjec
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(batch))] * 2)))
     chosen = data.draw(st.lists(st.booleans(), min_size=len(batch), max_size=len(batch)))
     some = [pair for pair, wanted in zip(whole, chosen, strict=True) if wanted]
-    for engine in ENGINES:
+    for engine in ALL_ENGINES:
         assert halves(engine, batch[start:stop], key_hash) == whole[start:stop]
         assert halves(engine, batch[np.array(chosen, dtype=np.bool_)], key_hash) == some
 
 
-@each_engine
+@every_engine
 @each_hash
 def test_every_length_at_every_address(engine: Engine, key_hash: KeyHash) -> None:
     """Keys of 0 to 70 bytes are hashed right from any address, and nothing beyond them matters."""
@@ -124,7 +124,7 @@ def test_every_length_at_every_address(engine: Engine, key_hash: KeyHash) -> Non
             assert halves(engine, batch, key_hash) == hashed((data[:end] for end in ends), key_hash)
 
 
-@each_engine
+@every_engine
 @each_hash
 def test_views_around_twelve_bytes(engine: Engine, key_hash: KeyHash) -> None:
     """Views of up to 12 bytes hold their key, longer ones point to it, in any of the buffers."""
@@ -133,7 +133,7 @@ def test_views_around_twelve_bytes(engine: Engine, key_hash: KeyHash) -> None:
         assert halves(engine, views_of(keys, buffers), key_hash) == hashed(keys, key_hash)
 
 
-@each_engine
+@every_engine
 @each_hash
 def test_offsets_of_more_than_32_bits(engine: Engine, key_hash: KeyHash) -> None:
     """Offsets of 64 bits may be of any integer type that holds them; 2^31 is no edge."""
@@ -146,7 +146,7 @@ def test_offsets_of_more_than_32_bits(engine: Engine, key_hash: KeyHash) -> None
     assert halves(engine, mixed, key_hash) == hashed([b"ab"], key_hash)
 
 
-@each_engine
+@every_engine
 def test_dictionary_keeps_hashes_by_hash(engine: Engine) -> None:
     """The values of a dictionary are hashed once for each hash and seed, and shared."""
     batch = DictionaryKeys(ByteKeys.of([b"a", "é"]), np.array([1, 0, 1, 1]))
@@ -157,7 +157,7 @@ def test_dictionary_keeps_hashes_by_hash(engine: Engine) -> None:
     assert set(batch.hashes) == {SIPHASH, MURMUR3, other}
 
 
-@each_engine
+@every_engine
 @each_hash
 @pytest.mark.parametrize("shape", [(0, 0), (3, 0), (0, 4)])
 def test_rows_of_nothing(engine: Engine, key_hash: KeyHash, shape: tuple[int, int]) -> None:
@@ -167,7 +167,7 @@ def test_rows_of_nothing(engine: Engine, key_hash: KeyHash, shape: tuple[int, in
         assert halves(engine, rows, key_hash) == hashed([b""] * shape[0], key_hash)
 
 
-@each_engine
+@every_engine
 def test_long_keys(engine: Engine) -> None:
     """A key of megabytes, ASCII or not, is one key."""
     keys: list[bytes | str] = ["é🌸" * 1_000_000, b"x" * 3_000_001, "日" * 999_999, "y" * 10**6]
@@ -198,7 +198,7 @@ PLAIN: list[tuple[Any, bool]] = [
 ]
 
 
-@each_engine
+@every_engine
 @pytest.mark.parametrize(("item", "expected"), PLAIN, ids=repr)
 def test_plain(engine: Engine, item: Any, expected: bool) -> None:
     """Plain are exact bytes, and exact str that encode, wherever in the list the others are."""
@@ -214,10 +214,10 @@ def test_plain(engine: Engine, item: Any, expected: bool) -> None:
 def test_plain_is_the_same_in_both(items: list[Any]) -> None:
     """Both engines take the same lists as they are."""
     for some in (items, [*items, 5], ["\ud83c", "\udf38", *items]):
-        assert COMPILED.plain(some) is NUMPY.plain(some)
+        assert {engine.plain(some) for engine in OF_EACH_KIND} == {NUMPY.plain(some)}
 
 
-@each_engine
+@every_engine
 def test_nothing_is_kept_or_changed(engine: Engine) -> None:
     """Hashing leaves its batch as it was, and no reference to a key behind."""
     key, array = b"a key of its own" * 2, np.arange(5, dtype=">i4")
@@ -237,7 +237,7 @@ def test_first_text_without_utf_8(texts: list[str], data: st.DataObject) -> None
     dtype = f"{data.draw(st.sampled_from('<>'))}U{max(1, *map(len, texts))}"
     array = np.array(texts, dtype=dtype)[:: data.draw(st.sampled_from([1, 2, -1]))]
     wrong = [i for i, text in enumerate(array) if any(0xD800 <= ord(c) <= 0xDFFF for c in text)]
-    for engine in ENGINES:
+    for engine in ALL_ENGINES:
         assert engine.first_unencodable(array) == (wrong[0] if wrong else -1), engine
 
 
@@ -252,11 +252,11 @@ def test_first_of_several_texts_without_utf_8(
     array = np.array(["a"] * (17_000 * far) + texts, dtype=dtype)
     wrong = [i for i, text in enumerate(texts) if text != "a"]
     expected = 17_000 * far + wrong[0] if wrong else -1
-    for engine in ENGINES:
+    for engine in ALL_ENGINES:
         assert engine.first_unencodable(array) == expected, engine
 
 
-@each_engine
+@every_engine
 @pytest.mark.parametrize("left", [0, 1, 5, 9])
 @pytest.mark.parametrize("part", [slice(None), slice(3, 10), slice(9, 10)], ids=str)
 def test_list_that_shrinks_in_use(engine: Engine, left: int, part: slice) -> None:
@@ -268,7 +268,7 @@ def test_list_that_shrinks_in_use(engine: Engine, left: int, part: slice) -> Non
         engine.hash_keys(keys, SIPHASH)
 
 
-@each_engine
+@every_engine
 @pytest.mark.parametrize("point", [0xD7FF, 0xD800, 0xDFFF, 0xE000, 0x10FFFF, 0x110000, 2**32 - 1])
 def test_edges_of_unicode(engine: Engine, point: int) -> None:
     """Surrogates, and numbers beyond Unicode, have no UTF-8, wherever in the array they are."""

@@ -13,14 +13,12 @@ import sys
 import numpy as np
 import pytest
 from forms import SIPHASH, hashed
-from kernels import Engine, each_engine
+from kernels import Engine, every_engine
 from reference import siphash
 
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom.sizing.params import KeyHash
-
-pytestmark = pytest.mark.usefixtures("each_vectors")
 
 # Of the inputs 00, 00 01, 00 01 02 ... by length, with the key 00 01 ... 0f; from the vectors.h
 # of the authors' reference code.
@@ -54,7 +52,7 @@ PUBLISHED = {
 }
 
 
-@each_engine
+@every_engine
 @pytest.mark.parametrize("length", PUBLISHED)
 def test_published_digests(engine: Engine, length: int) -> None:
     """With 2 and 4 rounds each of the implementations gives the authors' digests."""
@@ -93,7 +91,7 @@ def test_rounds_are_those_of_python(seed: int) -> None:
     assert by_python[1:] == by_reference[1:]  # that of no bytes is 0, by rule
 
 
-@each_engine
+@every_engine
 @pytest.mark.parametrize("key", [0, 7, 2**64, SIPHASH.seed, 2**128 - 1])
 def test_one_key_is_the_reference(engine: Engine, key: int) -> None:
     """One key at a time, with 1 and 3 rounds, is the independent implementation."""
@@ -104,7 +102,7 @@ def test_one_key_is_the_reference(engine: Engine, key: int) -> None:
         assert halves == hash_one(data, KeyHash("siphash", key))
 
 
-@each_engine
+@every_engine
 @pytest.mark.parametrize("number", [1, 2, 7, 8, 9, 63, 64, 65, 127, 128, 129, 300])
 def test_any_number_of_keys(engine: Engine, number: int) -> None:
     """Keys that are finished side by side are each hashed as alone, however many there are."""
@@ -119,7 +117,7 @@ def test_any_number_of_keys(engine: Engine, number: int) -> None:
     assert list(zip(h1.tolist(), h2.tolist(), strict=True)) == expected
 
 
-@each_engine
+@every_engine
 def test_every_bit_of_the_key_counts(engine: Engine) -> None:
     """Keys that differ in one bit of 128 give hashes that have nothing in common."""
     found = {engine.siphash(b"some key", SIPHASH.seed ^ 1 << bit) for bit in range(128)}

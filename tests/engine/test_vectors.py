@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernels import COMPILED, KINDS, NUMPY, claim, needs_compiled
+from kernels import KINDS, NUMPY, Engine, claim, each_kind, needs_compiled
 from workers import in_child
 
 from mmbloom.sizing import FilterParams
@@ -30,10 +30,10 @@ def test_all_that_the_processor_has() -> None:
     assert expected == KINDS
 
 
-@pytest.mark.usefixtures("each_vectors")
+@each_kind
 @pytest.mark.parametrize("blocks", [1, 2, 3])
 @pytest.mark.parametrize("first", [0, 1, 3, 7])
-def test_blocks_on_no_line(first: int, blocks: int, seed: int) -> None:
+def test_blocks_on_no_line(engine: Engine, first: int, blocks: int, seed: int) -> None:
     """An array that begins at any word, whose blocks lie across two lines of the cache."""
     chance = np.random.default_rng(seed)
     params = FilterParams(10, 0.1, "blocked", 32768 * 3, 9 * blocks, blocks_per_key=blocks)
@@ -41,48 +41,48 @@ def test_blocks_on_no_line(first: int, blocks: int, seed: int) -> None:
     words, expected = room[first : first + params.num_bits // 64], np.zeros_like(room[8:])
     for _ in range(2):
         h1, h2 = chance.integers(0, 2**64, (2, 500), np.uint64)
-        assert COMPILED.add(words, h1, h2, params)[1] == NUMPY.add(expected, h1, h2, params)[1]
-        assert COMPILED.contains(words, h1, h2, params).all()
+        assert engine.add(words, h1, h2, params)[1] == NUMPY.add(expected, h1, h2, params)[1]
+        assert engine.contains(words, h1, h2, params).all()
     assert (words == expected).all()
     assert not room[:first].any()
     assert not room[first + len(words) :].any()
 
 
-@pytest.mark.usefixtures("each_vectors")
+@each_kind
 @pytest.mark.parametrize("num_hashes", [1, 7, 8, 9, 16, 17, 63, 64])
-def test_one_key_again_and_again(num_hashes: int, seed: int) -> None:
+def test_one_key_again_and_again(engine: Engine, num_hashes: int, seed: int) -> None:
     """Of a batch of equal keys the first is new, whether added or claimed."""
     params = FilterParams(10, 0.1, "blocked", 512 * 5, num_hashes)
     h1, h2 = (np.full(700, half, np.uint64) for half in (seed, seed * 2**31 + 1))
     words = np.zeros(params.num_bits // 64, np.uint64)
-    claimed = claim(COMPILED, words, h1, h2, params)
+    claimed = claim(engine, words, h1, h2, params)
     assert np.flatnonzero(claimed.new).tolist() == [0]
     assert not words.any()
-    newly_set = COMPILED.commit(words, claimed)
-    assert newly_set == COMPILED.count_set(words) > 0
+    newly_set = engine.commit(words, claimed)
+    assert newly_set == engine.count_set(words) > 0
     other = np.zeros_like(words)
-    new, set_by_add = COMPILED.add(other, h1, h2, params)
+    new, set_by_add = engine.add(other, h1, h2, params)
     assert (np.flatnonzero(new).tolist(), set_by_add) == ([0], newly_set)
     assert (other == words).all()
 
 
-@pytest.mark.usefixtures("each_vectors")
+@each_kind
 @pytest.mark.parametrize("blocks", [1, 2])
 @pytest.mark.parametrize("in_each", [7, 9])
-def test_what_is_there_is_not_written(in_each: int, blocks: int, seed: int) -> None:
+def test_what_is_there_is_not_written(engine: Engine, in_each: int, blocks: int, seed: int) -> None:
     """Keys that are there are added to memory that cannot be written: their pages stay clean."""
     num_hashes = in_each * blocks
     params = FilterParams(10, 0.1, "blocked", 32768, num_hashes, blocks_per_key=blocks)
     room = mmap.mmap(-1, params.num_bits // 8)
     words = np.frombuffer(room, np.uint64)
     h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, 100), np.uint64)
-    COMPILED.add(words, h1, h2, params)
+    engine.add(words, h1, h2, params)
 
     def add_again() -> tuple[bool, int]:
         protect = ctypes.CDLL(None, use_errno=True).mprotect
         place = ctypes.c_void_p(words.ctypes.data)
         assert protect(place, ctypes.c_size_t(len(room)), mmap.PROT_READ) == 0
-        new, newly_set = COMPILED.add(words, h1, h2, params)
+        new, newly_set = engine.add(words, h1, h2, params)
         return bool(new.any()), newly_set
 
     assert in_child(add_again) == (False, 0)

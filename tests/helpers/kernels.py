@@ -1,6 +1,7 @@
 """Both engines, imported directly, whichever of them serves the package in this process."""
 
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -96,9 +97,34 @@ COMPILED: Engine = _FOUND or NUMPY
 # The kinds of vectors that this machine can run, each of which the kernels are tested with.
 VECTORS = import_module("mmbloom._engine.compiled.vectors") if BUILT else None
 KINDS: list[str] = VECTORS.kinds() if VECTORS else ["none"]
+
+
+def _with_vectors(kind: str) -> Engine:
+    """The compiled engine with this kind of vectors in use in each call, but for OneKey's."""
+
+    def in_use(function: Any) -> Callable[..., Any]:
+        @wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            assert VECTORS
+            before = VECTORS.used()
+            VECTORS.use(kind)
+            try:
+                return function(*args, **options)
+            finally:
+                VECTORS.use(before)
+
+        return call
+
+    return Engine(kind, *map(in_use, COMPILED[1:]))
+
+
+OF_EACH_KIND = [_with_vectors(kind) for kind in KINDS]
+ALL_ENGINES = [NUMPY, *(OF_EACH_KIND if BUILT else [])]
 needs_compiled = pytest.mark.skipif(not BUILT, reason="the compiled engine was not built here")
 each_hash = pytest.mark.parametrize("key_hash", HASHES, ids=lambda key_hash: key_hash.name)
 each_engine = pytest.mark.parametrize("engine", ENGINES, ids=repr)
+each_kind = pytest.mark.parametrize("engine", OF_EACH_KIND, ids=repr)
+every_engine = pytest.mark.parametrize("engine", ALL_ENGINES, ids=repr)
 
 
 def claim(engine: Engine, words: Words, h1: Words, h2: Words, params: FilterParams) -> Any:
