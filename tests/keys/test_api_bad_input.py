@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from checks import array_of, counters_of
 
-import mmbloom
 from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
 from mmbloom._keys.coerce import coerce
 
@@ -276,8 +275,7 @@ def test_a_list_that_shrinks(create: Create) -> None:
     sys.setswitchinterval(0.0005)
     thread.start()
     try:
-        # A call of numpy's engine takes fifty times as long, and meets a hundred changes, not two.
-        for number in range(20 if mmbloom.engine == "compiled" else 4):
+        for number in range(20):
             try:
                 answer = (seen.contains_many if number % 2 else seen.add_many)(keys)
             except (ValueError, IndexError, TypeError):
