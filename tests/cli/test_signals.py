@@ -128,7 +128,7 @@ def test_interrupted_amid_lines(folder: Path, command: str) -> None:
         wait_until(lambda: hears(process.pid), "the command to run")
         process.send_signal(signal.SIGINT)
         said = process.stderr.read().decode()
-        assert process.wait(PATIENCE) == 130
+        assert process.wait(PATIENCE) == 130, said
         assert is_one_line(said, "interrupted; ", "run it again to go on")
 
 

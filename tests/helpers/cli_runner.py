@@ -36,9 +36,10 @@ def environment() -> dict[str, str]:
     """The environment for a command: this one, without PYTHONUNBUFFERED.
 
     With it nothing is left in a buffer when a disk is full, and what copes with that would go
-    untested.
+    untested. A command that crashes prints where.
     """
-    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**kept, "PYTHONFAULTHANDLER": "1"}
 
 
 class Ended(NamedTuple):
@@ -127,7 +128,7 @@ def started(
     with subprocess.Popen(
         [*command, *map(str, argv)],
         stdin=None if stdin is None else subprocess.PIPE,
-        env={**environment(), "PYTHONFAULTHANDLER": "1", **(env or {})},
+        env={**environment(), **(env or {})},
         **options,
     ) as process:
         try:
