@@ -5,9 +5,11 @@ A page gives what an example prints in one of two ways: a comment of nothing but
 ``text`` right after the example, which is all of its output.
 """
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -105,9 +107,20 @@ def run_shell(commands: str, folder: Path) -> str:
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Run a command that must succeed in silence; gives what it printed."""
-    done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
-    )
+    """Run a command that must succeed in silence; gives what it printed.
+
+    What it leaves among the temporary files is removed. They are not in `folder`, whose path is too
+    long for the sockets of other processes.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env={**os.environ, "TMPDIR": temporary},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
     assert (done.returncode, done.stderr) == (0, ""), f"{command}: {done}"
     return done.stdout
