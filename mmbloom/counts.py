@@ -92,7 +92,9 @@ class LineCounts:
         return np.where(self._known[places] == hashes, self._times[places], 0)
 
     def _hashes(self, chunk: Chunk) -> Words:
-        return coerce(self._select.find(chunk).keys).hash_all(self._hash, 1)[0]
+        found = self._select.find(chunk)
+        keys = found.keys if found.part_key is None else found.part_key
+        return coerce(keys).hash_all(self._hash, 1)[0]
 
     def _settle(self) -> None:
         """Bring what waits together with what is known."""

@@ -268,6 +268,8 @@ class _Run:
         try:
             with self.enter(one.claim) if self.enter else one.claim as new:
                 entered = True
+                if one.found.part_key is not None:
+                    new = new & ~self.seen.contains_many(one.found.part_key)  # noqa: PLW2901
                 unique = int(np.count_nonzero(new))
                 if not self.noted:
                     if unique:

@@ -5,6 +5,10 @@ member, the whole line is its key, and no field or member of another line makes 
 no line is dropped because the chosen part of it is missing. A field or member that is empty or
 null is missing, and of several one that is missing is enough: what says nothing of two lines
 does not say that they are the same. `Empty` names what else can be done with them.
+
+An input may end within a line: a log that is still written, a copy under way, a broken pipe. The
+part of such a line may be cut off, and be the key of another line. `KeyRule.find` has the rule for
+it.
 """
 
 from __future__ import annotations
@@ -12,11 +16,21 @@ from __future__ import annotations
 import os
 import select
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from io import BytesIO, FileIO, IOBase, RawIOBase
-from typing import Any, Literal, NamedTuple, Protocol, cast, get_args, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    NamedTuple,
+    Protocol,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 
@@ -26,6 +40,9 @@ from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._keys.coerce import joined
 from mmbloom._typing import Bools, Keys, Octets, Offsets
 from mmbloom.format.header import KEY_RULE_BYTES
+
+if TYPE_CHECKING:
+    from mmbloom.filters.base import Filter
 
 # A block of log lines of usual length fills a chunk, which is what the engine hashes fastest: with
 # 4 MiB, lines of 144 bytes took up to a tenth longer, where the second cache had 2 MiB.
@@ -471,11 +488,31 @@ class Found(NamedTuple):
         How many lines lack the field or member, or one of them.
     kept : ndarray of bool, shape (n,), or None
         True for each line that has a key; None if all have.
+    part_key : Keys or None
+        Of a last line without its terminator, the key of its part, see `KeyRule.find`; None for
+        all other lines, whose parts are in `keys`.
     """
 
     keys: Keys
     lacking: int
     kept: Bools | None
+    part_key: Keys | None = None
+
+    def known(self, seen: Filter) -> Bools:
+        """Return which of the keys a filter has, or has the key of the part of.
+
+        Parameters
+        ----------
+        seen : Filter
+            The filter.
+
+        Returns
+        -------
+        ndarray of bool
+            One a key.
+        """
+        known = seen.contains_many(self.keys)
+        return known if self.part_key is None else known | seen.contains_many(self.part_key)
 
     def of_lines(self, answers: Bools) -> Bools:
         """Give the answers of the keys as answers of the lines; False for one without a key.
@@ -512,23 +549,65 @@ class Found(NamedTuple):
         return number if self.kept is None else int(np.flatnonzero(self.kept)[number])
 
 
-class KeyRule(Protocol):
+class KeyRule(ABC):
     """Which part of a line is its key: `LineKeys`, or `mmbloom.rows.RowKeys`."""
 
+    __slots__ = ()
+
     @property
+    @abstractmethod
     def empty(self) -> Empty:
         """What a line is that lacks that part."""
 
     @property
+    @abstractmethod
     def part(self) -> str:
         """That part, as in "no line has the field 3, or it is empty"."""
 
     @property
+    @abstractmethod
     def rule(self) -> str:
         """All that decides which bytes of a line are its key, as options of the commands."""
 
+    @property
+    @abstractmethod
+    def is_whole_line(self) -> bool:
+        """Whether all of a line decides on its key."""
+
+    @abstractmethod
+    def _parts(self, chunk: Chunk) -> Found:
+        """Find the key of the part of each line."""
+
     def find(self, chunk: Chunk) -> Found:
-        """Find the keys of the lines."""
+        """Find the key of each line, and which lines lack it.
+
+        The last line of an input may have no terminator because the input was cut off within it.
+        Such a line has two keys: it is known if a filter has either, and marked by the first alone.
+
+        - `Found.keys` has the whole line, as for a line that lacks its part. So the complete line
+          is still new when it comes, and the same input read again has nothing new.
+        - `Found.part_key` has the key of its part, by which a repeat of a marked line is known.
+
+        Parameters
+        ----------
+        chunk : Chunk
+            The lines; rows without their header.
+
+        Returns
+        -------
+        Found
+
+        Raises
+        ------
+        ColumnError
+            If columns have names, and `mmbloom.rows.RowKeys.by_header` was not called.
+        """
+        found = self._parts(chunk)
+        none = found.kept is not None and not found.kept.any()
+        if chunk.terminated or self.is_whole_line or none:
+            return found
+        whole = [_engine.WHOLE_LINE + line for line in chunk.lines]
+        return found._replace(keys=cast("Keys", ByteKeys.of([*whole])), part_key=found.keys)
 
 
 WHOLE_LINES = "whole lines"  # the rule without options
@@ -537,7 +616,7 @@ _RETURN = 13  # the carriage return, before the newline of a line that Windows h
 
 
 @dataclass(frozen=True, slots=True)
-class LineKeys:
+class LineKeys(KeyRule):
     r"""Turn lines into keys; without options, each line is its own key.
 
     The options are applied in the order in which they stand here.
@@ -604,18 +683,14 @@ class LineKeys:
         if self.json_key == ():
             raise ValueError("json_key is (), expected a name, or several")
 
-    def find(self, chunk: Chunk) -> Found:
-        """Find the key of each line, and which lines lack it.
+    @property
+    def is_whole_line(self) -> bool:
+        """Whether all of a line decides on its key, capitals and carriage returns aside."""
+        chosen = self.field is not None or self.json_key is not None
+        cut = self.skip_fields or self.skip_chars or self.compare_at_most is not None
+        return not (chosen or cut)
 
-        Parameters
-        ----------
-        chunk : Chunk
-            The lines.
-
-        Returns
-        -------
-        Found
-        """
+    def _parts(self, chunk: Chunk) -> Found:
         if self.crlf:
             returns = chunk.octets[chunk.ends - 1] == _RETURN
             ends = chunk.ends - (returns & (chunk.ends > chunk.starts))

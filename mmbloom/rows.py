@@ -25,6 +25,7 @@ from mmbloom.lines import (
     Empty,
     Existing,
     Found,
+    KeyRule,
     LineWriter,
     Pieces,
     RawInput,
@@ -325,7 +326,7 @@ def _shown(head: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class RowKeys:
+class RowKeys(KeyRule):
     r"""Turn rows into keys, as `mmbloom.lines.LineKeys` does with lines.
 
     Fields are compared by their values: with quotes and without are the same. A row in which the
@@ -396,23 +397,12 @@ class RowKeys:
             places.append(names.index(name) + 1)
         return replace(self, _places=tuple(places))
 
-    def find(self, chunk: Chunk) -> Found:
-        """Find the key of each row, and which rows lack it.
+    @property
+    def is_whole_line(self) -> bool:
+        """Whether all fields of a row, in full, decide on its key."""
+        return not self.columns and not self.skip_chars and self.compare_at_most is None
 
-        Parameters
-        ----------
-        chunk : Chunk
-            The rows, without the header.
-
-        Returns
-        -------
-        Found
-
-        Raises
-        ------
-        ColumnError
-            If columns have names, and `by_header` was not called.
-        """
+    def _parts(self, chunk: Chunk) -> Found:
         columns = self._places or self.columns
         if unknown := [column for column in columns if isinstance(column, str)]:
             raise ColumnError(f"the column {unknown[0]!r} has no number yet: call by_header(head)")

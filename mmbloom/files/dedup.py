@@ -40,7 +40,8 @@ def dedup_files(
     r"""Write each line of some files that is new to a filter, and mark it as seen.
 
     It does what ``mmbloom dedup`` does, with the same guarantees: a line is written before it is
-    marked, and outputs that are paths are on the disk when this returns.
+    marked, and outputs that are paths are on the disk when this returns. If an input ends within a
+    line, the complete line is still new when it comes, see `mmbloom.lines.KeyRule.find`.
 
     Parameters
     ----------

@@ -81,8 +81,7 @@ def _look_up(
     end, number = terminator(args), 0
 
     def look(chunk: Chunk, found: Found) -> tuple[Chunk, Bools]:
-        wanted = seen.contains_many(found.keys) != args.invert_match
-        return chunk, found.of_lines(wanted)
+        return chunk, found.of_lines(found.known(seen) != args.invert_match)
 
     with (
         open_lines(args, name, bar) as lines,

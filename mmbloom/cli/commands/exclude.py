@@ -108,5 +108,11 @@ def _keys(args: argparse.Namespace) -> Iterator[Iterable[bytes]]:
         return
     say_what_is_read("keys, one a line,", "keys come after the filter")
     with open_lines(args, STDIN, NO_BAR) as lines:
-        batches = (coerce(found.keys) for _, found in find_keys(lines, STDIN))
+        # Of a last line without its newline both keys, as by either it would be known.
+        batches = (
+            coerce(of_line)
+            for _, found in find_keys(lines, STDIN)
+            for of_line in (found.keys, found.part_key)
+            if of_line is not None
+        )
         yield (key for batch in batches for part in batch.parts for key in bytes_of(part))
