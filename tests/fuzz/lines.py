@@ -73,7 +73,14 @@ def _compare(chunks: Any, text: bytes, terminator: bytes, keys: LineKeys, wanted
         assert not ended, "more after an unfinished line"
         assert 0 < len(part) == len(chunk) <= lines.CHUNK_LINES
         assert len(chunk.octets) <= max(lines.BLOCK_BYTES, 2 * longest), "memory without bound"
-        assert bytes_of(keys.find(chunk).keys) == [key_of(line, keys) for line in part]
+        found_keys, parts = keys.find(chunk), [key_of(line, keys) for line in part]
+        if chunk.terminated or keys == LineKeys(ignore_case=keys.ignore_case):
+            assert bytes_of(found_keys.keys) == parts
+            assert found_keys.part_key is None
+        else:  # it may be cut off
+            assert found_keys.part_key is not None
+            assert bytes_of(found_keys.part_key) == parts
+            assert bytes_of(found_keys.keys) == [b"\xff\n\0" + line for line in part]
         end = terminator if chunk.terminated else b""
         chosen = [bool(wanted >> number % 8 & 1) for number in range(len(part))]
         kept = b"".join(line + end for line, yes in zip(part, chosen, strict=True) if yes)
