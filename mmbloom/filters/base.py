@@ -103,19 +103,39 @@ class Filter(ABC):
         """Whether the filter was closed."""
 
     @property
-    @abstractmethod
+    def capacity(self) -> int:
+        """Number of distinct keys that it is planned for, in all its files together."""
+        return int(self.info().capacity)
+
+    @property
+    def error_rate(self) -> float:
+        """False-positive rate that it is planned for, of all its files together."""
+        return float(self.info().error_rate)
+
+    @property
+    def seed(self) -> int:
+        """Seed of its hash; of "siphash" that is a secret key."""
+        return self._key_hash.seed
+
+    @property
+    def keys_added(self) -> int:
+        """Number of keys that were new when they were added; removing a key does not lower it."""
+        return int(self.info().keys_added)
+
+    @property
     def approx_count(self) -> int:
-        """Estimated number of distinct keys, from the set bits."""
+        """Estimated number of distinct keys, from the set bits: the sum over its files."""
+        return int(self.info().approx_count)
 
     @property
-    @abstractmethod
     def fill_ratio(self) -> float:
-        """Set bits over all bits, 0 to 1; about 0.5 at capacity."""
+        """Set bits over all bits, 0 to 1."""
+        return float(self.info().fill_ratio)
 
     @property
-    @abstractmethod
     def current_error_rate(self) -> float:
-        """False-positive rate to expect at the present fill."""
+        """False-positive rate to expect at the present fill, of all its files together."""
+        return float(self.info().current_error_rate)
 
     @property
     @abstractmethod

@@ -53,8 +53,8 @@ class CountingBloomFilter(FileFilter):
     no lock can be taken: a key that is there all the while is found, one that is added or removed
     at that very moment is answered either way.
 
-    The number of keys added that `info` gives only grows: it is of keys that were new when
-    they were added. `approx_count` tells how many distinct keys are there now.
+    `keys_added` only grows: it counts keys that were new when they were added. `approx_count`
+    estimates how many distinct keys are there now.
 
     Examples
     --------

@@ -289,6 +289,24 @@ class FileFilter(Filter):
         return self._storage.closed
 
     @property
+    def capacity(self) -> int:  # noqa: D102  as in the base
+        return self.params.capacity
+
+    @property
+    def error_rate(self) -> float:  # noqa: D102  as in the base
+        return self.params.error_rate
+
+    @property
+    def num_bits(self) -> int:
+        """Size of the array in bits, or in counters."""
+        return self.params.num_bits
+
+    @property
+    def num_hashes(self) -> int:
+        """Positions in it that each key has."""
+        return self.params.num_hashes
+
+    @property
     def approx_count(self) -> int:
         """Estimated number of distinct keys, from the set bits; O(1)."""
         self._storage.check_unchanged()
@@ -341,7 +359,7 @@ class FileFilter(Filter):
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"mode={self._options.mode!r}"
-        planned = f"capacity={self.params.capacity}, error_rate={self.params.error_rate:g}"
+        planned = f"capacity={self.capacity}, error_rate={self.error_rate:g}"
         return f"<{type(self).__name__} {self.path!r} {planned} {state}>"
 
 

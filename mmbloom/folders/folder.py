@@ -281,21 +281,6 @@ class FolderFilter(Filter):
         return self._chain.closed
 
     @property
-    def approx_count(self) -> int:
-        """Estimated number of keys: the sum over the files."""
-        return self.info().approx_count
-
-    @property
-    def fill_ratio(self) -> float:
-        """Set bits over all bits, 0 to 1."""
-        return self.info().fill_ratio
-
-    @property
-    def current_error_rate(self) -> float:
-        """False-positive rate to expect of all files together, at the present fill."""
-        return self.info().current_error_rate
-
-    @property
     def key_rule(self) -> str | None:  # noqa: D102  as in the base
         return self._chain.ask(lambda now: key_rule_of(now.members))
 

@@ -37,6 +37,8 @@ class FolderInfo:
         Set bits over all bits, 0 to 1.
     capacity : int
         Keys that the files are planned for: the sum.
+    error_rate : float
+        False-positive rate that all files together are planned for.
     current_error_rate : float
         False-positive rate to expect of all files together.
     past_plan : bool
@@ -61,6 +63,7 @@ class FolderInfo:
     approx_count: int
     fill_ratio: float
     capacity: int
+    error_rate: float
     current_error_rate: float
     past_plan: bool
     read_only: str
@@ -95,6 +98,7 @@ def read_folder_info(
         approx_count=sum(info.approx_count for info in infos),
         fill_ratio=sum(info.positions_set for info in infos) / num_bits if infos else 0.0,
         capacity=sum(info.capacity for info in infos),
+        error_rate=manifest.plan.error_rate,
         current_error_rate=rate_of_any(info.current_error_rate for info in infos),
         past_plan=any(info.past_plan for info in infos),
         read_only=members[-1].storage.read_only_reason,

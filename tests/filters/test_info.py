@@ -4,6 +4,7 @@ import dataclasses
 import inspect
 import json
 import os
+import re
 import struct
 import time
 from collections.abc import Callable
@@ -13,7 +14,14 @@ from typing import get_args
 import pytest
 from checks import array_of, counters_of, set_counters
 
-from mmbloom import BloomFilter, FilterInfo
+from mmbloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    Filter,
+    FilterInfo,
+    GrowingFilter,
+    RotatingFilter,
+)
 from mmbloom.sizing import Layout
 
 LAYOUTS = get_args(Layout)
@@ -52,6 +60,46 @@ def test_info_of_a_new_filter(create: Callable[..., BloomFilter]) -> None:
     info = create(1000).info()
     assert (info.keys_added, info.positions_set, info.approx_count, info.flushed_ns) == (0, 0, 0, 0)
     assert (info.fill_ratio, info.current_error_rate) == (0, 0)
+
+
+def plain(path: str) -> Filter:
+    return BloomFilter.create(path, 300, 1e-6, seed=5)
+
+
+def counting(path: str) -> Filter:
+    return CountingBloomFilter.create(path, 300, 1e-6, seed=5)
+
+
+def growing(path: str) -> Filter:
+    return GrowingFilter.create(path, 100, 1e-6, seed=5)
+
+
+def rotating(path: str) -> Filter:
+    return RotatingFilter.create(
+        path, capacity_per_period=100, error_rate=1e-6, seed=5, keep="2d", clock=lambda: 0.0
+    )
+
+
+@pytest.mark.parametrize("make", [plain, counting, growing, rotating])
+def test_attributes_agree_with_info(make: Callable[[str], Filter], path: str) -> None:
+    """What the repr, the attributes and info say of a plan and its keys is the same."""
+    with make(path) as seen:
+        seen.update(range(90))
+        info = seen.info()
+        names = ["capacity", "error_rate", "keys_added", "approx_count", "fill_ratio"]
+        if isinstance(info, FilterInfo):
+            names += ["num_bits", "num_hashes", "seed"]
+        for name in [*names, "current_error_rate"]:
+            assert getattr(seen, name) == getattr(info, name), name
+            assert info.as_dict()[name] == (None if name == "seed" else getattr(seen, name))
+            with pytest.raises(AttributeError):
+                setattr(seen, name, 1)
+        assert (seen.error_rate, seen.seed, seen.keys_added) == (1e-6, 5, 90)
+        assert seen.capacity == (300 if make in (plain, counting) else 100)
+        said = re.findall(r"(\w+)=([\d.e-]+)", repr(seen))
+        assert [float(value) for _, value in said] == [getattr(seen, name) for name, _ in said]
+    assert seen.seed == 5
+    assert make in (growing, rotating) or (seen.capacity, seen.error_rate) == (300, 1e-6)
 
 
 @pytest.mark.parametrize(

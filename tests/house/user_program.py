@@ -82,6 +82,8 @@ def main(folder: Path) -> None:
         with seen.claim(["k", memoryview(b"l")]) as new:
             assert assert_type(new, npt.NDArray[np.bool_]).all()
         seen.exclusions.update([np.int64(1), "h"])
+        assert assert_type(seen.capacity, int) == assert_type(seen.info().capacity, int) == 1000
+        assert assert_type(seen.error_rate, float) == 1e-9
 
     with CountingBloomFilter.create(folder / "counting.bloom", 1000) as counting:
         counting.add(bytearray(b"m"))

@@ -186,7 +186,6 @@ def _of_file(info: FilterInfo) -> list[tuple[str, str]]:
 
 
 def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
-    planned = info.settings["error_rate"]
     sealed = any(file.sealed for file in info.files)
     rows = [
         ("path", info.path),
@@ -196,7 +195,7 @@ def _of_folder(info: FolderInfo) -> list[tuple[str, str]]:
         ("sealed", "read-only for ever" if sealed else ""),
         ("holds about", f"{info.approx_count:,} keys ({info.keys_added:,} were new when added)"),
         ("fill ratio", f"{info.fill_ratio:.4f} {_fill_bar(info.fill_ratio)}"),
-        ("error rate now", f"{info.current_error_rate:.3g}, planned {planned:g}"),
+        ("error rate now", f"{info.current_error_rate:.3g}, planned {info.error_rate:g}"),
         ("capacity", _passed(info)),
         ("exclusions", _exclusions(info)),
         ("key rule", info.key_rule or ""),
