@@ -32,6 +32,10 @@ _SLICE = 1 << 14
 
 _SKIP = "where a call takes nulls='skip', that leaves nulls out"
 _BATCH = "pass a list of keys, an array or a column"
+_SEVERAL = (
+    "a key is bytes, str, an int or a tuple of these; for several keys call add_many, "
+    "contains_many, remove_many, push_many, or update and difference_update of exclusions"
+)
 _CAST = "cast it to integers or strings: .astype('int64') or .astype('str')"
 
 
@@ -308,4 +312,7 @@ def _to_bytes(key: Any, position: int | None, where: str = "") -> bytes:
     if position is not None and not where and _is_null(key):
         raise KeyTypeError(f"{key} is a null", position, _SKIP)
     name = "a tuple" if issubclass(kind, tuple) else "None" if key is None else kind.__name__
-    raise KeyTypeError(f"{name}{where} is not a kind of key", position)
+    said = f"{name}{where} is not a kind of key"
+    if position is None and not where and isinstance(key, Iterable):
+        raise KeyTypeError(said, None, _SEVERAL)
+    raise KeyTypeError(said, position)

@@ -255,7 +255,7 @@ class Exclusions(AbstractSet[Any]):
 
     def add(self, key: Key) -> bool:
         """Add one key to the exclusions; True if it was none. Raises what `update` raises."""
-        return self.update([key]) > 0
+        return self.update([coerce_one(key)]) > 0
 
     def update(self, keys: Keys) -> int:
         """Add keys to the exclusions, all of them or, if that fails, none.
@@ -291,7 +291,7 @@ class Exclusions(AbstractSet[Any]):
 
     def discard(self, key: Key) -> bool:
         """Take one key out; True if it was in. Raises what `update` raises."""
-        return self.difference_update([key]) > 0
+        return self.difference_update([coerce_one(key)]) > 0
 
     def difference_update(self, keys: Keys) -> int:
         """Take keys out, all of them or none; gives how many were in. Raises as `update`."""

@@ -13,7 +13,16 @@ import pyarrow as pa
 import pytest
 from checks import array_of, counters_of
 
-from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
+from mmbloom import (
+    BloomFilter,
+    CountingBloomFilter,
+    Filter,
+    GrowingFilter,
+    KeyEncodingError,
+    KeyTypeError,
+    RotatingFilter,
+    Sieve,
+)
 from mmbloom._keys.coerce import coerce
 
 Create = Callable[..., BloomFilter]
@@ -134,6 +143,45 @@ def test_advice_is_possible(create: Create) -> None:
     for keys, what in ((array, "a masked item is a null"), (column, "a null")):
         with pytest.raises(KeyTypeError, match=f"^key at position 1: {what}; where a call takes"):
             seen.add_many(keys)
+
+
+def plain(path: str) -> Filter:
+    return BloomFilter.create(path, 1000)
+
+
+def counting(path: str) -> Filter:
+    return CountingBloomFilter.create(path, 1000)
+
+
+def growing(path: str) -> Filter:
+    return GrowingFilter.create(path, 1000)
+
+
+def rotating(path: str) -> Filter:
+    return RotatingFilter.create(path, capacity_per_period=1000)
+
+
+@pytest.mark.parametrize("make", [plain, counting, growing, rotating])
+def test_several_keys_for_a_call_of_one(make: Callable[[str], Filter], path: str) -> None:
+    """A list, an array or an iterator in the place of a key: the error names the call for them."""
+    with make(path) as seen:
+        calls: dict[Any, str] = {
+            seen.add: "add_many",
+            seen.__contains__: "contains_many",
+            seen.exclusions.add: "update",
+            seen.exclusions.discard: "difference_update",
+            seen.exclusions.__contains__: "contains_many",
+            Sieve(seen).push: "push_many",
+        }
+        if isinstance(seen, CountingBloomFilter):
+            calls[seen.remove] = "remove_many"
+        for call, several in calls.items():
+            for keys in (["a"], [], {"a"}, np.array([1, 2]), pa.array(["a"]), iter("a")):
+                name = type(keys).__name__
+                advice = f"^{name} is not a kind of key; a key is .* for several keys call .*\\b"
+                with pytest.raises(KeyTypeError, match=advice + several):
+                    call(keys)
+        assert seen.keys_added == len(seen.exclusions) == 0
 
 
 def test_advice_works(create: Create) -> None:
