@@ -44,8 +44,8 @@ _ERROR_RATE = 1e-6  # a page that is taken for seen is lost: one in a million, a
 _EVERY = "1d"
 _ADVICE = "set it to the number of different requests that will ever come"
 _OTHERWISE = (
-    "If the filter there is the one to go on with, as after `mmbloom grow`, leave out all settings "
-    "of mmbloom but MMBLOOM_FILE: the filter knows its own plan."
+    "If the filter there is the one to go on with, as after `mmbloom.grow`, leave out "
+    "all settings of mmbloom but MMBLOOM_FILE: the filter knows its own plan."
 )
 
 

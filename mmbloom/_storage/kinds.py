@@ -43,7 +43,7 @@ BITS = Kind(
     KIND_BITS,
     "bits",
     "BloomFilter",
-    "a filter that counts is made so from the first key: mmbloom create --counting",
+    "to count keys, create a CountingBloomFilter (mmbloom create --counting) and add them to it",
     count_set,
     OneKey,
 )

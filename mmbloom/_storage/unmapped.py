@@ -189,7 +189,7 @@ class UnmappedFilter(UnmappedFile):
             self.check_same()  # or it was overwritten, which is another matter
             warn(
                 f"{self.path}: {array.positions_set} bits are set, and {counted} were counted: "
-                "bits are lost, or the counters are damaged; mmbloom verify says more",
+                "bits are lost, or the counters are damaged; verify the file to find out which",
                 MmbloomWarning,
             )
 

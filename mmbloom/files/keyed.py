@@ -139,7 +139,7 @@ def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
         yield from chunks
     except OpenQuoteError as error:
         raise InputError(
-            f"{name}: {error}: mend that row, or leave out --csv if the file is none"
+            f"{name}: {error}: correct that row, or read the file as lines if it is not CSV"
         ) from None
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
@@ -157,8 +157,8 @@ def _warning_of_quotes(
                 looks = False
                 number = lines + int((chunk.ends < begins + found.start()).sum()) + 1
                 warn(
-                    f"{name}: line {number} has quotes: fields are split within them; --csv reads "
-                    "them"
+                    f"{name}: line {number} has quotes: fields are split within them; read it "
+                    "as CSV (--csv)"
                 )
         lines += len(chunk)
         yield chunk

@@ -102,8 +102,8 @@ def _force(fd: int, path: str | None, *, durable: bool, name_too: bool = False) 
         marked = (
             "the lines of the last write are not marked: run again, with an output on a sound disk"
             if durable
-            else "lines that the filter knows may be missing in it: add it to a new filter "
-            "(create --like), and run again with that"
+            else "lines that the filter knows may be missing in it: add it to a new filter, "
+            "made with like= (create --like), and run again with that"
         )
         reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
         raise OSError(error.errno, reason, path or "stdout") from error

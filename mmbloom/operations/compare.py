@@ -14,7 +14,7 @@ from mmbloom._warn import Counted, warn_if_past_plan
 from mmbloom.operations.combine import FilterAt, combined, open_alike, require_files
 
 _WHY_FILES = "a key may be in file 1 of one folder and in file 2 of the other, and would not be \
-counted; check -c counts the lines that a folder has"
+counted; contains_many (check -c) finds the keys that a folder has"
 
 
 @dataclass(frozen=True, slots=True)

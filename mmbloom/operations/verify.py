@@ -42,7 +42,7 @@ from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import KeyHash
 
 _IMMUTABLE_BYTES = 512
-_COPY = "; a mmbloom copy is counted anew"
+_COPY = "; copy it: the bits of a copy are counted again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,10 @@ class _FileCheck(_Check):
             return "", ""
         if self._file.header.sealed:
             return _COPY, _COPY
-        return "; if you have the keys, add them again", "; info --recount mends that"
+        return (
+            "; if you have the keys, add them again",
+            "; recount() (info --recount) corrects them",
+        )
 
     def _reservation(self) -> int:
         missing = self._file.bytes_not_reserved()
@@ -347,7 +350,7 @@ class _FileCheck(_Check):
         else:
             self._problems.append(
                 f"{said}: a full disk would end every process that writes to it; "
-                "mmbloom copy makes one without holes"
+                "a copy has no holes"
             )
         return missing
 

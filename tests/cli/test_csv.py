@@ -194,7 +194,7 @@ def test_quotes_without_csv(tmp_path: Path) -> None:
     done = mmbloom("dedup", tmp_path / "seen", one, two, "-t,", "-k2", *EXACT)
     assert is_one_line(
         done.err,
-        f"warning: {one}: line 4 has quotes: fields are split within them; --csv reads them",
+        f"warning: {one}: line 4 has quotes: fields are split within them; read it as CSV (--csv)",
     )
     done = mmbloom("dedup", tmp_path / "tabs", one, "-t", "\\t", "-k1", *EXACT)
     assert done.err == ""

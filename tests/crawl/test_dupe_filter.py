@@ -161,7 +161,7 @@ def test_a_full_filter_that_was_made_to_grow(tmp_path: Path) -> None:
     grow(path)
     with pytest.raises(FormatError, match="is a folder") as caught:
         made(BloomDupeFilter, MMBLOOM_FILE=path, MMBLOOM_CAPACITY=10).open()
-    assert "as after `mmbloom grow`" in "".join(caught.value.__notes__)
+    assert "as after `mmbloom.grow`" in "".join(caught.value.__notes__)
     with opened(MMBLOOM_FILE=path) as dupes:
         assert isinstance(dupes.seen, GrowingFilter)
         assert dupes.request_seen(A)

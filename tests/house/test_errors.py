@@ -1,14 +1,18 @@
 """The exception tree is as drawn, catchable as builtins, and travels between processes."""
 
+import ast
 import copy
 import inspect
 import io
 import re
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from checks import check_pickles
 
 from mmbloom import errors
+from mmbloom.cli.parser import COMMANDS, parser_of
 from mmbloom.errors import MmbloomError
 
 EXAMPLES: list[MmbloomError] = [
@@ -203,3 +207,36 @@ def test_same_error_at_another_position(
 def test_message_reads_as_a_sentence() -> None:
     """A format error says file, field, found and expected in this order."""
     assert str(EXAMPLES[1]) == "/f/seen: kind is 7, expected 1 or 2"
+
+
+ROOT = Path(errors.__file__).parent
+OF_THE_COMMANDS = {
+    option
+    for name in COMMANDS
+    for option in re.findall(r"--[a-z][\w-]+", parser_of(name).format_usage())
+}
+A_COMMAND = re.compile(rf"`?\b(mmbloom ({'|'.join(COMMANDS)})|({'|'.join(COMMANDS)}) --?[a-z])\b")
+
+
+def sentences() -> Iterator[tuple[str, str]]:
+    """Each text of more than one word outside the command line, without what parentheses hold."""
+    for file in ROOT.rglob("*.py"):
+        if file.is_relative_to(ROOT / "cli"):
+            continue
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = re.sub(r"\([^)]*\)", "", node.value)
+                if id(node) not in docs and " " in text:
+                    yield f"{file.relative_to(ROOT)}:{node.lineno}", text
+
+
+def test_messages_of_the_library_name_calls_of_python() -> None:
+    """An option or a command stands in parentheses, after the call that a Python user makes."""
+    assert {"--like", "--csv", "--recount"} <= OF_THE_COMMANDS
+    found = dict(sentences())
+    assert len(found) > 300
+    for place, text in found.items():
+        assert not OF_THE_COMMANDS & set(re.findall(r"--[a-z][\w-]+", text)), (place, text)
+        assert not A_COMMAND.search(text), (place, text)
