@@ -30,7 +30,7 @@ def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001
         As for `BloomFilter.open`.
     **options
         The other options of the class's `open`: `lock_timeout`, `allow_network`, `threads`,
-        `preload`, `verify_after_add`, `on_full`; of a `RotatingFilter` also `clock`.
+        `preload`, `verify_after_add`, `on_full`, `resident`; of a `RotatingFilter` also `clock`.
 
     Returns
     -------

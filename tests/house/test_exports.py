@@ -262,6 +262,8 @@ def test_parameters_of_public_calls_are_documented() -> None:
     for function in (mmbloom.BloomFilter.create, mmbloom.BloomFilter.open, mmbloom.sizing.plan):
         for parameter in inspect.signature(function).parameters:
             assert parameter in (function.__doc__ or "")
+    for parameter in inspect.signature(mmbloom.RotatingFilter.open).parameters:
+        assert re.search(rf"\b{parameter}\b", mmbloom.open.__doc__ or ""), parameter
 
 
 def test_threads_and_processes_are_spoken_of() -> None:
