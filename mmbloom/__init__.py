@@ -1,20 +1,25 @@
 """A memory-mapped, persistent Bloom filter that processes share.
 
-Take::
+Use::
 
     BloomFilter          for keys in one file
     CountingBloomFilter  for keys that are removed again
     GrowingFilter        for an unknown number of keys
     RotatingFilter       for keys of the last days
     Sieve                for URLs that wait to be visited
-    open                 for whichever of them is at a path
-    sizing               for how large a filter is to be
+    open                 for whichever filter is at a path
+    sizing               for how large a filter should be
     dedup_files          for each line of files once
     copy, merge, intersect, compare, verify, repair, grow
                          for whole filters, by path
+    import_guava, export_guava
+                         for files of Guava's BloomFilter
+    columns              for keys of several columns
+    hash_many            for keys that are hashed once for several filters
 
-``help(mmbloom.BloomFilter)`` has all of one of them. The modules ``lines`` and ``dedup`` read
-logs; ``scrapy``, ``dask`` and ``spark`` are for these. Errors are in ``errors``.
+``help(mmbloom.BloomFilter)`` describes one of them, and ``dir(mmbloom)`` lists all names. The
+modules ``lines``, ``rows`` and ``dedup`` read logs and CSV; ``scrapy``, ``dask`` and ``spark`` are
+for those libraries. ``help(mmbloom.errors)`` describes the errors, each of which is here too.
 
 Names that begin with an underscore are the package's own. The map, lowest first; a package imports
 only those above it in this table.
@@ -165,13 +170,13 @@ _PLACES = {
 
 
 if not TYPE_CHECKING:
-    # Type checkers need it not: an import that says "as", above, is of a name for users.
-    _ERRORS = [name for name in vars(errors) if name.endswith(("Error", "Warning"))]
-    __all__ = sorted(["errors", *_ERRORS, *_PLACES])  # noqa: PLE0605  it is a list
-
+    # Type checkers do not need it: an import that says "as", above, is of a name for users. There
+    # is no __all__: with one, help(mmbloom) is the help of every class, nearly 7,000 lines, and
+    # `from mmbloom import *` replaces Python's own `open`.
     def __dir__() -> list[str]:
-        # Without this it would show the packages below as well, which users have no need of.
-        return sorted([*__all__, "__version__"])
+        # Without this it would show the packages below as well, which users do not need.
+        named = [name for name in vars(errors) if name.endswith(("Error", "Warning"))]
+        return sorted(["errors", *named, *_PLACES, "__version__"])
 
     def __getattr__(name: str) -> object:
         if name == "__version__":  # it stands in pyproject.toml only; what reads it takes 16 ms

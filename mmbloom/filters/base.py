@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
+from inspect import Signature
 from types import FunctionType
 from typing import Any, Literal, Self, TypeVar
 
@@ -51,8 +52,8 @@ class Filter(ABC):
     """An open Bloom filter, whatever it is made of.
 
     The base of `BloomFilter`, `CountingBloomFilter`, `GrowingFilter` and `RotatingFilter`, whose
-    ``create`` and ``open`` make one; `mmbloom.open` opens whichever is at a path. A context
-    manager, which closes it.
+    ``create`` makes one and whose ``open`` opens one; `mmbloom.open` opens whichever is at a
+    path. A ``with`` block closes it.
 
     Notes
     -----
@@ -74,7 +75,10 @@ class Filter(ABC):
                 function = _called(getattr(cls, name).__func__, f"{cls.__qualname__}.{name}")
                 setattr(cls, name, classmethod(function))
 
+    __signature__ = Signature()  # none that help() should show: `create` and `open` make one
+
     def __init__(self, *_arguments: object, **_options: object) -> None:
+        """Raise `TypeError`: `create` makes a filter, and `open` opens one."""
         name = type(self).__name__
         raise TypeError(f"use {name}.create(path, capacity) or {name}.open(path)")
 

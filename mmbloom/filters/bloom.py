@@ -26,7 +26,8 @@ from mmbloom.operations.compare import compare_sources, disjoint_sources
 class BloomFilter(SingleKeys, FileFilter):
     """A Bloom filter in a memory-mapped file, shared by any number of processes.
 
-    Made by `create` or `open`; a context manager, which closes it.
+    ``BloomFilter.create(path, capacity, error_rate)`` makes one and ``BloomFilter.open(path)``
+    opens one; a ``with`` block, or ``close``, closes it.
 
     Notes
     -----

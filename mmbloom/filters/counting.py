@@ -34,8 +34,9 @@ _CHUNKS_A_LOCK = 16
 class CountingBloomFilter(FileFilter):
     """A Bloom filter that counts, in four bits for each bit, so that keys can be removed.
 
-    Made by `create` or `open`; a context manager, which closes it. Keys, files, locks, threads
-    and processes are as of `BloomFilter`; the file is four times as large.
+    ``CountingBloomFilter.create(path, capacity, error_rate)`` makes one and
+    ``CountingBloomFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it. Keys,
+    files, locks, threads and processes are as of `BloomFilter`; the file is four times as large.
 
     Notes
     -----

@@ -159,7 +159,8 @@ class GrowingWriter(FolderWriter):
 class GrowingFilter(SingleKeys, FolderFilter):
     """A Bloom filter that grows with its keys, shared by any number of processes.
 
-    Made by `create` or `open`; a context manager, which closes it.
+    ``GrowingFilter.create(path, initial_capacity, error_rate)`` makes one and
+    ``GrowingFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it.
 
     Notes
     -----

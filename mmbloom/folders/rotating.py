@@ -231,7 +231,8 @@ class RotatingWriter(FolderWriter):
 class RotatingFilter(SingleKeys, FolderFilter):
     """A Bloom filter of the keys of the last days (or hours), shared by any number of processes.
 
-    Made by `create` or `open`; a context manager, which closes it.
+    ``RotatingFilter.create(path, keep="7d", every="1d", capacity_per_period=n)`` makes one and
+    ``RotatingFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it.
 
     Notes
     -----

@@ -4,6 +4,7 @@ import ast
 import importlib.metadata
 import inspect
 import pkgutil
+import pydoc
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import mmbloom.slices
 
 ROOT = Path(mmbloom.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-NAMES: list[str] = vars(mmbloom)["__all__"]  # made when it is imported
+NAMES = [name for name in dir(mmbloom) if name != "__version__"]
 
 
 def submodules() -> set[str]:
@@ -30,8 +31,8 @@ def submodules() -> set[str]:
 LAZY = {"TYPE_CHECKING", "gc", "import_module"}  # what looking names up takes
 
 
-def test_all_is_what_is_public() -> None:
-    """__all__ names every public name of the package, and no other; sorted, none twice."""
+def test_dir_is_what_is_public() -> None:
+    """dir() names every public name of the package, and no other; sorted, none twice."""
     for name in NAMES:  # from then on it is there
         assert hasattr(mmbloom, name)
     public = {
@@ -42,7 +43,32 @@ def test_all_is_what_is_public() -> None:
         and not (isinstance(value, types.ModuleType) and name in submodules())
     }
     assert public | {"errors", "sizing"} == set(NAMES)
-    assert list(NAMES) == sorted(set(NAMES))
+    assert sorted(set(NAMES)) == NAMES
+
+
+def test_help_of_the_package_is_short() -> None:
+    """help(mmbloom) fits on a few screens: what there is and for what, and no class in full."""
+    lines = pydoc.plain(pydoc.render_doc(mmbloom)).splitlines()
+    assert len(lines) < 200
+    text = "\n".join(lines)
+    for name in NAMES:  # records, which calls return, are described there; and errors
+        value = getattr(mmbloom, name)
+        if inspect.isfunction(value) or getattr(value, "create", None):
+            assert re.search(rf"^     .*\b{name}\b", text, re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    "name", ["BloomFilter", "CountingBloomFilter", "GrowingFilter", "RotatingFilter"]
+)
+def test_help_of_a_filter_begins_with_how_to_make_one(name: str) -> None:
+    """Within a few lines it shows create and open, and no signature of a call that only raises."""
+    shown = pydoc.plain(pydoc.render_doc(getattr(mmbloom, name))).splitlines()
+    begins = "\n".join(shown[3:8])
+    assert f"``{name}.create(path, " in begins
+    assert f"``{name}.open(path)``" in begins
+    assert f" |  {name}(" not in shown
+    with pytest.raises(TypeError, match=rf"use {name}.create\(path, capacity\) or {name}.open"):
+        getattr(mmbloom, name)("path")
 
 
 def test_names_are_looked_up_where_type_checkers_find_them() -> None:
@@ -157,7 +183,7 @@ def public_callables() -> dict[str, Any]:
     """Functions of the package, and the methods of its classes, wherever they are defined."""
     found: dict[str, Any] = {}
     for module in (mmbloom, mmbloom.sizing, mmbloom.slices):
-        for name in vars(module)["__all__"]:
+        for name in NAMES if module is mmbloom else vars(module)["__all__"]:
             value = getattr(module, name)
             if inspect.isfunction(value):
                 found[name] = value
