@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from mmbloom import BloomFilter, KeyEncodingError, KeyTypeError
 from mmbloom._engine import hash_keys
-from mmbloom._engine.key_batch import IntegerKeys
+from mmbloom._engine.key_batch import IntegerKeys, RowKeys
 from mmbloom._keys.coerce import batches, coerce, coerce_one
 
 Refusal = tuple[Any, str]
@@ -209,6 +209,19 @@ def test_no_copy_where_none_is_needed() -> None:
         (batch,) = coerce(array).parts
         assert isinstance(batch, IntegerKeys)
         assert np.shares_memory(batch.items, array)
+
+
+@pytest.mark.parametrize("step", [1, 4, -4])
+def test_rows_that_overlap(step: int) -> None:
+    """Rows of uint8 may share memory, as n-grams of token ids do: each is its bytes, uncopied."""
+    octets = np.arange(400, dtype="<u4").view(np.uint8)
+    rows = np.lib.stride_tricks.sliding_window_view(octets, 52)[::step]
+    (batch,) = coerce(rows).parts
+    assert isinstance(batch, RowKeys)
+    assert np.shares_memory(batch.rows, octets)
+    raw = octets.tobytes()
+    begins = range(len(raw) - 51)[::step]
+    assert meaning(rows) == halves(raw[begin : begin + 52] for begin in begins)
 
 
 @pytest.mark.parametrize("dtype", ["S3", ">U3", "<U3"])
