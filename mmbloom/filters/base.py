@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Signature
 from types import FunctionType
-from typing import Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import batches, coerce, coerce_one
 from mmbloom._keys.hashed import HashedBatch
 from mmbloom._reentry import CALL
-from mmbloom._threads import in_order
+from mmbloom._threads import in_order, usable_cores
 from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.brim import Absent
@@ -33,7 +33,10 @@ from mmbloom.filters.claim import Claim
 from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
 from mmbloom.filters.filter_writer import FilterWriter
 from mmbloom.filters.options import OpenOptions
-from mmbloom.sizing.params import KeyHash
+from mmbloom.sizing.params import FilterParams
+
+if TYPE_CHECKING:
+    from mmbloom.format.manifest import FolderPlan
 
 R = TypeVar("R")
 
@@ -88,13 +91,14 @@ class Filter(ABC):
         exclusions: ExclusionList,
         check_writable: Callable[[], None],
         *,
-        key_hash: KeyHash,
-        threads: int,
+        plan: FilterParams | FolderPlan,
+        options: OpenOptions,
     ) -> None:
         """Set what the methods below need; each class does so when it opens its files."""
         self._writer, self._exclusions = writer, exclusions
         self._check_writable = check_writable
-        self._key_hash, self._threads = key_hash, threads
+        self._plan, self._key_hash, self._options = plan, plan.key_hash, options
+        self._threads = options.threads or usable_cores()
 
     @property
     @abstractmethod
@@ -114,12 +118,12 @@ class Filter(ABC):
     @property
     def error_rate(self) -> float:
         """False-positive rate that it is planned for, of all its files together."""
-        return float(self.info().error_rate)
+        return self._plan.error_rate
 
     @property
     def seed(self) -> int:
         """Seed of its hash; of "siphash" that is a secret key."""
-        return self._key_hash.seed
+        return self._plan.seed
 
     @property
     def keys_added(self) -> int:
@@ -240,9 +244,9 @@ class Filter(ABC):
     def _identity(self) -> bytes:
         """Give the uuid of the filter."""
 
-    @abstractmethod
     def _arguments(self) -> tuple[object, ...]:
-        """Give what `_attach` takes to open this filter again, in another process."""
+        """Return what `_attach` takes to open this filter again, in another process."""
+        return self.path, self._options
 
     @abstractmethod
     def _attach(self, path: str, options: OpenOptions) -> None:

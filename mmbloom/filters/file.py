@@ -72,17 +72,14 @@ class FileFilter(Filter):
         )
         if folder:
             storage.read_only_reason = f"it is a file of the folder {folder}: open that"
-        key_hash = storage.header.params.key_hash
-        exclusions = ExclusionList(exclusions_path(path), key_hash)
+        params = storage.header.params
+        exclusions = ExclusionList(exclusions_path(path), params.key_hash)
         opened = OpenedFile(
             storage, exclusions, options, writer=self._WRITER, on_full=options.on_full
         )
-        self._options, self._opened_file = options, opened
-        self._storage, self._lock, self.params = storage, opened.lock, storage.header.params
-        writer = opened.writer
-        self._begin(
-            writer, exclusions, storage.check_writable, key_hash=key_hash, threads=writer.threads
-        )
+        self._opened_file, self._storage, self._lock = opened, storage, opened.lock
+        self.params = params
+        self._begin(opened.writer, exclusions, storage.check_writable, plan=params, options=options)
 
     @classmethod
     def create(
@@ -275,9 +272,6 @@ class FileFilter(Filter):
     def _identity(self) -> bytes:
         return self._storage.header.uuid
 
-    def _arguments(self) -> tuple[object, ...]:
-        return self.path, self._options
-
     @property
     def path(self) -> str:
         """Absolute path of the file."""
@@ -291,10 +285,6 @@ class FileFilter(Filter):
     @property
     def capacity(self) -> int:  # noqa: D102  as in the base
         return self.params.capacity
-
-    @property
-    def error_rate(self) -> float:  # noqa: D102  as in the base
-        return self.params.error_rate
 
     @property
     def num_bits(self) -> int:

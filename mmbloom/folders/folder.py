@@ -20,7 +20,6 @@ from mmbloom._reentry import BLOCK
 from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
 from mmbloom._storage.opening import absolute
-from mmbloom._threads import usable_cores
 from mmbloom._typing import Bools, HashHalves, Indices, Key, Mode, OnFull, Path, Resident
 from mmbloom.errors import (
     ClosedFilterError,
@@ -192,13 +191,12 @@ class FolderFilter(Filter):
 
         chain.on_change = on_change
         self._manifest = os.fsencode(os.path.join(chain.folder, MANIFEST))
-        threads = chain.settings.threads or usable_cores()
         self._begin(
             writer,
             chain.exclusions,
             chain.check_writable,
-            key_hash=chain.plan.key_hash,
-            threads=threads,
+            plan=chain.plan,
+            options=chain.settings,
         )
 
     def __contains__(self, key: Key) -> bool:
@@ -267,9 +265,6 @@ class FolderFilter(Filter):
     def _identity(self) -> bytes:
         return self._chain.uuid
 
-    def _arguments(self) -> tuple[object, ...]:
-        return self.path, self._chain.settings
-
     @property
     def path(self) -> str:
         """Absolute path of the folder."""
@@ -318,7 +313,7 @@ class FolderFilter(Filter):
         """Look at the files before the next key, if a look was good for a moment."""
 
     def __repr__(self) -> str:
-        name, mode = type(self).__name__, self._chain.settings.mode
+        name, mode = type(self).__name__, self._options.mode
         return f"<{name} {self.path!r} {'closed' if self.closed else f'mode={mode!r}'}>"
 
 

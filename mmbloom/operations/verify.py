@@ -333,10 +333,7 @@ class _FileCheck(_Check):
             return "", ""
         if self._file.header.sealed:
             return _COPY, _COPY
-        return (
-            "; if you have the keys, add them again",
-            "; recount() (info --recount) corrects them",
-        )
+        return "; if you have the keys, add them again", "; recount (info --recount) corrects them"
 
     def _reservation(self) -> int:
         missing = self._file.bytes_not_reserved()
