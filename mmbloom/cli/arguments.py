@@ -403,8 +403,9 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
         "--empty",
         choices=get_args(Empty),
         default="whole",
-        help="what a line is whose field or member is missing, empty or null: compared whole "
-        "(default); skip: neither printed nor marked; key: the same as all others so",
+        help="how to treat a line whose field or member is missing, empty or null: whole "
+        "(default) compares the whole line; skip neither prints nor marks it; key compares what "
+        "is missing as empty",
     )
 
 

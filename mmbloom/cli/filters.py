@@ -6,6 +6,7 @@ imports nothing of folders.
 
 import argparse
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -186,16 +187,24 @@ def in_use(args: argparse.Namespace, seen: Filter, keys: KeyRule) -> Iterator[No
 
 
 def say_of_another_rule(seen: Filter, keys: KeyRule) -> bool:
-    """Warn if the keys of a filter were made in another way; tell whether a way is noted."""
+    """Warn if the keys of a filter were made in another way; return whether a way is noted."""
     rule, mine = seen.key_rule, keys.rule
     if rule in (None, mine):
         return rule is not None
+    differs = "with these options the same line can have another key, and then counts as new"
+    if _without_empty(rule) == _without_empty(mine):
+        differs = "the two differ only for lines whose field or member is missing, empty or null"
     to_do = f"leave out {mine}" if rule == WHOLE_LINES else f"give {rule}"
     say(
         f'warning: {seen.path}: was filled by "{rule}", and this command goes by "{mine}": '
-        f"a line has another key so, and counts as new; {to_do}, or use another filter"
+        f"{differs}; {to_do}, or use another filter"
     )
     return True
+
+
+def _without_empty(rule: str) -> str:
+    """Return a key rule without ``--empty``, which is its last option."""
+    return re.sub(r" --empty \w+$", "", rule)
 
 
 def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
@@ -219,7 +228,8 @@ def say_if_past_plan(path: str, seen: Filter, before: str = "") -> None:
 
 
 def _past_plan(path: str, info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> str:
-    advice, fill = "only a larger filter made anew ends that", fill_of(info)
+    advice = "to fix this, create a larger filter and add the lines again"
+    fill = fill_of(info)
     past = f"has a file past its plan: {fill.taken('lines')}"
     if isinstance(info, mmbloom.FilterInfo):
         from mmbloom._storage.folder import is_named  # noqa: PLC0415  few runs need it

@@ -248,7 +248,7 @@ def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> s
         )
     if kind == "bits":
         return (
-            f"{error.path}: is a plain filter, of which no line can be taken out: a filter that "
-            "counts is made so from the first line, with mmbloom create --counting"
+            f"{error.path}: is a plain filter, and lines cannot be removed from it: create one "
+            "with mmbloom create --counting"
         )
     return str(error)

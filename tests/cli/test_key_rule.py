@@ -27,7 +27,7 @@ def rule_of(path: str | Path) -> str | None:
 
 def warned(err: str, path: str | Path, mine: str, there: str = "-k 1 -t ,") -> bool:
     return is_one_line(
-        err, f'{path}: was filled by "{there}"', f'goes by "{mine}"', "another key so"
+        err, f'{path}: was filled by "{there}"', f'goes by "{mine}"', "the same line can"
     )
 
 
@@ -81,6 +81,22 @@ def test_add_remove_and_verify(tmp_path: Path, log: Path) -> None:
         assert warned(mmbloom(*command).err, counts, "whole lines", "-k 1")
     assert mmbloom("copy", "--plain", counts, tmp_path / "plain").code == 0
     assert rule_of(tmp_path / "plain") == "-k 1"
+
+
+@pytest.mark.parametrize(("there", "mine"), [([], "skip"), (["--empty", "key"], "skip")])
+@pytest.mark.parametrize("member", ["a", " --empty "])
+def test_only_empty_differs(tmp_path: Path, there: list[str], mine: str, member: str) -> None:
+    """Lines that have the member keep their key, and no warning says that they count as new."""
+    lines = b"".join(b'{"%s": %d}\n' % (member.encode(), number) for number in range(100))
+    options: Words = ["--json-key", member, "-i"]
+    assert mmbloom("dedup", tmp_path / "seen", *EXACT, *options, *there, stdin=lines).err == ""
+    done = mmbloom("dedup", tmp_path / "seen", *options, "--empty", mine, stdin=lines)
+    assert done.out == b""
+    assert is_one_line(done.err, "differ only for lines whose field or member is missing")
+    assert "new" not in done.err
+    options[1] = f"{member}x"  # and with another member they have another key
+    done = mmbloom("dedup", tmp_path / "seen", *options, "--empty", mine, stdin=lines)
+    assert "can have another key, and then counts as new" in done.err
 
 
 def test_whole_lines_are_a_rule(tmp_path: Path, log: Path) -> None:
