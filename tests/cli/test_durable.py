@@ -168,6 +168,28 @@ def test_stdout_that_is_a_file(
     assert synced.exists() == (not known)
 
 
+@pytest.mark.laws("T17")
+@pytest.mark.parametrize("options", [["-o", "fifo"], ["-o", "/dev/stdout"], ["--output-dir", "."]])
+def test_pipe_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    """Law 6: marks of lines that are in a pipe are left to the system, as of stdout."""
+    monkeypatch.chdir(tmp_path)
+    exact_filter(Path("seen"))
+    Path("logs").mkdir()
+    Path("logs/fifo").write_bytes(b"a\nb\n")
+    os.mkfifo("fifo")
+    reader = os.open("fifo", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        done = mmbloom("dedup", "seen", "logs/fifo", *options)
+        assert (done.code, done.err) == (0, "")
+        assert done.out or os.read(reader, 100) == b"a\nb\n"
+    finally:
+        os.close(reader)
+    with open_filter("seen", "r") as filter_file:
+        assert filter_file.info().flushed_ns == 0
+
+
 REFUSED = {
     "a pipe": ([], "stdout"),
     "a device": (["-o", "/dev/null"], "/dev/null"),

@@ -46,7 +46,7 @@ from mmbloom.dedup import Sink, Tally
 from mmbloom.errors import InputError
 from mmbloom.files.apart import require_apart
 from mmbloom.files.inputs import COMPRESSED
-from mmbloom.files.outputs import open_output, require_appendable
+from mmbloom.files.outputs import is_special, open_output, require_appendable
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.lines import LineWriter, read_chunks
 
@@ -216,9 +216,11 @@ def run(args: argparse.Namespace) -> int:
                     _to_one(args, seen, names, tally)
             except StoppedError as error:
                 stopped = error
-            if outputs or args.output is not None or args.durable:
+            to = outputs or [args.output]
+            if args.durable or not any(path is None or is_special(path) for path in to):
                 # The only flush of a run, when every output of every process is closed and on the
-                # disk. Whether a plain stdout is cannot be known: its marks are left to the system.
+                # disk. Whether the lines of a plain stdout or a pipe are cannot be known: their
+                # marks are left to the system.
                 seen.flush()
         if stopped is not None:
             dry = "nothing is marked, as this is a dry run; a run would end so: "
