@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 from mmbloom import _engine
 from mmbloom._typing import HashName
-from mmbloom.cli.process import UsageError, say
+from mmbloom.cli.process import STDERR_FD, UsageError, say
 from mmbloom.lines import Empty, KeyRule, LineKeys
 
 # Of filters that commands make: a false positive is a line that dedup drops. In Python it is
@@ -310,7 +310,18 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
         "where the file is so large that keys would wait for the disk)",
     )
     parser.add_argument(
-        "--stats", action="store_true", help="print one JSON object of figures to stderr"
+        "--stats",
+        action="append_const",
+        const=STDERR_FD,
+        dest="stats_to",
+        default=[],
+        help="print one JSON object of figures, of all inputs and of each, to stderr",
+    )
+    parser.add_argument(
+        "--stats-to",
+        action="append",
+        metavar="FILE",
+        help="write the figures of --stats to this file, in place of what it has",
     )
     add_quiet_option(parser)
 

@@ -101,6 +101,7 @@ _PATHS = (
     "output",
     "output_dir",
     "repeats_to",
+    "stats_to",
     "like",
     "other",
     "source",

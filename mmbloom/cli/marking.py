@@ -27,16 +27,16 @@ def mark_lines(
     bar: Any,
     writer: Sink,
     *,
-    total: Tally,
+    tally: Tally,
     repeats_to: Sink | None = None,
     size: int | None = None,
 ) -> str:
     """Mark the lines of one input, or of its first `size` bytes, and write those that are new.
 
-    Counts them in `total`, so that what was done is known after an error too. Gives why a filter
+    Counts them in `tally`, so that what was done is known after an error too. Returns why a filter
     that is full has stopped it, "" at the end: no error, so that the output is completed.
     """
-    keys, tally, path, stopped = line_keys(args), Tally(), seen.path, ""
+    keys, path, stopped = line_keys(args), seen.path, ""
     repeats = getattr(args, "repeated", False)
 
     def enter(claim: Claim) -> AbstractContextManager[Bools]:
@@ -61,8 +61,6 @@ def mark_lines(
             f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
             f"{full.capacity}; stopped in {shown(name)}: {marked} is marked, and nothing else"
         )
-    finally:
-        total.add(tally)
     warn_of_lacking(keys, name, tally.lines, tally.lacking)
     return stopped
 

@@ -1,9 +1,11 @@
 """The outputs that a command names: what cannot be one is refused before anything is made."""
 
+import argparse
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 
-from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError
+from mmbloom.cli.process import STDERR_FD, STDIN_FD, STDOUT_FD, UsageError
 from mmbloom.cli.report import STDIN
 from mmbloom.files import apart
 from mmbloom.files.outputs import force_names, is_regular
@@ -47,6 +49,18 @@ def require_folder(path: str) -> None:
         os.stat(os.path.join(os.path.dirname(path), "."))
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
+
+
+def require_stats(
+    args: argparse.Namespace, names: list[str], outputs: Sequence[str | None]
+) -> None:
+    """Refuse a file of --stats-to that is another file of the command: it would be overwritten."""
+    for path in args.stats_to:
+        if path != STDERR_FD:
+            refuse_overlap(path, names, args.file)
+            written = [STDOUT_FD if output is None else output for output in outputs]
+            apart.refuse_overlap(path, written, args.file)
+            require_folder(path)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:

@@ -11,14 +11,14 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mmbloom import _extras
-from mmbloom.cli.process import STDOUT_FD, say
+from mmbloom.cli.process import STDERR_FD, STDOUT_FD, say
 from mmbloom.errors import InputError
 
 if TYPE_CHECKING:  # a command that does not have them need not import them
@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # a command that does not have them need not import them
     from mmbloom.folders.info import FolderInfo
 
 STDIN = "-"  # the name of an input
+Tallies: TypeAlias = "Sequence[tuple[str, Tally]]"
+"""The name of each input, and what went through of it."""
 
 
 class _NoBar:
@@ -169,37 +171,48 @@ def bytes_of(path: str) -> int | None:
 
 
 @contextmanager
-def counted(args: argparse.Namespace, tally: Tally, seen: Filter, started: float) -> Iterator[None]:
-    """Say in the end what was done by the block, which counts it in `tally`.
+def counted(
+    args: argparse.Namespace, tallies: Tallies, seen: Filter, started: float
+) -> Iterator[None]:
+    """Say in the end what was done by the block, which counts each input in its tally.
 
-    --stats asks for one JSON object, which an error does not keep back: what was done before it
-    stays done. `started` is a reading of time.perf_counter.
+    --stats and --stats-to ask for one JSON object, which is written after an error as well: what
+    was done before it stays done. `started` is a reading of time.perf_counter.
     """
     try:
         yield
     except (InputError, OSError):
-        if args.stats:
-            _print_stats(tally, seen, started)
+        with suppress(OSError):  # the first error is the one to report
+            _write_stats(args, tallies, seen, started)
         raise
-    if args.stats:
-        _print_stats(tally, seen, started)
-    else:
-        _say_tally(args, tally, seen, started)
-
-
-def _print_stats(tally: Tally, seen: Filter, started: float) -> None:
-    seconds, info = round(time.perf_counter() - started, 3), seen.info()
-    names = ("capacity", "approx_count", "current_error_rate", "past_plan")
-    figures = {**asdict(tally), **{name: getattr(info, name) for name in names}}
-    with suppress(OSError):  # the work is done, even if the figures cannot be printed
-        print(json.dumps({**figures, "seconds": seconds}), file=sys.stderr, flush=True)
-
-
-def _say_tally(args: argparse.Namespace, tally: Tally, seen: Filter, started: float) -> None:
-    if _for_people(args):
-        lines = f"{tally.lines:,} lines, {tally.unique:,} new, {tally.repeated:,} seen"
+    _write_stats(args, tallies, seen, started)
+    if STDERR_FD not in args.stats_to and _for_people(args):
+        total = _total(tallies)
+        lines = f"{total['lines']:,} lines, {total['unique']:,} new, {total['repeated']:,} seen"
         verb = "would be" if getattr(args, "dry_run", False) else "is"
         say(f"{lines}; {args.file} {verb} {_full(seen.info())}; {_seconds_since(started)}")
+
+
+def _write_stats(args: argparse.Namespace, tallies: Tallies, seen: Filter, started: float) -> None:
+    if not args.stats_to:
+        return
+    seconds, info = round(time.perf_counter() - started, 3), seen.info()
+    of_filter = ("capacity", "approx_count", "current_error_rate", "past_plan")
+    figures = _total(tallies) | {name: getattr(info, name) for name in of_filter}
+    inputs = [{"input": name} | asdict(tally) for name, tally in tallies]
+    text = json.dumps({**figures, "seconds": seconds, "inputs": inputs}) + "\n"
+    for place in args.stats_to:
+        try:
+            with open(place, "w", encoding="ascii", closefd=place != STDERR_FD) as file:
+                file.write(text)
+        except OSError as error:
+            if place != STDERR_FD:  # the work is done, even if the figures cannot be printed
+                raise OSError(error.errno, error.strerror, place) from error
+
+
+def _total(tallies: Tallies) -> dict[str, int]:
+    each = [asdict(tally) for _, tally in tallies]
+    return {name: sum(one[name] for one in each) for name in each[0]}
 
 
 @contextmanager

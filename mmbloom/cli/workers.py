@@ -29,7 +29,7 @@ class Job(Protocol):
 
 
 def run_jobs(
-    jobs: Sequence[Job], processes: int, total: Tally, done: Callable[[int], None]
+    jobs: Sequence[Job], processes: int, tallies: Sequence[Tally], done: Callable[[int], None]
 ) -> None:
     """Run all jobs in at most `processes` processes; the first error stops all of them.
 
@@ -39,8 +39,8 @@ def run_jobs(
         In the order to start them.
     processes : int
         The number of processes at a time.
-    total : Tally
-        Gets the figures of each job that has ended, also by an error.
+    tallies : sequence of Tally
+        One for each job, which gets its figures when it has ended, also by an error.
     done : callable
         Called with the index of each job that has ended.
 
@@ -73,7 +73,7 @@ def run_jobs(
                 connection = cast("Connection", ready)
                 process, index = workers[connection]
                 tally, error = _receive(connection, process)
-                total.add(tally)
+                tallies[index].add(tally)
                 if isinstance(error, StoppedError):
                     stopped = stopped or str(error)
                     waiting.clear()

@@ -59,6 +59,11 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     assert (figures.pop("capacity"), figures.pop("approx_count")) == (100_000, 2)
     assert 0 < figures.pop("current_error_rate") < 1e-9
     assert figures.pop("past_plan") is False
+    each = {"input": str(tmp_path / "in"), "lines": 3, "bytes": 5, "lacking": 0}
+    assert figures.pop("inputs") == [
+        {**each, "unique": 2, "repeated": 1},
+        {**each, "unique": 0, "repeated": 3},
+    ]
     assert figures == {"lines": 6, "unique": 2, "repeated": 4, "bytes": 10, "lacking": 0}
 
 

@@ -167,14 +167,15 @@ def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
 
 def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
     """A worker killed after its answer is not taken for a closed pipe (exit 141, no message)."""
+    jobs, tallies = [DiesAfterwards(), DiesAfterwards()], [Tally(), Tally()]
     with pytest.raises(InputError):
-        run_jobs([DiesAfterwards(), DiesAfterwards()], 1, Tally(), lambda _: time.sleep(0.6))
+        run_jobs(jobs, 1, tallies, lambda _: time.sleep(0.6))
 
 
 def test_a_worker_that_dies_at_work_is_an_error() -> None:
     """A worker killed amid its job is an error of its own, of one line."""
     with pytest.raises(InputError, match=r"a worker process died \(exit code -9\)"):
-        run_jobs([DiesAtWork()], 1, Tally(), lambda _: None)
+        run_jobs([DiesAtWork()], 1, [Tally()], lambda _: None)
 
 
 @contextmanager

@@ -157,16 +157,66 @@ def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
     figures = json.loads(err)
     assert 0 <= figures.pop("seconds") < 60
     assert 0 < figures.pop("current_error_rate") < 1e-20
+    of_input = {"lines": 4, "unique": 2, "repeated": 2, "bytes": 9, "lacking": 0}
     assert figures == {
-        "lines": 4,
-        "unique": 2,
-        "repeated": 2,
-        "bytes": 9,
-        "lacking": 0,
+        **of_input,
+        "inputs": [{"input": str(tmp_path / "in"), **of_input}],
         "capacity": 100_000,
         "approx_count": 2,
         "past_plan": False,
     }
+
+
+@pytest.mark.parametrize("jobs", [["-o", "out"], ["--output-dir", "out", "-j", "2"]])
+def test_stats_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: list[str]) -> None:
+    """--stats-to writes the figures of --stats to a file, over those of the run before."""
+    monkeypatch.chdir(tmp_path)
+    names = [f"in-{number}" for number in range(5)]
+    for number, name in enumerate(names):
+        Path(name).write_bytes(b"".join(b"%s %d\n" % (name.encode(), i) for i in range(number)))
+    Path("figures").write_bytes(b"of a run before" * 1000)
+    argv = ("dedup", "seen", *names, *jobs, *EXACT, "--stats", "--stats-to", "figures")
+    done = mmbloom(*argv, "--stats-to", "/dev/stdout")
+    assert (done.code, done.out, done.err) == (0, Path("figures").read_bytes(), done.out.decode())
+    figures = json.loads(done.out)
+    assert figures["lines"] == figures["unique"] == 10
+    found = [(one["input"], one["lines"], one["unique"]) for one in figures["inputs"]]
+    assert found == [(name, number, number) for number, name in enumerate(names)]
+    done = mmbloom(*argv[:-3], "-k", "1", "--stats-to", "figures")
+    assert "warning" in done.err
+    assert json.loads(Path("figures").read_bytes())["repeated"] == 6
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        ("in", 2),  # an input
+        ("seen", 2),
+        ("seen.exclusions", 2),
+        ("out", 2),
+        ("rest", 2),
+        ("/dev/stdout", 2),  # which is a file
+        ("", 2),
+        ("nowhere/figures", 5),
+        ("/dev/full", 5),
+        (".", 5),
+    ],
+)
+def test_stats_to_what_cannot_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int
+) -> None:
+    """No file of the command is overwritten, and figures that are not written are an error."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("in", "rest"):
+        Path(name).write_bytes(b"a\n")
+    argv = ["dedup", "seen", "in", "--repeats-to", "rest", *EXACT, "--stats-to", place]
+    with Path("out").open("ab") as out:
+        done = mmbloom(*argv, stdout=out)
+    assert (done.code, is_one_line(done.err, place or "stats to")) == (code, True)
+    begun = place in {"/dev/full", "."}
+    assert Path("seen").exists() == begun
+    assert Path("in").read_bytes() == Path("rest").read_bytes() == b"a\n"
+    assert Path("out").read_bytes() == b"a\n" * begun
 
 
 def test_filter_is_made_once(tmp_path: Path, capfdbinary: Capture) -> None:

@@ -20,10 +20,10 @@ EXPECTED = {
     "create": "--permissions -q -n -p --layout --seed --like --counting --growing --rotate --keep "
     "--every",
     "dedup": "-n -p --layout --seed -d -i -f -s -w -z -t -k --crlf --json-key -o --output-dir -j "
-    "--relative --permissions --durable --stats -q --progress --lock-timeout --when-full "
-    "--resident --growing --rotate --keep --every",
+    "--relative --permissions --durable --stats --stats-to -q --progress --lock-timeout "
+    "--when-full --resident --growing --rotate --keep --every",
     "add": "-n -p --growing --rotate --keep --every -i -f -s -w -z -t -k --json-key --stats "
-    "--progress --lock-timeout --resident -q --permissions --crlf",
+    "--stats-to --progress --lock-timeout --resident -q --permissions --crlf",
     "check": "-H --crlf -v -c -q -i -f -s -w -z -t -k --json-key --progress",
     "remove": "-i -f -s -w -z -t -k --json-key --progress --lock-timeout --allow-network",
     "exclude": "--add --remove --list",

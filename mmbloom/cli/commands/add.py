@@ -9,6 +9,7 @@ from mmbloom.cli.filters import in_use, open_or_create
 from mmbloom.cli.inputs import input_names
 from mmbloom.cli.keyed import check_lines
 from mmbloom.cli.marking import mark_lines
+from mmbloom.cli.outputs import require_stats
 from mmbloom.cli.process import OK, StoppedError
 from mmbloom.cli.report import counted, progress_bar
 from mmbloom.dedup import Discard, Tally
@@ -28,17 +29,19 @@ def register(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the command; the filter is on the disk when this returns."""
     started = time.perf_counter()
-    keys, names, tally = line_keys(args), input_names(args.inputs), Tally()
+    keys, names = line_keys(args), input_names(args.inputs)
     check_lines(args, names)
+    require_stats(args, names, [])
+    tallies = [(name, Tally()) for name in names]
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     with (
         open_or_create(args, open_filter) as seen,
         in_use(args, seen, keys),
-        counted(args, tally, seen, started),
+        counted(args, tallies, seen, started),
     ):
         with progress_bar(args, names, printing=False) as bar:
-            for name in names:
-                if stopped := mark_lines(args, seen, name, bar, Discard(), total=tally):
+            for name, tally in tallies:
+                if stopped := mark_lines(args, seen, name, bar, Discard(), tally=tally):
                     raise StoppedError(stopped)
         seen.flush()
     return OK

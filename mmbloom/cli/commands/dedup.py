@@ -32,6 +32,7 @@ from mmbloom.cli.outputs import (
     refuse_overlap,
     require_durable,
     require_folder,
+    require_stats,
 )
 from mmbloom.cli.process import (
     NOT_TO_REPEAT,
@@ -41,7 +42,7 @@ from mmbloom.cli.process import (
     StoppedError,
     UsageError,
 )
-from mmbloom.cli.report import NO_BAR, STDIN, counted, progress_bar
+from mmbloom.cli.report import NO_BAR, STDIN, Tallies, counted, progress_bar
 from mmbloom.dedup import Sink, Tally
 from mmbloom.errors import InputError
 from mmbloom.files.apart import require_apart
@@ -143,7 +144,7 @@ class FileJob:
         """
         with self.seen as seen, _writers(self.args, self.output, self.repeats) as (writer, rest):
             stopped = mark_lines(
-                self.args, seen, self.name, NO_BAR, writer, repeats_to=rest, total=tally
+                self.args, seen, self.name, NO_BAR, writer, repeats_to=rest, tally=tally
             )
         if stopped:
             raise StoppedError(stopped)
@@ -200,20 +201,21 @@ def run(args: argparse.Namespace) -> int:
     outputs = _outputs(args, names, args.output_dir)
     repeats = _outputs(args, names, args.repeats_to) if outputs else [args.repeats_to]
     _prepare(args, names, outputs or [args.output], repeats)
-    on_full, stopped, tally = "raise" if args.when_full == "stop" else "warn", None, Tally()
+    on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
+    tallies = [(name, Tally()) for name in names]
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
         open_or_create(opened, open_of_bits, on_full=on_full) as seen,
         in_use(args, seen, keys),
     ):
-        with counted(args, tally, seen, started):
+        with counted(args, tallies, seen, started):
             try:
                 if args.when_full == "stop":
                     _require_use(seen)
                 if outputs:
-                    _to_folder(args, seen, [*zip(names, outputs, repeats, strict=True)], tally)
+                    _to_folder(args, seen, [*zip(names, outputs, repeats, strict=True)], tallies)
                 else:
-                    _to_one(args, seen, names, tally)
+                    _to_one(args, seen, tallies)
             except StoppedError as error:
                 stopped = error
             to = outputs or [args.output]
@@ -316,13 +318,14 @@ def _prepare(
         else:
             make_folder(os.path.dirname(output))
         require_appendable(output)
+    require_stats(args, names, [*outputs, *repeats])
 
 
 def _to_folder(
     args: argparse.Namespace,
     seen: OfBits,
     works: Sequence[tuple[str, str | None, str | None]],
-    total: Tally,
+    tallies: Tallies,
 ) -> None:
     jobs = [FileJob(seen, args, *work) for work in works]
     names = [job.name for job in jobs]
@@ -330,11 +333,12 @@ def _to_folder(
     with progress_bar(args, names, printing=False) as bar:
         # With multiprocessing, which a run in one process does not wait for.
         workers: Any = import_module("mmbloom.cli.workers")
-        workers.run_jobs(jobs, args.jobs, total, lambda done: bar.update(sizes[done]))
+        counts = [tally for _, tally in tallies]
+        workers.run_jobs(jobs, args.jobs, counts, lambda done: bar.update(sizes[done]))
 
 
-def _to_one(args: argparse.Namespace, seen: OfBits, names: list[str], total: Tally) -> None:
-    stopped = ""
+def _to_one(args: argparse.Namespace, seen: OfBits, tallies: Tallies) -> None:
+    names, stopped = [name for name, _ in tallies], ""
     sizes: list[int | None] = [None] * len(names)
     with ExitStack() as stack:
         printing = args.output is None
@@ -347,9 +351,9 @@ def _to_one(args: argparse.Namespace, seen: OfBits, names: list[str], total: Tal
         writer: Sink = lines
         if counting is not None:
             writer = stack.enter_context(counting.before(writer))
-        for name, size in zip(names, sizes, strict=True):
+        for (name, tally), size in zip(tallies, sizes, strict=True):
             stopped = mark_lines(
-                args, seen, name, bar, writer, repeats_to=rest, total=total, size=size
+                args, seen, name, bar, writer, repeats_to=rest, tally=tally, size=size
             )
             if stopped:
                 break
