@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, NamedTuple, NoReturn
 
 import mmbloom
-from mmbloom.cli.process import EXIT_CODES, USAGE, flush_stdout
+from mmbloom.cli.process import EXIT_CODES, USAGE, escaped, flush_stdout
 
 AS_TYPED = "\0"  # marks a word that its command takes as typed: no argument can have it
 
@@ -105,7 +105,7 @@ class _Parser(argparse.ArgumentParser):
         sys.exit(status)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
+        self.exit(USAGE, f"{self.prog}: {escaped(message)}; see {self.prog} --help\n")
 
     def near_option(self, word: str) -> str:
         """Ask whether the nearest long option was meant, "" if none is like it."""

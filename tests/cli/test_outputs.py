@@ -89,6 +89,15 @@ def test_output_in_place_of_the_exclusions(tmp_path: Path) -> None:
     assert not Path(f"{seen}.exclusions").exists()
 
 
+@pytest.mark.parametrize("words", [["dedup", "f", "--%s"], ["info", "-%s", "f"], ["%s"]])
+def test_control_characters_in_options(words: list[str]) -> None:
+    """Such words are shown escaped where argparse refuses them, too."""
+    done = mmbloom(*(word.replace("%s", "\x1b[31mx\n\r\u202e") for word in words))
+    assert done.code == 2
+    assert r"\x1b[31mx\n\r\u202e" in done.err
+    assert done.err[:-1].isprintable()
+
+
 @pytest.mark.parametrize("make", [BloomFilter.create, GrowingFilter.create], ids=["file", "folder"])
 def test_control_characters_in_paths(tmp_path: Path, make: Any) -> None:
     """A name that would clear the screen, or make a line of its own, is shown escaped."""
