@@ -142,7 +142,8 @@ def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
             f"{name}: {error}: correct that row, or read the file as lines if it is not CSV"
         ) from None
     except InputError as error:
-        raise InputError(f"{name}: {error}") from None
+        said = str(error).removeprefix(f"{name}: ")  # an error of the file has its name
+        raise InputError(f"{name}: {said}") from None
 
 
 def _warning_of_quotes(

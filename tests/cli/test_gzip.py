@@ -60,6 +60,15 @@ def test_figures_of_what_was_done(
     assert of_all["lines"] > 2900
 
 
+def test_rows_of_a_damaged_file(tmp_path: Path) -> None:
+    """An error in a file of CSV names the file once."""
+    path = tmp_path / "bad.csv.gz"
+    path.write_bytes(gzip.compress(lines_of(3000))[:-8])
+    done = mmbloom("dedup", tmp_path / "seen", "--csv", path, *EXACT)
+    assert done.code == 5
+    assert is_one_line(done.err, f"mmbloom: {path}: damaged or cut off")
+
+
 def test_figures_at_a_full_disk(tmp_path: Path) -> None:
     """What could not be written is not counted."""
     (tmp_path / "in").write_bytes(b"a\nb\n")
