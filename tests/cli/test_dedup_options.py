@@ -309,6 +309,11 @@ def test_relative_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.Mon
     done = mmbloom(*into, "a/same.log", "b/same.log")
     assert done.code == 2
     assert is_one_line(done.err, "--relative keeps their folders")
+    for options in ([], ["--relative"]):  # which keeps apart no two of one folder
+        done = mmbloom(*into, *options, "a/same.log", "./a/same.log.gz")
+        assert done.code == 2
+        assert is_one_line(done.err, "would both be written to", "another run, with another folder")
+        assert "--relative keeps" not in done.err
     assert not Path("out").exists()
     assert mmbloom("dedup", "seen", *EXACT, "--relative", "a/same.log").code == 2
 

@@ -273,28 +273,33 @@ def _outputs(args: argparse.Namespace, names: list[str], into: str | None) -> Se
         raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
     if STDIN in names:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
-    if into is None:
-        return [None] * len(names)
+    return [None] * len(names) if into is None else _one_each(names, into, relative=args.relative)
+
+
+def _one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
+    """Return an output in a folder for each input; refuse two inputs of one output."""
     by_output: dict[str, str] = {}
     for name in names:
         stem, suffix = os.path.splitext(os.path.basename(name))
         base = stem if suffix.lower() in COMPRESSED else stem + suffix
-        folder = _folder_of(name) if args.relative else ""
-        output = os.path.join(into, folder, base)
-        if output in by_output:
-            advice = "" if args.relative else ": --relative keeps their folders"
+        folder = _folder_of(name) if relative else ""
+        if folder.split("/")[0] == "..":
             raise UsageError(
-                f"{name} and {by_output[output]} would both be written to {output}{advice}"
+                f"{name}: --relative keeps no folder above this one: give its full path"
             )
+        output = os.path.join(into, folder, base)
+        if (other := by_output.get(output)) is not None:
+            advice = "--relative keeps their folders"
+            if relative or _folder_of(name) == _folder_of(other):
+                advice = "give one of them to another run, with another folder"
+            raise UsageError(f"{name} and {other} would both be written to {output}: {advice}")
         by_output[output] = name
     return list(by_output)
 
 
 def _folder_of(name: str) -> str:
-    """Give the folder of an input as typed, for one below that of the outputs."""
+    """Return the folder of an input as typed, for one below that of the outputs."""
     folder = os.path.normpath(os.path.dirname(name)).lstrip("/")
-    if folder.split("/")[0] == "..":
-        raise UsageError(f"{name}: --relative keeps no folder above this one: give its full path")
     return "" if folder == "." else folder
 
 
