@@ -75,7 +75,9 @@ def columns(text: str) -> tuple[int | str, ...]:
     >>> columns("3"), columns('1,user,"last, first"'), columns('"2024"')
     ((3,), (1, 'user', 'last, first'), ('2024',))
     """
-    parts = [os.fsdecode(part) for part in _engine.fields_of(os.fsencode(text), ord(","))]
+    # As UTF-8 in each locale, as the header of a file is.
+    fields = _engine.fields_of(os.fsencode(text), ord(","))
+    parts = [part.decode("utf-8", "surrogateescape") for part in fields]
     numbers = [
         int(part) if re.fullmatch(r"\d+", part, re.ASCII) and f'"{part}"' not in text else part
         for part in parts
@@ -83,6 +85,14 @@ def columns(text: str) -> tuple[int | str, ...]:
     if not parts or not all(numbers):
         raise argparse.ArgumentTypeError(f"{text!r} is no field: {_FIELDS}")
     return tuple(numbers)
+
+
+def member(text: str) -> str:
+    """Read the name of a member of JSON, which is UTF-8 in each locale."""
+    try:
+        return os.fsencode(text).decode()
+    except UnicodeDecodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8, as JSON is") from None
 
 
 def rate(text: str) -> float:
@@ -144,9 +154,8 @@ def mode_bits(text: str) -> int:
 
 def separator(text: str) -> bytes:
     r"""Read a field separator; ``\t``, ``\0`` and other escapes stand for their bytes."""
-    raw = text.encode("utf-8", "surrogateescape")
     escapes = {rb"\t": b"\t", rb"\0": b"\0", rb"\n": b"\n", rb"\\": b"\\"}
-    value = re.sub(rb"\\[t0n\\]", lambda found: escapes[found.group()], raw)
+    value = re.sub(rb"\\[t0n\\]", lambda found: escapes[found.group()], os.fsencode(text))
     if not value:
         raise argparse.ArgumentTypeError("the field separator is empty")
     return value
@@ -405,6 +414,7 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--json-key",
         action="append",
+        type=member,
         metavar="A.B",
         help="compare only this member of JSON lines (write a backslash before a dot within "
         "a name); several, if given again; lines that lack one, or in which it is null or "

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter, columns
 
@@ -342,6 +342,33 @@ COMPOSITE: list[tuple[list[str], bytes]] = [
         ),
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("options", "head", "row"),
+    [
+        (["--json-key", "é"], "", '{"é": 1}\n'),
+        (["--csv", "-k", "é,b"], "é,b\n", "1,2\n"),
+        (["-t", "é", "-k", "2"], "", "1éa\n"),
+    ],
+    ids=["member", "columns", "separator"],
+)
+def test_names_in_any_locale(tmp_path: Path, options: list[str], head: str, row: str) -> None:
+    """Where Python reads arguments as ASCII, they choose the same keys, by the same rule."""
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    (tmp_path / "in").write_text(head + row * 3, encoding="utf-8")
+    run: list[str | Path] = ["dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in"]
+    assert started(*run, env=ascii_only) == (0, (head + row).encode(), "")
+    assert mmbloom(*run) == (0, head.encode(), "")
+    done = started("exclude", tmp_path / "seen", "--add", "é", env=ascii_only)
+    assert (done.code, "codec" in done.err) == (0, False)
+
+
+def test_a_member_that_is_not_utf_8(tmp_path: Path) -> None:
+    """JSON is UTF-8: such a name is none."""
+    done = mmbloom("dedup", tmp_path / "seen", *EXACT, "--json-key", os.fsdecode(b"caf\xe9"))
+    assert done.code == 2
+    assert "--json-key: 'caf\\udce9' is not UTF-8" in done.err
 
 
 @pytest.mark.parametrize(("options", "lines"), COMPOSITE, ids=["-t -k", "-k", "--json-key"])

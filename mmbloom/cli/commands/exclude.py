@@ -88,7 +88,7 @@ def _is_of_several(rule: str) -> bool:
     except ValueError:  # a long one is cut off
         return False
     if "-k" in words:
-        chosen = os.fsencode(words[words.index("-k") + 1])
+        chosen = words[words.index("-k") + 1].encode()
         return len(fields_of(chosen, ord(","))) > 1
     return "--csv" in words or words.count("--json-key") > 1
 
