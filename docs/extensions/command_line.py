@@ -14,7 +14,7 @@ from sphinx.util.rst import escape
 
 from mmbloom.cli.parser import COMMANDS, file_of, whole
 
-_WIDTH = 72  # of the lines that show how a command is called
+_WIDTH = 66  # of the lines of a usage, "usage: " included: a page between its indexes has no more
 
 
 class CommandLine(SphinxDirective):
@@ -32,7 +32,8 @@ def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     parser.formatter_class = partial(argparse.HelpFormatter, width=_WIDTH)
     title = f"mmbloom {name}"
     yield from (title, "-" * len(title), "", escape(parser.description or ""), "")
-    yield from _literal("text", parser.format_usage().removeprefix("usage: "))
+    usage = parser.format_usage()
+    yield from _literal("text", "\n".join(line[len("usage: ") :] for line in usage.splitlines()))
     yield from (f".. program:: {title}", "")
     formatter = argparse.HelpFormatter(title)
     for group in parser._action_groups:

@@ -45,6 +45,12 @@ HALVED = """[...document.querySelectorAll("article td, article th")].flatMap(cel
     }
     return halved;
 })"""
+# On how many lines each cell of a table's first column stands.
+LINES = """[...document.querySelectorAll("article td:first-child code")].map(code => {
+    const range = document.createRange();
+    range.selectNodeContents(code);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size;
+})"""
 PHONE = 390  # pixels: the width of a small telephone
 
 needs_sphinx = pytest.mark.skipif(
@@ -255,6 +261,11 @@ def test_in_a_browser(site: Path, address: str, browser: Any) -> None:
     page.goto(f"{address}/install.html")
     page.wait_for_selector("button.copybtn", state="attached")
     assert page.locator("button.copybtn").count() == page.locator("article pre").count()
+    shown = page.locator("button.copybtn").first.evaluate("one => getComputedStyle(one).opacity")
+    assert shown == "1"  # with no mouse over it
+    asked.settle()
+    page.goto(f"{address}/command-line.html")
+    assert max(page.evaluate(LINES)) == 2
     asked.settle()
     page.goto(f"{address}/search.html?q=install")  # last: to leave it ends what it asks for
     page.wait_for_selector("#search-results li a[href^=install]")
