@@ -21,7 +21,7 @@ from pathlib import Path
 
 from diskcache import Deque
 
-from mmbloom import BloomFilter, Sieve
+from mmbloom import Sieve, open_or_create
 
 
 class Links(HTMLParser):
@@ -70,8 +70,7 @@ def fetch(url: str) -> bytes:
 
 def open_sieves(folder: Path, workers: int, stack: ExitStack) -> list[Sieve[str]]:
     """Open the filter, and the queue of every worker: each takes from its own, adds to all."""
-    seen = BloomFilter.create(folder / "seen.bloom", 1_000_000, 1e-6, exist_ok=True)
-    stack.enter_context(seen)
+    seen = stack.enter_context(open_or_create(folder / "seen.bloom", 1_000_000, 1e-6))
     sieves: list[Sieve[str]] = []
     for number in range(workers):
         queue = Deque(directory=str(folder / f"queue-{number}"))

@@ -8,6 +8,7 @@ Use::
     RotatingFilter       for keys of the last days
     Sieve                for URLs that wait to be visited
     open                 for whichever filter is at a path
+    open_or_create       for a filter that is created on the first run, and may have grown since
     sizing               for how large a filter should be
     dedup_files          for each line of files once
     copy, merge, intersect, compare, verify, repair, grow
@@ -43,7 +44,7 @@ _storage      one file on the disk, and the lock that guards it
 operations    whole filters, by path: copy, merge, verify, repair and others
 filters       an open filter of one file
 folders       an open filter of several files: growing, rotating
-_open         whichever filter is at a path
+_open         whichever filter is at a path, opened or created
 lines         records of a byte stream, and which part of one is its key
 rows          the same of CSV: rows, and the columns of each that are its key
 dedup         each line once, marked after it is written
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from mmbloom._keys.coerce import columns as columns
     from mmbloom._keys.hashed import hash_many as hash_many
     from mmbloom._open import open as open  # noqa: A004  as zarr.open
+    from mmbloom._open import open_or_create as open_or_create
     from mmbloom._typing import Key as Key
     from mmbloom._typing import Keys as Keys
     from mmbloom.files.dedup import dedup_files as dedup_files
@@ -163,6 +165,7 @@ _PLACES = {
     "intersect": "mmbloom.operations.intersect:intersect",
     "merge": "mmbloom.operations.merge:merge",
     "open": "mmbloom._open:open",
+    "open_or_create": "mmbloom._open:open_or_create",
     "repair": "mmbloom.operations.repair:repair",
     "sizing": "mmbloom.sizing",
     "verify": "mmbloom.operations.verify:verify",

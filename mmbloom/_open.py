@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
-from mmbloom._storage.opening import absolute, is_folder
-from mmbloom._typing import Mode, Path
+from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.opening import absolute, as_file_or_folder
+from mmbloom._typing import HashName, Layout, Mode, OnFull, Path, Reserve, Resident
 from mmbloom.errors import OtherKindError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
+from mmbloom.filters.options import choose_params, not_asked
 
 if TYPE_CHECKING:
     from mmbloom.folders.growing import GrowingFilter
@@ -58,20 +61,114 @@ def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001
     ...     print(type(seen).__name__, "a" in seen)
     GrowingFilter True
     """
-    where = absolute(path)
-    if is_folder(where):
-        return open_of_bits(where, mode, **options)
+    where = absolute(path)  # of either: another thread may change the working folder
     with suppress(OtherKindError):
-        return BloomFilter.open(where, mode, **options)
+        return open_of_bits(where, mode, **options)
     return CountingBloomFilter.open(where, mode, **options)
 
 
 def open_of_bits(path: Path, mode: Mode = "r+", **options: Any) -> OfBits:
     """Open a filter that is not of counters, which are refused; otherwise as `open`."""
-    where = absolute(path)
-    if is_folder(where):
-        return _folder_at(where).open(where, mode, **options)
-    return BloomFilter.open(where, mode, **options)
+
+    def of_folder(folder: str) -> GrowingFilter | RotatingFilter:
+        return _folder_at(folder).open(folder, mode, **options)
+
+    of_file = partial(BloomFilter.open, mode=mode, **options)
+    return as_file_or_folder(absolute(path), of_file, of_folder)
+
+
+class OpenedWith(TypedDict, total=False):
+    """The options of `BloomFilter.open`, but for `mode`."""
+
+    lock_timeout: float | None
+    allow_network: bool
+    threads: int | None
+    preload: bool
+    verify_after_add: bool
+    on_full: OnFull
+    resident: Resident
+
+
+def open_or_create(
+    path: Path,
+    capacity: int,
+    error_rate: float = 0.01,
+    *,
+    layout: Layout = "blocked",
+    seed: int | None = None,
+    hash: HashName | None = None,
+    permissions: int = OWNER_ONLY,
+    reserve: Reserve = "zeros",
+    **options: Unpack[OpenedWith],
+) -> BloomFilter | GrowingFilter:
+    """Open the filter at a path, or create it if nothing is there.
+
+    What it opens may have been grown since: see `grow`. If several processes call this at
+    once, one of them creates the filter and the others open it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The filter.
+    capacity, error_rate, layout, seed, hash
+        As for `BloomFilter.create`. A filter that is there must have been created with the same
+        (and with any seed and hash, by default).
+    permissions, reserve
+        Of a new file, as for `BloomFilter.create`.
+    **options
+        Those of `BloomFilter.open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+        `verify_after_add`, `on_full`, `resident`.
+
+    Returns
+    -------
+    BloomFilter or GrowingFilter
+        Open for writing, to be closed with ``close`` or by a ``with`` block.
+
+    Raises
+    ------
+    ParameterMismatchError
+        If the filter was created with other parameters.
+    FormatError
+        If something else is at the path, a counting or a rotating filter for example.
+    OSError
+        If the disk space cannot be reserved (ENOSPC), or as the system says.
+    ValueError, TypeError
+        If a parameter is out of range, or missing.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> for _ in range(2):
+    ...     with mmbloom.open_or_create(path, 1000, 1e-6) as seen:
+    ...         print(type(seen).__name__, seen.add("a"))
+    ...     rate = mmbloom.grow(path)
+    BloomFilter True
+    GrowingFilter False
+    """
+
+    def of_file(path: str) -> BloomFilter:
+        return BloomFilter.create(
+            path,
+            capacity,
+            error_rate,
+            layout=layout,
+            seed=seed,
+            hash=hash,
+            permissions=permissions,
+            exist_ok=True,
+            reserve=reserve,
+            **options,
+        )
+
+    def of_folder(folder: str) -> GrowingFilter:
+        from mmbloom.folders.growing import GrowingFilter  # noqa: PLC0415  as below
+
+        asked = choose_params(capacity, error_rate, layout, seed, hash, like=None)
+        return GrowingFilter._begun_with(folder, asked, not_asked(hash, seed), **options)  # noqa: SLF001
+
+    return as_file_or_folder(absolute(path), of_file, of_folder)
 
 
 def _folder_at(path: str) -> type[GrowingFilter | RotatingFilter]:

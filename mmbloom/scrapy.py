@@ -15,9 +15,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Self
 
-from mmbloom._open import OfBits, open_of_bits
+from mmbloom._open import OfBits, open_of_bits, open_or_create
 from mmbloom.errors import FormatError, ParameterMismatchError
-from mmbloom.filters.bloom import BloomFilter
 from mmbloom.folders.rotating import RotatingFilter
 from mmbloom.format.periods import seconds_of
 
@@ -44,8 +43,8 @@ _ERROR_RATE = 1e-6  # a page that is taken for seen is lost: one in a million, a
 _EVERY = "1d"
 _ADVICE = "set it to the number of different requests that will ever come"
 _OTHERWISE = (
-    "If the filter there is the one to go on with, as after `mmbloom.grow`, leave out "
-    "all settings of mmbloom but MMBLOOM_FILE: the filter knows its own plan."
+    "If the filter there is the one to go on with, leave out all settings of mmbloom but "
+    "MMBLOOM_FILE: the filter knows its own plan."
 )
 
 
@@ -420,7 +419,7 @@ def _opener(settings: BaseSettings) -> Callable[[], OfBits]:
                 )
         return partial(_existing, path)
     if keep is None:
-        return partial(BloomFilter.create, path, capacity, error_rate, exist_ok=True)
+        return partial(open_or_create, path, capacity, error_rate)
     return partial(
         RotatingFilter.create,
         path,

@@ -7,11 +7,16 @@ is read but the header.
 import errno
 import os
 import stat
+from collections.abc import Callable
+from typing import TypeVar
 
 from mmbloom._storage.kinds import BITS, Kind, require_kind
 from mmbloom._typing import Path
-from mmbloom.errors import FormatError
+from mmbloom.errors import FileChangedError, FormatError
 from mmbloom.format.header import HEADER_BYTES, SEALED, Header, decode
+
+AsFile = TypeVar("AsFile")
+AsFolder = TypeVar("AsFolder")
 
 
 def absolute(path: Path) -> str:
@@ -25,6 +30,23 @@ def is_folder(path: str) -> bool:
     `os.path.isdir` would take such a path for a file's.
     """
     return stat.S_ISDIR(os.stat(path).st_mode)
+
+
+def as_file_or_folder(
+    path: str, of_file: Callable[[str], AsFile], of_folder: Callable[[str], AsFolder]
+) -> AsFile | AsFolder:
+    """Return what one of two functions returns for a path: the one for a file, or for a folder.
+
+    Another process may grow a file at any moment, and a folder is at its path from then on. So a
+    function for files that fails at a folder was only too late.
+    """
+    if not os.path.isdir(path):
+        try:
+            return of_file(path)
+        except (FormatError, FileChangedError):
+            if not os.path.isdir(path):
+                raise
+    return of_folder(path)
 
 
 def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
@@ -50,6 +72,9 @@ def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
     _require_regular(os.stat(path), path, of_folders)
     try:
         fd = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)
+    except IsADirectoryError:  # it was none a moment ago
+        _require_regular(os.stat(path), path, of_folders)
+        raise
     except OSError as error:
         if error.errno == errno.EACCES and mode == os.O_RDWR:
             raise PermissionError(

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom._open import OfBits, open_of_bits
+from mmbloom._open import OfBits
 from mmbloom.cli.arguments import error_rate, given, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
@@ -52,14 +52,12 @@ def open_or_create(
         return open_existing(args.file, **options)
     say_if_large(args)
     sizing["error_rate"] = error_rate(args)
-    if args.growing or args.rotate:
+    options = {**sizing, **options, **given(args, "permissions")}
+    if args.rotate or (args.growing and not os.path.isdir(args.file)):
         _refuse_file(args.file)
-    if os.path.isdir(args.file) and not args.rotate:
-        _require_as_asked(args.file, {**sizing, "capacity": args.capacity})
-        return mmbloom.GrowingFilter.open(args.file, **options)
-    new = given(args, "permissions")
-    made: OfBits = create(args, {**sizing, **times, **options, **new, "exist_ok": True})
-    return made
+        made: OfBits = create(args, {**times, **options, "exist_ok": True})
+        return made
+    return mmbloom.open_or_create(args.file, args.capacity, **options)
 
 
 def create(args: argparse.Namespace, options: Mapping[str, Any]) -> Any:
@@ -143,24 +141,6 @@ def _refuse_file(path: str) -> None:
             f"{path}: is a single file: mmbloom grow {path} makes a growing folder of it; else "
             "choose another path"
         )
-
-
-def _require_as_asked(path: str, asked: dict[str, Any]) -> None:
-    """Refuse a growing folder that is not the one asked for: as a whole, or by its first file."""
-    with open_of_bits(path, "r") as there:
-        if not isinstance(there, mmbloom.GrowingFilter):
-            raise UsageError(f"{path}: is a folder, which records its own plan: leave out -n")
-        info = there.info()
-    settings = {**info.settings, "capacity": info.settings["initial_capacity"]}
-    # A folder made of a full file has the rate that was asked for in that file.
-    rates = (settings["error_rate"], info.files[0].error_rate)
-    for name, value in asked.items():
-        if value not in (rates if name == "error_rate" else (settings[name],)):
-            found = "another" if name == "seed" else settings[name]
-            raise UsageError(
-                f"{path}: is a folder that grows, with {name.replace('_', ' ')} {found}, and "
-                "records its own plan: leave out -n, or ask for that"
-            )
 
 
 # The command has done its work: a filter that cannot be looked at any more is no error of it.

@@ -247,6 +247,11 @@ def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> s
             f"{error.path}: is a counting filter, which {command} does not take: mmbloom copy "
             "--plain makes a plain filter of the lines that are in it"
         )
+    if kind in ("growing", "rotating") and getattr(args, "capacity", None) is not None:
+        return (
+            f"{error.path}: is a {kind} folder, which records its own plan: leave out -n, and what "
+            "goes with it"
+        )
     if kind == "bits":
         return (
             f"{error.path}: is a plain filter, and lines cannot be removed from it: create one "

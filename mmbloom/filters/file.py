@@ -128,7 +128,7 @@ class FileFilter(Filter):
             Mode bits of the file.
         exist_ok : bool, default False
             Open the file if it exists already with these parameters (any hash and
-            seed, by default).
+            seed, by default). `mmbloom.open_or_create` also opens one that has grown.
         reserve : {"zeros", "fallocate"}, default "zeros"
             How the disk space is reserved: "zeros" are written, at about a second a gigabyte,
             and no later key waits for its page; "fallocate" takes milliseconds, and the

@@ -9,15 +9,16 @@ Where this dies the path has the file as it was, or the folder with all that the
 import os
 import stat
 from contextlib import ExitStack, suppress
+from functools import partial
 
 from mmbloom._machine.moments import outlast
 from mmbloom._reentry import CALL
 from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
-from mmbloom._storage.folder import entry_of, file_name, first_manifest, folder_kind, is_named
+from mmbloom._storage.folder import entry_of, file_name, first_manifest, is_named, open_named
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.opening import absolute, as_file_or_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path, Reserve
 from mmbloom.errors import FormatError, OtherKindError
@@ -42,7 +43,8 @@ def grow(
 
     The file becomes the first of the folder's, and its exclusions those of the folder. As soon as
     it has the keys that it was planned for, further keys go to a second file, twice as large, and
-    so on: see `GrowingFilter`.
+    so on: see `GrowingFilter`. If a growing folder is at the path, nothing is done: several
+    processes that find the file full may all call this, and one of them grows it.
 
     Parameters
     ----------
@@ -67,15 +69,15 @@ def grow(
     Raises
     ------
     FormatError
-        If it is no valid filter file, is one of a `CountingBloomFilter`, a folder, a file of a
-        folder or a symbolic link.
+        If it is no valid filter file, is one of a `CountingBloomFilter`, a rotating folder, a
+        file of a folder or a symbolic link.
     ReadOnlyError
         If it is sealed.
     ValueError
         If there can be no such folder: where the rate of the whole would be 1. If the file is so
         far past its plan that it takes half of all new keys for seen: the folder would as well.
     LockTimeoutError, FileChangedError
-        If others kept the lock, or the file was replaced before it was free.
+        If others kept the lock, or another file was put in the place of this one meanwhile.
     PermissionError
         If the file belongs to another user: the folder must be that user's too.
     OSError
@@ -95,31 +97,50 @@ def grow(
     ...     print(999 in seen, seen.add_many(range(1000, 3000)).all(), len(seen.info().files))
     True True 2
     """
-    where = absolute(path)
     require_reserve(reserve)
-    options = OpenOptions(lock_timeout=lock_timeout)
-    _require_file_of_bits(where)
+    options = OpenOptions(lock_timeout=lock_timeout, allow_network=allow_network)
+    of_file = partial(_grow_file, options=options, reserve=reserve)
+    return as_file_or_folder(absolute(path), of_file, _rate_of_grown)
+
+
+def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
+    _require_file_of_bits(path)
     with ExitStack() as stack:
-        storage = MappedFilter(where, writable=True, allow_network=allow_network)
+        storage = MappedFilter(path, writable=True, allow_network=options.allow_network)
         params = storage.header.params
-        exclusions = ExclusionList(exclusions_path(where), params.key_hash)
+        exclusions = ExclusionList(exclusions_path(path), params.key_hash)
         opened = OpenedFile(storage, exclusions, options, on_full=None)
         stack.callback(opened.close)
         storage.check_writable()
         reason = why_not(params, Fill.of(params, storage.positions_set))
         if reason:
-            raise ValueError(f"{where}: cannot grow: {reason}")
+            raise ValueError(f"{path}: cannot grow: {reason}")
         plan = GrowthPlan.beginning_with(params, reserve)
-        with opened.writer.section(lock_timeout, CALL):
+        with opened.writer.section(options.lock_timeout, CALL):
             now = storage.current_error_rate
             try:
-                _swap(where, plan)
+                _swap(path, plan)
             finally:
                 # A process that has the file open may add to it, and ask it, by a look of before.
                 # Under the lock of the newest file nothing is added to the folder.
                 outlast()
+    return _rate_of(plan, params, now)
+
+
+def _rate_of_grown(folder: str) -> float:
+    with open_named(folder) as (file, (first, *_)):
+        plan, params = file.manifest.plan, first.header.params
+        if not isinstance(plan, GrowthPlan):
+            why = "a single file: each period begins a new file"
+            raise OtherKindError(folder, plan.kind, plan.kind, why)
+        positions = min(first.counters()["positions_set"], params.num_bits)  # nothing proves them
+        now = params.expected_error_rate(positions)
+    return _rate_of(plan, params, now)
+
+
+def _rate_of(plan: GrowthPlan, first: FilterParams, now: float) -> float:
     # By the plan, unless the first file is so far past its own that it alone drops more.
-    return max(plan.error_rate, rate_of_any([now, plan.error_rate - params.error_rate]))
+    return max(plan.error_rate, rate_of_any([now, plan.error_rate - first.error_rate]))
 
 
 def why_not(params: FilterParams, fill: Fill) -> str:
@@ -140,10 +161,6 @@ def _require_file_of_bits(path: str) -> None:
     if os.path.islink(path):
         expected = f"the file itself: grow {os.path.realpath(path)}"
         raise FormatError(path, "file", "a symbolic link", expected)
-    if is_folder(path):
-        kind = folder_kind(path)
-        why = "it grows by itself" if kind == "growing" else "each period begins a new file"
-        raise OtherKindError(path, kind, kind, f"a single file: {why}")
     if is_named(path):
         folder = os.path.dirname(path)
         expected = "a filter of its own: the folder grows by itself, or begins a file each period"

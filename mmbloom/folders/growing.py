@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,12 +29,14 @@ from mmbloom._typing import (
     Reserve,
     Resident,
 )
-from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
+from mmbloom.errors import ParameterMismatchError
+from mmbloom.filters.options import OpenOptions, choose_hash, not_asked, require_equal
 from mmbloom.filters.writer import ToClaim
 from mmbloom.folders.chain import ChainState, Hashed, take
 from mmbloom.folders.folder import FolderFilter, FolderWriter, Lasting, open_chain
 from mmbloom.folders.member import Member, contains_one
 from mmbloom.format.growth import GrowthPlan
+from mmbloom.sizing.params import FilterParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,3 +266,22 @@ class GrowingFilter(SingleKeys, FolderFilter):
             exist_ok=exist_ok,
             free=not_asked(hash, seed),
         )
+
+    @classmethod
+    def _begun_with(
+        cls, path: str, asked: FilterParams, free: frozenset[str], **options: Any
+    ) -> Self:
+        """Open a folder that has grown from a file with these parameters, but for those `free`.
+
+        The error rate asked for may be that of the whole instead.
+        """
+        opened = cls.open(path, **options)
+        plan = opened._chain.plan  # noqa: SLF001  of this very class
+        if plan.error_rate == asked.error_rate:
+            free |= {"error_rate"}
+        try:
+            require_equal(plan.params(0), asked, path, copied=False, free=free)
+        except ParameterMismatchError:
+            opened.close()
+            raise
+        return opened

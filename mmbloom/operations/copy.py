@@ -12,13 +12,14 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
+from functools import partial
 
 from mmbloom._storage.atomic import OWNER_ONLY, Target, close_quietly, new_folder
 from mmbloom._storage.build import new_filter
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, first_manifest, is_named, open_named
 from mmbloom._storage.kinds import ALL_KINDS, kind_of
-from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.opening import absolute, as_file_or_folder, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._typing import Path
 from mmbloom._warn import Counted, warn_if_any_past_plan, warn_if_past_plan
@@ -91,9 +92,11 @@ def copy(
     True
     """
     path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
-    copy_it = _copy_folder if is_folder(path) else _copy_file
     with _to_be_replaced(path, target.path) if replace else nullcontext() as there:
-        copy_it(path, target._replace(instead_of=there), seal=seal)
+        into = target._replace(instead_of=there)
+        of_file = partial(_copy_file, target=into, seal=seal)
+        of_folder = partial(_copy_folder, target=into, seal=seal)
+        as_file_or_folder(path, of_file, of_folder)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from mmbloom._storage.folder import (
     stamp_of,
 )
 from mmbloom._storage.kinds import ALL_KINDS, BITS, kind_of
-from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.opening import absolute, as_file_or_folder
 from mmbloom._storage.unmapped import Segments, UnmappedFilter
 from mmbloom._typing import HashHalves, Keys, Path
 from mmbloom.errors import FormatError
@@ -176,11 +176,15 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
     """Verify a filter with keys that come in batches; gives and raises what `verify` does."""
     where = absolute(path)
-    if is_folder(where):
-        with closing(read_manifest(where)) as file:
-            return _FolderCheck(where, file).run(keys)
-    with UnmappedFilter(where, kinds=ALL_KINDS) as looked_at:
-        return _FileCheck(looked_at).run(keys)
+    with ExitStack() as stack:
+
+        def check_file(path: str) -> _FileCheck:
+            return _FileCheck(stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS)))
+
+        def check_folder(path: str) -> _FolderCheck:
+            return _FolderCheck(path, stack.enter_context(closing(read_manifest(path))))
+
+        return as_file_or_folder(where, check_file, check_folder).run(keys)
 
 
 class _Check:

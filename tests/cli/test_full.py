@@ -54,6 +54,9 @@ def test_stop_grow_go_on(where: Path) -> None:
     grown = mmbloom("grow", "seen")
     assert (grown.code, grown.out) == (0, b"")
     assert is_one_line(grown.err, "seen: is a growing folder now")
+    again = mmbloom("grow", "seen")
+    assert (again.code, again.out) == (0, b"")
+    assert is_one_line(again.err, "seen: is a growing folder already: nothing was done")
     assert re.search(r"at most 2[.\d]*e-09: about 2[.\d]*e-07 % of new lines", grown.err)
     rest = mmbloom(*command)
     assert (rest.code, rest.out) == (0, lines(100, 450))
@@ -194,13 +197,14 @@ def test_options_that_do_not_fit(where: Path) -> None:
         (("new", *SIZES, "--every", "1h"), "give --rotate as well"),
         (("file", *SIZES, "--growing"), "mmbloom grow file makes a growing folder of it"),
         (("file", *SIZES, "--rotate"), "is a single file"),
-        (("grows", "-n", "200", "-p", "1e-9"), "with capacity 100"),
-        (("grows", "-n", "100"), "with error rate 1e-09"),
-        (("grows", *SIZES, "--seed", "1"), "with seed another"),
-        (("rotates", *SIZES), "leave out -n"),
+        (("grows", "-n", "200", "-p", "1e-9"), "exists with capacity 100, asked for 200: leave"),
+        (("grows", "-n", "100"), "exists with error_rate 5e-10, asked for 1e-06: leave out -n"),
+        (("grows", *SIZES, "--seed", "1"), "exists with seed secret"),
+        (("grows", *SIZES, "--rotate"), "is a growing folder, which records its own plan: leave"),
+        (("rotates", *SIZES), "is a rotating folder, which records its own plan: leave out -n"),
     ):
         ended = mmbloom("dedup", *argv, stdin=b"b\n")
-        assert (ended.code, ended.out) == (2, b""), argv
+        assert (ended.code, ended.out) == (2 if argv[0] in ("new", "file") else 3, b""), argv
         assert is_one_line(ended.err, said)
     assert not Path("new").exists()
 
@@ -298,7 +302,12 @@ def test_a_file_of_a_folder_is_not_to_grow(where: Path) -> None:
 def test_grow_refuses(where: Path) -> None:
     """What cannot grow says why, in one line, and stays."""
     assert mmbloom("create", "counts", *SIZES, "--counting").code == 0
-    for path, said in (("counts", "copy --plain"), ("nothing", "no such filter")):
+    assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
+    for path, said in (
+        ("counts", "copy --plain"),
+        ("rotates", "each period begins a new file"),
+        ("nothing", "no such filter"),
+    ):
         ended = mmbloom("grow", path)
         assert (ended.code, ended.out) == (3, b"")
         assert is_one_line(ended.err, path, said)

@@ -86,7 +86,7 @@ def test_options_that_do_not_fit(growing: Path, tmp_path: Path, capfdbinary: Cap
     """Sizes of a folder that is there, and of a header, are refused: they stand in it."""
     run, empty = capfdbinary, tmp_path / "empty"
     ended = inside(run, "dedup", growing, "-n", "10")
-    assert (ended.code, "is a folder" in ended.err) == (2, True)
+    assert (ended.code, "capacity 300, asked for 10: leave out -n" in ended.err) == (3, True)
     ended = inside(run, "repair", growing, tmp_path / "new", "-n", "9", "--seed", "1")
     assert ended.code == 2
     ended = inside(run, "create", tmp_path / "new", "--growing")

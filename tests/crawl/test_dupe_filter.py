@@ -154,18 +154,19 @@ def test_what_is_there_is_something_else(tmp_path: Path) -> None:
 
 
 def test_a_full_filter_that_was_made_to_grow(tmp_path: Path) -> None:
-    """After `mmbloom grow`, the settings without a plan go on with all that it knows."""
+    """After `mmbloom grow`, the same settings go on with all that it knows."""
     path = tmp_path / "seen"
     with opened(MMBLOOM_FILE=path, MMBLOOM_CAPACITY=10) as dupes:
         assert not dupes.request_seen(A)
     grow(path)
-    with pytest.raises(FormatError, match="is a folder") as caught:
-        made(BloomDupeFilter, MMBLOOM_FILE=path, MMBLOOM_CAPACITY=10).open()
-    assert "as after `mmbloom.grow`" in "".join(caught.value.__notes__)
-    with opened(MMBLOOM_FILE=path) as dupes:
-        assert isinstance(dupes.seen, GrowingFilter)
-        assert dupes.request_seen(A)
-        assert not dupes.request_seen(B)
+    for settings in ({"MMBLOOM_CAPACITY": 10}, {}):
+        with opened(MMBLOOM_FILE=path, **settings) as dupes:
+            assert isinstance(dupes.seen, GrowingFilter)
+            assert dupes.request_seen(A)
+            assert dupes.request_seen(B) == (not settings)
+    with pytest.raises(ParameterMismatchError, match="capacity 10, asked for 20") as caught:
+        made(BloomDupeFilter, MMBLOOM_FILE=path, MMBLOOM_CAPACITY=20).open()
+    assert "leave out all settings" in "".join(caught.value.__notes__)
 
 
 def test_a_request_is_its_fingerprint(tmp_path: Path) -> None:

@@ -202,8 +202,6 @@ def test_what_cannot_grow_says_why(tmp_path: Path) -> None:
     refuse(tmp_path / "sealed", ReadOnlyError, "it is sealed: make a copy")
     CountingBloomFilter.create(tmp_path / "counting", 10).close()
     refuse(tmp_path / "counting", FormatError, "kind is counters, .*to_bloom")
-    GrowingFilter.create(tmp_path / "growing", 10).close()
-    refuse(tmp_path / "growing", FormatError, "kind is growing, .* it grows by itself")
     RotatingFilter.create(tmp_path / "rotating", capacity_per_period=10).close()
     refuse(tmp_path / "rotating", FormatError, "kind is rotating, .* a new file")
     (tmp_path / "link").symlink_to(file)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 import mmbloom
-from mmbloom import BloomFilter, CountingBloomFilter, Key, Keys, Sieve
+from mmbloom import BloomFilter, CountingBloomFilter, Filter, GrowingFilter, Key, Keys, Sieve
 
 
 class Column:
@@ -41,6 +41,11 @@ def new_ones(seen: BloomFilter, keys: Keys) -> npt.NDArray[np.bool_]:
 def some_keys() -> Iterator[str | None]:
     """Yield keys, with a null among them."""
     yield from ("x", None, "y")
+
+
+def open_seen(path: Path) -> Filter:
+    """Open or create what is annotated as any filter."""
+    return mmbloom.open_or_create(path, 1000, 1e-9, on_full="raise", lock_timeout=None)
 
 
 async def claim_in_task(seen: BloomFilter) -> None:
@@ -85,6 +90,15 @@ def main(folder: Path) -> None:
         assert assert_type(seen.capacity, int) == assert_type(seen.info().capacity, int) == 1000
         assert assert_type(seen.error_rate, float) == 1e-9
 
+    for _ in range(2):  # the first time a file, the second time a folder
+        with mmbloom.open_or_create(folder / "shared", 1000, 1e-9) as shared:
+            assert_type(shared, BloomFilter | GrowingFilter)
+            assert_type(shared.add_many(["a"]), npt.NDArray[np.bool_])
+            assert shared.info().keys_added == 1
+        assert assert_type(mmbloom.grow(folder / "shared"), float) < 1e-8
+    with open_seen(folder / "shared") as grown, grown.claim(["b"]) as new:
+        assert new.all()
+
     with CountingBloomFilter.create(folder / "counting.bloom", 1000) as counting:
         counting.add(bytearray(b"m"))
         counting.remove(memoryview(b"m"))
@@ -111,6 +125,8 @@ def refused(seen: BloomFilter, column: Column) -> None:
     seen.add_many([1.5])  # type: ignore[list-item]
     seen.add_many(5)  # type: ignore[arg-type]
     seen.add_many(["a"], nulls="drop")  # type: ignore[arg-type]
+    mmbloom.open_or_create("seen", 1000, on_full="rise")  # type: ignore[arg-type]
+    mmbloom.open_or_create("seen", 1000, mode="r")  # type: ignore[call-arg]
 
 
 if __name__ == "__main__":

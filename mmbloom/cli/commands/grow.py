@@ -1,6 +1,7 @@
 """``mmbloom grow``: make a growing folder of a full filter, with all that it knows."""
 
 import argparse
+import os
 
 from mmbloom.cli.arguments import add_writing_options, writing_options
 from mmbloom.cli.process import OK, say
@@ -28,9 +29,10 @@ def register(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the folder is on the disk when this returns."""
+    state = "already: nothing was done" if os.path.isdir(args.file) else "now"
     rate = grow(args.file, reserve=args.reserve, **writing_options(args))
     say(
-        f"{args.file}: is a growing folder now; its error rate as a whole is at most {rate:.2g}: "
-        f"{share_of(rate)} of new lines are taken for seen"
+        f"{args.file}: is a growing folder {state}; its error rate as a whole is at most "
+        f"{rate:.2g}: {share_of(rate)} of new lines are taken for seen"
     )
     return OK
