@@ -116,7 +116,7 @@ def run(command: list[str], folder: Path) -> str:
         done = subprocess.run(
             command,
             cwd=folder,
-            env={**os.environ, "TMPDIR": temporary},
+            env={**os.environ, "TMPDIR": temporary, "HF_HOME": temporary},  # of datasets
             capture_output=True,
             text=True,
             timeout=120,
