@@ -103,16 +103,16 @@ def open_or_create(
 ) -> BloomFilter | GrowingFilter:
     """Open the filter at a path, or create it if nothing is there.
 
-    What it opens may have been grown since: see `grow`. If several processes call this at
-    once, one of them creates the filter and the others open it.
+    The filter may be a file, or the folder that `grow` has made of it. If several processes call
+    this at once, one of them creates the filter and the others open it.
 
     Parameters
     ----------
     path : str or path-like
         The filter.
     capacity, error_rate, layout, seed, hash
-        As for `BloomFilter.create`. A filter that is there must have been created with the same
-        (and with any seed and hash, by default).
+        As for `BloomFilter.create`. A filter that exists must have been created with the same
+        values (with any seed and hash, by default).
     permissions, reserve
         Of a new file, as for `BloomFilter.create`.
     **options
@@ -178,8 +178,4 @@ def _folder_at(path: str) -> type[GrowingFilter | RotatingFilter]:
     from mmbloom.folders.growing import GrowingFilter  # noqa: PLC0415
     from mmbloom.folders.rotating import RotatingFilter  # noqa: PLC0415
 
-    classes: dict[str, type[GrowingFilter | RotatingFilter]] = {
-        "growing": GrowingFilter,
-        "rotating": RotatingFilter,
-    }
-    return classes[folder_kind(path)]
+    return GrowingFilter if folder_kind(path) == "growing" else RotatingFilter

@@ -367,7 +367,5 @@ def _require_same(found: FolderPlan, asked: FolderPlan, path: str, *, free: froz
 
     How the disk is reserved, and what is `free`, may.
     """
-    if type(found) is not type(asked):
-        raise ParameterMismatchError(path, "kind", found.kind, asked.kind)
     for name in (field.name for field in fields(asked) if field.name not in free | {"reserve"}):
         require_field(found, asked, path, name)
