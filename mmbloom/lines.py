@@ -612,6 +612,10 @@ class KeyRule(ABC):
 
 WHOLE_LINES = "whole lines"  # the rule without options
 
+# Put before a whole line of JSON that is nested too deep to be read. It has the member, perhaps: it
+# is not dropped with lines that do not. No other key begins so.
+_TOO_DEEP = b"\xff\n\1"
+
 _RETURN = 13  # the carriage return, before the newline of a line that Windows has ended
 
 
@@ -635,7 +639,8 @@ class LineKeys(KeyRule):
         Take this member of a line of JSON, as in "user.id"; digits index arrays, and a dot within
         a name has a backslash before it, as in r"app\.name". Of several the key is that of the
         tuple of them. The string "5" and the number 5 are two keys. Numbers are compared as
-        they are written: 1.0 and 1 are two keys.
+        they are written: 1.0 and 1 are two keys. NaN is missing, as null is; a line that is nested
+        too deep for Python's parser (about 990 levels) is compared whole.
     skip_fields : int
         Skip so many fields. A field is a run of blanks (as above) and the non-blanks after it.
     skip_chars : int
@@ -799,7 +804,11 @@ class LineKeys(KeyRule):
             return PackedKeys(octets, starts, ends)
         take, keys = member_taker(path), []
         for line in _engine.lines_of(chunk.octets, chunk.starts[declined], chunk.ends[declined]):
-            part = take(line)
+            try:
+                part = take(line)
+            except RecursionError:
+                keys.append(_TOO_DEEP + line)
+                continue
             keys.append(_engine.WHOLE_LINE + line if part is None else narrow(part))
         if declined.all():
             return ByteKeys.of(list(keys))

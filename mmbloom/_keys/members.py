@@ -14,11 +14,11 @@ from typing import Any
 _NOT_TEXT = b"\xff"
 
 # Numbers are bytes as they are written, and never doubles: two that are the same as doubles would
-# be one key, and a line lost. Integers are exact as Python reads them, but for the sign of -0.
-_DECODER = json.JSONDecoder(parse_float=str.encode)
-_EXACT_DECODER = json.JSONDecoder(parse_float=str.encode, parse_int=str.encode)
-_MINUS_ZERO = re.compile("-0(?![0-9.eE])")  # or a part of a text that looks like it
-_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+# be one key, and a line lost. Nor are they integers, of which Python reads 4,300 digits at most.
+_DECODER = json.JSONDecoder(parse_float=str.encode, parse_int=str.encode, parse_constant=str.encode)
+# JSON has no such number: Python's json writes it for a float that is missing.
+_MISSING = (None, "", b"NaN")
+_ENCODER = json.JSONEncoder()
 
 
 def names_of(path: str) -> list[str]:
@@ -35,40 +35,33 @@ def names_of(path: str) -> list[str]:
 
 
 def member_taker(path: str) -> Callable[[bytes], bytes | None]:
-    """Give a function that finds the bytes of a member in a line.
+    """Return a function that finds the bytes of a member in a line.
 
-    None if it is not there, or has nothing to tell lines by: null, or the empty string.
+    It returns None if the member is not there, or says nothing: null, NaN or the empty string. It
+    raises `RecursionError` if the line is nested too deep for Python's parser.
     """
     names = names_of(path)
 
     def take(line: bytes) -> bytes | None:
         try:
             text = line.decode(json.detect_encoding(line), "surrogatepass")
-            decoder = _EXACT_DECODER if "-0" in text and _MINUS_ZERO.search(text) else _DECODER
-            value = decoder.decode(text)
+            value = _DECODER.decode(text)
             for name in names:
                 index = isinstance(value, list) and name.isdecimal()
                 value = value[int(name)] if index else value[name]
-            if value is None or value == "":
+            if value in _MISSING:
                 return None
             if isinstance(value, str):
                 return value.encode("utf-8", "surrogatepass")
-            return _NOT_TEXT + (value if isinstance(value, bytes) else _written(value))
-        except (ValueError, LookupError, TypeError, RecursionError):
+            return _NOT_TEXT + _written(value).encode()
+        except (ValueError, LookupError, TypeError):
             return None
 
     return take
 
 
-def _written(value: Any) -> bytes:
-    try:
-        return _ENCODER.encode(value).encode()
-    except TypeError:  # it holds numbers as they are written, which are bytes
-        return _compact(value).encode()
-
-
-def _compact(value: Any) -> str:
-    """Write a value as `json.dumps` does, and its numbers as they are; nested as deep as may be."""
+def _written(value: Any) -> str:
+    """Return a value as `json.dumps` writes it, with its numbers as they came."""
     parts: list[str] = []
     todo: list[Any] = [value]
     while todo:
@@ -81,12 +74,12 @@ def _compact(value: Any) -> str:
             inner: list[Any] = []
             if isinstance(item, dict):
                 for name in sorted(item):
-                    inner += ((",",), (f"{json.dumps(name)}:",), item[name])
+                    inner += ((",",), (f"{_ENCODER.encode(name)}:",), item[name])
             else:
                 for one in item:
                     inner += ((",",), one)
             start, end = "{}" if isinstance(item, dict) else "[]"
             todo += [(end,), *reversed(inner[1:]), (start,)]
         else:
-            parts.append(json.dumps(item))
+            parts.append(_ENCODER.encode(item))
     return "".join(parts)

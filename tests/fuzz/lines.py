@@ -138,7 +138,7 @@ class _Written:
 
 def _member_of(line: bytes, path: str) -> bytes | None:
     try:
-        value = json.loads(line, parse_float=_Written, parse_int=_Written)
+        value = json.loads(line, parse_float=_Written, parse_int=_Written, parse_constant=_Written)
     except (ValueError, RecursionError):
         return None
     for name in path.split("."):
@@ -148,7 +148,7 @@ def _member_of(line: bytes, path: str) -> bytes | None:
             value = value[int(name)]
         else:
             return None
-    if value is None or value == "":
+    if value is None or value == "" or (isinstance(value, _Written) and value.text == "NaN"):
         return None
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
