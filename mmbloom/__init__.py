@@ -45,6 +45,7 @@ operations    whole filters, by path: copy, merge, verify, repair and others
 filters       an open filter of one file
 folders       an open filter of several files: growing, rotating
 _open         whichever filter is at a path, opened or created
+_text         text that has no lines of bytes, refused
 lines         records of a byte stream, and which part of one is its key
 rows          the same of CSV: rows, and the columns of each that are its key
 dedup         each line once, marked after it is written

@@ -20,6 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO, FileIO, IOBase, RawIOBase
 from typing import (
     TYPE_CHECKING,
@@ -38,6 +39,7 @@ from mmbloom import _engine
 from mmbloom._engine import Output
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._keys.coerce import joined
+from mmbloom._text import require_lines
 from mmbloom._typing import Bools, Keys, Octets, Offsets
 from mmbloom.format.header import KEY_RULE_BYTES
 
@@ -166,6 +168,8 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
 
     Raises
     ------
+    InputError
+        If the stream is UTF-16 or UTF-32, or if its lines end in a carriage return alone.
     OSError
         If the stream cannot be read.
     TypeError
@@ -183,14 +187,15 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
         starts[:1] = start
         return starts[:CHUNK_LINES], ends[:CHUNK_LINES], len(starts) > CHUNK_LINES
 
-    yield from cut(source, find)
+    yield from cut(source, find, partial(require_lines, terminator=terminator))
 
 
 Pieces = tuple[Offsets, Offsets, bool]
 Find = Callable[[Octets, int, int, int], Pieces]
+Check = Callable[[Octets], object]
 
 
-def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
+def cut(source: RawInput, find: Find, check: Check | None) -> Iterator[Chunk]:
     """Read a stream block by block, and cut each into what is found in it.
 
     Parameters
@@ -201,6 +206,9 @@ def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
         Called with a block, where what is left of it begins, up to where that was searched already,
         and how far the block is filled; gives where pieces start and end, and whether it is known
         that others are behind them. A byte follows each.
+    check : callable, optional
+        Called once, before the first piece is given, with all that has come up to then; it raises
+        an error if the stream is to be refused.
 
     Yields
     ------
@@ -220,6 +228,9 @@ def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
             starts, ends, followed = find(block, start, searched, filled)
             if not len(starts):
                 break
+            if check is not None:
+                check(block[:filled])
+                check = None
             start = searched = int(ends[-1]) + 1
             yield Chunk(block, starts, ends, terminated=True, followed=followed or behind > 0)
         if start or filled == len(block):
@@ -229,6 +240,8 @@ def cut(source: RawInput, find: Find) -> Iterator[Chunk]:
             block, filled = np.empty(max(BLOCK_BYTES, 2 * len(left)), dtype=np.uint8), len(left)
             block[:filled] = left
     if filled:
+        if check is not None:
+            check(block[:filled])
         one = np.array([[0], [filled]], dtype=np.int64)
         yield Chunk(block, one[0], one[1], terminated=False)
 

@@ -7,6 +7,7 @@ and of what it forbids what Python's ``csv`` makes of it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,8 +18,9 @@ from typing import cast
 import numpy as np
 
 from mmbloom import _engine
+from mmbloom._text import no_newlines, require_octets
 from mmbloom._typing import Keys, Octets
-from mmbloom.errors import ColumnError, InputError, OpenQuoteError
+from mmbloom.errors import ColumnError, OpenQuoteError
 from mmbloom.lines import (
     CHUNK_LINES,
     Chunk,
@@ -43,7 +45,6 @@ BOM = b"\xef\xbb\xbf"  # which some programs write before the first row
 # Of a row whose quote is still open. One that is never closed would else be looked for up to the
 # end of a file, and all of that be kept in memory.
 LONGEST_OPEN = 64 << 20
-_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -69,7 +70,7 @@ def read_rows(source: RawInput, delimiter: bytes = b",") -> Iterator[Chunk]:
         If a quote is not closed by the end of the stream, or within 64 MiB. All rows before it
         were given.
     InputError
-        If the stream begins as UTF-16 does.
+        If the stream is UTF-16 or UTF-32, or if its rows end in a carriage return alone.
     OSError
         If the stream cannot be read.
     ValueError
@@ -81,7 +82,19 @@ def read_rows(source: RawInput, delimiter: bytes = b",") -> Iterator[Chunk]:
     >>> [chunk.lines for chunk in read_rows(io.BytesIO(b'1,"a\nb"\n2,c\n'))]
     [[b'1,"a\nb"', b'2,c']]
     """
-    return _Rows(_octet(delimiter), LONGEST_OPEN).read(source)
+    return _with_newlines(_Rows(_octet(delimiter), LONGEST_OPEN).read(source), delimiter)
+
+
+def _with_newlines(chunks: Iterator[Chunk], delimiter: bytes) -> Iterator[Chunk]:
+    """Refuse rows that end in a carriage return alone: the first one has it outside of quotes."""
+    if (first := next(chunks, None)) is None:
+        return
+    row = first.first(1).lines[0].removeprefix(BOM).rstrip(b"\r")
+    quoted = rb'(?<![^\r%b])"[^"]*(?:""[^"]*)*"?' % re.escape(delimiter)
+    if b"\r" in row and b"\r" in re.sub(quoted, b"", row):
+        raise no_newlines("rows")
+    yield first
+    yield from chunks
 
 
 def _octet(delimiter: bytes) -> int:
@@ -104,7 +117,8 @@ class _Rows:
         self._newlines = 0  # in the rows that were given
 
     def read(self, source: RawInput) -> Iterator[Chunk]:
-        for chunk in cut(source, self._find):
+        check = partial(require_octets, terminator=b"\n") if self._before is None else None
+        for chunk in cut(source, self._find, check):
             if not chunk.terminated and self._state == _engine.INSIDE:
                 raise self._open("by the end of the input")
             if chunk.num_bytes > (self._before or 0):  # more than a mark
@@ -113,13 +127,8 @@ class _Rows:
     def _find(self, block: Octets, start: int, searched: int, filled: int) -> Pieces:
         if self._before is None:
             head = block[: min(filled, len(BOM))].tobytes()
-            if len(head) < len(BOM) and any(mark.startswith(head) for mark in (BOM, *_UTF_16)):
+            if len(head) < len(BOM) and BOM.startswith(head):
                 return _NONE, _NONE, False
-            if head.startswith(_UTF_16):
-                raise InputError(
-                    "is UTF-16, of which rows are not read: iconv -f utf-16 -t utf-8 makes UTF-8 "
-                    "of it"
-                )
             # A quote behind the mark begins a field.
             self._before, searched = len(BOM) if head == BOM else 0, 0
         begin = start + self._before

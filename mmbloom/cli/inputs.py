@@ -10,13 +10,11 @@ from typing import Any
 from mmbloom import _extras
 from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
-from mmbloom.errors import InputError
 from mmbloom.files import inputs
 from mmbloom.files.inputs import (
     AT_A_TIME,
     HEAD,
     Looked,
-    NoLinesError,
     Raw,
     kind_by_name,
     kind_of,
@@ -69,8 +67,6 @@ def check_inputs(names: list[str]) -> None:
         require_lines(shown(name), head)
         if kind_by_name(name) or kind_of(head):
             load_xopen(shown(name))
-            if head:
-                _look_into(name)
     if STDIN in names and _is_pipe(STDIN_FD) and not _extras.installed("xopen"):
         # What a pipe brings is not waited for unless it may have to be refused.
         with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
@@ -78,20 +74,6 @@ def check_inputs(names: list[str]) -> None:
         _taken.extend(looked.head)
         if looked.kind:
             load_xopen(shown(STDIN))
-
-
-def _look_into(name: str) -> None:
-    """Refuse a compressed file in which there are no lines; all else is told of when it is read."""
-    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if name == STDIN else 0
-    try:
-        with open_input(name, NO_BAR):
-            pass
-    except NoLinesError:
-        raise
-    except InputError:
-        pass
-    if name == STDIN:
-        os.lseek(STDIN_FD, begin, os.SEEK_SET)
 
 
 def say_what_is_read(what: str, else_do: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mmbloom.cli.arguments import line_keys, terminator
 from mmbloom.cli.inputs import FirstBytes, check_inputs, open_input, shown
-from mmbloom.cli.process import say
+from mmbloom.cli.process import STDIN_FD, say
 from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.files.keyed import Keyed, lines_of
 from mmbloom.lines import Chunk, Empty, Found, KeyRule
@@ -52,11 +52,13 @@ def check_lines(args: argparse.Namespace, names: list[str]) -> None:
     Of a pipe that is found only when it is read.
     """
     check_inputs(names)
-    if args.csv:
-        for name in names:
-            if name != STDIN and os.path.isfile(name):
-                with open_lines(args, name, NO_BAR):
-                    pass
+    for name in names:
+        if os.path.isfile(STDIN_FD if name == STDIN else name):
+            begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if name == STDIN else 0
+            with open_lines(args, name, NO_BAR) as lines:
+                next(lines.chunks, None)
+            if name == STDIN:
+                os.lseek(STDIN_FD, begin, os.SEEK_SET)
 
 
 def warn_of_lacking(keys: KeyRule, name: str, lines: int, lacking: int) -> None:

@@ -14,6 +14,7 @@ from io import FileIO, RawIOBase
 from typing import Any, Protocol, cast
 
 from mmbloom import _extras
+from mmbloom._text import NoLinesError
 from mmbloom.errors import InputError
 from mmbloom.lines import RawInput, read_some
 
@@ -71,10 +72,6 @@ class _Untold:
 
 
 UNTOLD = _Untold()
-
-
-class NoLinesError(InputError):
-    """An input is a file of another kind."""
 
 
 def require_lines(name: str, head: bytes, within: str | None = None) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
+from mmbloom._text import NoLinesError
 from mmbloom._typing import Bools
 from mmbloom.dedup import Sink, Tally, dedup
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
@@ -63,10 +64,11 @@ def lines_of(
     Raises
     ------
     InputError
-        If the header lacks a column; while it is read, if a quote is never closed.
+        If the header has no such column; while it is read, if it is text that has no lines, or if
+        a quote is never closed.
     """
     if isinstance(keys, LineKeys):
-        chunks = read_chunks(source, terminator)
+        chunks = _named(read_chunks(source, terminator), name)
         if warn is not None and keys.separator in _OF_CSV:
             chunks = _warning_of_quotes(chunks, name, warn)
         return Keyed(keys, b"", chunks)
@@ -74,11 +76,6 @@ def lines_of(
 
     assert isinstance(keys, RowKeys)  # noqa: S101  there are these two
     head, rows = split_head(_named(read_rows(source, keys.delimiter), name), header=header)
-    if b"\r" in head.rstrip(b"\r\n") and b'"' not in head:
-        raise InputError(
-            f"{name}: ends its rows in a carriage return alone, and so is a single one: "
-            "tr '\\r' '\\n' makes rows of it"
-        )
     if not header or not head.removeprefix(BOM):
         return Keyed(keys, head, rows)
     try:
@@ -141,9 +138,8 @@ def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
         raise InputError(
             f"{name}: {error}: correct that row, or read the file as lines if it is not CSV"
         ) from None
-    except InputError as error:
-        said = str(error).removeprefix(f"{name}: ")  # an error of the file has its name
-        raise InputError(f"{name}: {said}") from None
+    except NoLinesError as error:
+        raise NoLinesError(f"{name}: {error}") from None
 
 
 def _warning_of_quotes(

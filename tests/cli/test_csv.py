@@ -256,13 +256,6 @@ def test_names_of_digits(tmp_path: Path, field: str, rows: bytes) -> None:
         assert seen.key_rule == f"--csv -k {field}".replace('"2024"', "'\"2024\"'")
 
 
-def test_rows_of_old(tmp_path: Path) -> None:
-    """A carriage return alone ends no row: it is said, and what to do."""
-    done = mmbloom("dedup", tmp_path / "seen", "--csv", *EXACT, stdin=b"id,a\r1,x\r2,y\r")
-    assert done.code == 5
-    assert is_one_line(done.err, "stdin: ends its rows in a carriage return alone, ")
-
-
 def test_a_long_field_in_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What no input may have is no open quote in an output."""
     monkeypatch.setattr("mmbloom.rows.LONGEST_OPEN", 1000)
@@ -354,17 +347,6 @@ def test_stdout_after_others(tmp_path: Path) -> None:
         with (tmp_path / "rows").open("ab") as out:
             mmbloom("dedup", tmp_path / "third", "--csv", *EXACT, stdin=QUOTED, stdout=out)
     assert (tmp_path / "rows").read_bytes() == QUOTED
-
-
-def test_utf_16(tmp_path: Path) -> None:
-    """It is refused with the command that makes UTF-8 of it."""
-    rows = tmp_path / "rows.csv"
-    rows.write_bytes("id,a\n1,x\n".encode("utf-16"))
-    for more in ([], ["--no-header"]):
-        done = mmbloom("dedup", tmp_path / "seen", rows, "--csv", *more, *EXACT)
-        assert done.code == 5
-        assert is_one_line(done.err, f"{rows}: is UTF-16, of which rows are not read: iconv ")
-        assert not (tmp_path / "seen").exists()
 
 
 EMPTY = b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n5,v,z\n'

@@ -16,6 +16,7 @@ from forms import bytes_of
 from kernels import ENGINES
 
 from mmbloom import _engine, lines
+from mmbloom._text import NoLinesError
 from mmbloom.lines import LineKeys
 
 _CHOICES = 12
@@ -46,7 +47,10 @@ def check(data: bytes) -> None:
             mock.patch.multiple(lines, BLOCK_BYTES=1 + block % 64, CHUNK_LINES=1 + most % 9),
         ):
             source = _Dripping(text, [1 + first, 1 + second])
-            _compare(lines.read_chunks(source, terminator), text, terminator, keys, wanted)
+            try:
+                _compare(lines.read_chunks(source, terminator), text, terminator, keys, wanted)
+            except NoLinesError:
+                assert text[:2] in {b"\xff\xfe", b"\xfe\xff"} or {0, 13} & {*text}
 
 
 def _number(choice: int) -> int:

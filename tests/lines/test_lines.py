@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from forms import chunk_of, octets_of, octets_of_lines
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from mmbloom import InputError
 from mmbloom.files.inputs import open_input
 from mmbloom.lines import BLOCK_BYTES, Chunk, LineWriter, PlainFile, read_chunks
 
@@ -42,6 +43,17 @@ def joined(chunks: list[Chunk], terminator: bytes) -> bytes:
     )
 
 
+def chunks_of(data: bytes, sizes: list[int], terminator: bytes) -> list[Chunk]:
+    """The chunks of some data in pieces, unless it looks like text without lines."""
+    try:
+        return list(read_chunks(Dripping(data, sizes), terminator))
+    except InputError:
+        assume(data[:2] not in (b"\xff\xfe", b"\xfe\xff"))
+        assume(terminator == b"\0" or data.count(0) < 2)
+        assume(terminator != b"\n" or b"\n" in data or data.count(b"\r") < 2)
+        raise
+
+
 @given(DATA, TERMINATORS, st.lists(st.integers(1, 9), min_size=1, max_size=5))
 @example(b"", b"\n", [1])
 @example(b"\n", b"\n", [1])
@@ -49,7 +61,7 @@ def joined(chunks: list[Chunk], terminator: bytes) -> bytes:
 @example(b"a\nb\0c\n\0", b"\0", [3])
 def test_every_byte_comes_through(data: bytes, terminator: bytes, sizes: list[int]) -> None:
     """Whatever the blocks and the bytes: the chunks put together again are the input."""
-    chunks = list(read_chunks(Dripping(data, sizes), terminator))
+    chunks = chunks_of(data, sizes, terminator)
     assert joined(chunks, terminator) == data
     assert sum(chunk.num_bytes for chunk in chunks) == len(data)
 
@@ -57,7 +69,7 @@ def test_every_byte_comes_through(data: bytes, terminator: bytes, sizes: list[in
 @given(DATA, TERMINATORS, st.lists(st.integers(1, 9), min_size=1, max_size=5))
 def test_lines_are_what_stands_between(data: bytes, terminator: bytes, sizes: list[int]) -> None:
     """Lines do not depend on blocks; only an unfinished last line is marked, and alone."""
-    chunks = list(read_chunks(Dripping(data, sizes), terminator))
+    chunks = chunks_of(data, sizes, terminator)
     expected, rest = (parts := data.split(terminator))[:-1], parts[-1]
     finished = [chunk for chunk in chunks if chunk.terminated]
     assert [line for chunk in finished for line in chunk.lines] == expected

@@ -20,12 +20,8 @@ from mmbloom.cli.arguments import (
     terminator,
 )
 from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
-from mmbloom.cli.inputs import (
-    input_names,
-    keep_stdin,
-    open_input,
-)
-from mmbloom.cli.keyed import check_lines
+from mmbloom.cli.inputs import input_names, keep_stdin
+from mmbloom.cli.keyed import check_lines, open_lines
 from mmbloom.cli.marking import mark_lines
 from mmbloom.cli.outputs import (
     make_folder,
@@ -49,7 +45,7 @@ from mmbloom.files.apart import require_apart
 from mmbloom.files.inputs import COMPRESSED
 from mmbloom.files.outputs import is_special, open_output, require_appendable
 from mmbloom.filters.bloom import BloomFilter
-from mmbloom.lines import LineWriter, read_chunks
+from mmbloom.lines import LineWriter
 
 EXAMPLES = (
     "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
@@ -378,8 +374,8 @@ class _Counting:
     def count(self, name: str, bar: Any) -> int:
         """Count the lines of an input; gives how many bytes that are."""
         begin, size = keep_stdin() if name == STDIN else 0, 0
-        with open_input(name, bar) as source:
-            for chunk in read_chunks(source, self._end):
+        with open_lines(self._args, name, bar) as lines:
+            for chunk in lines.chunks:
                 self._counts.add(chunk)
                 size += chunk.num_bytes
         if name == STDIN:
