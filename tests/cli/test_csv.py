@@ -200,6 +200,37 @@ def test_quotes_without_csv(tmp_path: Path) -> None:
     assert done.err == ""
 
 
+ESCAPED: list[tuple[bytes, int]] = [  # rows, and the number of the first that looks escaped
+    (b'id,size\n1,"5\\"",x\n2,"6",y\n1,"5\\"",x\n3,"7",y\n', 2),
+    (b'id,size\r\n1,2\r\n1,"5\\""\r\n2,"6"\r\n', 3),
+    (b'id,size\n1,"5\\"","x"\n', 2),
+    (b'id,said\n1,"she said \\"yes\\", and"\n', 2),
+    (b'id,path\n1,"C:\\"\n2,"C:\\",\n3,"C:\\"\r\n', 0),
+    (b'id,json\n1,"{""k"":""a \\""b\\"", c"",""d"":""\\""""}"\n', 0),
+    (b'id,"a\\"\n1,"\\\n"\n', 0),
+    (b"id,a\n1,\\\n", 0),
+]
+
+
+@pytest.mark.parametrize(("rows", "row"), ESCAPED)
+def test_quotes_after_a_backslash(tmp_path: Path, rows: bytes, row: int) -> None:
+    """Where they end no field as CSV has it, a warning names the first row, once a run."""
+    for name in ("one", "two"):
+        (tmp_path / name).write_bytes(rows)
+    inputs = [tmp_path / "one", tmp_path / "two"]
+    done = mmbloom("dedup", tmp_path / "seen", *inputs, "--csv", "-k1", *EXACT)
+    assert done.code == 0
+    if row:
+        said = f"""warning: {inputs[0]}: row {row} has \\" within quotes: """
+        assert is_one_line(done.err, said, """sed 's/\\\\"/""/g'""")
+        doubled = rows.replace(b'\\"', b'""')
+        done = mmbloom("dedup", tmp_path / "other", "--csv", *EXACT, stdin=doubled)
+        as_spark = csv.reader(io.StringIO(rows.decode()), escapechar="\\")
+        as_csv = csv.reader(io.StringIO(done.out.decode()))
+        assert [*as_csv] == [*map(list, dict.fromkeys(map(tuple, as_spark)))]
+    assert done.err == ""
+
+
 @pytest.mark.parametrize("rows", [b"", b"id,a\n", b"id,a", b"\xef\xbb\xbfid,a\r\n"])
 def test_nothing_but_a_header(tmp_path: Path, rows: bytes) -> None:
     """It is printed as it came, and no key."""
