@@ -423,10 +423,9 @@ def add_key_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--empty",
         choices=get_args(Empty),
-        default="whole",
         help="how to treat a line whose field or member is missing, empty or null: whole "
-        "(default) compares the whole line; skip neither prints nor marks it; key compares what "
-        "is missing as empty",
+        "(default, and an error if no line has it) compares the whole line; skip neither prints "
+        "nor marks it; key compares what is missing as empty",
     )
 
 
@@ -434,7 +433,7 @@ def line_keys(args: argparse.Namespace) -> KeyRule:
     """Gather the options of `add_key_options`."""
     if args.field is not None and args.json_key is not None:
         raise UsageError("-k FIELD and --json-key cannot be combined")
-    if args.field is None and args.json_key is None and args.empty != "whole":
+    if args.field is None and args.json_key is None and args.empty not in (None, "whole"):
         raise UsageError("--empty is for lines without a field or member: choose it with -k FIELD")
     return _row_keys(args) if args.csv else _line_keys(args)
 
@@ -460,7 +459,7 @@ def _line_keys(args: argparse.Namespace) -> LineKeys:
         skip_chars=args.skip_chars,
         compare_at_most=args.check_chars,
         ignore_case=args.ignore_case,
-        empty=args.empty,
+        empty=args.empty or "whole",
     )
 
 
@@ -485,7 +484,7 @@ def _row_keys(args: argparse.Namespace) -> KeyRule:
             skip_chars=args.skip_chars,
             compare_at_most=args.check_chars,
             ignore_case=args.ignore_case,
-            empty=args.empty,
+            empty=args.empty or "whole",
         )
     except ValueError as error:
         raise UsageError(f"-t: {error}") from None

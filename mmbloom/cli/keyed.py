@@ -11,7 +11,7 @@ from mmbloom.cli.arguments import line_keys, terminator
 from mmbloom.cli.inputs import FirstBytes, check_inputs, open_input, shown
 from mmbloom.cli.process import STDIN_FD, say
 from mmbloom.cli.report import NO_BAR, STDIN
-from mmbloom.files.keyed import Keyed, lines_of
+from mmbloom.files.keyed import Keyed, Proof, check_first_lines, lines_of
 from mmbloom.lines import Chunk, Empty, Found, KeyRule
 
 
@@ -20,6 +20,8 @@ def open_lines(
     args: argparse.Namespace, name: str, progress: Any, size: int | None = None
 ) -> Iterator[Keyed]:
     """Open one input, or its first `size` bytes, decompressed."""
+    if not hasattr(args, "proof"):
+        args.proof = Proof(args.empty is not None)
     with open_input(name, progress) as source:
         yield lines_of(
             source if size is None else FirstBytes(source, size),
@@ -27,6 +29,8 @@ def open_lines(
             line_keys(args),
             terminator=terminator(args),
             header=not args.no_header,
+            proof=args.proof,
+            is_file=_is_file(name),
             warn=None if getattr(args, "warned", False) else partial(_warn, args),
         )
 
@@ -52,17 +56,19 @@ def check_lines(args: argparse.Namespace, names: list[str]) -> None:
     Of a pipe that is found only when it is read.
     """
     check_inputs(names)
-    for name in names:
-        if os.path.isfile(STDIN_FD if name == STDIN else name):
-            begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if name == STDIN else 0
-            with open_lines(args, name, NO_BAR) as lines:
-                next(lines.chunks, None)
-            if name == STDIN:
-                os.lseek(STDIN_FD, begin, os.SEEK_SET)
+    files = [name for name in names if _is_file(name)]
+    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN in files else 0
+    check_first_lines(open_lines(args, name, NO_BAR) for name in files)
+    if STDIN in files:
+        os.lseek(STDIN_FD, begin, os.SEEK_SET)
+
+
+def _is_file(name: str) -> bool:
+    return os.path.isfile(STDIN_FD if name == STDIN else name)
 
 
 def warn_of_lacking(keys: KeyRule, name: str, lines: int, lacking: int) -> None:
-    """Say so if no line of an input has the field or member asked for: a wrong name, perhaps."""
+    """Say so if no line of an input has the field or member asked for, and that is no error."""
     if not lines or lines != lacking:
         return
     say(f"warning: {shown(name)}: no line has the {keys.part} empty: {_DONE[keys.empty]}")

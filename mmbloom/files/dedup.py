@@ -11,7 +11,7 @@ from mmbloom.dedup import Discard, Sink, Tally
 from mmbloom.errors import FilterFullError
 from mmbloom.files.apart import Place, refuse_overlap, require_apart
 from mmbloom.files.inputs import open_input
-from mmbloom.files.keyed import dedup_lines, lines_of
+from mmbloom.files.keyed import Keyed, Proof, check_first_lines, dedup_lines, lines_of
 from mmbloom.files.outputs import existing_in, is_appended_to, open_output
 from mmbloom.filters.base import Filter
 from mmbloom.lines import Empty, KeyRule, LineKeys, LineWriter, RawInput
@@ -33,7 +33,7 @@ def dedup_files(
     csv: bool = False,
     header: bool = True,
     json_key: str | tuple[str, ...] | None = None,
-    empty: Empty = "whole",
+    empty: Empty | None = None,
     repeats_to: Output | None = None,
     durable: bool = False,
 ) -> Tally:
@@ -63,8 +63,9 @@ def dedup_files(
         With ``csv``: whether the first row of each input is its header.
     json_key : str or tuple of str, optional
         The member of lines of JSON that is compared, or several, see `mmbloom.lines.LineKeys`.
-    empty : {"whole", "skip", "key"}
-        What a line is that lacks the field, column or member, see `mmbloom.lines.Empty`.
+    empty : {"whole", "skip", "key"}, optional
+        What to do with a line without the field, column or member, see `mmbloom.lines.Empty`. By
+        default it is compared whole, and it is an error if no line has that part.
     repeats_to : path or raw file, optional
         Gets the lines that ``output`` does not get.
     durable : bool
@@ -82,7 +83,8 @@ def dedup_files(
         plan: all lines before it are done, and none after it. An input that is open may have been
         read further.
     InputError
-        If an input is damaged, has no lines, or has another header than the output.
+        If an input is damaged, has no lines, or has another header than the output; or if none of
+        its lines has its key, and ``empty`` is not given.
     MissingLibraryError
         If an input is compressed, and the extra is not installed.
     OSError
@@ -112,7 +114,21 @@ def dedup_files(
     for place in outputs:
         refuse_overlap(place, places, seen.path)
     require_apart(outputs[:-1], outputs[1:])
-    total, full = Tally(), None
+    total, full, proof = Tally(), None, Proof(empty is not None)
+
+    @contextmanager
+    def lines_in(source: Input) -> Iterator[Keyed]:
+        name, place = _name_of(source), _place(source)
+        file = os.fspath(source) if isinstance(source, os.PathLike) else source
+        is_file = place is not None and os.path.isfile(place)
+        with open_input(file, name) as opened:
+            yield lines_of(opened, name, keys, header=header, proof=proof, is_file=is_file)
+
+    check_first_lines(
+        lines_in(one)
+        for one in sources
+        if isinstance(one, str | os.PathLike) and os.path.isfile(one)
+    )
     with ExitStack() as stack:
         delimiter = keys.delimiter if isinstance(keys, RowKeys) else None
         rest = None
@@ -122,12 +138,9 @@ def dedup_files(
         if output is not None:
             sink = stack.enter_context(_opened(output, delimiter, durable))
         for source in sources:
-            name = _name_of(source)
-            file = os.fspath(source) if isinstance(source, os.PathLike) else source
-            with open_input(file, name) as opened:
-                lines = lines_of(opened, name, keys, header=header)
+            with lines_in(source) as lines:
                 try:
-                    dedup_lines(seen, lines, name, sink, repeats_to=rest, tally=total)
+                    dedup_lines(seen, lines, _name_of(source), sink, repeats_to=rest, tally=total)
                 except FilterFullError as error:
                     full = error  # no error of the outputs, which are completed
                     break
@@ -140,7 +153,7 @@ def _rule(
     key: Column | tuple[Column, ...] | None,
     separator: bytes | None,
     json_key: str | tuple[str, ...] | None,
-    empty: Empty,
+    empty: Empty | None,
     *,
     csv: bool,
 ) -> KeyRule:
@@ -150,18 +163,18 @@ def _rule(
     if csv:
         if json_key is not None:
             raise ValueError("json_key is for lines of JSON: leave it out, or csv=True")
-        return RowKeys(columns, separator or b",", empty=empty)
+        return RowKeys(columns, separator or b",", empty=empty or "whole")
     if named := [column for column in columns if isinstance(column, str)]:
         raise ValueError(f"key is {named[0]!r}: names of columns are for csv=True")
     if key is None and separator is not None:
         raise ValueError("separator is what separates fields: choose one with key")
-    if key is None and json_key is None and empty != "whole":
+    if key is None and json_key is None and empty not in (None, "whole"):
         raise ValueError("empty is for lines without a field or member: choose it with key")
     return LineKeys(
         field=cast("int | tuple[int, ...] | None", key),
         separator=separator,
         json_key=json_key,
-        empty=empty,
+        empty=empty or "whole",
     )
 
 

@@ -1,8 +1,9 @@
 """The lines of an input with what finds their keys: plain lines, or rows of CSV under a header."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ _NO_ESCAPE = (
     r"""has \" within quotes: if that is an escaped quote, as Spark and MySQL write it, rows are """
     r"""read as one, and dropped with it, as CSV doubles quotes: convert it with sed 's/\\"/""/g'"""
 )
+_FEW = 50  # first lines of a pipe that show too little, as it may bring them one by one
 _OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
 
 
@@ -39,6 +41,23 @@ class Keyed(NamedTuple):
     chunks: Iterator[Chunk]
 
 
+class NoPartError(InputError):
+    """No line of an input has the field or member that is asked for."""
+
+
+@dataclass
+class Proof:
+    """Whether a line of a run had the part that is its key: then its name or number is right.
+
+    Attributes
+    ----------
+    found : bool
+        True from the beginning if nobody asks for that proof.
+    """
+
+    found: bool
+
+
 def lines_of(
     source: RawInput,
     name: str,
@@ -46,6 +65,8 @@ def lines_of(
     *,
     terminator: bytes = b"\n",
     header: bool = True,
+    proof: Proof,
+    is_file: bool,
     warn: Callable[[str], None] | None = None,
 ) -> Keyed:
     """Cut an input into lines, or rows where the keys are of rows.
@@ -62,6 +83,10 @@ def lines_of(
         What ends a line.
     header : bool
         Whether the first row is one.
+    proof : Proof
+        What is known of the run.
+    is_file : bool
+        Whether the input is there as a whole, so that its first lines are no accident.
     warn : callable, optional
         Called once, with a sentence, if fields are split within quotes, or quotes have a backslash
         before them.
@@ -70,15 +95,17 @@ def lines_of(
     ------
     InputError
         If the header has no such column; while it is read, if it is text that has no lines, or if
-        a quote is never closed.
+        a quote is never closed. If no line has its key, before the first line of a file is given,
+        or 50 lines of another input, or at the end.
     """
+    enough = 1 if is_file else _FEW
     if isinstance(keys, LineKeys):
         chunks = _named(read_chunks(source, terminator), name)
         if warn is not None and keys.separator in _OF_CSV:
             said = "has quotes: fields are split within them; read it as CSV (--csv)"
             chunks = _warning_of(_first_quote, said, chunks, f"{name}: line", warn)
-        return Keyed(keys, b"", chunks)
-    from mmbloom.rows import BOM, RowKeys, read_rows, split_head  # noqa: PLC0415  for CSV only
+        return Keyed(keys, b"", _with_part(chunks, keys, name, proof, enough))
+    from mmbloom.rows import BOM, RowKeys, names_in, read_rows, split_head  # noqa: PLC0415  for CSV only
 
     assert isinstance(keys, RowKeys)  # noqa: S101  there are these two
     rows = _named(read_rows(source, keys.delimiter), name)
@@ -86,12 +113,29 @@ def lines_of(
         first = partial(_first_escape, delimiter=keys.delimiter)
         rows = _warning_of(first, _NO_ESCAPE, rows, f"{name}: row", warn)
     head, rows = split_head(rows, header=header)
-    if not header or not head.removeprefix(BOM):
-        return Keyed(keys, head, rows)
-    try:
-        return Keyed(keys.by_header(head), head, rows)
-    except ColumnError as error:
-        raise InputError(f"{name}: {error}") from None
+    if header and head.removeprefix(BOM):
+        try:
+            keys = keys.by_header(head)
+        except ColumnError as error:
+            raise InputError(f"{name}: {error}") from None
+        columns = len(names_in(head, keys.delimiter))
+        if all(isinstance(one, str) or one <= columns for one in keys.columns):
+            return Keyed(keys, head, rows)  # a column of the header may be empty in each row
+    return Keyed(keys, head, _with_part(rows, keys, name, proof, enough))
+
+
+def check_first_lines(inputs: Iterable[AbstractContextManager[Keyed]]) -> None:
+    """Cut inputs up to their first lines; fail if one has none, or no line of any has its key."""
+    failed, proven = None, False
+    for one in inputs:
+        try:
+            with one as lines:
+                first = next(lines.chunks, None)
+            proven = proven or (first is not None and first.terminated)
+        except NoPartError as error:
+            failed = failed or error
+    if failed is not None and not proven:
+        raise failed
 
 
 def begin(sink: Sink | None, head: bytes, name: str) -> None:
@@ -150,6 +194,33 @@ def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
         ) from None
     except NoLinesError as error:
         raise NoLinesError(f"{name}: {error}") from None
+
+
+def _with_part(
+    chunks: Iterator[Chunk], keys: KeyRule, name: str, proof: Proof, enough: int
+) -> Iterator[Chunk]:
+    """Refuse an input of which no line has its key, at once if `enough` lines come first.
+
+    A line without its end may be half a line, and shows nothing.
+    """
+    given = 0
+    for chunk in chunks:
+        if not proof.found:
+            parts = (chunk.first(_FEW), chunk)
+            proof.found = any(keys.find(part).lacking < len(part) for part in parts)
+            if not (proof.found or given) and chunk.terminated and len(chunk) >= enough:
+                raise _no_part(keys, name)
+            given += len(chunk) * chunk.terminated
+        yield chunk
+    if given and not proof.found:
+        raise _no_part(keys, name)
+
+
+def _no_part(keys: KeyRule, name: str) -> NoPartError:
+    return NoPartError(
+        f"{name}: no line has the {keys.part} empty: choose another one or, if it is right, say "
+        'what to do with such lines: --empty whole, or in Python empty="whole"'
+    )
 
 
 def _first_quote(data: bytes) -> int:

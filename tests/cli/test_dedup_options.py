@@ -318,7 +318,9 @@ def test_relative_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.Mon
     assert mmbloom("dedup", "seen", *EXACT, "--relative", "a/same.log").code == 2
 
 
-@pytest.mark.parametrize("options", [[], ["-k", "2"], ["--json-key", "a"], ["-i"]], ids=str)
+@pytest.mark.parametrize(
+    "options", [[], ["-k2"], ["--json-key", "a", "--empty", "whole"], ["-i"]], ids=str
+)
 def test_lines_of_windows(tmp_path: Path, options: list[str]) -> None:
     """--crlf: with its carriage return or without, it is the same line."""
     lines = b'{"a":1} x\r\n{"a":1} y\r\n\r\n\n{"a":1} x\n{"a":1} x\r'
@@ -399,6 +401,6 @@ def test_fields_that_are_none(tmp_path: Path, wrong: str) -> None:
 
 
 def test_several_fields_that_no_line_has(tmp_path: Path) -> None:
-    """The warning names them all."""
+    """The error names them all."""
     done = mmbloom("dedup", tmp_path / "seen", *EXACT, "-t,", "-k1,3", stdin=b"a,b\n")
-    assert is_one_line(done.err, "no line has the fields 1, 3, or one is empty: each whole")
+    assert is_one_line(done.err, "no line has the fields 1, 3, or one is empty: choose another")

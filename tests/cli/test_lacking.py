@@ -1,10 +1,14 @@
 """Lines that lack the field or member asked for: counted, and told of where no line has it."""
 
+import gzip
+import io
 import json
 from pathlib import Path
 
 import pytest
 from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
+
+from mmbloom import BloomFilter, InputError, dedup_files
 
 FIELD = (["-k", "3", "-t", ","], b"a,b,c\n", b"a,b\n", "field 3")
 MEMBER = (["--json-key", "a.b"], b'{"a": {"b": 1}}\n', b'{"a": 1}\n', "member 'a.b'")
@@ -20,7 +24,7 @@ EACH = pytest.mark.parametrize(
 def test_no_line_has_it(
     tmp_path: Path, options: list[str], has: bytes, lacks: bytes, part: str
 ) -> None:
-    """Of each such input one warning, with its name; whatever the command, and its exit code."""
+    """If another input has it: one warning for each, with its name, and no change of exit codes."""
     (tmp_path / "with").write_bytes(has + lacks * 3)
     (tmp_path / "without").write_bytes(lacks * 2 + b"x")
     (tmp_path / "empty").touch()
@@ -42,9 +46,93 @@ def test_no_line_has_it(
         assert done.code == 0
         said = f"warning: {tmp_path / 'without'}: no line has the {part}, or it is empty:"
         assert is_one_line(done.err, said)
-    done = mmbloom("dedup", seen, *options, stdin=lacks)
-    assert is_one_line(done.err, f"warning: stdin: no line has the {part}, or it is empty:")
+    swapped = mmbloom("dedup", tmp_path / "other", *inputs[::-1], *options, *EXACT)
+    assert swapped.code == 0
+    assert is_one_line(swapped.err, f"warning: {tmp_path / 'without'}: no line has the {part}, ")
     assert mmbloom("dedup", exact_filter(tmp_path / "whole"), stdin=lacks).err == ""
+
+
+MEMBERS = ["--json-key", "id"]
+WRONG: list[tuple[list[str], bytes]] = [
+    (FIELD[0], FIELD[2]),
+    (MEMBER[0], MEMBER[2]),
+    ([*MEMBERS, *MEMBERS], b'{"x":1}\n'),
+    (["--csv", "-k3"], b"id,a\n1,b\n"),
+    (["--csv", "-k3", "--no-header"], b"1,b\n"),
+]
+
+
+@pytest.mark.parametrize(("options", "lines"), WRONG)
+def test_no_line_of_a_run_has_it(tmp_path: Path, options: list[str], lines: bytes) -> None:
+    """It is an error before anything is made, printed or marked; unless --empty is given."""
+    (tmp_path / "in").write_bytes(lines)
+    (tmp_path / "in.gz").write_bytes(gzip.compress(lines * 60))
+    said = "no line has the "
+    for names in (["in"], ["in.gz"], ["in", "in.gz"]):
+        inputs = [tmp_path / name for name in names]
+        done = mmbloom("dedup", tmp_path / "seen", *inputs, *options, *EXACT)
+        assert (done.code, done.out) == (5, b"")
+        assert is_one_line(done.err, f"{inputs[0]}: {said}", "--empty whole")
+        assert not (tmp_path / "seen").exists()
+    counts, seen = tmp_path / "counts", exact_filter(tmp_path / "seen")
+    assert mmbloom("create", counts, "-n", "1e3", "--counting").code == 0
+    commands: list[list[str | Path]] = [
+        ["dedup", seen],
+        ["add", seen],
+        ["check", seen],
+        ["remove", counts],
+        ["exclude", seen, "--add"],
+        ["verify", seen, "--keys", "-"],
+    ]
+    header = lines[: lines.find(b"\n") + 1] if options == ["--csv", "-k3"] else b""
+    for command in commands:
+        done = mmbloom(*command, *options, stdin=header + lines[len(header) :] * 60)
+        assert (done.code, done.out) == (5, header if command[0] in {"dedup", "check"} else b"")
+        assert is_one_line(done.err, f"stdin: {said}")
+    with BloomFilter.open(seen) as opened:
+        assert (opened.info().keys_added, len(opened.exclusions)) == (0, 0)
+    for empty in ("whole", "skip", "key"):
+        new = tmp_path / empty
+        done = mmbloom("dedup", new, *options, "--empty", empty, tmp_path / "in", *EXACT)
+        assert done.code == 0
+        assert is_one_line(done.err, f"warning: {tmp_path / 'in'}: {said}")
+
+
+def test_a_pipe_that_brings_few_lines(tmp_path: Path) -> None:
+    """They are given as they come; if no line has it up to the end, that is an error then."""
+    few, seen = b'{"x":1}\n{"x":2}\n', exact_filter(tmp_path / "seen")
+    done = mmbloom("dedup", seen, *MEMBERS, stdin=few)
+    assert (done.code, done.out) == (5, few)
+    assert is_one_line(done.err, "stdin: no line has the member 'id', or it is empty")
+    slowly = mmbloom("dedup", seen, *MEMBERS, stdin=few + b'{"id":1}\n', pause=0.0001)
+    assert (slowly.code, slowly.out, slowly.err) == (0, b'{"id":1}\n', "")
+    half = mmbloom("dedup", seen, *MEMBERS, stdin=b'{"id')
+    assert half.code == 0
+    assert is_one_line(half.err, "warning: stdin: no line has the member 'id'")
+
+
+def test_a_column_that_is_empty(tmp_path: Path) -> None:
+    """A column of the header is right, though all rows are empty there."""
+    for column in ("name", "2"):
+        done = mmbloom(
+            "dedup", tmp_path / column, "--csv", "-k", column, *EXACT, stdin=b"id,name\n1,\n2,\n"
+        )
+        assert (done.code, done.out) == (0, b"id,name\n1,\n2,\n")
+        assert is_one_line(done.err, "warning: stdin: no line has the column ")
+
+
+def test_in_python(tmp_path: Path) -> None:
+    """`dedup_files` does the same, and goes on if `empty` is given."""
+    paths = [tmp_path / name for name in ("without", "with")]
+    for path, lines in zip(paths, [b'{"x":1}\n', b'{"id":1}\n'], strict=True):
+        path.write_bytes(lines)
+    with BloomFilter.open(exact_filter(tmp_path / "seen")) as seen:
+        for inputs in (paths[0], io.BytesIO(b'{"x":1}\n' * 60)):
+            with pytest.raises(InputError, match="no line has the member 'id'"):
+                dedup_files(seen, inputs, tmp_path / "out", json_key="id")
+        assert (seen.info().keys_added, (tmp_path / "out").read_bytes()) == (0, b"")
+        assert dedup_files(seen, paths, None, json_key="id").unique == 2
+        assert dedup_files(seen, paths[0], None, json_key="id", empty="whole").repeated == 1
 
 
 @EACH
@@ -81,6 +169,7 @@ def test_null_and_empty_is_lacking(
     tmp_path: Path, options: list[str], lines: bytes, lacking: int
 ) -> None:
     """Lines that have nothing where their key should be are whole lines: none of them is lost."""
+    options = [*options, "--empty", "whole"]
     done = mmbloom("dedup", tmp_path / "seen", *options, "--stats", *EXACT, stdin=lines * 2)
     assert done.out == lines
     figures = json.loads(done.err.splitlines()[-1])
