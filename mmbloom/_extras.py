@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 
 from mmbloom.errors import MissingLibraryError
 
-GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
+_GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
+_BACKPORT = "backports.zstd"
 
 _EXTRAS = {
     "argparse_manpage": "cli",
-    "backports.zstd": "cli",
+    _BACKPORT: "cli",
     "matplotlib": "plot",
     "shtab": "cli",
     "tqdm": "cli",
-    "xopen": "cli",
 }
 
 
@@ -39,8 +39,8 @@ def load(name: str, purpose: str) -> Any:
         ) from error
 
 
-def zlib() -> Any:
-    """Import zlib-ng, which xopen brings to most machines, or zlib, which has the same functions.
+def _zlib() -> Any:
+    """Import zlib-ng, which is made for most machines, or zlib, which has the same functions.
 
     The decompressor of isal takes three quarters of the time, but refuses a sound file whose header
     comes in pieces, if it has more than a name.
@@ -58,7 +58,7 @@ class Compression(NamedTuple):
 
 
 def compression(kind: str, purpose: str) -> Compression:
-    """Import what writes files of a kind, at the level that its command has by default.
+    """Import what reads files of a kind, and writes them at the level of its command's default.
 
     Raises
     ------
@@ -66,9 +66,9 @@ def compression(kind: str, purpose: str) -> Compression:
         If it is missing.
     """
     if kind == "gz":
-        library = zlib()
-        make = partial(library.decompressobj, GZIP)
-        return Compression(partial(library.compress, wbits=GZIP), make)
+        library = _zlib()
+        make = partial(library.decompressobj, _GZIP)
+        return Compression(partial(library.compress, wbits=_GZIP), make)
     if kind == "zst":
         zstd = _zstd(purpose)
         # As the command does; without it a flipped bit changes lines, and no reader notices.
@@ -84,9 +84,16 @@ def compression(kind: str, purpose: str) -> Compression:
 def _zstd(purpose: str) -> Any:
     with suppress(ImportError):
         return importlib.import_module("compression.zstd")  # of Python, from 3.14 on
-    return load("backports.zstd", purpose)
+    return load(_BACKPORT, purpose)
+
+
+def has_zstd() -> bool:
+    """Return whether files of zstd can be read; all other kinds need no extra."""
+    return installed("compression.zstd") or installed(_BACKPORT)
 
 
 def installed(name: str) -> bool:
-    """Tell whether an optional library is there, without the time that importing it takes."""
-    return importlib.util.find_spec(name) is not None
+    """Return whether an optional library is there, without the time that importing it takes."""
+    with suppress(ModuleNotFoundError):  # the package that it is in
+        return importlib.util.find_spec(name) is not None
+    return False

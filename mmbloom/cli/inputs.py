@@ -11,16 +11,8 @@ from mmbloom import _extras
 from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
 from mmbloom.files import inputs
-from mmbloom.files.inputs import (
-    AT_A_TIME,
-    HEAD,
-    Looked,
-    Raw,
-    kind_by_name,
-    kind_of,
-    load_xopen,
-    require_lines,
-)
+from mmbloom.files.frames import AT_A_TIME, kind_by_name, kind_of
+from mmbloom.files.inputs import HEAD, Looked, Raw, load_library, require_lines
 from mmbloom.lines import RawInput
 
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
@@ -65,15 +57,15 @@ def check_inputs(names: list[str]) -> None:
             os.stat(name)
         head = _first_bytes(name)
         require_lines(shown(name), head)
-        if kind_by_name(name) or kind_of(head):
-            load_xopen(shown(name))
-    if STDIN in names and _is_pipe(STDIN_FD) and not _extras.installed("xopen"):
+        if kind := kind_of(head) or kind_by_name(name):
+            load_library(kind, shown(name))
+    if STDIN in names and _is_pipe(STDIN_FD) and not _extras.has_zstd():
         # What a pipe brings is not waited for unless it may have to be refused.
         with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
             looked = Looked(raw)
         _taken.extend(looked.head)
         if looked.kind:
-            load_xopen(shown(STDIN))
+            load_library(looked.kind, shown(STDIN))
 
 
 def say_what_is_read(what: str, else_do: str) -> None:

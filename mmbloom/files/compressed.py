@@ -21,10 +21,12 @@ from mmbloom import _extras
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._warn import warn
 from mmbloom.errors import InputError, MmbloomWarning
-from mmbloom.files.inputs import AT_A_TIME, beginnings_of
+from mmbloom.files.frames import DamagedError, beginnings_of, decompress, may_begin
 from mmbloom.lines import RawInput
 
-_READ = 1 << 14  # compressed
+# The zeros that all readers of a kind accept between frames. gzip's command reads nothing behind
+# zeros.
+_PADDING = {"xz": 4}
 # More is not what a run of ours has left: it writes about a mebibyte at a time.
 _MOST_ASIDE = 1 << 24
 _LONGEST = 16  # bytes by which a kind is known, and a few more to show
@@ -155,11 +157,15 @@ class CompressedFile(FrameWriter):
 
     def _blocks_from(self, begin: int) -> Iterator[bytes]:
         number = bisect_right(self._holds, begin) - 1
-        skip = begin - self._holds[number]
-        for start in self._begins[number:-1]:
-            for block, _ in self._frame(start):
-                yield block[skip:]
-                skip = max(skip - len(block), 0)
+        skip, whole = begin - self._holds[number], self._begins[number]
+        frames, end = self._frames(whole), self._begins[-1]
+        while whole < end:
+            try:
+                block, whole = next(frames)
+            except (DamagedError, EOFError) as error:  # it has changed since the last look
+                raise self._damaged(whole, str(error)) from error
+            yield block[skip:]
+            skip = max(skip - len(block), 0)
 
     def _is_whole(self, compressed: int, held: int, last: bytes) -> None:
         self._begins.append(self._begins[-1] + compressed)
@@ -184,47 +190,27 @@ class CompressedFile(FrameWriter):
         self._last = b""
 
     def _look_up_to(self, size: int) -> bool:
-        while (begin := self._begins[-1]) < size:
-            held, last = 0, b""
-            for block, end in self._frame(begin):
+        if self._begins[-1] >= size:
+            return True
+        held, last = 0, b""
+        try:
+            for block, whole in self._frames(self._begins[-1]):
                 held, last = held + len(block), block[-1:] or last
-                if end > begin:
-                    self._is_whole(end - begin, held, last)
-                    break
-            else:
-                return False
+                if whole > self._begins[-1]:
+                    self._is_whole(whole - self._begins[-1], held, last)
+                    held, last = 0, b""
+        except EOFError:
+            return False
+        except DamagedError as error:
+            begin = self._begins[-1]
+            if self._read(_MOST_ASIDE + 1, begin).strip(b"\0"):
+                raise self._damaged(begin, str(error)) from error
+            return False  # zeros up to the end, as a power cut leaves them
         return True
 
-    def _frame(self, begin: int) -> Iterator[tuple[bytes, int]]:
-        """Decompress a frame, block by block, each with where the frame ends: `begin` till then.
-
-        Half a frame has no end. Nor have zeros up to the end of the file, which fill up a block.
-        """
-        stream, at, data, zeros = self._library.decompressor(), begin, b"", False
-        while True:
-            if not data and getattr(stream, "needs_input", True):  # zlib's has none
-                data = self._read(_READ, at)
-                if not data:
-                    return
-                if zeros or at == begin:
-                    zeros = not data.strip(b"\0")
-                    if not zeros and at > begin:
-                        raise self._damaged(begin, "zeros, and something else behind them")
-                at += len(data)
-                if zeros:
-                    data = b""
-                    continue
-            try:
-                block: bytes = stream.decompress(data, AT_A_TIME)
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise self._damaged(begin, str(error)) from error
-            data = getattr(stream, "unconsumed_tail", b"")  # the others keep it
-            if stream.eof:
-                yield block, at - len(stream.unused_data)
-                return
-            yield block, begin
+    def _frames(self, begin: int) -> Iterator[tuple[bytes, int]]:
+        padding, new = _PADDING.get(self._kind, 0), self._library.decompressor
+        return decompress(self._read, self._kind, new, padding=padding, begin=begin)
 
     def _read(self, count: int, begin: int) -> bytes:
         try:
@@ -255,8 +241,8 @@ class CompressedFile(FrameWriter):
         for start in beginnings_of(self._kind):
             place = rest.find(start, 1)
             while place > 0:
-                with suppress(InputError):
-                    if any(end > begin + place for _, end in self._frame(begin + place)):
+                with suppress(DamagedError, EOFError):
+                    if any(end > begin + place for _, end in self._frames(begin + place)):
                         return True
                 place = rest.find(start, place + 1)
         return False
@@ -289,7 +275,7 @@ def _library(kind: str, name: str) -> _extras.Compression:
 
 
 def _require_beginning(head: bytes, kind: str, name: str) -> None:
-    if not any(head[: len(start)] == start[: len(head)] for start in beginnings_of(kind)):
+    if not may_begin(head, kind):
         raise InputError(
             f"{name}: begins with {head!r}, and is no .{kind} file, so that nothing is appended "
             "to it; write to another file, or move this one away"

@@ -48,8 +48,8 @@ def dedup_files(
     seen : BloomFilter, GrowingFilter or RotatingFilter
         What was seen before, in this run or any other; open for writing.
     inputs : path or binary file, or an iterable of them
-        Read in order. What gzip, bzip2, xz or zstd compressed is decompressed (with the libraries
-        of ``mmbloom[cli]``). A file that is open stays open.
+        Read in order. What gzip, bzip2, xz or zstd compressed is decompressed (zstd before Python
+        3.14 with ``mmbloom[cli]``). A file that is open stays open.
     output : path or raw file, optional
         A path is appended to, and compressed if it ends in .gz, .bz2, .xz or .zst. None: lines
         are only marked.
@@ -86,7 +86,7 @@ def dedup_files(
         If an input is damaged, has no lines, or has another header than the output; or if none of
         its lines has its key, and ``empty`` is not given.
     MissingLibraryError
-        If an input is compressed, and the extra is not installed.
+        If an input or an output is compressed by zstd, and the extra is not installed.
     OSError
         If a file cannot be read or written.
     ValueError

@@ -4,7 +4,6 @@ By its first bytes a file is known for what it is. One that has no lines is refu
 command that prints those in it.
 """
 
-import os
 import re
 import select
 import shlex
@@ -13,22 +12,11 @@ from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO, RawIOBase
 from typing import Any, Protocol, cast
 
-from mmbloom import _extras
+from mmbloom._extras import Compression, compression
 from mmbloom._text import NoLinesError
 from mmbloom.errors import InputError
+from mmbloom.files.frames import BEGINNINGS, DamagedError, decompress, kind_by_name, kind_of
 from mmbloom.lines import RawInput, read_some
-
-COMPRESSED = {".gz": "gz", ".bz2": "bz2", ".xz": "xz", ".zst": "zst"}
-
-# How compressed data begins: RFC 1952, bzip2 (a block, or the end of nothing), xz, RFC 8878.
-_BEGINNINGS = {
-    b"\x1f\x8b\x08": "gz",
-    **{b"BZh%d1AY&SY" % level: "bz2" for level in range(1, 10)},
-    **{b"BZh%d\x17rE8P\x90" % level: "bz2" for level in range(1, 10)},
-    b"\xfd7zXZ\x00": "xz",
-    b"\x28\xb5\x2f\xfd": "zst",
-    **{b"%c\x2a\x4d\x18" % number: "zst" for number in range(0x50, 0x60)},  # to skip, as of pzstd
-}
 
 # How files begin that have no lines: what they are, and what prints the lines in them, if a command
 # does. A word of text is followed by a control character there.
@@ -53,10 +41,9 @@ _TAR = {
     "zst": "tar --zstd -xOf {}",
 }
 HEAD = 512  # bytes to know a file by: those of the first header of a tar archive
-AT_A_TIME = 1 << 16  # decompressed
-# What follows a stream is copied at its end: of files of many short ones, with 128 KiB the most.
-_COMPRESSED_AT_A_TIME = 1 << 14
-_GZIP_MAGIC = b"\x1f\x8b"
+# Zeros that fill up a block of a tape: of gzip any number, which its command ignores, and of xz a
+# multiple of four.
+_PADDING = {"gz": 1, "xz": 4}
 
 
 class Progress(Protocol):
@@ -106,29 +93,14 @@ def _is_tar(head: bytes) -> bool:
     return bool(header.name and header.chksum)
 
 
-def kind_by_name(name: str) -> str | None:
-    """Tell which compressed data a name promises, None if none."""
-    return COMPRESSED.get(os.path.splitext(name)[1].lower())
-
-
-def kind_of(head: bytes) -> str | None:
-    """Tell which compressed data begins so, None if none does."""
-    return next((kind for start, kind in _BEGINNINGS.items() if head.startswith(start)), None)
-
-
-def beginnings_of(kind: str) -> list[bytes]:
-    """Give how data of a kind begins."""
-    return [start for start, of in _BEGINNINGS.items() if of == kind]
-
-
 def _undecided(head: bytes) -> bool:
-    starts = (*_BEGINNINGS, *_NO_LINES, b"ORC\0")
+    starts = (*BEGINNINGS, *_NO_LINES, b"ORC\0")
     return any(len(head) < len(start) and start.startswith(head) for start in starts)
 
 
-def load_xopen(name: str) -> Any:
+def load_library(kind: str, name: str) -> Compression:
     """Import what decompresses an input; raises `MissingLibraryError` with its name."""
-    return _extras.load("xopen", f"{name}: reading compressed files")
+    return compression(kind, f"{name}: reading compressed files")
 
 
 class Raw(FileIO):
@@ -210,82 +182,32 @@ class Looked(RawIOBase):
         return self._raw.fill(view, count)
 
 
-class _Gzip:
-    """The lines of a .gz, as far as they come before the byte at which it is cut off.
-
-    The files of isal and zlib-ng lose with their error what the same call had decompressed: up to
-    64 KiB of lines. Their decompressors lose nothing.
-    """
-
-    def __init__(self, raw: Looked) -> None:
-        self._raw, self._new_stream = raw, _extras.zlib().decompressobj
-        self._stream: Any = None  # None at the beginning, and behind each stream
-        self._compressed = b""
-        self._is_first, self._ended = True, False
-
-    def read1(self, size: int, /) -> bytes:
-        """Decompress at most `size` bytes; none at the end."""
-        while self._stream is not None or self._enter_stream():
-            self._fill()
-            block: bytes = self._stream.decompress(self._compressed, size)
-            if self._stream.eof:
-                self._compressed, self._stream = self._stream.unused_data, None
-            else:
-                self._compressed = self._stream.unconsumed_tail
-            if block:
-                return block
-            if self._ended and self._stream is not None:
-                raise EOFError("it ends before its end-of-stream marker")
-        return b""
-
-    def _fill(self) -> bool:
-        if not self._compressed and not self._ended:
-            self._compressed = self._raw.read(_COMPRESSED_AT_A_TIME) or b""
-            self._ended = not self._compressed
-        return bool(self._compressed)
-
-    def _enter_stream(self) -> bool:
-        """Begin the next stream, behind the zeros that may fill up a block; False at the end."""
-        while self._fill():
-            if not self._is_first:
-                self._compressed = self._compressed.lstrip(b"\0")
-            if self._compressed:
-                self._require_gzip(self._compressed[:10])
-                self._stream, self._is_first = self._new_stream(_extras.GZIP), False
-                return True
-        return False
-
-    def _require_gzip(self, head: bytes) -> None:
-        """Name what is there instead of a stream; zlib would only say "incorrect header check"."""
-        if _GZIP_MAGIC.startswith(head[:2]):
-            return
-        found = f"{head!r}, expected gzip's {_GZIP_MAGIC!r}"
-        if self._is_first:
-            raise ValueError(f"it begins with {found}; if it has plain lines, rename it")
-        raise ValueError(f"a whole gzip stream is followed by {found} or the end")
-
-
 class _Decompressed:
-    """A stream that is decompressed; an error of any decompressor becomes an `InputError`.
+    """The lines of a compressed input; damage is an `InputError`.
 
-    What was decompressed before the error is given first: all of it if the input is cut off, and
+    What was decompressed before the error is returned first: all of it if the input is cut off, and
     all but the last 64 KiB if it is damaged, which may be damaged too.
     """
 
-    def __init__(self, name: str, stream: Any) -> None:
-        self._name, self._stream = name, stream
-        self._error: InputError | None = None  # a decompressor may say another thing next time
+    def __init__(self, name: str, raw: Looked, kind: str) -> None:
+        def read(size: int, _begin: int) -> bytes:
+            return raw.read(size) or b""
+
+        new = load_library(kind, name).decompressor
+        self._frames = decompress(read, kind, new, padding=_PADDING.get(kind, 0))
+        self._name = name
+        self._error: Exception | None = None  # with which the frames have ended, so that it stays
         self.head = b""  # of what is to be read
-        with suppress(InputError):  # it comes again
-            while len(self.head) < HEAD and (block := self._block(AT_A_TIME)):
+        with suppress(Exception):  # it comes again
+            while len(self.head) < HEAD and (block := self._block()):
                 self.head += block
 
     def readinto(self, buffer: Any, /) -> int:
         filled = 0
         while filled < len(buffer):
             try:
-                block = self.head or self._block(len(buffer) - filled)
-            except InputError:
+                block = self.head or self._block()
+            except Exception:
                 if filled:
                     break
                 raise
@@ -296,17 +218,17 @@ class _Decompressed:
             filled += len(part)
         return filled
 
-    def _block(self, size: int) -> bytes:
+    def _block(self) -> bytes:
         if self._error is not None:
             raise self._error
         try:
-            # Not a whole buffer at once, of which nothing is left when an error comes. Every
-            # decompressor has read1, and not each readinto1; decompressing takes the time.
-            block: bytes = self._stream.read1(min(AT_A_TIME, size))
-        except Exception as error:
+            return next((block for block, _ in self._frames if block), b"")
+        except (DamagedError, EOFError) as error:
             self._error = InputError(f"{self._name}: damaged or cut off: {error}")
             raise self._error from error
-        return block
+        except Exception as error:  # as of a connection that is reset
+            self._error = error
+            raise
 
 
 class Given:
@@ -361,16 +283,6 @@ def open_input(
         if kind is None:
             yield looked
             return
-        xopen = load_xopen(name)
-        # threads=0: no subprocess that could stay behind.
-        try:
-            stream: Any = (
-                _Gzip(looked)
-                if kind == "gz"
-                else stack.enter_context(xopen.xopen(looked, "rb", threads=0, format=kind))
-            )
-        except Exception as error:
-            raise InputError(f"{name}: not a readable .{kind} file: {error}") from error
-        inner = _Decompressed(name, stream)
+        inner = _Decompressed(name, looked, kind)
         require_lines(name, inner.head, kind)
         yield inner

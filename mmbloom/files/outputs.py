@@ -19,7 +19,7 @@ from io import FileIO
 from typing import TYPE_CHECKING
 
 from mmbloom._storage.atomic import sync_folder
-from mmbloom.files.inputs import kind_by_name
+from mmbloom.files.frames import kind_by_name
 from mmbloom.lines import Existing, LineWriter, PlainFile
 
 if TYPE_CHECKING:

@@ -216,14 +216,10 @@ def forked(
         end(process)
 
 
-def without(library: str) -> list[str]:
-    """Run the command in an interpreter that does not have a library."""
-    return [
-        sys.executable,
-        "-P",
-        "-c",
-        f"import sys; sys.modules[{library!r}] = None; import mmbloom.cli as m; sys.exit(m.main())",
-    ]
+def without(*libraries: str) -> list[str]:
+    """Run the command in an interpreter that does not have some libraries."""
+    hide = f"import sys; sys.modules |= dict.fromkeys({libraries})"
+    return [sys.executable, "-P", "-c", f"{hide}; import mmbloom.cli as m; sys.exit(m.main())"]
 
 
 def on_a_terminal(

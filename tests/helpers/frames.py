@@ -8,9 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import xopen
+from compressors import zstd_library
 
-zstd: Any = vars(xopen)["zstd"]  # of Python, or of backports.zstd
+zstd = zstd_library()
 COMPRESS: dict[str, Any] = {
     "gz": gzip.compress,
     "bz2": bz2.compress,

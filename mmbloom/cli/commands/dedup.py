@@ -42,7 +42,7 @@ from mmbloom.cli.report import NO_BAR, STDIN, Tallies, counted, progress_bar
 from mmbloom.dedup import Sink, Tally
 from mmbloom.errors import InputError
 from mmbloom.files.apart import require_apart
-from mmbloom.files.inputs import COMPRESSED
+from mmbloom.files.frames import COMPRESSED
 from mmbloom.files.outputs import is_special, open_output, require_appendable
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.lines import LineWriter
