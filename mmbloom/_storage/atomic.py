@@ -261,14 +261,21 @@ def gone_on_error(temporary: str) -> Iterator[None]:
 
 
 def draft_file(
-    temporary: str, raw: bytes, permissions: int, *, like: os.stat_result | None = None
+    temporary: str,
+    raw: bytes,
+    permissions: int,
+    *,
+    like: os.stat_result | None = None,
+    folder: int | None = None,
 ) -> int:
-    """Write a file under a temporary name, whole and forced to the disk; gives its descriptor.
+    """Write a new file, whole and forced to the disk; return its descriptor.
 
     Call it within `gone_on_error` of that name. The owner of `like` is to own this file as well:
-    a PermissionError if it cannot be given away, which only root can.
+    a PermissionError if it cannot be given away, which only root can. With the descriptor of a
+    folder, the name is one in it.
     """
-    fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    fd = os.open(temporary, flags, 0o600, dir_fd=folder)
     try:
         if like is not None:
             permissions = _give(fd, like, permissions)

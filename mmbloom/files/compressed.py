@@ -2,23 +2,25 @@
 
 A frame is a member of gzip, a stream of bzip2 or xz, a frame of zstd; one after the other they are
 one file. A line is marked when its frame is whole, so a killed run leaves at most half a frame, of
-lines that are not marked. Nothing behind it could be read: it is set aside, in a file of its own,
+lines that are not marked. Nothing behind it could be read: it is moved to a file of its own
 before the next frame is written.
 """
 
 import errno
 import fcntl
 import os
+import stat
 import time
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
+from itertools import count
 from typing import Any
 
 from mmbloom import _extras
-from mmbloom._storage.atomic import sync_folder
+from mmbloom._storage.atomic import draft_file, sync_folder
 from mmbloom._warn import warn
 from mmbloom.errors import InputError, MmbloomWarning
 from mmbloom.files.frames import DamagedError, beginnings_of, decompress, may_begin
@@ -220,21 +222,47 @@ class CompressedFile(FrameWriter):
 
     def _set_aside(self) -> None:
         """Move half a frame to another file, for it may be what another program has lost."""
-        begin, aside = self._begins[-1], f"{self._name}.half"
+        begin = self._begins[-1]
         rest = self._read(_MOST_ASIDE + 1, begin)
         if len(rest) > _MOST_ASIDE or self._has_whole_frame(rest, begin):
             raise self._damaged(begin, "half a frame, and more than a run leaves that was killed")
-        with open(aside, "ab") as file:
-            file.write(rest)
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder(os.path.dirname(os.path.abspath(aside)))
+        aside = self._write_beside(rest)
         os.ftruncate(self._file.fileno(), begin)
         warn(
             f"{self._name}: it ended in half a frame, as a run leaves it that was killed: these "
             f"{len(rest)} bytes are in {aside} now",
             MmbloomWarning,
         )
+
+    def _write_beside(self, rest: bytes) -> str:
+        """Write half a frame to a new file, with the owner and the mode of the output; its path.
+
+        Whatever has that name already, such as a link or a pipe, is left alone: a number is added.
+        """
+        like = os.fstat(self._file.fileno())
+        parent, name = os.path.split(self._name)
+        folder = os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for number in count(1):
+                aside = f"{name}.half{number if number > 1 else ''}"
+                with suppress(FileExistsError):
+                    self._draft(aside, rest, like, folder)
+                    break
+            sync_folder(f"/dev/fd/{folder}")
+        finally:
+            os.close(folder)
+        return os.path.join(parent, aside)
+
+    def _draft(self, aside: str, rest: bytes, like: os.stat_result, folder: int) -> None:
+        try:
+            os.close(draft_file(aside, rest, stat.S_IMODE(like.st_mode), like=like, folder=folder))
+        except FileExistsError:
+            raise
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(aside, dir_fd=folder)
+            reason = f"half a frame, in which it ends, cannot be kept in {aside}: {error.strerror}"
+            raise OSError(error.errno, reason, self._name) from error
 
     def _has_whole_frame(self, rest: bytes, begin: int) -> bool:
         """Tell whether what lacks its end is a frame that is damaged, with others behind it."""

@@ -91,6 +91,59 @@ def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str, capfdbinary: Captu
             assert is_one_line(done.err, f"these {end - whole} bytes are in {aside} now")
 
 
+@pytest.mark.parametrize("there", ["link", "dangling link", "hard link", "fifo", "file"])
+def test_what_has_the_name_of_half_a_frame(tmp_path: Path, there: str) -> None:
+    """It is neither written to nor waited for; what is moved has the permissions of the output."""
+    out, other, aside = (tmp_path / name for name in ("out.gz", "other", "out.gz.half"))
+    whole, rest = gzip.compress(b"a\n"), gzip.compress(b"b\n")[:12]
+    out.write_bytes(whole + rest)
+    out.chmod(0o640)
+    other.write_bytes(b"other")
+    if there == "fifo":
+        os.mkfifo(aside)
+    elif there == "hard link":
+        aside.hardlink_to(other)
+    elif there == "file":
+        aside.write_bytes(b"an earlier half")
+    else:
+        aside.symlink_to("other" if there == "link" else "missing")
+    before = os.lstat(aside)
+    done = mmbloom("dedup", tmp_path / "seen", "-o", out, *EXACT, stdin=b"c\n")
+    assert done.code == 0
+    assert is_one_line(done.err, f"these 12 bytes are in {aside}2 now")
+    moved = tmp_path / "out.gz.half2"
+    assert (moved.read_bytes(), moved.stat().st_mode) == (rest, out.stat().st_mode)
+    after = os.lstat(aside)
+    assert (after.st_mode, after.st_size) == (before.st_mode, before.st_size)
+    assert (other.read_bytes(), (tmp_path / "missing").exists()) == (b"other", False)
+    assert held_by(out) == b"a\nc\n"
+
+
+def as_another_user(out: Path) -> str:
+    """In a child: append as a user who may write to the output and is not its owner."""
+    os.setegid(65534)
+    os.seteuid(65534)
+    with (
+        pytest.raises(PermissionError) as error,
+        open_output(str(out), b"\n") as output,
+    ):
+        output.write(np.frombuffer(b"c\n", np.uint8), terminated=True)
+    return str(error.value)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_half_a_frame_in_an_output_of_another_user(tmp_path: Path) -> None:
+    """It stays where it is: a file of somebody else would hold what is the owner's."""
+    with tempfile.TemporaryDirectory() as folder:  # that of pytest is the owner's only
+        Path(folder).chmod(0o777)
+        out, there = Path(folder, "out.gz"), gzip.compress(b"b\n")[:-1]
+        out.write_bytes(there)
+        out.chmod(0o666)
+        said = in_child(partial(as_another_user, out))
+        assert "half a frame, in which it ends, cannot be kept in out.gz.half: it belongs" in said
+        assert (out.read_bytes(), os.listdir(folder)) == (there, ["out.gz"])
+
+
 @EACH_KIND
 def test_a_damaged_frame_before_others(tmp_path: Path, kind: str) -> None:
     """What lacks its end, with a whole frame behind it, is no half of ours: nothing is moved."""
