@@ -144,6 +144,7 @@ class CountedWriter:
 
     def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
         self._sink, self._counts, self._terminator = sink, counts, terminator
+        self.existing = getattr(sink, "existing", None)  # for `mmbloom.lines.alone`
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines, each after its number, in seven columns and a blank.
@@ -180,6 +181,7 @@ class OnceWriter:
 
     def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
         self._sink, self._counts, self._terminator = sink, counts, terminator
+        self.existing = getattr(sink, "existing", None)  # for `mmbloom.lines.alone`
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write those of the lines.

@@ -35,7 +35,7 @@ from mmbloom._typing import Bools, Octets, Spans
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim, LineClaims
-from mmbloom.lines import Chunk, Found, KeyRule, LineKeys, LineWriter
+from mmbloom.lines import Chunk, Found, KeyRule, LineKeys, LineWriter, alone
 
 # Chunks that are handed over at most: a few milliseconds' work. With eight, lines of 144 bytes that
 # were known took a tenth longer than with one, and with five or six as long.
@@ -266,7 +266,10 @@ class _Run:
         """Do so step by step, in the block of a claim."""
         entered = False
         try:
-            with self.enter(one.claim) if self.enter else one.claim as new:
+            with (
+                alone(self.sink, self.repeats_to),
+                self.enter(one.claim) if self.enter else one.claim as new,
+            ):
                 entered = True
                 if one.found.part_key is not None:
                     new = new & ~self.seen.contains_many(one.found.part_key)  # noqa: PLW2901

@@ -18,7 +18,7 @@ import select
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO, FileIO, IOBase, RawIOBase
@@ -277,8 +277,14 @@ class RawOutput(Protocol):
 class Existing(Protocol):
     """What is in a file already: of others too, who may append to it at any time."""
 
+    def fileno(self) -> int:
+        """Return the descriptor."""
+
     def alone(self) -> AbstractContextManager[None]:
-        """Make a block in which no other run with such a file appends to it, if that can be."""
+        """Make a block in which no other run with such a file appends to it, if that can be.
+
+        Such blocks can be within each other.
+        """
 
     def size(self) -> int:
         """Count the bytes."""
@@ -304,6 +310,10 @@ class PlainFile:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self.fd
 
     def alone(self) -> AbstractContextManager[None]:
         """Give a block like any other: the filter's lock keeps other runs away."""
@@ -331,6 +341,26 @@ class _From:
         count = os.preadv(self._fd, [buffer], self._at)
         self._at += count
         return count
+
+
+@contextmanager
+def alone(*sinks: object) -> Iterator[None]:
+    """Make a block in which no other run appends to the files of some sinks, for a filter's lock.
+
+    Whoever may read an output can lock it. So a run waits for its outputs before it locks the
+    filter, and other runs with that go on. It waits for them in one order, as two runs with the
+    same two outputs would otherwise wait for each other.
+    """
+    existing = (getattr(sink, "existing", None) for sink in sinks)
+    with ExitStack() as stack:
+        for one in sorted(filter(None, existing), key=_file_number):
+            stack.enter_context(one.alone())
+        yield
+
+
+def _file_number(existing: Existing) -> tuple[int, int]:
+    status = os.fstat(existing.fileno())
+    return status.st_dev, status.st_ino
 
 
 class LineWriter:
@@ -388,7 +418,7 @@ class LineWriter:
                 f"file is {file!r}, expected a raw file, as open(path, 'ab', buffering=0) gives"
             )
         self._file, self._name, self._sync = file, name or str(getattr(file, "name", file)), sync
-        self._terminator, self._mid_line, self._existing = terminator, False, existing
+        self._terminator, self._mid_line, self.existing = terminator, False, existing
         self._plain: FileIO | None = None
         as_it_is = sync is None and len(terminator) == 1
         if type(file) is FileIO and not file.closed and as_it_is:
@@ -415,7 +445,7 @@ class LineWriter:
         """
         if not len(lines):
             return
-        with self._alone():
+        with alone(self):
             ending = self._ending()
             self._write(ending + lines.tobytes() if ending else lines)
             self._mid_line = not terminated
@@ -450,17 +480,14 @@ class LineWriter:
         """
         self._write(lines[written:])
 
-    def _alone(self) -> AbstractContextManager[None]:
-        return _ANY_BLOCK if self._existing is None else self._existing.alone()
-
     def _wrote(self, count: int) -> None:
         """Take note that the last bytes of the file are these lines."""
 
     def _ending(self) -> bytes:
         """Say what ends the line in which the file ends: of this run, or of one that was killed."""
         mid_line = self._mid_line
-        if self._existing is not None:
-            mid_line = self._existing.last() not in (b"", self._terminator)
+        if self.existing is not None:
+            mid_line = self.existing.last() not in (b"", self._terminator)
         return self._terminator if mid_line else b""
 
     def _write(self, data: Any) -> None:

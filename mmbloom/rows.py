@@ -32,6 +32,7 @@ from mmbloom.lines import (
     Pieces,
     RawInput,
     RawOutput,
+    alone,
     as_rule,
     cut,
     found_among,
@@ -271,7 +272,7 @@ class RowWriter(LineWriter):
         OSError
             As `mmbloom.lines.LineWriter.write`.
         """
-        with self._alone():
+        with alone(self):
             if rest := self._missing_of(head):
                 self._write(rest)
                 self._mid_line = not head.endswith((b"\n", BOM))
@@ -288,19 +289,19 @@ class RowWriter(LineWriter):
 
     def _missing_of(self, head: bytes) -> bytes:
         """Give what a file lacks that is empty, or in which a killed run has begun the header."""
-        if self._existing is None:
+        if self.existing is None:
             return b"" if self._head else head
         begun = self._beginning(len(head))
         return head[len(begun) :] if head.startswith(begun) else b""
 
     def _wrote(self, count: int) -> None:
-        if self._existing is not None:
-            self._whole_to = self._existing.size() - count * self._mid_line
+        if self.existing is not None:
+            self._whole_to = self.existing.size() - count * self._mid_line
 
     def _ending(self) -> bytes:
-        if self._existing is None:
+        if self.existing is None:
             return super()._ending()
-        if self._existing.size() < self._whole_to:  # it was cut
+        if self.existing.size() < self._whole_to:  # it was cut
             self._whole_to = 0
         try:
             for chunk in self._read_from(self._whole_to):
@@ -313,15 +314,15 @@ class RowWriter(LineWriter):
 
     def _read_from(self, begin: int) -> Iterator[Chunk]:
         """Read rows of the file, however long one is with a quote that is open."""
-        source = cast("Existing", self._existing).read_from(begin)
+        source = cast("Existing", self.existing).read_from(begin)
         return _Rows(_octet(self._delimiter), inf, begun=begin > 0).read(source)
 
     def _beginning(self, count: int) -> bytes:
         room = bytearray(count)
-        return bytes(room[: cast("Existing", self._existing).read_from(0).readinto(room)])
+        return bytes(room[: cast("Existing", self.existing).read_from(0).readinto(room)])
 
     def _first_row(self) -> bytes:
-        if self._existing is None:
+        if self.existing is None:
             return b""
         try:
             first = next(self._read_from(0), None)

@@ -99,6 +99,7 @@ class CompressedFile(FrameWriter):
         # Where each whole frame begins: in the file, and in what it holds; then where they end.
         self._begins, self._holds = array("q", [0]), array("q", [0])
         self._last = b""
+        self._is_alone = False
         _require_beginning(self._read(_LONGEST, 0), kind, name)
         # Ahead of any lock, for a large file takes long; what is amid a change is looked at again.
         with suppress(InputError):
@@ -107,6 +108,18 @@ class CompressedFile(FrameWriter):
     @contextmanager
     def alone(self) -> Iterator[None]:
         """Keep other runs from the file: those with another filter know nothing of its lock."""
+        if self._is_alone:
+            yield
+            return
+        self._lock()
+        self._is_alone = True
+        try:
+            yield
+        finally:
+            self._is_alone = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _lock(self) -> None:
         deadline = time.monotonic() + _PATIENCE
         while True:
             try:
@@ -117,10 +130,6 @@ class CompressedFile(FrameWriter):
                     said = f"another program has locked it for {_PATIENCE:.0f} s"
                     raise OSError(errno.EAGAIN, said, self._name) from None
                 time.sleep(0.002)
-        try:
-            yield
-        finally:
-            fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def write(self, data: memoryview, /) -> int:
         """Write a frame, in a block of `alone`."""

@@ -13,7 +13,7 @@ from mmbloom.dedup import Sink, Tally, dedup
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import Chunk, KeyRule, LineKeys, RawInput, read_chunks
+from mmbloom.lines import Chunk, KeyRule, LineKeys, RawInput, alone, read_chunks
 
 _NO_ESCAPE = (
     r"""has \" within quotes: if that is an escaped quote, as Spark and MySQL write it, rows are """
@@ -170,7 +170,7 @@ def dedup_lines(
     """
     if lines.head:
         # Under the lock, so that of all runs that append to a file one writes it.
-        with (locked or seen.locked)():
+        with alone(sink, repeats_to), (locked or seen.locked)():
             for one in (sink, repeats_to):
                 begin(one, lines.head, name)
     dedup(

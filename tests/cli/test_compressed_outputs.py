@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
 
@@ -339,6 +339,49 @@ def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_UN)
             assert run.wait() == 0
     assert held_by(out) == b"theirs\nours\n"
+
+
+@pytest.mark.parametrize("options", ["", "--csv", "-d", "-c", "-u", "-cu", "--repeats-to=rest.gz"])
+def test_the_filter_is_free_while_a_run_waits_for_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture, options: str
+) -> None:
+    """Whoever may read an output can lock it, and keep up no other run with the filter by that."""
+    monkeypatch.chdir(tmp_path)
+    seen, others, lock = exact_filter(tmp_path / "seen"), [], compressed.CompressedFile._lock
+
+    def wait(file: compressed.CompressedFile) -> None:
+        others.append(mmbloom("add", seen, "--lock-timeout=0", stdin=b"of another run\n"))
+        lock(file)
+
+    monkeypatch.setattr(compressed.CompressedFile, "_lock", wait)
+    Path("in").write_bytes(b"a\nb\nb\n")
+    assert inside(capfdbinary, "dedup", seen, "in", "-o", "out.gz", *options.split()).code == 0
+    assert {other.code for other in others} == {0}
+    assert held_by(Path("out.gz"))
+
+
+def test_two_outputs_are_waited_for_in_one_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
+) -> None:
+    """Else two runs that name them in another order would wait for each other."""
+    monkeypatch.chdir(tmp_path)
+    waits, lock = list[str](), compressed.CompressedFile._lock
+
+    def wait(file: compressed.CompressedFile) -> None:
+        waits.append(file._name)
+        lock(file)
+
+    Path("in").write_bytes(b"a\na\n")
+    orders = set()
+    for out, rest in [("a.gz", "b.gz"), ("b.gz", "a.gz")]:
+        argv = ("dedup", exact_filter(tmp_path / out[0]), "in", "-o", out, "--repeats-to", rest)
+        waits.clear()
+        with monkeypatch.context() as patched:
+            patched.setattr(compressed.CompressedFile, "_lock", wait)
+            assert inside(capfdbinary, *argv).code == 0
+        orders.add(tuple(waits[:2]))
+    assert len(orders) == 1
+    assert {*orders.pop()} == {"a.gz", "b.gz"}
 
 
 def test_a_pipe(tmp_path: Path) -> None:
