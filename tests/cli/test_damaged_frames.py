@@ -97,3 +97,18 @@ def test_something_else_behind(
     done = inside(capfdbinary, "dedup", exact_filter(tmp_path / "seen"), path)
     assert (done.code, done.out) == (5, b"".join(FRAMES))
     assert is_one_line(done.err, f"{path}: damaged or cut off: ")
+
+
+@pytest.mark.parametrize("command", ["dedup", "add", "check"])
+@pytest.mark.parametrize("options", ["", "--csv", "--csv --no-header", "--csv -k 1"])
+def test_the_name_comes_once(
+    tmp_path: Path, capfdbinary: Capture, command: str, options: str
+) -> None:
+    """Rows of CSV are read from an input whose errors have its name already."""
+    path = tmp_path / "in.csv.gz"
+    path.write_bytes(b"".join(compressed("gz"))[:-9])
+    seen = exact_filter(tmp_path / "seen")
+    done = inside(capfdbinary, command, seen, path, *options.split())
+    assert done.code == 5
+    assert is_one_line(done.err, "damaged or cut off: it ends before its end-of-stream marker")
+    assert done.err.count(str(path)) == 1
