@@ -14,6 +14,8 @@ from forms import bytes_of, chunk_of, octets_of
 from hypothesis import strategies as st
 from kernels import COMPILED, ENGINES, NUMPY, Engine, each_engine, needs_compiled
 
+from mmbloom._engine import WHOLE_LINE
+
 PIECES = [b"a", b"B", b"xyz", b" ", b"  ", b"\t", b"\n", b"\r", b"\v", b"\f", b"\0", b"\xff"]
 PIECES += [
     b",",
@@ -72,6 +74,16 @@ def test_keys_of_some_lines(
     wanted = chunk_of([lines[place] for place in places])
     theirs = NUMPY.select_keys(wanted.octets, wanted.starts, wanted.ends, **options)
     assert bytes_of(ours) == bytes_of(theirs)
+
+
+@each_engine
+@pytest.mark.parametrize(
+    ("options", "key"), [({"field": 1}, WHOLE_LINE), ({"ignore_case": True}, b"")]
+)
+def test_an_empty_line_of_an_empty_block(engine: Engine, options: Any, key: bytes) -> None:
+    """Even of nothing a copy has an address, which .ci/sanitize checks."""
+    nothing, place = np.empty(0, np.uint8), np.zeros(1, np.int64)
+    assert bytes_of(engine.select_keys(nothing, place, place, **options)) == [key]
 
 
 @each_engine

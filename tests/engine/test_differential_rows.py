@@ -131,6 +131,16 @@ def test_keys_of_rows(
 
 
 @each_engine
+def test_an_empty_row_of_an_empty_block(engine: Engine) -> None:
+    """Even of nothing a copy has an address, which .ci/sanitize checks."""
+    nothing, place = np.empty(0, np.uint8), np.zeros(1, np.int64)
+    keys = engine.select_columns(
+        nothing, place, place, columns=[1], several=False, delimiter=ord(",")
+    )
+    assert bytes_of(keys) == [WHOLE_LINE]
+
+
+@each_engine
 @pytest.mark.parametrize(
     ("row", "columns", "key"),
     [

@@ -145,7 +145,8 @@ def select_keys(
         return PackedKeys(octets, starts, ends)
     with nogil:
         select_all(
-            &block[0] if block.shape[0] else NULL, &old_starts[0], &old_ends[0], n, &chosen, &kept,
+            &block[0],  # never NULL, as in `lines_in`
+            &old_starts[0], &old_ends[0], n, &chosen, &kept,
             &target[0] if copied else NULL, &first[0], &last[0],
         )
     return PackedKeys(keys if copied else octets, new_starts, new_ends)

@@ -129,7 +129,7 @@ def select_columns(
     cdef uint8_t between = delimiter
     if not n:
         return PackedKeys(np.empty(0, dtype=np.uint8), new_starts, new_ends)
-    cdef const uint8_t *base = &block[0] if block.shape[0] else NULL
+    cdef const uint8_t *base = &block[0]  # never NULL: an empty row of an empty block is copied
     # Room for every value at its longest, which is the row; for the same one as often as asked for.
     room = int((ends - starts).sum()) * max(map(list(columns).count, columns), default=1)
     if number:
