@@ -17,13 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from itertools import count
-from typing import Any
 
 from mmbloom import _extras
 from mmbloom._storage.atomic import draft_file, sync_folder
 from mmbloom._warn import warn
 from mmbloom.errors import InputError, MmbloomWarning
-from mmbloom.files.frames import DamagedError, beginnings_of, decompress, may_begin
+from mmbloom.files.frames import Blocks, DamagedError, beginnings_of, decompress, may_begin
 from mmbloom.lines import RawInput
 
 # The zeros that all readers of a kind accept between frames. gzip's command reads nothing behind
@@ -164,7 +163,7 @@ class CompressedFile(FrameWriter):
     def read_from(self, begin: int) -> RawInput:
         """Give what whole frames hold, from a byte on."""
         self._look()
-        return _Reader(self._blocks_from(begin))
+        return Blocks(self._blocks_from(begin))
 
     def _blocks_from(self, begin: int) -> Iterator[bytes]:
         number = bisect_right(self._holds, begin) - 1
@@ -317,21 +316,3 @@ def _require_beginning(head: bytes, kind: str, name: str) -> None:
             f"{name}: begins with {head!r}, and is no .{kind} file, so that nothing is appended "
             "to it; write to another file, or move this one away"
         )
-
-
-class _Reader:
-    """Blocks of bytes, read as a raw file is."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks, self._rest = blocks, b""
-
-    def readinto(self, buffer: Any, /) -> int:
-        filled = 0
-        while filled < len(buffer):
-            self._rest = self._rest or next((block for block in self._blocks if block), b"")
-            if not self._rest:
-                break
-            count = min(len(self._rest), len(buffer) - filled)
-            buffer[filled : filled + count] = self._rest[:count]
-            filled, self._rest = filled + count, self._rest[count:]
-        return filled

@@ -151,3 +151,33 @@ def _instead_of_frame(head: bytes, kind: str, *, is_first: bool) -> str:
     if is_first:
         return f"it begins with {head!r}, expected .{kind} data; if it has plain lines, rename it"
     return f"a whole frame is followed by {head!r}, expected another .{kind} frame or the end"
+
+
+class Blocks:
+    """Blocks of bytes, read as a raw file is; what comes before an error is returned first."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks, self._next = blocks, b""
+        self._error: Exception | None = None  # with which the blocks have ended, so that it stays
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read some bytes; 0 at the end."""
+        filled = 0
+        while (room := len(buffer) - filled) and (head := self.head(1)):
+            part, self._next = head[:room], head[room:]
+            buffer[filled : filled + len(part)] = part
+            filled += len(part)
+        if self._error is not None and not filled:
+            raise self._error
+        return filled
+
+    def head(self, size: int) -> bytes:
+        """Return what is read next: at least so many bytes, less only at the end or an error."""
+        try:
+            while len(self._next) < size and self._error is None:
+                self._next += next(self._blocks)
+        except StopIteration:
+            pass
+        except (ValueError, OSError, MemoryError) as error:
+            self._error = error
+        return self._next

@@ -8,14 +8,14 @@ import re
 import select
 import shlex
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from io import FileIO, RawIOBase
 from typing import Any, Protocol, cast
 
 from mmbloom._extras import Compression, compression
 from mmbloom._text import NoLinesError
 from mmbloom.errors import InputError
-from mmbloom.files.frames import BEGINNINGS, DamagedError, decompress, kind_by_name, kind_of
+from mmbloom.files.frames import BEGINNINGS, Blocks, DamagedError, decompress, kind_by_name, kind_of
 from mmbloom.lines import RawInput, read_some
 
 # How files begin that have no lines: what they are, and what prints the lines in them, if a command
@@ -182,53 +182,22 @@ class Looked(RawIOBase):
         return self._raw.fill(view, count)
 
 
-class _Decompressed:
-    """The lines of a compressed input; damage is an `InputError`.
+def _decompressed(raw: Looked, kind: str, library: Compression, name: str) -> Iterator[bytes]:
+    """Decompress an input up to a damage, which is an `InputError`.
 
-    What was decompressed before the error is returned first: all of it if the input is cut off, and
-    all but the last 64 KiB if it is damaged, which may be damaged too.
+    If it is cut off, all that can be decompressed comes before that; if it is damaged, all but the
+    last 64 KiB, which may be damaged too.
     """
 
-    def __init__(self, name: str, raw: Looked, kind: str) -> None:
-        def read(size: int, _begin: int) -> bytes:
-            return raw.read(size) or b""
+    def read(size: int, _begin: int) -> bytes:
+        return raw.read(size) or b""
 
-        new = load_library(kind, name).decompressor
-        self._frames = decompress(read, kind, new, padding=_PADDING.get(kind, 0))
-        self._name = name
-        self._error: Exception | None = None  # with which the frames have ended, so that it stays
-        self.head = b""  # of what is to be read
-        with suppress(Exception):  # it comes again
-            while len(self.head) < HEAD and (block := self._block()):
-                self.head += block
-
-    def readinto(self, buffer: Any, /) -> int:
-        filled = 0
-        while filled < len(buffer):
-            try:
-                block = self.head or self._block()
-            except Exception:
-                if filled:
-                    break
-                raise
-            if not block:
-                break
-            part, self.head = block[: len(buffer) - filled], block[len(buffer) - filled :]
-            buffer[filled : filled + len(part)] = part
-            filled += len(part)
-        return filled
-
-    def _block(self) -> bytes:
-        if self._error is not None:
-            raise self._error
-        try:
-            return next((block for block, _ in self._frames if block), b"")
-        except (DamagedError, EOFError) as error:
-            self._error = InputError(f"{self._name}: damaged or cut off: {error}")
-            raise self._error from error
-        except Exception as error:  # as of a connection that is reset
-            self._error = error
-            raise
+    padding = _PADDING.get(kind, 0)
+    try:
+        for block, _ in decompress(read, kind, library.decompressor, padding=padding):
+            yield block
+    except (DamagedError, EOFError) as error:
+        raise InputError(f"{name}: damaged or cut off: {error}") from error
 
 
 class Given:
@@ -283,6 +252,6 @@ def open_input(
         if kind is None:
             yield looked
             return
-        inner = _Decompressed(name, looked, kind)
-        require_lines(name, inner.head, kind)
+        inner = Blocks(_decompressed(looked, kind, load_library(kind, name), name))
+        require_lines(name, inner.head(HEAD), kind)
         yield inner
