@@ -25,7 +25,6 @@ SCRIPTS = {
     "single": "--keys 500 --rounds 1",
     "engines": "--keys 2000 --large 1000000 --rounds 1",
     "dedup_log": "--lines 2000 --rounds 1 --large-lines 10000 --large-rounds 1",
-    "chunks": "--lines 30000 --rounds 1",
     "start_up": "--rounds 1",
     "durable": "--lines 2000 --rounds 1",
     "open_filter": "--capacity 100000 --rounds 3 --loads 1",

@@ -21,8 +21,6 @@ Octets = Array[np.uint8]
 Offsets = Array[np.int64]
 Words = Array[np.uint64]
 HashHalves = tuple[Words, Words]
-# A block of bytes, and where in it each of some lines starts and ends.
-Spans = tuple[Octets, Offsets, Offsets]
 
 
 class ArrowArray(Protocol):

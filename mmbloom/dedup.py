@@ -5,12 +5,10 @@ never lose one: a line is handed to the output before it is marked as seen. The 
 is kept from the claim to the mark, so of all processes one writes each line.
 
 Two threads work at once: one reads, cuts and hashes; the caller's claims, writes and marks, chunk
-by chunk. A third one that wrote a chunk while the next was claimed was tried, on two cores: lines
-of 144 bytes into a file took 6 % less time with it, and lines of 14 bytes 27 % more.
-
-Where nothing needs Python between these steps, one step of the engine does them all, for each of
-these chunks in the same order, and under the same lock: what Python costs between two, 25 to 60 us
-with the processor's caches full of lines, is then paid once for several.
+by chunk. Two other ways were tried on two cores. A third thread that wrote a chunk while the next
+was claimed made a run of lines of 144 bytes into a file 6 % shorter, and one of lines of 14 bytes
+27 % longer. One call of the engine that claimed, wrote and marked six chunks saved 4 to 18 % of the
+CPU time, and was a second way to do what must never lose a line.
 
 A power cut is another matter. The system writes marks to the disk when it likes, and a `flush`
 of any process those of all: a mark can be there before its line is. A sink whose `write`
@@ -20,26 +18,20 @@ excludes that. With any other, force the output to the disk before you flush the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from io import IOBase
-from itertools import takewhile
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from mmbloom import _engine
 from mmbloom._threads import ReadAhead
-from mmbloom._typing import Bools, Octets, Spans
+from mmbloom._typing import Bools, Octets
 from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.claim import Claim, LineClaims
-from mmbloom.lines import Chunk, Found, KeyRule, LineKeys, LineWriter, alone
-
-# Chunks that are handed over at most: a few milliseconds' work. With eight, lines of 144 bytes that
-# were known took a tenth longer than with one, and with five or six as long.
-_TOGETHER = 6
+from mmbloom.filters.claim import Claim
+from mmbloom.lines import Chunk, Found, KeyRule, LineKeys, alone
 
 
 class Sink(Protocol):
@@ -119,11 +111,11 @@ def dedup(
     repeats_to : Sink, optional
         Gets the lines that `sink` does not get, in order: so each line goes to one of the two.
     enter : callable, optional
-        Enters a claim, giving its answers; by default each waits for the write lock as long as
-        the filter does. Chunks that are done in one step, for which the lock was free, enter none.
+        Enters the claim of each chunk and yields its answers; by default each claim waits for the
+        write lock as long as the filter does.
     tally : Tally, optional
-        Gets the figures chunk by chunk, so that they are known after an error too; by default
-        a new one. What interrupts a run as soon as chunks are marked leaves these out.
+        Gets the figures of each chunk before it is marked, so that they are known after an error
+        too; by default a new one.
 
     Returns
     -------
@@ -158,55 +150,19 @@ def dedup(
         raise TypeError(f"sink is {sink!r}, expected {expected}")
     total = Tally() if tally is None else tally
     run = _Run(seen, sink, repeats_to, keys or LineKeys(), repeats, enter, total)
-    if type(sink) is LineWriter and not repeats and repeats_to is None:
-        run.plain_sink = sink
-    with closing(ReadAhead(run.prepare_all(chunks))) as prepared:
-        for group in prepared:
-            try:
-                run.take(group)
-            except _DoesNotFitError as error:
-                raise run.fill(error.one, error.full) from None
-    return run.total
-
-
-class _DoesNotFitError(Exception):
-    """A claim that was not entered, as its keys go past the plan; not an error of the sink's."""
-
-    def __init__(self, one: _Prepared, full: FilterFullError) -> None:
-        super().__init__(full)
-        self.one, self.full = one, full
+    with closing(ReadAhead(map(run.prepare, chunks))) as prepared:
+        for one in prepared:
+            if full := run.take(one):
+                raise run.fill(one, full)
+    return total
 
 
 class _Prepared(NamedTuple):
-    """A chunk, of which all is done that needs no lock."""
+    """A chunk whose keys are found and hashed."""
 
     chunk: Chunk
     claim: Claim
     found: Found
-
-    def is_plain(self) -> bool:
-        """Tell whether there are lines, and each has a key, and is ended."""
-        return self.found.kept is None and self.chunk.terminated and len(self.chunk.starts) > 0
-
-
-class _Group(NamedTuple):
-    """Chunks that are handed over together."""
-
-    chunks: list[_Prepared]
-    plain: LineClaims | None  # of the first of them, as far as one step may do them
-    tallies: list[Tally]  # of none of these, of the first one, of the first two, and so on
-
-    @classmethod
-    def of(cls, chunks: list[_Prepared]) -> _Group:
-        """Do for some chunks what needs not be done between two of them."""
-        work, tallies = list[tuple[Claim, Spans]](), [Tally()]
-        for one in takewhile(_Prepared.is_plain, chunks):
-            chunk, number = one.chunk, len(one.chunk)
-            work.append((one.claim, (chunk.octets, chunk.starts, chunk.ends)))
-            tally = Tally(number, 0, number, chunk.num_bytes, one.found.lacking)
-            tally.add(tallies[-1])
-            tallies.append(tally)
-        return cls(chunks, LineClaims.of(work) if work else None, tallies)
 
 
 @dataclass(slots=True)
@@ -220,27 +176,10 @@ class _Run:
     repeats: bool
     enter: Callable[[Claim], AbstractContextManager[Bools]] | None
     total: Tally
-    plain_sink: LineWriter | None = None  # the sink, if new lines go there and others nowhere
     noted: bool = False  # whether the filter says how lines become its keys
 
-    def prepare_all(self, chunks: Iterable[Chunk]) -> Iterator[_Group]:
-        """Find the keys of chunks, and give those together of which none waits for another."""
-        group: list[_Prepared] = []
-        try:
-            for chunk in chunks:
-                group.append(self.prepare(chunk))
-                if not chunk.followed or len(group) == _TOGETHER:
-                    ready, group = group, []
-                    yield _Group.of(ready)
-        except BaseException:
-            if group:  # what was before it is done
-                yield _Group.of(group)
-            raise
-        if group:
-            yield _Group.of(group)
-
     def prepare(self, chunk: Chunk) -> _Prepared:
-        """Find the keys, and hash them; unlocked."""
+        """Find the keys and hash them, without the lock, in the thread that reads."""
         if not isinstance(chunk, Chunk):
             raise TypeError(
                 f"chunks gives {chunk!r:.80}, expected chunks of lines: pass "
@@ -249,21 +188,11 @@ class _Run:
         found = self.select.find(chunk)
         return _Prepared(chunk, self.seen.claim(found.keys), found)
 
-    def take(self, group: _Group) -> None:
-        """Claim each chunk, write the lines that are wanted, and mark it."""
-        while left := group.chunks[(done := self.take_at_once(group)) :]:
-            if not done:
-                self.take_in_steps(left.pop(0))
-            group = _Group.of(left)
+    def take(self, one: _Prepared) -> FilterFullError | None:
+        """Claim a chunk, write the lines that are wanted, and mark it.
 
-    def take_at_once(self, group: _Group) -> int:
-        """Do so in one step; tells with how many chunks that is done, from the first one on."""
-        if self.plain_sink is None or not self.noted or group.plain is None:
-            return 0
-        return group.plain.write_new(_PlainSink(self, self.plain_sink, group))
-
-    def take_in_steps(self, one: _Prepared) -> None:
-        """Do so step by step, in the block of a claim."""
+        Returns the error of a claim that does not fit into the plan: nothing is done then.
+        """
         entered = False
         try:
             with (
@@ -274,59 +203,28 @@ class _Run:
                 if one.found.part_key is not None:
                     new = new & ~self.seen.contains_many(one.found.part_key)  # noqa: PLW2901
                 unique = int(np.count_nonzero(new))
-                if not self.noted:
-                    if unique:
-                        self.seen.note_key_rule(self.select.rule)
-                    self.noted = self.seen.key_rule is not None
+                if unique and not self.noted:
+                    self.seen.note_key_rule(self.select.rule)
+                    self.noted = True
                 chunk, wanted = one.chunk, one.found.of_lines(~new if self.repeats else new)
                 self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
                 if self.repeats_to is not None:
                     self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
-                self.count(one, len(new), unique)
+                repeated, lacking = len(new) - unique, one.found.lacking
+                self.total.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, lacking))
         except FilterFullError as full:
-            if entered:
+            if entered:  # of the sink's own filter
                 raise
-            raise _DoesNotFitError(one, full) from None
-
-    def count(self, one: _Prepared, keys: int, unique: int) -> None:
-        """Add what went through with a chunk to the total."""
-        through = len(one.chunk), unique, keys - unique, one.chunk.num_bytes, one.found.lacking
-        self.total.add(Tally(*through))
+            return full
+        return None
 
     def fill(self, one: _Prepared, full: FilterFullError) -> FilterFullError:
-        """Take the first lines of a chunk that fit; gives the error of the first that does not."""
+        """Take the first lines of a chunk that fit; return the error of the first that does not."""
         before = self.total.unique
         while number := one.found.first(full.fits or 0):  # other processes may leave less room
-            try:
-                self.take(_Group.of([self.prepare(one.chunk.first(number))]))
-            except _DoesNotFitError as error:
-                full = error.full
-            else:
+            refused = self.take(self.prepare(one.chunk.first(number)))
+            if refused is None:
                 held = full.keys + self.total.unique - before
                 return FilterFullError(full.path, held, full.capacity, 0, full.advice)
+            full = refused
         return full
-
-
-@dataclass(slots=True)
-class _PlainSink:
-    """The sink of a run, for chunks that are done in one step."""
-
-    run: _Run
-    sink: LineWriter
-    group: _Group
-
-    def output(self) -> _engine.Output | None:
-        """Give its file, if lines can be written to it as they are."""
-        return self.sink.output()
-
-    def count(self, chunks: int, unique: int) -> None:
-        """Add the first chunks to the total."""
-        done = self.group.tallies[chunks]
-        repeated = done.lines - unique
-        self.run.total.add(Tally(done.lines, unique, repeated, done.bytes, done.lacking))
-
-    def finish(self, number: int, new: Bools, written: int) -> None:
-        """Write what is left of the new lines of a chunk."""
-        one = self.group.chunks[number]
-        self.sink.finish(one.chunk.where(new), written)
-        self.run.count(one, len(new), int(np.count_nonzero(new)))

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from io import BytesIO, FileIO, IOBase, RawIOBase
+from io import BytesIO, IOBase, RawIOBase
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -36,7 +36,6 @@ from typing import (
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine import Output
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch, PackedKeys
 from mmbloom._keys.coerce import joined
 from mmbloom._text import require_lines
@@ -74,9 +73,6 @@ class Chunk:
     terminated : bool
         False for the last line of an input that does not end in a terminator. Such a line
         is a chunk of its own.
-    followed : bool, default False
-        Whether the next chunk is there already, in the block or in a file, so that it takes no
-        waiting for the input.
 
     Examples
     --------
@@ -92,7 +88,6 @@ class Chunk:
     starts: Offsets
     ends: Offsets
     terminated: bool
-    followed: bool = False
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -183,14 +178,14 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     """
 
     def find(block: Octets, start: int, searched: int, filled: int) -> Pieces:
-        starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES + 1)
+        starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
         starts[:1] = start
-        return starts[:CHUNK_LINES], ends[:CHUNK_LINES], len(starts) > CHUNK_LINES
+        return starts, ends
 
     yield from cut(source, find, partial(require_lines, terminator=terminator))
 
 
-Pieces = tuple[Offsets, Offsets, bool]
+Pieces = tuple[Offsets, Offsets]
 Find = Callable[[Octets, int, int, int], Pieces]
 Check = Callable[[Octets], object]
 
@@ -204,8 +199,7 @@ def cut(source: RawInput, find: Find, check: Check | None) -> Iterator[Chunk]:
         The stream.
     find : callable
         Called with a block, where what is left of it begins, up to where that was searched already,
-        and how far the block is filled; gives where pieces start and end, and whether it is known
-        that others are behind them. A byte follows each.
+        and how far the block is filled; returns where pieces start and end. A byte follows each.
     check : callable, optional
         Called once, before the first piece is given, with all that has come up to then; it raises
         an error if the stream is to be refused.
@@ -217,22 +211,19 @@ def cut(source: RawInput, find: Find, check: Check | None) -> Iterator[Chunk]:
     """
     if not hasattr(source, "readinto"):
         raise TypeError(f"source is {source!r}, expected a binary file, as open(path, 'rb') gives")
-    block, filled, behind = np.empty(BLOCK_BYTES, dtype=np.uint8), 0, 0
+    block, filled = np.empty(BLOCK_BYTES, dtype=np.uint8), 0
     while count := read_some(source, block[filled : filled + BLOCK_BYTES].data):
         start, searched, filled = 0, filled, filled + count
-        behind -= count
-        if behind <= 0:  # asked for each block, it made the threads wait for the interpreter
-            behind = bytes_behind(source)
         # Bytes from earlier reads end nothing: even a long line is searched only once.
         while True:
-            starts, ends, followed = find(block, start, searched, filled)
+            starts, ends = find(block, start, searched, filled)
             if not len(starts):
                 break
             if check is not None:
                 check(block[:filled])
                 check = None
             start = searched = int(ends[-1]) + 1
-            yield Chunk(block, starts, ends, terminated=True, followed=followed or behind > 0)
+            yield Chunk(block, starts, ends, terminated=True)
         if start or filled == len(block):
             # The chunks keep their block, so the rest of it is copied to a new one: with
             # twice as much room, which lets a long line be copied a few times only.
@@ -253,15 +244,6 @@ def read_some(source: RawInput, buffer: Any) -> int:
         there.register(cast("Any", source), select.POLLIN)
         there.poll()
     return count
-
-
-def bytes_behind(source: RawInput) -> int:
-    """Give how many bytes of a file are left, so that a read does not wait; 0 if it may wait."""
-    try:
-        fd = cast("Any", source).fileno()
-        return os.fstat(fd).st_size - os.lseek(fd, 0, os.SEEK_CUR)
-    except (AttributeError, OSError):  # a pipe, for example
-        return 0
 
 
 class RawOutput(Protocol):
@@ -305,15 +287,15 @@ class PlainFile:
     Parameters
     ----------
     fd : int
-        A descriptor that is open for reading, and stays so.
+        A descriptor that is open for reading.
     """
 
     def __init__(self, fd: int) -> None:
-        self.fd = fd
+        self._fd = fd
 
     def fileno(self) -> int:
         """Return the descriptor."""
-        return self.fd
+        return self._fd
 
     def alone(self) -> AbstractContextManager[None]:
         """Give a block like any other: the filter's lock keeps other runs away."""
@@ -321,16 +303,16 @@ class PlainFile:
 
     def size(self) -> int:
         """Count the bytes."""
-        return os.fstat(self.fd).st_size
+        return os.fstat(self._fd).st_size
 
     def last(self) -> bytes:
         """Give the last byte; none of an empty file."""
         size = self.size()
-        return os.pread(self.fd, 1, size - 1) if size else b""
+        return os.pread(self._fd, 1, size - 1) if size else b""
 
     def read_from(self, begin: int) -> RawInput:
         """Give what is read from a byte on."""
-        return _From(self.fd, begin)
+        return _From(self._fd, begin)
 
 
 class _From:
@@ -419,13 +401,6 @@ class LineWriter:
             )
         self._file, self._name, self._sync = file, name or str(getattr(file, "name", file)), sync
         self._terminator, self._mid_line, self.existing = terminator, False, existing
-        self._plain: FileIO | None = None
-        as_it_is = sync is None and len(terminator) == 1
-        if type(file) is FileIO and not file.closed and as_it_is:
-            if existing is None:
-                self._plain, self._output = file, Output(file.fileno(), -1, terminator[0])
-            elif type(existing) is PlainFile:
-                self._plain, self._output = file, Output(file.fileno(), existing.fd, terminator[0])
 
     def write(self, lines: Octets, *, terminated: bool) -> None:
         """Write lines.
@@ -452,33 +427,6 @@ class LineWriter:
             self._wrote(len(lines))
         if self._sync is not None:
             self._sync()
-
-    def output(self) -> Output | None:
-        """Give the file, if lines can be written to it as they are; None if that takes a `write`.
-
-        Returns
-        -------
-        Output or None
-        """
-        file = self._plain
-        return None if file is None or file.closed or self._mid_line else self._output
-
-    def finish(self, lines: Octets, written: int) -> None:
-        """Write what is left of lines, whose first bytes are written.
-
-        Parameters
-        ----------
-        lines : ndarray of uint8
-            As for `write`; the last of them ends in a terminator.
-        written : int
-            How many bytes are written.
-
-        Raises
-        ------
-        OSError
-            As `write`.
-        """
-        self._write(lines[written:])
 
     def _wrote(self, count: int) -> None:
         """Take note that the last bytes of the file are these lines."""

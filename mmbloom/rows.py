@@ -129,7 +129,7 @@ class _Rows:
         if self._before is None:
             head = block[: min(filled, len(BOM))].tobytes()
             if len(head) < len(BOM) and BOM.startswith(head):
-                return _NONE, _NONE, False
+                return _NONE, _NONE
             # A quote behind the mark begins a field.
             self._before, searched = len(BOM) if head == BOM else 0, 0
         begin = start + self._before
@@ -147,7 +147,7 @@ class _Rows:
             self._newlines += int(np.count_nonzero(block[start : ends[-1] + 1] == ord("\n")))
         elif self._state == _engine.INSIDE and filled - start > self._longest:
             raise self._open(f"within {int(self._longest) >> 20} MiB")
-        return starts, ends, False
+        return starts, ends
 
     def _open(self, end: str) -> OpenQuoteError:
         return OpenQuoteError(self._newlines + 1, end)

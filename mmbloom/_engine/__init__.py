@@ -12,7 +12,6 @@ it: two that write at once lose bits, and both report one key as new.
 
 from mmbloom._engine.choice import ENGINE
 from mmbloom._engine.key_batch import CHUNK_KEYS
-from mmbloom._engine.reference.at_once import Output
 from mmbloom._engine.reference.bits import union
 from mmbloom._engine.reference.counters import (
     COUNTER_BITS,
@@ -27,7 +26,6 @@ from mmbloom._engine.reference.rows import INSIDE, fields_of
 from mmbloom._engine.reference.single import described
 
 if ENGINE == "compiled":
-    from mmbloom._engine.compiled.at_once import write_new
     from mmbloom._engine.compiled.bits import (
         Claimed,
         OneKey,
@@ -49,9 +47,8 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.rows import find_rows, select_columns
     from mmbloom._engine.compiled.single import Grounds, SingleKeys
     from mmbloom._engine.compiled.slices import partition, rebase, slices_of
-    from mmbloom._engine.compiled.status import LastLook, status_at
+    from mmbloom._engine.compiled.status import status_at
 else:
-    from mmbloom._engine.reference.at_once import write_new
     from mmbloom._engine.reference.bits import (
         Claimed,
         OneKey,
@@ -73,7 +70,7 @@ else:
     from mmbloom._engine.reference.rows import find_rows, select_columns
     from mmbloom._engine.reference.single import Grounds, SingleKeys
     from mmbloom._engine.reference.slices import partition, rebase, slices_of
-    from mmbloom._engine.reference.status import LastLook, status_at
+    from mmbloom._engine.reference.status import status_at
 
 __all__ = [
     "CHUNK_KEYS",
@@ -85,11 +82,9 @@ __all__ = [
     "Grounds",
     "Held",
     "Hold",
-    "LastLook",
     "LockState",
     "OneCounted",
     "OneKey",
-    "Output",
     "SingleKeys",
     "add",
     "bytes_of",
@@ -125,5 +120,4 @@ __all__ = [
     "slices_of",
     "status_at",
     "union",
-    "write_new",
 ]

@@ -16,7 +16,6 @@ from mmbloom.errors import EngineWarning
 
 _COMPILED = (
     "_arrays",
-    "at_once",
     "bits",
     "counters",
     "hash",

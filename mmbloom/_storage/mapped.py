@@ -4,8 +4,8 @@
 - Nothing is mapped before the header and the size of the file are proved right.
 - There are three ways to the map. A reader calls `look`, which proves that the file is still the
   one that was opened, and whole: touching a file that was cut is a fatal signal. A writer calls
-  `attend` as its section begins, or has the engine see that the `last_look` of an earlier one
-  holds, and `change` for each batch in it. `views` is for one that has just looked at the file.
+  `attend` as its section begins, and `change` for each batch in it. `views` is for a caller that
+  has just checked the file.
 
 This file takes no lock: a caller that writes through the map holds it.
 """
@@ -13,7 +13,7 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
-from mmbloom._engine import LastLook, status_at
+from mmbloom._engine import status_at
 from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.counters import Counters
@@ -133,49 +133,39 @@ class MappedFilter:
     def look(self, keys: int) -> Views:
         """Give the map, for a number of keys to be tested; raises as `check_unchanged`."""
         self.check_unchanged()
-        if self.array.few_left > 0:
-            self._touch(keys)
-        return self.views if self._is_at_home(self.array.mapped) else self.array.follow().views
+        self._touch(keys)
+        return self.views if self._is_at_home() else self.array.follow().views
 
     def attend(self) -> None:
         """Make sure that this object may write, and see to its array: a section begins.
 
         Raises as `check_writable`, `check_unchanged` and `MovingArray.flush`.
         """
-        array, last_look = self.array, self.array.last_look
-        if last_look is not None and last_look.holds():  # as a rule, and in one call
-            return
-        then, place = array.news[0], array.mapped  # before what they vouch for is looked at
         self.check_writable()
         self.check_unchanged()
-        if place is None or array.wanted or not self._is_at_home(place):
-            array.attend()
-            return
-        words = [(array.news, then), (place.word_now, place.word)]
-        last_look = LastLook(self.file, words)
-        if array.mapped is place:  # else this would keep a map that a reader has left
-            array.last_look = last_look
+        if self.array.wanted or not self._is_at_home():
+            self.array.attend()
 
     def change(self, keys: int) -> Views:
         """Give the map, for a number of keys to be changed, within a section."""
-        if self.array.few_left > 0:
-            self._touch(keys)
+        self._touch(keys)
         return self.views
 
-    @staticmethod
-    def _is_at_home(place: Place | None) -> bool:
+    def _is_at_home(self) -> bool:
         """Tell whether the array is in the file, as it was: that of most filters always is.
 
         As `Place.is_plain` and `Place.is_named` say, in one step, as each batch asks.
         """
+        place = self.array.mapped
         return place is not None and place.named is NO_COPY and place.word_now[0] == place.word
 
     def _touch(self, keys: int) -> None:
         """Count keys down to where the kernel may read around their pages."""
         array = self.array
-        array.few_left -= keys
-        if array.few_left <= 0 and (place := array.mapped) is not None:
-            pages.expect_neighbours(place.array)
+        if array.few_left > 0:
+            array.few_left -= keys
+            if array.few_left <= 0 and (place := array.mapped) is not None:
+                pages.expect_neighbours(place.array)
 
     def trusted(self, keys: int) -> Place | None:
         """Look at the file for the keys of a moment, which do not look themselves.
@@ -195,7 +185,7 @@ class MappedFilter:
         if (there.st_dev, there.st_ino, there.st_size) != self.file[1:]:
             return None
         place = self.array.steady()
-        if place is not None and self.array.few_left > 0:
+        if place is not None:
             self._touch(keys)
         return place
 

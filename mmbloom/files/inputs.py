@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import FileIO, RawIOBase
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from mmbloom._extras import Compression, compression
 from mmbloom._text import NoLinesError
@@ -170,10 +170,6 @@ class Looked(RawIOBase):
         """Say so, as decompressors ask."""
         return True
 
-    def fileno(self) -> int:
-        """Give the descriptor of what is read."""
-        return self._raw.fileno()
-
     def readinto(self, buffer: Any, /) -> int:
         """Read some bytes; 0 at the end."""
         view = memoryview(buffer).cast("B")
@@ -209,11 +205,6 @@ class Given:
     def readinto(self, buffer: Any, /) -> int:
         """Read some bytes; 0 at the end."""
         return self.fill(memoryview(buffer).cast("B"), 0)
-
-    def fileno(self) -> int:
-        """Give its descriptor, if it has one."""
-        descriptor: int = cast("Any", self._file).fileno()
-        return descriptor
 
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, unless something is in it; gives up to where it is filled."""

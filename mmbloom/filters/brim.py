@@ -41,9 +41,6 @@ class Brim:
     full_at : float
         The number of set positions above which the caller is to be told. -inf: each batch is
         looked at first. inf: the caller is not to be told, or was.
-    sure : (float, float)
-        Numbers of set positions, and of keys: up to both new keys fit, whatever positions they
-        share. Infinite where the caller is not to be told.
     reserved : int
         How many keys the claim that is under way will mark: they count as if they were there.
     """
@@ -55,10 +52,10 @@ class Brim:
         self.strict = on_full == "raise"
         self.reserved = 0
         self._keys_then = 0  # how many there are with the batch that the caller is told of
-        self.full_at, self.sure = math.inf, (math.inf, math.inf)
+        self._planned_at = full_at(self._params)
+        self.full_at = math.inf
         if on_full is not None:
-            self.sure = full_at(self._params), self._params.capacity
-            self.full_at = -math.inf if self.strict else self.sure[0]
+            self.full_at = -math.inf if self.strict else self._planned_at
 
     def _fill(self) -> Fill:
         return Fill.of(self._params, self._storage.positions_set)
@@ -78,9 +75,8 @@ class Brim:
     def fit_surely(self, keys: int) -> bool:
         """Tell whether new keys fit even if none shares a position: no estimate is needed then."""
         counters, more = self._storage.counters, self.reserved + keys
-        most_set, most_keys = self.sure
         most = counters["positions_set"] + more * self._params.num_hashes
-        return most <= most_set and counters["keys_added"] + more <= most_keys
+        return most <= self._planned_at and counters["keys_added"] + more <= self._params.capacity
 
     def may_pass(self, keys: int) -> bool:
         """Tell whether a number of keys goes past the plan if all of them are new."""
@@ -118,8 +114,7 @@ class Brim:
         """Warn once that the plan is passed."""
         if self.full_at == math.inf:
             return
-        # Before: where warnings are errors, the next call goes on.
-        self.full_at, self.sure = math.inf, (math.inf, math.inf)
+        self.full_at = math.inf  # before: where warnings are errors, the next call goes on
         keys = max(self._fill().keys, self._keys_then)
         warn_past_plan(self._path, self._params, Fill.with_keys(self._params, keys))
 

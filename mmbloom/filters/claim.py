@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import Held
 from mmbloom._storage.lock import TaskHold
-from mmbloom._typing import Bools, Spans
+from mmbloom._typing import Bools
 from mmbloom.errors import FilterFullError, ReentryError
-from mmbloom.filters.filter_writer import Destination, FilterWriter
+from mmbloom.filters.filter_writer import FilterWriter
 
 _CLAIMED = (
     "a claim of this filter is around this one: end its block first, or claim all keys at once"
@@ -183,50 +183,3 @@ class Claim(Held):
             self.__exit__(kind, error, traceback)
         finally:
             self._task_hold.leave()
-
-
-class LineClaims(NamedTuple):
-    """Claims of chunks of lines, of which none was entered, made ready for one step.
-
-    Attributes
-    ----------
-    writer : FilterWriter
-        Of the one filter of all of them.
-    parts : list of (prepared keys, (ndarray of uint8, ndarray of int64, ndarray of int64))
-        Of each chunk the keys, as the writer prepares them, and its lines: a block, and where in it
-        the line of each key starts and ends; a byte follows each.
-    num_keys : int
-        Of all of them.
-    """
-
-    writer: FilterWriter
-    parts: list[tuple[Any, Spans]]
-    num_keys: int
-
-    @classmethod
-    def of(cls, work: Sequence[tuple[Claim, Spans]]) -> LineClaims:
-        """Make them ready, which needs no lock: of one chunk or more, all of one filter."""
-        # Of this very module, if not of this class.
-        parts = [(claim._prepared, lines) for claim, lines in work]  # noqa: SLF001
-        num_keys = sum([claim._num_keys for claim, _ in work])  # noqa: SLF001
-        return cls(work[0][0]._writer, parts, num_keys)  # noqa: SLF001
-
-    def write_new(self, to: Destination) -> int:
-        """Claim the keys, write the new lines, and mark them, in one step where that can be.
-
-        It can be where the lock is free, the filter is one file, no key is excluded, and the new
-        keys fit into the plan. The order is that of the block of a claim that writes the lines,
-        chunk by chunk.
-
-        Parameters
-        ----------
-        to : Destination
-            Where the new lines go.
-
-        Returns
-        -------
-        int
-            How many chunks are done, from the first one on. Of the others nothing is: the next
-            claim is to be entered.
-        """
-        return self.writer.write_new(self.parts, self.num_keys, to)

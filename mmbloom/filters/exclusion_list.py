@@ -91,8 +91,6 @@ class ExclusionList:
 
     Attributes
     ----------
-    file : bytes
-        That path, for the engine.
     empty : bool
         Whether none is known.
     edition : memoryview of one uint64
@@ -107,7 +105,7 @@ class ExclusionList:
     """
 
     def __init__(self, path: str, key_hash: KeyHash) -> None:
-        self.path, self.file = path, os.fsencode(path)
+        self.path = path
         self._key_hash = key_hash
         self.edition = memoryview(bytearray(8)).cast("Q")
         self._learn(_NONE)

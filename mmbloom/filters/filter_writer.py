@@ -7,29 +7,12 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from mmbloom._engine import Hold, Output
+from mmbloom._engine import Hold
 from mmbloom._reentry import BLOCK
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Spans
+from mmbloom._typing import Bools, HashHalves, Indices, Key
 from mmbloom.errors import FilterFullError
-
-
-class Destination(Protocol):
-    """Where chunks of lines go that are claimed, written and marked in one step."""
-
-    def output(self) -> Output | None:
-        """Give the file; None if more is to be done than to write lines to it."""
-
-    def count(self, chunks: int, unique: int) -> None:
-        """Take note that the first chunks are done, with so many keys that were new."""
-
-    def finish(self, number: int, new: Bools, written: int) -> None:
-        """Write what is left of the new lines of a chunk, whose keys are marked after it.
-
-        Called where the step came to no end with it: not all was written, or the file has changed.
-        """
 
 
 class FilterWriter(ABC):
@@ -94,15 +77,6 @@ class FilterWriter(ABC):
         Before anything is marked the file is looked at again: it may have changed, or a flush have
         failed, in the block.
         """
-
-    def write_new(
-        self,
-        parts: Sequence[tuple[Any, Spans]],  # noqa: ARG002
-        num_keys: int,  # noqa: ARG002
-        to: Destination,  # noqa: ARG002
-    ) -> int:
-        """Do what `LineClaims.write_new` says; none where each chunk takes the block of a claim."""
-        return 0
 
     @abstractmethod
     def forget_claim(self) -> None:

@@ -15,7 +15,7 @@
 import math
 import time
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from mmbloom._storage.counters import Counters
 from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Spans, Words
+from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
 from mmbloom.errors import (
     FilterFullError,
     LockTimeoutError,
@@ -39,7 +39,7 @@ from mmbloom.errors import (
 )
 from mmbloom.filters.brim import Brim
 from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.filters.filter_writer import Destination, FilterWriter
+from mmbloom.filters.filter_writer import FilterWriter
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 
 _KEYS_A_CHECK = 16  # how many are added in a moment if each waits for the disk
@@ -301,53 +301,6 @@ class BitWriter(Writer):
         if self._verify:
             self._test(words, keys.hashes)
         self._finish(counters, claimed.num_new, positions_set)
-
-    def write_new(
-        self, parts: Sequence[tuple[ToClaim, Spans]], num_keys: int, to: Destination
-    ) -> int:
-        """Claim the keys of lines, write the new lines and mark them, in one step of the engine."""
-        done = 0
-
-        def step(hold: Hold, _patient: bool) -> bool:
-            nonlocal done
-            if hold.first:  # no claim is under way
-                done = self._write_new_within(parts, num_keys, to)
-            return False  # whatever is raised in here or after it, the lock is given back
-
-        Hold(self._lock.state, 0.0, CALL, None, step).try_once()
-        return done
-
-    def _write_new_within(
-        self, parts: Sequence[tuple[ToClaim, Spans]], num_keys: int, to: Destination
-    ) -> int:
-        """Do so within a section of the lock, which begins with no look but that of the engine."""
-        last_look, exclusions = self._storage.array.last_look, self._exclusions
-        if last_look is None or self._verify or not exclusions.empty:
-            return 0
-        self.room = 0.0  # the next batch is to ask
-        words, counters, _ = self._storage.change(num_keys)
-        # Last, as a signal handler may have closed the output, or forked: the lock is the parent's.
-        output = to.output()
-        if output is None or not self._lock.state.mine():
-            return 0
-        done, unique, begun = _engine.write_new(
-            words,
-            counters.words,
-            self._params,
-            parts,
-            output=output,
-            last_look=last_look,
-            absent=exclusions.file,
-            sure=self._brim.sure,
-        )
-        to.count(done, unique)
-        if begun is not None:
-            claimed, written = begun
-            to.finish(done, claimed.new, written)
-            if self._lock.state.mine():  # a forked child marks nothing
-                self.mark(claimed, parts[done][0])
-            done += 1
-        return done
 
     def unite(self, start: int, more: Words) -> int:
         """Set the bits of `more` in a section of its own, from word `start`; how many are new."""

@@ -15,7 +15,7 @@ from cli_runner import EXACT, exact_filter, forked, inside, is_one_line, mmbloom
 from mmbloom import GrowingFilter
 from mmbloom import open as open_filter
 from mmbloom.cli.commands.dedup import FileJob
-from mmbloom.dedup import Tally, _PlainSink
+from mmbloom.dedup import Tally
 from mmbloom.filters.claim import Claim
 
 Capture = pytest.CaptureFixture[bytes]
@@ -69,16 +69,12 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
             disk.flush()
             super().flush(*args)
 
-    end, count = Claim._end, _PlainSink.count
+    end = Claim._end
 
     def ended(claim: Claim, kind: type[BaseException] | None) -> None:
         if kind is None:
             disk.mark(int(claim._claimed.new.sum()))
         end(claim, kind)
-
-    def counted(to: _PlainSink, chunks: int, unique: int) -> None:
-        disk.mark(unique)
-        count(to, chunks, unique)
 
     def run_jobs(jobs: Sequence[FileJob], _: int, tally: Tally, _done: Callable[..., None]) -> None:
         for job in jobs:
@@ -87,7 +83,6 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", disk.sync)
     monkeypatch.setattr(mmap, "mmap", Map)
     monkeypatch.setattr(Claim, "_end", ended)
-    monkeypatch.setattr(_PlainSink, "count", counted)
     monkeypatch.setattr("mmbloom.cli.workers.run_jobs", run_jobs)
 
 

@@ -37,11 +37,11 @@ def test_same_interface() -> None:
         for parameter in here.values():
             same = there[parameter.name]
             assert (same.default, same.kind) == (parameter.default, parameter.kind), name
-    types = {"Claimed", "Grounds", "HashHalves", "Output", "SingleKeys", "Words", "described"}
+    types = {"Claimed", "Grounds", "HashHalves", "SingleKeys", "Words", "described"}
     shared = {"OneCounted", "bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
     constants = {"CHUNK_KEYS", "COUNTER_BITS", "ENGINE", "INSIDE", "WHOLE_LINE"}
     named = {"fields_of", "lines_of", "narrower", *constants, *shared, *types}
-    system = {"LastLook", "status_at"}  # by os.stat, in the reference: see test_status.py
+    system = {"status_at"}  # os.stat, in the reference: see test_status.py
     for_tests = {"siphash"}  # published digests are of other rounds
     locks = {"Held", "Hold", "LockState"}
     assert set(_engine.__all__) - named - locks - system == set(NUMPY._fields[1:]) - for_tests

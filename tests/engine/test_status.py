@@ -1,19 +1,15 @@
-"""What is at a path, as each section asks before it touches the map: what os.stat says.
-
-And whether that is still what the last look has found.
-"""
+"""What is at a path, as each section asks before it touches the map: what os.stat says."""
 
 import inspect
 import os
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kernels import needs_compiled
 
-from mmbloom._engine.reference.status import LastLook, Status, status_at
+from mmbloom._engine.reference.status import Status, status_at
 
 StatusAt = Callable[[str], Status]
 
@@ -87,93 +83,3 @@ def test_bad_input() -> None:
             compiled()(path)  # type: ignore[arg-type]
     with pytest.raises(UnicodeEncodeError):
         compiled()("\ud800")
-
-
-Look = Callable[..., Any]
-
-
-def compiled_look() -> Look:
-    found: Look = import_module("mmbloom._engine.compiled.status").LastLook
-    return found
-
-
-each_look = pytest.mark.parametrize(
-    "look",
-    [lambda: LastLook, pytest.param(compiled_look, marks=needs_compiled)],
-    ids=["numpy", "compiled"],
-)
-
-
-def look_at(look: Look, path: Path, words: list[memoryview]) -> Any:
-    there = path.stat()
-    file = (os.fsencode(path), there.st_dev, there.st_ino, there.st_size)
-    return look(file, [(word, word[0]) for word in words])
-
-
-@each_look
-def test_last_look_holds(look: Callable[[], Look], tmp_path: Path) -> None:
-    """As long as the file is there, of its size, and no word has changed: whatever is written."""
-    path, words = tmp_path / "ärger\udcff", [memoryview(bytearray(8)).cast("Q") for _ in "ab"]
-    path.write_bytes(b"abc")
-    words[1][0] = 2**64 - 1
-    found = look_at(look(), path, words)
-    assert found.holds()
-    path.chmod(0o600)
-    with path.open("r+b") as file:
-        file.write(b"xyz")
-    assert found.holds()
-    for word in words:
-        word[0] ^= 1 << 63
-        assert not found.holds()
-        word[0] ^= 1 << 63
-        assert found.holds()
-    assert look_at(look(), path, []).holds()
-
-
-@each_look
-def test_last_look_does_not_hold(look: Callable[[], Look], tmp_path: Path) -> None:
-    """A file that was cut, extended, removed, or that another file or folder has replaced."""
-    path, other = tmp_path / "file", tmp_path / "other"
-
-    def new_look() -> Any:
-        path.write_bytes(b"abc")
-        found = look_at(look(), path, [])
-        assert found.holds()
-        return found
-
-    for size in (0, 2, 4, 5 << 32):
-        found = new_look()
-        os.truncate(path, size)
-        assert not found.holds()
-    found = new_look()
-    path.rename(other)
-    assert not found.holds()
-    path.write_bytes(b"abc")
-    assert not found.holds()
-    path.unlink()
-    path.mkdir()
-    assert not found.holds()
-    path.rmdir()
-    other.rename(path)
-    assert found.holds(), "it is the same again"
-
-
-@needs_compiled
-def test_bad_last_look(tmp_path: Path) -> None:
-    """What is no look is refused, and no other memory is read for it."""
-    look, file = compiled_look(), (b"file", 1, 2, 3)
-    word = memoryview(bytearray(8)).cast("Q")
-    for wrong, error in [
-        ([(word, 0)] * 3, ValueError),
-        ([(word[:0], 0)], ValueError),
-        ([(memoryview(bytearray(8)), 0)], ValueError),
-        ([(b"12345678", 0)], ValueError),
-        ([(None, 0)], ValueError),
-        ([(word, -1)], OverflowError),
-        ([(word, 2**64)], OverflowError),
-    ]:
-        with pytest.raises(error):
-            look(file, wrong)
-    for wrong_file in [("file", 1, 2, 3), (b"file", 1, 2), (None, 1, 2, 3), (b"file", -1, 2, 3)]:
-        with pytest.raises((TypeError, ValueError, OverflowError)):
-            look(wrong_file, [])

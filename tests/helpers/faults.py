@@ -20,7 +20,6 @@ import filelock
 import numpy as np
 
 from mmbloom import BloomFilter
-from mmbloom._engine.reference.status import LastLook
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
 from mmbloom._storage import mapped as _mapped
@@ -40,9 +39,6 @@ OS_CALLS = [
 ]
 
 
-# In the compiled engine the second of them makes its call in C.
-OF_TRUST = {MappedFilter.trusted.__code__, LastLook.holds.__code__}
-
 Hook = Callable[[str], object]
 
 
@@ -55,14 +51,13 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     """In a child: run something before and after every call of the system.
 
     Those of the os module, of a map ("mmap", "madvise", "msync"), of the lock ("flock",
-    "unlock"), and the one that lets two names change places ("exchange"). "stat of trust" is what
-    looks whether the next keys may go without a look, or whether an earlier one still holds: where
-    it fails, all is looked at.
+    "unlock"), and the one that lets two names change places ("exchange"). "stat of trust" is the
+    check whether the next keys need none: where it fails, each key checks.
     """
 
     def wrap(told: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
-            of_trust = sys._getframe(1).f_code in OF_TRUST
+            of_trust = sys._getframe(1).f_code is MappedFilter.trusted.__code__
             name = f"{told} of trust" if of_trust else told
             try:
                 before(name)

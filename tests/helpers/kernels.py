@@ -49,14 +49,12 @@ class Engine(NamedTuple):
     slices_of: Callable[[Words, FilterParams, int], npt.NDArray[np.int32]]
     partition: Callable[[Words, Words, FilterParams, int], tuple[Indices, Indices, HashHalves]]
     rebase: Callable[[Words, FilterParams, int, int], tuple[Words, int]]
-    write_new: Callable[..., tuple[int, int, tuple[Any, int] | None]]
 
     def __repr__(self) -> str:
         return self.name
 
 
 PARTS = (
-    "at_once",
     "bits",
     "counters",
     "hash",

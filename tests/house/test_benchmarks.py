@@ -27,7 +27,6 @@ SCRIPTS = {
     "memory": "### 2 workers",
     "contention": "| add, in locked() |",
     "threads": "| add_many, int64 array |",
-    "chunks": "| lines of 14 bytes, known |",
     "cores": "| mmbloom dedup -j |",
     "members": "| absent, list of bytes |",
     "huge": "| create(...) | create + add 1,000 |",

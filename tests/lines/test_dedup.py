@@ -3,6 +3,8 @@
 import io
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import FileIO
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -11,13 +13,14 @@ from forms import chunk_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sinks import Breaks, Collect, Lines, a_filter, cut, in_chunks
+from workers import running
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, FilterFullError
 from mmbloom._typing import Bools
 from mmbloom.dedup import Discard, Tally, dedup
 from mmbloom.errors import LockTimeoutError
 from mmbloom.filters.claim import Claim
-from mmbloom.lines import Chunk, LineKeys, read_chunks
+from mmbloom.lines import Chunk, LineKeys, LineWriter, PlainFile, read_chunks
 
 Create = Callable[..., BloomFilter]
 Octets = npt.NDArray[np.uint8]
@@ -215,3 +218,39 @@ def test_tallies_add_up() -> None:
     tally = Tally(1, 2, 3, 4, 5)
     tally.add(Tally(10, 20, 30, 40, 50))
     assert tally == Tally(11, 22, 33, 44, 55)
+
+
+@pytest.mark.parametrize("size", [1, 3, 10, 64, 1000])
+@pytest.mark.parametrize("capacity", [50, 64, 299, 301])
+def test_full(capacity: int, size: int, create: Create) -> None:
+    """The first lines that fit are written and marked, however the lines are cut into chunks."""
+    seen, sink, tally = create(capacity, 1e-6, seed=1, on_full="raise"), Collect(), Tally()
+    lines = [b"%d" % (number * number % 601) for number in range(1000)]
+    unique = list(dict.fromkeys(lines))
+    if capacity < len(unique):
+        with pytest.raises(FilterFullError) as full:
+            dedup(seen, in_chunks(lines, size), sink, tally=tally)
+        assert (full.value.keys, full.value.capacity, full.value.fits) == (capacity, capacity, 0)
+        assert tally.lines == lines.index(unique[capacity])
+    else:
+        dedup(seen, in_chunks(lines, size), sink, tally=tally)
+        assert tally.lines == len(lines)
+    assert sink.lines == unique[:capacity]
+    assert seen.contains_many(sink.lines).all()
+    assert tally.unique == len(sink.lines)
+
+
+def test_two_processes_and_one_output(create: Create, tmp_path: Path) -> None:
+    """Of all that dedup the same lines into the same file, one writes each."""
+    seen, path = create(40_000, 1e-9, seed=1), tmp_path / "out"
+    lines = [b"line %d" % (number * 7919 % 30_011) for number in range(30_011)]
+
+    def run() -> None:
+        with BloomFilter.open(seen.path) as own, FileIO(path, "ab+") as file:
+            writer = LineWriter(file, existing=PlainFile(file.fileno()))
+            dedup(own, in_chunks(lines, 100), writer)
+
+    with running(run):
+        run()
+        run()  # what is left, if the other is behind
+    assert sorted(path.read_bytes().splitlines()) == sorted(lines)

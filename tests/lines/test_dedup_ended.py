@@ -1,9 +1,12 @@
 """dedup() that a signal, a fork or the output itself ends, wherever it comes."""
 
 import ast
+import errno
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from io import FileIO
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -17,6 +20,8 @@ import mmbloom.dedup
 import mmbloom.filters.claim
 from mmbloom import BloomFilter, FilterFullError
 from mmbloom.dedup import Tally, dedup
+from mmbloom.errors import ClosedFilterError, DurabilityError, FileChangedError
+from mmbloom.lines import Chunk, LineWriter
 
 Create = Callable[..., BloomFilter]
 
@@ -117,3 +122,99 @@ def test_a_child_forked_in_a_write(create: Create) -> None:
     assert codes == [7]
     assert seen.contains_many(sink.lines).all()
     assert len(sink.lines) == 9
+
+
+def close_the_output(_: BloomFilter, file: FileIO) -> None:
+    file.close()
+
+
+def close_the_filter(seen: BloomFilter, _: FileIO) -> None:
+    seen.close()
+
+
+def remove_the_filter(seen: BloomFilter, _: FileIO) -> None:
+    os.unlink(seen.path)
+
+
+def cut_the_filter(seen: BloomFilter, _: FileIO) -> None:
+    os.truncate(seen.path, 4096)
+
+
+def fail_a_flush(seen: BloomFilter, _: FileIO) -> None:
+    def fail() -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with suppress(DurabilityError):
+        seen._storage.array._to_disk(fail)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        (close_the_output, ValueError),
+        (close_the_filter, ClosedFilterError),
+        (remove_the_filter, FileChangedError),
+        (cut_the_filter, FileChangedError),
+        (fail_a_flush, DurabilityError),
+    ],
+)
+def test_what_happens_between_chunks(
+    change: Callable[[BloomFilter, FileIO], None],
+    error: type[Exception],
+    create: Create,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The next chunk notices it: nothing of that chunk is written and nothing is marked."""
+    seen, path = create(1000, 1e-9, seed=1), tmp_path / "out"
+    monkeypatch.setattr("mmbloom.dedup.ReadAhead", lambda chunks: (yield from chunks))
+
+    def chunks() -> Iterator[Chunk]:
+        yield from in_chunks([b"a", b"b", b"c"], 1)
+        change(seen, file)
+        yield from in_chunks([b"d"], 1)
+
+    with FileIO(path, "ab") as file, pytest.raises(error):
+        dedup(seen, chunks(), LineWriter(file))
+    assert path.read_bytes() == b"a\nb\nc\n"
+
+
+def test_a_file_replaced_in_a_write(create: Create) -> None:
+    """The lines count as written; they are marked in neither file, and so come again."""
+    seen, tally = create(1000, 1e-9, seed=1), Tally()
+    path, moved = Path(seen.path), Path(seen.path).with_suffix(".moved")
+
+    class Replace(Collect):
+        def write(self, lines: npt.NDArray[np.uint8], *, terminated: bool) -> None:
+            super().write(lines, terminated=terminated)
+            if len(self.lines) == 4:
+                path.rename(moved)
+                BloomFilter.create(path, 1000, 1e-9, seed=1).close()
+
+    sink = Replace()
+    with pytest.raises(FileChangedError):
+        dedup(seen, in_chunks([b"%d" % i for i in range(9)], 2), sink, tally=tally)
+    assert (tally.lines, tally.unique) == (4, 4)
+    for file, marked in [(path, 0), (moved, 2)]:
+        with BloomFilter.open(file, "r") as other:
+            assert np.count_nonzero(other.contains_many(sink.lines)) == marked
+
+
+@pytest.mark.parametrize("error", [OSError, SystemExit, KeyboardInterrupt, TypeError])
+@pytest.mark.parametrize("whole", [0, 1, 5])
+def test_an_input_that_breaks(whole: int, error: type[BaseException], create: Create) -> None:
+    """What was read before is written, counted and marked; what is no chunk breaks a run, too."""
+    seen, sink, tally = create(1000, 1e-9, seed=1), Collect(), Tally()
+    lines = [b"%d" % i for i in range(100 * whole)]
+
+    def chunks() -> Iterator[Any]:
+        yield from in_chunks(lines, 100)
+        if error is TypeError:
+            yield b"lines"
+        raise error
+
+    with pytest.raises(error):
+        dedup(seen, chunks(), sink, tally=tally)
+    assert sink.lines == lines
+    assert (tally.lines, tally.unique) == (len(lines), len(lines))
+    assert not lines or seen.contains_many(lines).all()

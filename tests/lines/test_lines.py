@@ -3,7 +3,6 @@
 import io
 import os
 import threading
-from contextlib import nullcontext
 from io import FileIO
 from itertools import cycle
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from mmbloom import InputError
-from mmbloom.files.inputs import open_input
 from mmbloom.lines import BLOCK_BYTES, Chunk, LineWriter, PlainFile, read_chunks
 
 TERMINATORS = st.sampled_from([b"\n", b"\0"])
@@ -87,85 +85,6 @@ def test_chunks_have_at_most_8192_lines(count: int) -> None:
     chunks = list(read_chunks(io.BytesIO(data)))
     assert max(len(chunk.lines) for chunk in chunks) <= 8_192
     assert joined(chunks, b"\n") == data
-
-
-@pytest.mark.parametrize(
-    ("data", "followed"),
-    [
-        (b"x\n" * 8_191, [False]),
-        (b"x\n" * 8_192, [False]),
-        (b"x\n" * 8_192 + b"half", [False, False]),
-        (b"x\n" * 8_193, [True, False]),
-        (b"x\n" * 20_000 + b"half", [True, True, False, False]),
-    ],
-)
-def test_a_chunk_knows_that_another_is_there(data: bytes, followed: list[bool]) -> None:
-    """Only if it is: one that has to be read first may never come."""
-    chunks = list(read_chunks(io.BytesIO(data)))
-    assert [chunk.followed for chunk in chunks] == followed
-    assert not any(chunk.first(1).followed for chunk in chunks)
-    two_reads = list(read_chunks(Dripping(2 * data, [len(data), len(data)])))
-    assert not any(chunk.followed for chunk in two_reads if not is_full(chunk))
-    ends = np.cumsum([chunk.num_bytes for chunk in two_reads])
-    at_the_first = [c for c, end in zip(two_reads, ends, strict=True) if end <= len(data)]
-    assert not at_the_first[-1].followed
-
-
-@pytest.mark.parametrize("tail", [b"", b"half a line"])
-def test_more_of_a_file_is_there(tail: bytes, tmp_path: Path) -> None:
-    """What is in a file takes no waiting; behind its last block there may be nothing."""
-    path = tmp_path / "log"
-    data = (b"x" * 999 + b"\n") * (5 * BLOCK_BYTES // 2000) + tail
-    path.write_bytes(data)
-    for around in (nullcontext, lambda file: open_input(file, "log")):
-        with FileIO(path) as opened, around(opened) as file:
-            chunks = list(read_chunks(file))
-        assert joined(chunks, b"\n") == data
-        followed = [chunk.followed for chunk in chunks]
-        assert followed == [True, True, False] + [False] * bool(tail)
-
-
-def test_a_file_grows(tmp_path: Path) -> None:
-    """Lines that were written after the first look at its size are there, too."""
-    path, line = tmp_path / "log", b"x" * 999 + b"\n"
-    size = 3 * BLOCK_BYTES // 2000
-    path.write_bytes(line * size)
-    with FileIO(path) as file, FileIO(path, "ab") as writer:
-        chunks = read_chunks(file)
-        found = [next(chunks)]
-        writer.write(line * size)
-        found.extend(chunks)
-    assert joined(found, b"\n") == line * 2 * size
-    assert [chunk.followed for chunk in found] == [True, True, False]
-
-
-def test_less_of_a_file_is_there(tmp_path: Path) -> None:
-    """A file that is cut while it is read ends there."""
-    path = tmp_path / "log"
-    path.write_bytes((b"x" * 999 + b"\n") * (2 * BLOCK_BYTES // 1000))
-    with FileIO(path) as file:
-        chunks = read_chunks(file)
-        first = next(chunks)
-        os.truncate(path, BLOCK_BYTES)
-        assert first.followed
-        rest = list(chunks)
-    assert [len(chunk) for chunk in [first, *rest]] == [BLOCK_BYTES // 1000, 1]
-    assert not rest[0].terminated
-
-
-def test_a_pipe_may_have_no_more() -> None:
-    """What can be read of a pipe may be no line."""
-    out, in_ = os.pipe()
-    with FileIO(out) as file, FileIO(in_, "w") as writer:
-        writer.write(b"a\nb\nhalf")
-        chunks = read_chunks(file)
-        assert not next(chunks).followed
-        writer.write(b" of it\nc")
-        assert not next(chunks).followed
-
-
-def is_full(chunk: Chunk) -> bool:
-    return len(chunk) == 8_192
 
 
 def test_no_more_than_8_mib_are_read_ahead() -> None:

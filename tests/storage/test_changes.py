@@ -1,6 +1,5 @@
 """A file that changes under an open filter is noticed before its map is touched (law 16)."""
 
-import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -11,9 +10,7 @@ import pytest
 from checks import READS, WRITES, check_raises, soon
 from workers import in_child
 
-from mmbloom import BloomFilter, DurabilityError, FileChangedError
-from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.resident.moving import MovingArray
+from mmbloom import BloomFilter, FileChangedError
 
 
 @pytest.fixture
@@ -115,40 +112,3 @@ def test_emptied_file_does_not_kill_who_reads_counters(made: str, read: str) -> 
 
     with pytest.raises(FileChangedError):
         in_child(look)
-
-
-def test_reader_that_maps_anew_amid_a_look(
-    create: Callable[..., BloomFilter], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A thread that takes the last look away, as the array has moved, disturbs no writer."""
-    seen = create(1000, seed=1)
-    seen.add_many(["a"])
-    looks = [seen._storage.array.last_look]
-    assert looks[0] is not None
-    taken = property(lambda _: looks.pop() if looks else None, lambda *_: None)
-    monkeypatch.setattr(MovingArray, "last_look", taken, raising=False)
-    assert seen.add_many(["b", "a"]).tolist() == [True, False]
-    monkeypatch.undo()
-
-
-def test_flush_that_fails_amid_a_look(
-    create: Callable[..., BloomFilter], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What fails in a signal handler while a look is taken makes that look good no longer."""
-    seen = create(1000, seed=1)
-    check = MappedFilter.check_writable
-
-    def interrupted(storage: MappedFilter) -> None:
-        check(storage)
-        monkeypatch.undo()
-        with pytest.raises(DurabilityError):
-            storage.array._to_disk(fail)
-
-    def fail() -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    seen._storage.array.last_look = None
-    monkeypatch.setattr(MappedFilter, "check_writable", interrupted)
-    seen._storage.attend()
-    with pytest.raises(DurabilityError):
-        seen._storage.attend()

@@ -2,7 +2,6 @@
 
 Each module but ``vectors`` has the functions of the reference's module of its name:
 
-``at_once``   lines claimed, written and marked in one step, with no bytecode within
 ``bits``      test, add, claim, commit on an array of bits
 ``counters``  test, increment and decrement on an array of counters
 ``hash``      every form of keys to hash halves; which lists and arrays can be hashed as they are
@@ -12,7 +11,7 @@ Each module but ``vectors`` has the functions of the reference's module of its n
 ``rows``      where rows of CSV begin and end; the columns of each that are its key
 ``single``    a key at a time, from the interpreter's slot to the bits
 ``slices``    keys sorted by the slice of a filter that has their bits
-``status``    what is at a path, and whether it is still what a look has found
+``status``    what is at a path
 ``vectors``   which vector instructions all of them use
 
 What they share is inline code: ``blocks.h``, ``positions.pxd`` and ``overlay.pxd`` of bits;

@@ -1,10 +1,9 @@
-"""What other modules need of the array's kernels."""
+"""What `single` and `counters` need of the array's kernels."""
 
 from libc.stdint cimport uint8_t, uint64_t
 
 from mmbloom._engine.compiled.sink cimport Murmur3, SipHash
 from mmbloom._engine.compiled.blocks cimport Shape
-from mmbloom._engine.compiled.overlay cimport Overlay
 from mmbloom._engine.compiled.regions cimport Kernel
 
 
@@ -38,30 +37,3 @@ cdef class OneKey:
     cdef void put_all(
         self, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n, uint8_t *answers
     ) noexcept nogil
-
-
-cdef class Claimed:
-    cdef readonly object new
-    cdef readonly Py_ssize_t num_new
-    cdef uint8_t[::1] answers  # those of `new`
-    cdef Overlay overlay
-    cdef Shape shape
-    cdef const uint64_t[::1] h1, h2  # which the notes lead to until the claim is committed
-
-cdef struct Claiming:  # keys on their way into a claim
-    Overlay *overlay
-    const uint8_t *meeting
-    uint8_t *answers
-    Py_ssize_t number
-    Py_ssize_t num_new
-
-cdef Claimed to_claim(
-    Py_ssize_t num_words, const uint64_t[::1] h1, const uint64_t[::1] h2, params,
-    const uint8_t[::1] meeting, Claiming *keys,
-)
-cdef bint find_new(const uint64_t *words, Claiming *keys) noexcept nogil
-cdef int check_counters(const uint64_t[::1] counters) except -1
-cdef bint fit_surely(
-    const Claiming *keys, const uint64_t *counters, double most_set, double most_keys
-) noexcept nogil
-cdef void mark_new(const Claiming *keys, uint64_t *words, uint64_t *counters) noexcept nogil

@@ -248,6 +248,12 @@ def meeting(const uint64_t[::1] h1, params):
 cdef class Claimed:
     """What `claim` found: nothing is set yet; see `reference.bits.Claimed`."""
 
+    cdef readonly object new
+    cdef readonly Py_ssize_t num_new
+    cdef Overlay overlay
+    cdef Shape shape
+    cdef const uint64_t[::1] h1, h2  # which the notes lead to until the claim is committed
+
     def __dealloc__(self):
         release(&self.overlay)
 
@@ -263,50 +269,30 @@ def claim(
     const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, meeting
 ):
     """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
-    cdef const uint8_t[::1] may_meet = meeting
-    cdef Claiming keys
-    cdef Claimed claimed = to_claim(words.shape[0], h1, h2, params, may_meet, &keys)
-    cdef bint done = True
-    if keys.number:
-        with nogil:
-            done = find_new(&words[0], &keys)
-    if not done:
-        raise MemoryError
-    claimed.num_new = keys.num_new
-    return claimed
-
-
-cdef Claimed to_claim(
-    Py_ssize_t num_words, const uint64_t[::1] h1, const uint64_t[::1] h2, params,
-    const uint8_t[::1] meeting, Claiming *keys,
-):
-    """Begin a claim of n keys; `find_new` finds which are new, while what is given lives."""
-    cdef Py_ssize_t n = length_of(h1, h2)
+    cdef Py_ssize_t i, num_new = 0, n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
-    if meeting.shape[0] != n:
-        raise ValueError(f"meeting is of {meeting.shape[0]} keys, and there are {n}")
-    claimed.shape = shape_of(params, num_words)
+    cdef bint done = True
+    cdef const uint8_t[::1] may_meet = meeting
+    if may_meet.shape[0] != n:
+        raise ValueError(f"meeting is of {may_meet.shape[0]} keys, and there are {n}")
+    claimed.shape = shape_of(params, words.shape[0])
     claimed.new = np.empty(n, dtype=np.bool_)
-    claimed.h1, claimed.h2, claimed.answers = h1, h2, claimed.new
+    claimed.h1, claimed.h2 = h1, h2
     claimed.overlay.shape = &claimed.shape
-    keys.overlay, keys.number, keys.num_new = &claimed.overlay, n, 0
+    cdef uint8_t[::1] answers = claimed.new
     if n:
         claimed.overlay.h1, claimed.overlay.h2 = &h1[0], &h2[0]
-        keys.meeting, keys.answers = &meeting[0], &claimed.answers[0]
+        with nogil:
+            done = begin(&claimed.overlay, n) and claim_keys(
+                &words[0], n, &claimed.overlay, &may_meet[0], &answers[0]
+            )
+            if done:
+                for i in range(n):
+                    num_new += answers[i]
+    if not done:
+        raise MemoryError
+    claimed.num_new = num_new
     return claimed
-
-
-cdef bint find_new(const uint64_t *words, Claiming *keys) noexcept nogil:
-    """Find which of one key or more are new; False if there is no memory."""
-    cdef Py_ssize_t i
-    if not (
-        begin(keys.overlay, keys.number)
-        and claim_keys(words, keys.number, keys.overlay, keys.meeting, keys.answers)
-    ):
-        return False
-    for i in range(keys.number):
-        keys.num_new += keys.answers[i]
-    return True
 
 
 cdef bint claim_keys(
@@ -349,31 +335,6 @@ def commit(uint64_t[::1] words, Claimed claimed not None):
     return newly_set
 
 
-cdef int check_counters(const uint64_t[::1] counters) except -1:
-    if counters.shape[0] < FEWEST_COUNTERS:
-        raise ValueError(f"{counters.shape[0]} counters, expected {FEWEST_COUNTERS} or more")
-    return 0
-
-
-cdef bint fit_surely(
-    const Claiming *keys, const uint64_t *counters, double most_set, double most_keys
-) noexcept nogil:
-    """Tell whether neither number is passed, even if no two new keys share a position."""
-    cdef double more = keys.num_new
-    return (
-        counters[POSITIONS_SET] + more * keys.overlay.shape.num_hashes <= most_set
-        and counters[KEYS_ADDED] + more <= most_keys
-    )
-
-
-cdef void mark_new(const Claiming *keys, uint64_t *words, uint64_t *counters) noexcept nogil:
-    """Commit a claim of which a key is new, as a batch of the file whose counters these are."""
-    counters[BATCHES_BEGUN] += 1
-    counters[POSITIONS_SET] += commit_all(words, keys.overlay, loops())
-    counters[KEYS_ADDED] += keys.num_new
-    counters[BATCHES_DONE] += 1  # last: a batch that is not done may have lost bits
-
-
 cdef class OneKey:
     """One key at a time on one bit array; see `reference.bits.OneKey`."""
 
@@ -389,7 +350,10 @@ cdef class OneKey:
         self.writable = words.flags.writeable
         if self.writable:
             self.counters = counters
-            check_counters(self.counters)
+            if self.counters.shape[0] < FEWEST_COUNTERS:
+                raise ValueError(
+                    f"{self.counters.shape[0]} counters, expected {FEWEST_COUNTERS} or more"
+                )
 
     cdef int hash(self, key, uint64_t *h1, uint64_t *h2) except -1:
         cdef uint8_t[4 * LONGEST] scratch

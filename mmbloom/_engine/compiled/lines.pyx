@@ -28,6 +28,10 @@ cdef struct Selection:
     const uint8_t *separator  # NULL for runs of blanks
     size_t separator_length
 
+cdef enum:
+    AT_ONCE = 32  # bytes of a line that are copied whether it is wanted or not
+
+
 def find_lines(const uint8_t[::1] octets, Py_ssize_t start, Py_ssize_t stop, int terminator, limit):
     """Find the first lines that end within octets[start:stop]; see `reference.lines.find_lines`."""
     cdef Py_ssize_t found = 0, most = limit
@@ -59,60 +63,35 @@ def gather(
 ):
     """Copy the wanted lines, one after the other; see `reference.lines.gather`."""
     cdef const uint8_t[::1] chosen = wanted
-    cdef Lines lines = lines_in(octets, starts, ends, extra)
-    cdef Py_ssize_t size = 0
-    if chosen.shape[0] != lines.number:
-        raise ValueError(f"{chosen.shape[0]} answers for {lines.number} lines")
-    if lines.number:
-        with nogil:
-            size = size_of(&lines, &chosen[0], extra)
+    cdef Py_ssize_t i, n = starts.shape[0], size = 0
+    check_spans(octets, starts, ends, extra)
+    if chosen.shape[0] != n:
+        raise ValueError(f"{chosen.shape[0]} answers for {n} lines")
+    with nogil:
+        for i in range(n):
+            size += (ends[i] - starts[i] + extra) * (chosen[i] != 0)
     out = np.empty(size + AT_ONCE, dtype=np.uint8)
     cdef uint8_t[::1] target = out
-    if lines.number:
+    if n:
         with nogil:
-            gather_to(&target[0], &lines, &chosen[0], extra)
+            gather_to(&target[0], octets, &starts[0], &ends[0], n, &chosen[0], extra)
     return out[:size]
 
 
-cdef Lines lines_in(
-    const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends,
-    Py_ssize_t extra,
-) except *:
-    """Prove that lines, each with what ends it, are in a block."""
-    cdef Lines lines
-    check_spans(octets, starts, ends, extra)
-    lines.number, lines.block_size = starts.shape[0], octets.shape[0]
-    lines.octets = &octets[0]  # never NULL: an empty line of an empty block is copied, too
-    lines.starts = &starts[0] if lines.number else NULL
-    lines.ends = &ends[0] if lines.number else NULL
-    return lines
-
-
-cdef Py_ssize_t size_of(
-    const Lines *lines, const uint8_t *chosen, Py_ssize_t extra
-) noexcept nogil:
-    """Count the bytes of the chosen lines, each with what ends it."""
-    cdef Py_ssize_t i, size = 0
-    for i in range(lines.number):
-        size += (lines.ends[i] - lines.starts[i] + extra) * (chosen[i] != 0)
-    return size
-
-
 cdef void gather_to(
-    uint8_t *at, const Lines *lines, const uint8_t *chosen, Py_ssize_t extra
+    uint8_t *at, const uint8_t[::1] octets, const int64_t *starts, const int64_t *ends,
+    Py_ssize_t n, const uint8_t *chosen, Py_ssize_t extra,
 ) noexcept nogil:
-    """Copy the chosen lines to where there is room for `AT_ONCE` bytes more."""
-    cdef Py_ssize_t i, start, size, last = lines.block_size - AT_ONCE
-    for i in range(lines.number):
-        start = lines.starts[i]
-        size = lines.ends[i] - start + extra
-        if size <= AT_ONCE and start <= last:
+    cdef Py_ssize_t i, size, last = octets.shape[0] - AT_ONCE
+    for i in range(n):
+        size = ends[i] - starts[i] + extra
+        if size <= AT_ONCE and starts[i] <= last:
             # Without a branch, which would be guessed wrong for each third line of a log: a line
             # that is not wanted is written over by the next one.
-            memcpy(at, lines.octets + start, AT_ONCE)
+            memcpy(at, &octets[0] + starts[i], AT_ONCE)
             at += size * (chosen[i] != 0)
         elif chosen[i]:
-            memcpy(at, lines.octets + start, size)
+            memcpy(at, &octets[0] + starts[i], size)
             at += size
 
 

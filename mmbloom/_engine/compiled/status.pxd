@@ -1,4 +1,4 @@
-"""What is at a path: what `single` and `at_once` need of it, with no object made."""
+"""What is at a path: what `single` needs of it, with no object made."""
 
 from libc.stdint cimport uint64_t
 
@@ -24,28 +24,3 @@ cdef extern from *:
         uint64_t device, inode, size, mtime
         unsigned int mode
     bint look "mmbloom_look"(const char *, Stamp *) noexcept nogil
-
-
-cdef enum:
-    MOST_WORDS = 2
-
-cdef struct Watched:
-    const uint64_t *now
-    uint64_t then
-
-cdef struct Looked:  # what a look has found
-    const char *path
-    uint64_t device
-    uint64_t inode
-    uint64_t size
-    int num_words
-    Watched[MOST_WORDS] words
-
-
-cdef class LastLook:
-    cdef Looked looked
-    cdef bytes path
-    cdef list kept  # the words' memory
-
-
-cdef bint still_holds(const Looked *looked) noexcept nogil

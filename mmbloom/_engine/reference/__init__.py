@@ -2,7 +2,6 @@
 
 ``hash``      keys to hash halves; the only importer of mmh3
 ``siphash``   the default hash: of one key, and of many at once
-``at_once``   lines claimed, written and marked in one step
 ``bits``      test, add, claim, commit on an array of bits
 ``counters``  the same, and decrement, on an array of counters
 ``holding``   who holds a write lock, whatever a signal handler does
@@ -11,5 +10,5 @@
 ``rows``      where rows of CSV begin and end; the columns of each that are its key
 ``single``    a key at a time: each call looks at the file
 ``slices``    keys sorted by the slice of a filter that has their bits
-``status``    what is at a path, and whether it is still what a look has found
+``status``    what is at a path
 """

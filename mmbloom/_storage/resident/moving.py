@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
-from mmbloom._engine import LastLook
 from mmbloom._machine import pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._machine.forks import ThreadLock
@@ -101,9 +100,6 @@ class MovingArray:
         Why a flush has failed, "" if none has.
     news : memoryview of one uint64
         Changed where a look at the file is good no longer.
-    last_look : LastLook or None
-        The last look of a section at the file and at where its array lies, which is good as long as
-        it holds; None where each section is to see to the array.
     on_share : callable
         Called with this as soon as it has a share in a copy.
     """
@@ -124,7 +120,6 @@ class MovingArray:
         self._writable = writable
         self.closed, self.failure = False, ""
         self.news = memoryview(bytearray(8)).cast("Q")
-        self.last_look: LastLook | None = None
         self.on_share: Callable[[Any], object] = _nothing
         self.few_left = _FEW_KEYS
         self._attend_at = 0.0  # when it is time to
@@ -171,7 +166,7 @@ class MovingArray:
                     raise FileChangedError(self.path, what)
                 found = self._found(fd)
                 if self.mapped is before:
-                    self.mapped, self.last_look, self._attend_at = found, None, 0.0
+                    self.mapped, self._attend_at = found, 0.0
                     break
             closers = found.closers()  # a signal handler has found it first
             del found
@@ -312,7 +307,7 @@ class MovingArray:
                 if self.mapped is not before:
                     raise FileChangedError(self.path, "moved meanwhile")
                 place.name(copy.named)
-                self.mapped, self.last_look, self._attend_at = place, None, 0.0
+                self.mapped, self._attend_at = place, 0.0
         except BaseException as error:
             if copy is not None and self.place.copy is not copy:
                 if named_by(self._fd) == copy.named:
@@ -514,7 +509,6 @@ class MovingArray:
     def close(self) -> None:
         """Unmap and close."""
         self.closed = True
-        self.last_look = None  # which has a view of the map
         place, self.mapped = self.mapped, None
         closers = [] if place is None else place.closers()
         del place
