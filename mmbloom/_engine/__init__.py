@@ -15,7 +15,6 @@ from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.bits import union
 from mmbloom._engine.reference.counters import (
     COUNTER_BITS,
-    OneCounted,
     count_nonzero,
     counted_claim,
     nonzero_bits,
@@ -83,7 +82,6 @@ __all__ = [
     "Held",
     "Hold",
     "LockState",
-    "OneCounted",
     "OneKey",
     "SingleKeys",
     "add",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mmbloom._engine import OneCounted, OneKey, count_nonzero, count_set
+from mmbloom._engine import count_nonzero, count_set
 from mmbloom._typing import Words
 from mmbloom.errors import OtherKindError
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
@@ -24,8 +24,6 @@ class Kind(NamedTuple):
         What to do where the other kind is wanted.
     count_set : callable
         Counts the positions of a part of the array that are not 0.
-    one_key : type
-        Answers, and changes, a key at a time.
     """
 
     number: int
@@ -33,7 +31,6 @@ class Kind(NamedTuple):
     opened_by: str
     otherwise: str
     count_set: Callable[[Words], int]
-    one_key: type[OneKey]
 
     def __str__(self) -> str:
         return f"{self.number} ({self.noun}), a {self.opened_by}"
@@ -45,7 +42,6 @@ BITS = Kind(
     "BloomFilter",
     "to count keys, create a CountingBloomFilter (mmbloom create --counting) and add them to it",
     count_set,
-    OneKey,
 )
 
 COUNTERS = Kind(
@@ -54,7 +50,6 @@ COUNTERS = Kind(
     "CountingBloomFilter",
     "its to_bloom(path) writes a plain filter of the keys that it holds",
     count_nonzero,
-    OneCounted,
 )
 
 ALL_KINDS = (BITS, COUNTERS)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from mmbloom._engine import OneKey
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._machine import pages
 from mmbloom._storage.counters import Counters
-from mmbloom._storage.kinds import kind_of
+from mmbloom._storage.kinds import BITS, kind_of
 from mmbloom._storage.resident.share import Share
 from mmbloom._storage.resident.working_copy import NO_COPY, WORD_OF_NAME, WorkingCopy
 from mmbloom._typing import Array
@@ -34,7 +34,7 @@ class Views(NamedTuple):
 
     words: Array[np.uint64]  # the array
     counters: Counters  # of the header of the file
-    one: OneKey  # the array, for a key at a time
+    one: Any  # the array, for a key at a time: `OneKey` of bits, None of counters
 
 
 class Place(NamedTuple):
@@ -118,7 +118,9 @@ def map_array(
         array = pages.map_aligned(copy.fd, copy.size, path, writable=writable)
     words = np.frombuffer(array, "<u8", header.array_bytes // 8, HEADER_BYTES)
     counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
-    one = kind_of(header).one_key(words, counters, header.params, coerce_one)
+    one = None
+    if kind_of(header) is BITS:
+        one = OneKey(words, counters, header.params, coerce_one)
     if at_random:
         pages.expect_random(array)
     word_now = memoryview(head)[COPY_OFFSET:][WORD_OF_NAME].cast("Q")

@@ -184,6 +184,9 @@ class CountingBloomFilter(FileFilter):
             helpers = helpers_for(keys, self._threads) if len(hashes) > 1 else 0
             return list(in_order(self._find, hashes, helpers))
 
+    def _has(self, key: Key) -> bool:
+        return bool(self._find(self._writer.hashed(key))[0])
+
     def _find(self, hashes: HashHalves) -> Bools:
         words = self._storage.look(len(hashes[0])).words
         return _engine.counted_contains(words, *hashes, self.params, self._threads)

@@ -254,10 +254,15 @@ class FileFilter(Filter):
 
     def __contains__(self, key: Key) -> bool:
         """Tell whether one key was added (or is a false positive), and is not excluded."""
-        if not self._storage.look(1).one.contains(key):
+        if not self._has(key):
             return False
         self._exclusions.refresh()
         return not self._exclusions.holds(key)
+
+    def _has(self, key: Key) -> bool:
+        """Tell whether one key is there, excluded or not."""
+        found: bool = self._storage.look(1).one.contains(key)
+        return found
 
     def _find(self, hashes: HashHalves) -> Bools:
         words = self._storage.look(len(hashes[0])).words

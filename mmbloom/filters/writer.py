@@ -23,7 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._engine import Hold, OneCounted
+from mmbloom._engine import Hold
+from mmbloom._engine.key_batch import ByteKeys
+from mmbloom._keys.coerce import coerce_one
 from mmbloom._machine.moments import MOMENT
 from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.counters import Counters
@@ -375,12 +377,18 @@ class CountingWriter(Writer):
             self._finish(counters, 0, -cleared)
         return found
 
+    def add_one(self, key: Key) -> bool:  # noqa: D102  as in the base
+        self._storage.check_writable()
+        return bool(self.add_chunk(self.hashed(key))[0])
+
     def remove_one(self, key: Key) -> bool:
         """Remove one key in a section of its own; True if it was there."""
-        with self.section(self.timeout, CALL):
-            one = self._storage.change(1).one
-            assert isinstance(one, OneCounted)  # noqa: S101  for the type checker: by its kind
-            return one.remove(key)
+        self._storage.check_writable()
+        return bool(self.remove_chunk(self.hashed(key))[0])
+
+    def hashed(self, key: Key) -> HashHalves:
+        """Hash one key, as a batch."""
+        return _engine.hash_keys(ByteKeys.of([coerce_one(key)]), self._params.key_hash)
 
     def still(self) -> Hold:
         """Hold the lock on a file that is to be read as of one moment."""

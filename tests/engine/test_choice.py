@@ -65,7 +65,7 @@ TELL = """
 import mmbloom, sys
 from mmbloom import _engine
 names = [name for name in _engine.__all__ if callable(getattr(_engine, name))]
-shared = ("Words", "lines_of", "narrower", "union", "OneCounted", "count_nonzero",
+shared = ("Words", "lines_of", "narrower", "union", "count_nonzero",
           "counted_claim", "nonzero_bits", "bytes_of", "described", "fields_of")
 homes = {getattr(_engine, name).__module__ for name in names if name not in shared}
 homes.discard("types"), homes.discard("builtins"), homes.discard("numpy")

@@ -6,14 +6,11 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
-from forms import hashed
 from hypothesis import strategies as st
 from kernels import COMPILED, NUMPY, Engine, each_engine, needs_compiled
 from naive import LAYOUTS, CountedOneByOne, Hash, empty_counters, scenes, split
 
 from mmbloom import _engine
-from mmbloom._engine.reference import counters as _numpy_counters
-from mmbloom._keys.coerce import coerce_one
 from mmbloom._typing import Words
 from mmbloom.sizing import FilterParams, Layout
 
@@ -121,28 +118,6 @@ def test_first_and_last_counters(engine: Engine, layout: Layout, seed: int) -> N
     assert not any(words[place] for place in naive_words)
 
 
-@hypothesis.given(
-    scenes(), st.lists(st.tuples(st.sampled_from(["add", "remove", "contains"]), st.text("ab")))
-)
-def test_one_key_at_a_time(scene: Scene, steps: list[tuple[str, str]]) -> None:
-    """OneCounted answers, counts and keeps the header's counters as batches of one key do."""
-    params, _ = scene
-    words, counters = empty_counters(params), np.zeros(5, np.uint64)
-    one = _engine.OneCounted(words, counters, params, coerce_one)
-    naive, begun, new_keys = CountedOneByOne(params), 0, 0
-    for method, key in steps:
-        nonzero = naive.nonzero()
-        (hash_of,) = hashed([key.encode()], params.key_hash)
-        doing: Any = {"add": naive.add, "remove": naive.remove, "contains": naive.has}[method]
-        expected = doing(hash_of)
-        assert getattr(one, method)(key) is expected
-        begun += naive.nonzero() != nonzero
-        new_keys += method == "add" and expected
-        assert words.tolist() == naive.words()
-        assert counters.tolist() == [new_keys, naive.nonzero(), begun, begun, 0]
-    assert one.positions_set() == naive.nonzero()
-
-
 @hypothesis.given(st.lists(st.integers(0, 15), min_size=64, max_size=64), st.integers(1, 5))
 def test_bits_of_counters(counts: list[int], times: int) -> None:
     """Bit p of the plain filter is 1 where counter p is not 0."""
@@ -196,27 +171,3 @@ def test_killed_removal_is_harmless_again(scene: Scene) -> None:
 
 def _counts(words: Words, held: list[int]) -> list[int]:
     return [int(words[p >> 4]) >> 4 * (p & 15) & 15 for p in held]
-
-
-def test_one_key_goes_to_zero_first() -> None:
-    """Law 5: of a single key, the counters that get to 0 are lowered before the others."""
-    params = FilterParams(10, 0.1, "standard", 640, 3)
-    words, counters = empty_counters(params), np.zeros(5, np.uint64)
-    one = _numpy_counters.OneCounted(words, counters, params, coerce_one)
-    one.add("a")
-    held = sorted(one._positions("a"))
-    words[held[0] >> 4] += np.uint64(3 << 4 * (held[0] & 15))  # one that other keys hold
-    words[held[1] >> 4] += np.uint64(1 << 4 * (held[1] & 15))
-    stores: list[int] = []
-
-    class Octets:
-        def __getitem__(self, place: int) -> int:
-            return int(words.view(np.uint8)[place])
-
-        def __setitem__(self, place: int, value: int) -> None:
-            words.view(np.uint8)[place] = value
-            stores.append(place)
-
-    one._octets = Octets()  # type: ignore[assignment]
-    assert one.remove("a")
-    assert stores == [held[2] >> 1, held[1] >> 1, held[0] >> 1]

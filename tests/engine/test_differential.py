@@ -38,7 +38,7 @@ def test_same_interface() -> None:
             same = there[parameter.name]
             assert (same.default, same.kind) == (parameter.default, parameter.kind), name
     types = {"Claimed", "Grounds", "HashHalves", "SingleKeys", "Words", "described"}
-    shared = {"OneCounted", "bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
+    shared = {"bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
     constants = {"CHUNK_KEYS", "COUNTER_BITS", "ENGINE", "INSIDE", "WHOLE_LINE"}
     named = {"fields_of", "lines_of", "narrower", *constants, *shared, *types}
     system = {"status_at"}  # os.stat, in the reference: see test_status.py

@@ -106,7 +106,7 @@ def watch(seen: BloomFilter, *, drops: bool) -> OneKeyWatched:
     """Put watched kernels of one key in the place of a filter's own."""
     views = seen._storage.views
     one = OneKeyWatched(views.one, views.words, drops=drops)
-    watched = views._replace(one=one)  # type: ignore[arg-type]
+    watched = views._replace(one=one)
     seen._storage.array.mapped = seen._storage.array.place._replace(views=watched)
     # Each key goes by these.
     seen._grounds = lambda gone, more: None  # type: ignore[method-assign]  # noqa: ARG005

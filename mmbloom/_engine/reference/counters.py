@@ -14,15 +14,11 @@ So a batch that was killed and is removed again takes nothing from other keys th
 it twice would not have taken.
 """
 
-from typing import Any
-
 import numpy as np
 
 from mmbloom._engine.key_batch import CHUNK_KEYS
-from mmbloom._engine.reference.bits import OneKey, count_set
-from mmbloom._engine.reference.hash import hash_one
+from mmbloom._engine.reference.bits import count_set
 from mmbloom._typing import Array, Bools, Words
-from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
 
@@ -138,53 +134,6 @@ def nonzero_bits(words: Words) -> Words:
     pairs = (octets | octets >> 3) & 3
     joined = pairs[:, 0] | pairs[:, 1] << 2 | pairs[:, 2] << 4 | pairs[:, 3] << 6
     return np.ascontiguousarray(joined).view("<u8")
-
-
-class OneCounted(OneKey):
-    """One key at a time on one array of counters; takes what `OneKey` takes.
-
-    Serves both engines: at a key a time the lock costs as much as this.
-    """
-
-    def contains(self, key: Any) -> bool:
-        """Test a key."""
-        return all(self._count_at(p) for p in self._positions(key))
-
-    def add(self, key: Any) -> bool:
-        """Raise a key's counters; True if one was 0. The write lock is held."""
-        before = {p: self._count_at(p) for p in self._positions(key)}
-        newly_set = list(before.values()).count(0)
-        self._count(BATCHES_BEGUN, 1)
-        for p, count in before.items():
-            if count < SATURATED:
-                self._octets[p >> 1] += 1 << 4 * (p & 1)
-        self._finish(newly_set != 0, newly_set)
-        return newly_set != 0
-
-    def remove(self, key: Any) -> bool:
-        """Lower a key's counters; False if one is 0, and nothing is done. The lock is held."""
-        before = {p: self._count_at(p) for p in self._positions(key)}
-        if 0 in before.values():
-            return False
-        self._count(BATCHES_BEGUN, 1)
-        for p in sorted(before, key=lambda p: before[p]):  # to 0 first: see the top
-            if before[p] < SATURATED:
-                self._octets[p >> 1] -= 1 << 4 * (p & 1)
-        self._finish(0, -list(before.values()).count(1))
-        return True
-
-    def _positions(self, key: Any) -> set[int]:
-        h1, h2 = hash_one(self._to_bytes(key), self._params.key_hash)
-        return set(positions(h1, h2, self._params))
-
-    def _count_at(self, position: int) -> int:
-        return self._octets[position >> 1] >> 4 * (position & 1) & 15
-
-    def _finish(self, new_keys: int, newly_set: int) -> None:
-        # A batch that leaves the same counters at 0 is none, as in `Writer`.
-        self._count(KEYS_ADDED, new_keys)
-        self._count(POSITIONS_SET, newly_set)
-        self._count(*((BATCHES_DONE, 1) if newly_set else (BATCHES_BEGUN, -1)))
 
 
 def _counts(words: Words, column: Words) -> Words:
