@@ -46,7 +46,6 @@ if ENGINE == "compiled":
     from mmbloom._engine.compiled.rows import find_rows, select_columns
     from mmbloom._engine.compiled.single import Grounds, SingleKeys
     from mmbloom._engine.compiled.slices import partition, rebase, slices_of
-    from mmbloom._engine.compiled.status import status_at
 else:
     from mmbloom._engine.reference.bits import (
         Claimed,
@@ -69,7 +68,6 @@ else:
     from mmbloom._engine.reference.rows import find_rows, select_columns
     from mmbloom._engine.reference.single import Grounds, SingleKeys
     from mmbloom._engine.reference.slices import partition, rebase, slices_of
-    from mmbloom._engine.reference.status import status_at
 
 __all__ = [
     "CHUNK_KEYS",
@@ -116,6 +114,5 @@ __all__ = [
     "select_columns",
     "select_keys",
     "slices_of",
-    "status_at",
     "union",
 ]

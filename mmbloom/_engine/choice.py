@@ -25,7 +25,6 @@ _COMPILED = (
     "rows",
     "single",
     "slices",
-    "status",
     "vectors",
 )
 _FOLDER = os.path.join(os.path.dirname(__file__), "compiled")

@@ -13,7 +13,6 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
-from mmbloom._engine import status_at
 from mmbloom._machine import mounts, pages
 from mmbloom._machine.descriptors import OpenFile
 from mmbloom._storage.counters import Counters
@@ -179,7 +178,7 @@ class MappedFilter:
             How many went by the last of these looks.
         """
         try:
-            there = status_at(self.path)
+            there = os.stat(self.path)
         except OSError:
             return None
         if (there.st_dev, there.st_ino, there.st_size) != self.file[1:]:
@@ -267,7 +266,7 @@ class MappedFilter:
         self.check_open()
         size = self.file[-1]
         try:
-            there = status_at(self.path)
+            there = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             raise self._changed("removed or renamed") from None
         if (there.st_dev, there.st_ino) != self.identity:

@@ -22,7 +22,6 @@ import numpy as np
 from mmbloom import BloomFilter
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
-from mmbloom._storage import mapped as _mapped
 from mmbloom._storage.counters import Counters
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._typing import Words
@@ -78,7 +77,6 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
 
     replaced: list[tuple[Any, str, str]] = [
         *((os, name, name) for name in OS_CALLS),
-        (_mapped, "status_at", "stat"),
         (filelock, "lock_descriptor", "flock"),
         (filelock, "unlock_descriptor", "unlock"),
         (_atomic, "exchange_names", "exchange"),

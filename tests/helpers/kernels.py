@@ -64,7 +64,6 @@ PARTS = (
     "rows",
     "single",
     "slices",
-    "status",
 )  # modules, of the same names in both
 MODULES = ("_arrays", "vectors", *PARTS)  # what is built: Cython writes the first
 

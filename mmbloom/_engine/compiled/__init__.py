@@ -11,7 +11,6 @@ Each module but ``vectors`` has the functions of the reference's module of its n
 ``rows``      where rows of CSV begin and end; the columns of each that are its key
 ``single``    a key at a time, from the interpreter's slot to the bits
 ``slices``    keys sorted by the slice of a filter that has their bits
-``status``    what is at a path
 ``vectors``   which vector instructions all of them use
 
 What they share is inline code: ``blocks.h``, ``positions.pxd`` and ``overlay.pxd`` of bits;

@@ -39,7 +39,6 @@ from libc.string cimport memchr
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState, read_owner
 from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
-from mmbloom._engine.compiled.status cimport Stamp, look
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
 from mmbloom._machine.moments import MOMENT_NS
@@ -48,7 +47,19 @@ from mmbloom.format import header
 cdef extern from *:
     """
     #include <stdint.h>
+    #include <sys/stat.h>
     #include <time.h>
+    typedef struct { uint64_t device, inode, size, mtime; } mmbloom_Stamp;
+    /* What is there; False, and errno, if that cannot be seen. */
+    static inline int mmbloom_look(const char *path, mmbloom_Stamp *found) {
+        struct stat status;
+        if (stat(path, &status)) return 0;
+        found->device = status.st_dev;
+        found->inode = status.st_ino;
+        found->size = status.st_size;
+        found->mtime = (uint64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+        return 1;
+    }
     #ifdef CLOCK_MONOTONIC_COARSE
     #define MMBLOOM_CLOCK CLOCK_MONOTONIC_COARSE
     #else
@@ -60,6 +71,9 @@ cdef extern from *:
         return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     }
     """
+    ctypedef struct Stamp "mmbloom_Stamp":
+        uint64_t device, inode, size, mtime
+    bint look "mmbloom_look"(const char *, Stamp *) noexcept nogil
     enum:
         COARSE "MMBLOOM_CLOCK"
         CLOCK_MONOTONIC

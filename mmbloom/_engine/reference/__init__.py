@@ -10,5 +10,4 @@
 ``rows``      where rows of CSV begin and end; the columns of each that are its key
 ``single``    a key at a time: each call looks at the file
 ``slices``    keys sorted by the slice of a filter that has their bits
-``status``    what is at a path
 """
