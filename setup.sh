@@ -8,8 +8,8 @@ if [ $# = 0 ] || [ $# -gt 2 ] || [ "${1#-}" != "$1" ]; then
     cat >&2 <<'USAGE'
 usage: sh setup.sh FOLDER [EXTRAS]
   makes the virtual environment FOLDER, if there is none, and installs this checkout into it
-  EXTRAS, separated by commas: cli, cluster, crawl, dask, plot, scrapy, spark; test, test-s3, lint,
-  docs, bench, fuzz
+  EXTRAS, separated by commas: cli, cluster, crawl, dask, scrapy, spark; test, test-s3, lint, docs,
+  bench, fuzz
   for example: sh setup.sh .venv cli
 USAGE
     exit 2

@@ -1,4 +1,4 @@
-"""The optional libraries of the extras ``cli`` and ``plot``, imported here and nowhere else."""
+"""The optional libraries of the extra ``cli``, imported here and nowhere else."""
 
 import importlib
 import importlib.util
@@ -12,14 +12,6 @@ from mmbloom.errors import MissingLibraryError
 _GZIP = 31  # zlib's wbits for a header and a trailer of gzip, and any window
 _BACKPORT = "backports.zstd"
 
-_EXTRAS = {
-    "argparse_manpage": "cli",
-    _BACKPORT: "cli",
-    "matplotlib": "plot",
-    "shtab": "cli",
-    "tqdm": "cli",
-}
-
 
 def load(name: str, purpose: str) -> Any:
     """Import an optional library, or a module of it; if it is missing, say what to install.
@@ -32,10 +24,9 @@ def load(name: str, purpose: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        library = next(known for known in _EXTRAS if f"{name}.".startswith(f"{known}."))
-        extra = _EXTRAS[library]
+        library = name.removesuffix(".manpage")  # a module of it
         raise MissingLibraryError(
-            f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[{extra}]'"
+            f"{purpose} needs {library}, which is not installed: pip install 'mmbloom[cli]'"
         ) from error
 
 

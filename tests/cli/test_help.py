@@ -37,7 +37,7 @@ EXPECTED = {
     "repair": "--num-bits --num-hashes -n -p --layout --seed --permissions --allow-network",
     "export": "--guava --permissions --allow-network",
     "import": "-q --guava -n -p --permissions --allow-network",
-    "plan": "-n -p --json --plot",
+    "plan": "-n -p --json",
     "help": "-h",
     "completion": "-h",
     "manual": "-h",

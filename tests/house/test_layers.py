@@ -198,7 +198,7 @@ def test_one_importer(library: str) -> None:
     assert importers == home[library]
 
 
-@pytest.mark.parametrize("library", ["tqdm", "matplotlib", "shtab", "argparse_manpage"])
+@pytest.mark.parametrize("library", ["tqdm", "shtab", "argparse_manpage"])
 def test_extras_stay_in_the_command_line(library: str) -> None:
     """The optional libraries are imported by the command line only."""
     for module, file in MODULES.items():

@@ -1,14 +1,9 @@
-"""``mmbloom plan``: show what a filter will cost before it is made; draw it, too."""
+"""``mmbloom plan``: show what a filter will cost before it is made."""
 
 import argparse
-import io
 import json
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-import numpy as np
-
-from mmbloom import _extras
 from mmbloom._typing import Layout
 from mmbloom.cli.arguments import add_planning_options, error_rate
 from mmbloom.cli.process import OK, UsageError
@@ -17,84 +12,18 @@ from mmbloom.sizing.params import FilterParams
 from mmbloom.sizing.planning import plan
 from mmbloom.sizing.tables import best_practice, best_practice_table
 
-SUFFIXES = (".png", ".svg")
-_MOST = 2.0  # the last number of keys drawn, in multiples of the capacity
-_POINTS = 200
-_DECADES = 4  # drawn below the planned rate; lower rates do not matter
-
-
-def image_path(text: str) -> Path:
-    """Read the path of a picture; its suffix is its format."""
-    if (path := Path(text)).suffix.lower() not in SUFFIXES:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a name for a picture: end it with .png or .svg"
-        )
-    return path
-
-
-def draw(path: Path, plans: Sequence[FilterParams]) -> None:
-    """Draw how the error rate of each planned filter grows; replace an existing picture.
-
-    Raises
-    ------
-    UsageError
-        If matplotlib is missing.
-    OSError
-        If the picture cannot be written.
-    """
-    # Figure alone, without pyplot: no window, no display, no global state.
-    figure = _extras.load("matplotlib.figure", "--plot").Figure(figsize=(8, 5))
-    axes = figure.subplots()
-    capacity, error_rate = plans[0].capacity, plans[0].error_rate
-    keys = np.linspace(0, _MOST * capacity, _POINTS + 1)[1:]
-    for params in plans:
-        rates = [params.rate_with(n) for n in keys]
-        megabytes = params.num_bytes / 1e6
-        label = f"{params.layout}: {megabytes:.3g} MB, {params.num_hashes} hashes"
-        axes.plot(keys, rates, label=label)
-    axes.axvline(capacity, color="gray", linestyle=":")
-    axes.axhline(error_rate, color="gray", linestyle=":")
-    axes.set(
-        title=f"Planned for {capacity:,} keys at an error rate of {error_rate:g}",
-        xlabel="distinct keys added",
-        ylabel="false-positive rate",
-        yscale="log",
-        xlim=(0, keys[-1]),
-        ylim=(error_rate / 10**_DECADES, 1),
-    )
-    axes.grid(alpha=0.3)
-    axes.legend()
-    # Draw in memory first: if that fails, the old picture stays as it was.
-    picture = io.BytesIO()
-    figure.savefig(picture, format=path.suffix[1:].lower(), dpi=120)
-    try:
-        path.write_bytes(picture.getvalue())
-    except OSError as error:  # an error in writing does not name the path
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
 _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
 _ROWS_AROUND = 3  # that people see, before the one that is enough and after it
 _TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
 
 
-EXAMPLES = (
-    "mmbloom plan -n 1e9 -p 1e-6",
-    "mmbloom plan -n 1e9 --plot rate.svg",
-)
+EXAMPLES = ("mmbloom plan -n 1e9 -p 1e-6",)
 
 
 def register(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command."""
-    add = parser.add_argument
     add_planning_options(parser, required=True)
-    add("--json", action="store_true", help="print one JSON object")
-    add(
-        "--plot",
-        type=image_path,
-        metavar="FILE",
-        help="also draw the error rate against the keys, as .png or .svg (replaced if it exists)",
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -104,8 +33,6 @@ def run(args: argparse.Namespace) -> int:
         figures = _figures(args.capacity, error_rate(args), plans)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    if args.plot:
-        draw(args.plot, [params for params in plans.values() if isinstance(params, FilterParams)])
     print(json.dumps(figures) if args.json else _for_people(figures))
     return OK
 
