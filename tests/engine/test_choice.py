@@ -64,8 +64,8 @@ def python(code: str, engine: str | None) -> "subprocess.CompletedProcess[str]":
 TELL = """
 import mmbloom, sys
 from mmbloom import _engine
-names = [name for name in _engine.__all__ if callable(getattr(_engine, name))]
-shared = ("Words", "lines_of", "narrower", "union", "count_nonzero",
+names = [name for name in vars(_engine) if name[0] != "_" and callable(getattr(_engine, name))]
+shared = ("import_module", "Words", "lines_of", "narrower", "union", "count_nonzero",
           "counted_claim", "nonzero_bits", "bytes_of", "described", "fields_of")
 homes = {getattr(_engine, name).__module__ for name in names if name not in shared}
 homes.discard("types"), homes.discard("builtins"), homes.discard("numpy")

@@ -12,7 +12,7 @@ from itertools import islice
 
 import numpy as np
 
-from mmbloom._engine.key_batch import ByteKeys
+from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 from mmbloom._typing import Array, Octets, Offsets
 
 # No text in UTF-8 has the byte 0xFF, and no field has both newline and NUL: no field of a line
@@ -79,7 +79,7 @@ def select_keys(
     skip_chars: int = 0,
     compare_at_most: int | None = None,
     ignore_case: bool = False,
-) -> ByteKeys:
+) -> KeyBatch:
     """Find the part of each line that is its key; the options are those of `LineKeys`."""
     lines = lines_of(octets, starts, ends)
     narrow = narrower(skip_fields, skip_chars, compare_at_most, ignore_case=ignore_case)

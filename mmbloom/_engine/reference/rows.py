@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from mmbloom._engine.key_batch import ByteKeys
+from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
 from mmbloom._typing import Octets, Offsets
 
@@ -85,7 +85,7 @@ def select_columns(
     skip_chars: int = 0,
     compare_at_most: int | None = None,
     ignore_case: bool = False,
-) -> ByteKeys:
+) -> KeyBatch:
     r"""Find the key of each row: the value of a column, or the tuple of several.
 
     Parameters
