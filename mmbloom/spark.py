@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 
+from mmbloom._machine.descriptors import open_file
 from mmbloom._open import open as open_filter
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
@@ -476,7 +477,7 @@ def _fetched(rows: Iterable[Any], folder: str) -> Iterator[str]:
     """Write slices as files of a folder of the driver's, as they come; gives their paths."""
     for number, pieces in groupby(rows, key=lambda row: row["slice"]):
         path = os.path.join(folder, str(number))
-        with open(path, "wb") as file:
+        with open(path, "wb", opener=open_file) as file:
             file.writelines(row["piece"] for row in pieces)
         yield path
 

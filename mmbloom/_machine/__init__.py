@@ -4,7 +4,7 @@
 ``memory``       how much of it is free, and how much of a file it lets be dirty
 ``holders``      which process has the lock of a file
 ``forks``        what a forked child makes anew
-``descriptors``  when an open descriptor is closed
+``descriptors``  which number an open file has, and when it is closed
 ``moments``      for how long a look at a file is good
 ``pages``        maps of files, and the pages that they consist of; the only importer of mmap
 """

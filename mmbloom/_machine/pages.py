@@ -14,6 +14,7 @@ from contextlib import suppress
 import numpy as np
 
 from mmbloom._machine import memory
+from mmbloom._machine.descriptors import fill_streams
 from mmbloom.errors import FileChangedError
 
 _MADV_POPULATE_READ, _MADV_POPULATE_WRITE = 22, 23  # of Linux 5.14; mmap has no names for them
@@ -75,6 +76,7 @@ def map_file(fd: int, size: int, path: str, *, writable: bool) -> Map:
     """
     access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
     # Never np.memmap: in r+ mode it extends a short file, and pickles by copying.
+    fill_streams()  # a map has a descriptor of its own
     try:
         return mmap.mmap(fd, size, access=access)
     except ValueError:  # shorter than a moment ago

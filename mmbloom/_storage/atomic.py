@@ -21,6 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
 
 from mmbloom._machine import mounts
+from mmbloom._machine.descriptors import open_file
 from mmbloom._typing import Reserve
 from mmbloom._warn import warn
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
@@ -117,7 +118,7 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
     temporary = os.path.join(folder, f".mmbloom-{os.urandom(16).hex()}.tmp")
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
-        fd = os.open(temporary, flags, 0o600)
+        fd = open_file(temporary, flags, 0o600)
     except OSError as error:  # of the path asked for, not of the temporary one
         raise OSError(error.errno, error.strerror, path) from error
     try:
@@ -223,7 +224,7 @@ def _link(temporary: str, path: str) -> None:
 
 def sync_folder(folder: str) -> None:
     """Force the names of a folder's files to the disk."""
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    fd = open_file(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
     except OSError as error:
@@ -274,8 +275,7 @@ def draft_file(
     a PermissionError if it cannot be given away, which only root can. With the descriptor of a
     folder, the name is one in it.
     """
-    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-    fd = os.open(temporary, flags, 0o600, dir_fd=folder)
+    fd = open_file(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
         if like is not None:
             permissions = _give(fd, like, permissions)
@@ -363,11 +363,11 @@ def new_folder(
         close_quietly(fd)
 
 
-_THE_FOLDER_ITSELF = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_THE_FOLDER_ITSELF = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def _open_empty(folder: str) -> int:
-    fd = os.open(folder, _THE_FOLDER_ITSELF)
+    fd = open_file(folder, _THE_FOLDER_ITSELF)
     if os.listdir(fd):  # it is not the one that was made, and its files are not ours to remove
         os.close(fd)
         raise OSError(errno.ESTALE, _PUT_IN_PLACE)
@@ -441,7 +441,7 @@ def _remove(temporary: str, fd: int, path: str) -> None:
         if not stat.S_ISDIR(there.st_mode):
             os.unlink(temporary)
             return
-        folder = os.open(temporary, _THE_FOLDER_ITSELF)
+        folder = open_file(temporary, _THE_FOLDER_ITSELF)
         try:
             for name in os.listdir(folder):
                 os.unlink(name, dir_fd=folder)

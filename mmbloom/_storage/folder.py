@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.descriptors import OpenFile, open_file
 from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
@@ -166,7 +166,7 @@ def remove_older(folder: str, number: int) -> None:
 
 def _remove(path: str) -> None:
     """Remove a file, and what of it a process that was killed has left in shared memory."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    fd = open_file(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.unlink(path)
         discard(fd)

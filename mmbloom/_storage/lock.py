@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import ENGINE, Hold, LockState
-from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.descriptors import OpenFile, open_file
 from mmbloom._machine.forks import opening, remember
 from mmbloom._reentry import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
@@ -58,7 +58,7 @@ class DescriptorLock:
 
     def __init__(self, path: str, identity: tuple[int, int]) -> None:
         try:
-            self._file = OpenFile(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+            self._file = OpenFile(open_file(path, os.O_RDWR | os.O_NONBLOCK))
         except (FileNotFoundError, NotADirectoryError):
             raise FileChangedError(path, "removed or renamed") from None
         except IsADirectoryError:

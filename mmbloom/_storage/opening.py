@@ -10,6 +10,7 @@ import stat
 from collections.abc import Callable
 from typing import TypeVar
 
+from mmbloom._machine.descriptors import open_file
 from mmbloom._storage.kinds import BITS, Kind, require_kind
 from mmbloom._typing import Path
 from mmbloom.errors import FileChangedError, FormatError
@@ -71,7 +72,7 @@ def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
     # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
     _require_regular(os.stat(path), path, of_folders)
     try:
-        fd = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)
+        fd = open_file(path, mode | os.O_NONBLOCK)
     except IsADirectoryError:  # it was none a moment ago
         _require_regular(os.stat(path), path, of_folders)
         raise

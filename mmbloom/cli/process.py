@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
+from mmbloom._machine.descriptors import fill_streams, open_file
 from mmbloom.errors import MmbloomWarning
 
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR, FULL = range(7)
@@ -134,15 +135,9 @@ def said_warnings() -> Iterator[None]:
 def prepare() -> None:
     """Make all three streams usable, even if they were closed or cannot encode.
 
-    A closed stream is replaced by /dev/null. Otherwise the filter could be opened as descriptor
-    1, and lines would be written into it. Each replacement is opened the wrong way round, so that
-    reading stdin or writing to stdout is still an error.
+    A closed stream is replaced by /dev/null, for what else is opened, such as an input.
     """
-    for fd, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_WRONLY)):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, mode)
+    fill_streams()
     # A closed stream is None here: print would then write elsewhere, or nowhere.
     sys.stdout = sys.stdout or os.fdopen(1, "w", closefd=False)
     sys.stderr = sys.stderr or os.fdopen(2, "w", closefd=False)
@@ -164,7 +159,7 @@ def abandon_streams() -> None:
         try:
             stream.flush()
         except OSError:
-            null = os.open(os.devnull, os.O_WRONLY)
+            null = open_file(os.devnull, os.O_WRONLY)
             os.dup2(null, descriptor)
             os.close(null)
 

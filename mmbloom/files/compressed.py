@@ -19,6 +19,7 @@ from io import FileIO
 from itertools import count
 
 from mmbloom import _extras
+from mmbloom._machine.descriptors import open_file
 from mmbloom._storage.atomic import draft_file, sync_folder
 from mmbloom._warn import warn
 from mmbloom.errors import InputError, MmbloomWarning
@@ -249,7 +250,7 @@ class CompressedFile(FrameWriter):
         """
         like = os.fstat(self._file.fileno())
         parent, name = os.path.split(self._name)
-        folder = os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = open_file(parent or ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
             for number in count(1):
                 aside = f"{name}.half{number if number > 1 else ''}"
@@ -302,7 +303,7 @@ def require_kind(path: str, kind: str) -> None:
     """
     _library(kind, path)
     if os.path.isfile(path):
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=open_file) as file:
             _require_beginning(file.read(_LONGEST), kind, path)
 
 

@@ -13,6 +13,7 @@ from io import FileIO, RawIOBase
 from typing import Any, Protocol
 
 from mmbloom._extras import Compression, compression
+from mmbloom._machine.descriptors import open_file
 from mmbloom._text import NoLinesError
 from mmbloom.errors import InputError
 from mmbloom.files.frames import BEGINNINGS, Blocks, DamagedError, decompress, kind_by_name, kind_of
@@ -111,7 +112,7 @@ class Raw(FileIO):
     """
 
     def __init__(self, file: str | int, progress: Progress, name: str) -> None:
-        super().__init__(file, "rb", closefd=not isinstance(file, int))
+        super().__init__(file, "rb", closefd=not isinstance(file, int), opener=open_file)
         self._name = name
         self._progress = progress
         self._ended = False  # at a terminal the end is typed, and not to be asked for twice

@@ -18,6 +18,7 @@ from functools import partial
 from io import FileIO
 from typing import TYPE_CHECKING
 
+from mmbloom._machine.descriptors import open_file
 from mmbloom._storage.atomic import sync_folder
 from mmbloom.files.frames import kind_by_name
 from mmbloom.lines import Existing, LineWriter, PlainFile
@@ -52,7 +53,7 @@ def open_output(
         else:
             # A compressed file is read before it is appended to; a pipe cannot be.
             read_too = kind is not None and not is_special(path)
-            file = stack.enter_context(FileIO(path, "ab+" if read_too else "ab"))
+            file = stack.enter_context(FileIO(path, "ab+" if read_too else "ab", opener=open_file))
         _widen(file.fileno())
         name = "stdout" if path is None else path
         frames: FrameWriter | None = None
@@ -168,7 +169,7 @@ def existing_in(fd: int) -> Iterator[PlainFile | None]:
     again = -1
     if is_regular(fd):
         with suppress(OSError):  # we may only write to it, or there is no /dev/fd
-            again = os.open(f"/dev/fd/{fd}", os.O_RDONLY)
+            again = open_file(f"/dev/fd/{fd}", os.O_RDONLY)
     if again < 0:
         yield None
         return

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
+from mmbloom._machine.descriptors import open_file
 from mmbloom._storage.atomic import OWNER_ONLY, Target, close_quietly, new_folder
 from mmbloom._storage.build import new_filter
 from mmbloom._storage.exclusion_list import counted_listed, replace_listed
@@ -117,7 +118,7 @@ def _to_be_replaced(source: str, path: str) -> Iterator[os.stat_result | None]:
     if why_not:
         said = f"{why_not}; only another filter is replaced: choose another path"
         raise FileExistsError(errno.EEXIST, said, path)
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_file(path, os.O_RDONLY | os.O_NOFOLLOW)
     try:
         yield os.fstat(fd)
     finally:

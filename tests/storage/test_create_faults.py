@@ -10,6 +10,7 @@ from checks import array_of, check_folder
 from tally import Count
 
 from mmbloom import BloomFilter
+from mmbloom._machine import descriptors
 from mmbloom._storage import atomic, build
 from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file, new_filter
@@ -25,8 +26,8 @@ def make(path: str, reserve: Reserve = "zeros") -> None:
 
 
 def fake_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
-    """Let the two modules that make a filter file call another `os`."""
-    for module in (atomic, build):
+    """Let the modules that make a filter file call another `os`."""
+    for module in (atomic, build, descriptors):
         monkeypatch.setattr(module, "os", fake)
 
 

@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.descriptors import OpenFile, open_file
 from mmbloom._machine.forks import opening, remember
 from mmbloom._reentry import AMID
 from mmbloom.errors import LockTimeoutError, ReentryError
@@ -80,7 +80,7 @@ class Share:
         self._writer: dict[str, int] = {}  # the thread that writes the array to the file just now
         with opening:
             # By this name: the file may have been renamed, or removed.
-            self._file = OpenFile(os.open(f"/proc/self/fd/{fd}", os.O_RDWR | os.O_CLOEXEC))
+            self._file = OpenFile(open_file(f"/proc/self/fd/{fd}", os.O_RDWR))
             remember(self)
         try:
             self.take()

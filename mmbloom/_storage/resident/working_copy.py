@@ -30,7 +30,7 @@ import numpy as np
 
 from mmbloom._engine import count_set
 from mmbloom._machine import memory, mounts, pages
-from mmbloom._machine.descriptors import OpenFile
+from mmbloom._machine.descriptors import OpenFile, open_file
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.resident.share import in_use
 from mmbloom._typing import Resident
@@ -141,10 +141,10 @@ class WorkingCopy:
         sweep(fd)  # first: what it frees is room
         _require_possible(size, status, path)
         there = _path(named, status)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         made = None
         try:
-            made = cls(named, os.open(there, flags, 0o600), size, there)
+            made = cls(named, open_file(there, flags, 0o600), size, there)
             write_at(made.fd, _page(header, status), 0)
             pages.reserve(made.fd, size, path)
             positions_set = 0 if empty else made._load(fd, path)
@@ -336,7 +336,7 @@ def _open(there: str, *, writable: bool, path: str) -> tuple[int, str]:
     """Open what is at the name of a copy; or -1, and why that is no copy."""
     flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_NONBLOCK
     try:
-        return os.open(there, flags | os.O_NOFOLLOW | os.O_CLOEXEC), ""
+        return open_file(there, flags | os.O_NOFOLLOW), ""
     except FileNotFoundError:
         return -1, f"it is not in {memory.SHARED}"
     except OSError as error:
