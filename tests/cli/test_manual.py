@@ -56,6 +56,17 @@ def test_it_has_every_example_and_exit_code(page: str) -> None:
     assert EXIT_CODES.removeprefix("exit codes: ") in plain(page.partition(".SH EXIT STATUS")[2])
 
 
+def test_one_page_at_all_widths(
+    page: str, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However wide the terminal is, the page is the same, and no text of it is a request."""
+    for width in range(20, 140, 9):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert inside(capfdbinary, "manual").out.decode() == page, width
+    for line in page.splitlines():
+        assert re.match(r"\.(TH|SH|SS|TP|RS|RE|B|nf|fi)\b|[^.']|$", line), line
+
+
 def test_man_reads_it(page: str) -> None:
     """The formatter of man finds nothing to warn of, and no request that it does not know."""
     if not (groff := shutil.which("groff")):

@@ -23,9 +23,10 @@ def run(_args: argparse.Namespace) -> int:
     library = _extras.load("argparse_manpage.manpage", "the manual page")
     parser, commands = whole()
     parser.epilog = None  # the sections below say it
+    parser.formatter_class = _Unwrapped  # for the options of all commands, too
     for command in commands.values():
         command.description = None  # its summary stands above already
-        command.formatter_class = _Unwrapped
+        command.formatter_class = _Unwrapped  # for its usage
     about = {
         "description": "a memory-mapped, persistent Bloom filter that many processes share",
         "manual_title": "mmbloom",
@@ -41,7 +42,11 @@ def run(_args: argparse.Namespace) -> int:
 
 
 class _Unwrapped(argparse.HelpFormatter):
-    """Help in lines of any length, which man wraps."""
+    """Help in lines of any length, which man wraps.
+
+    A line that is wrapped here may begin with a dot, as in .gz, and man would drop it as a request
+    that it does not know.
+    """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=sys.maxsize)
