@@ -1,7 +1,7 @@
 """Write the golden files of format version 1 with the reference implementation.
 
-Run by hand, once per format version: ``PYTHONPATH=tests/helpers python tests/make_golden.py``.
-The tests only ever read what it wrote; the same bytes come out every time.
+Run by hand, for new cases: ``PYTHONPATH=tests/helpers python tests/make_golden.py``. The same
+bytes come out every time, and a file that is there is never changed: new cases go at the end.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ EDGE_KEYS: list[Key] = [
 # That of the hash's published digests: the bytes 0 to 15.
 KEY = int.from_bytes(bytes(range(16)), "little")
 
-# name, fields, number of further keys
+# name, fields, number of further keys; the place in the list is the time at which it was made.
 CASES: list[tuple[str, Fields, int]] = [
     ("standard-k1-m64", Fields(64, 1, 1, capacity=40, error_rate=0.5), 0),
     ("standard-k7-seed0", Fields(64 * 157, 7, 1, capacity=1000), 900),
@@ -117,11 +117,13 @@ FOLDERS: list[tuple[str, dict[str, object], list[tuple[int, Fields, int, int]]]]
 
 
 def make_folder(
-    kind: str, sizes: dict[str, object], members: list[tuple[int, Fields, int, int]]
+    kind: str,
+    sizes: dict[str, object],
+    members: list[tuple[int, Fields, int, int]],
+    made: dict[str, bytes],
 ) -> dict[str, object]:
-    """Write a folder of filters and its manifest; gives what to expect of it."""
-    folder = GOLDEN / f"siphash-{kind}"
-    folder.mkdir(exist_ok=True)
+    """Make the files of a folder of filters and its manifest; return what to expect of it."""
+    folder = f"siphash-{kind}"
     entries, hashes, filled = [], {}, []
     for number, plain, start, stop in members:
         name = f"{number:010d}.bloom"
@@ -130,7 +132,7 @@ def make_folder(
         member = NaiveFilter.empty(Fields(**described))
         for i in range(start, stop):
             member.add(f"key-{i}")
-        (folder / name).write_bytes(member.data)
+        made[f"{folder}/{name}"] = bytes(member.data)
         entries.append({"number": number, "name": name, "uuid": uuid.hex()})
         hashes[name] = hashlib.sha256(member.data).hexdigest()
         filled.append(member)
@@ -149,16 +151,26 @@ def make_folder(
         "members": entries,
     }
     text = (json.dumps(manifest, indent=1) + "\n").encode()
-    (folder / "manifest.json").write_bytes(text)
+    made[f"{folder}/manifest.json"] = text
     hashes["manifest.json"] = hashlib.sha256(text).hexdigest()
     absent = [i for i in range(400) if any(f"absent-{i}" in member for member in filled)]
     return {"sha256": hashes, "keys": members[-1][3], "false_positives_of_400": absent}
 
 
+def write_new(made: dict[str, bytes]) -> None:
+    """Write files that are not there yet; SystemExit if one that is there would change."""
+    for name, data in made.items():
+        path = GOLDEN / name
+        if path.exists() and path.read_bytes() != data:
+            raise SystemExit(f"{path}: would change; golden files never do: add cases at the end")
+    for name, data in made.items():
+        (GOLDEN / name).parent.mkdir(parents=True, exist_ok=True)
+        (GOLDEN / name).write_bytes(data)
+
+
 def main() -> None:
     """Write every file and the JSON of what to expect of it."""
-    GOLDEN.mkdir(exist_ok=True)
-    files = {}
+    files, made = {}, dict[str, bytes]()
     for number, (name, plain, further) in enumerate(CASES):
         described = {**vars(plain), "created_ns": CREATED_NS + number}
         fields = Fields(**{**described, "uuid": hashlib.sha256(name.encode()).digest()[:16]})
@@ -171,7 +183,7 @@ def main() -> None:
         rule = KEY_RULES.get(name)
         if rule is not None:
             golden.data[RULE_OFFSET:4096] = pack_key_rule(rule)
-        (GOLDEN / f"{name}.bloom").write_bytes(golden.data)
+        made[f"{name}.bloom"] = bytes(golden.data)
         files[name] = {
             "sha256": hashlib.sha256(golden.data).hexdigest(),
             "fields": as_recorded(fields),
@@ -184,8 +196,9 @@ def main() -> None:
         "keys": "the first n of: edge_keys, then key-0, key-1, ...; absent keys: absent-0, ...",
         "edge_keys": [as_json(key) for key in EDGE_KEYS],
         "files": files,
-        "folders": {kind: make_folder(kind, sizes, members) for kind, sizes, members in FOLDERS},
+        "folders": {folder[0]: make_folder(*folder, made) for folder in FOLDERS},
     }
+    write_new(made)
     text = json.dumps(expectations, indent=1, ensure_ascii=True)
     (GOLDEN / "expectations.json").write_text(text + "\n")
 

@@ -8,10 +8,12 @@ import itertools
 import shutil
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import make_golden
 import numpy as np
 import pytest
 from golden import EXPECTED, GOLDEN, golden_bytes, golden_fields, golden_keys
@@ -44,6 +46,24 @@ HASH_NAMES = {1: "murmur3", 2: "siphash"}
 every_file = pytest.mark.parametrize("name", list(EXPECTED["files"]))
 WITH_KEYS = [name for name, expected in EXPECTED["files"].items() if expected["keys"]]
 every_filter = pytest.mark.parametrize("name", WITH_KEYS)
+
+
+@pytest.mark.parametrize("place", [0, 5, len(make_golden.CASES)])
+def test_no_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int) -> None:
+    """A new case at the end is written, and the others as they are; elsewhere it is refused."""
+    shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
+    before = {file: file.read_bytes() for file in tmp_path.rglob("*.*") if file.is_file()}
+    monkeypatch.setattr(make_golden, "GOLDEN", tmp_path)
+    cases = [*make_golden.CASES]
+    cases.insert(place, ("new", Fields(512, 1, 2, 1, 300, 0.5), 1))
+    monkeypatch.setattr(make_golden, "CASES", cases)
+    at_the_end = place == len(make_golden.CASES) - 1
+    refused = pytest.raises(SystemExit, match="would change; golden files never do")
+    with nullcontext() if at_the_end else refused:
+        make_golden.main()
+    assert (tmp_path / "new.bloom").exists() == at_the_end
+    before.pop(tmp_path / "expectations.json")
+    assert all(file.read_bytes() == data for file, data in before.items())
 
 
 @pytest.mark.laws("T12")
