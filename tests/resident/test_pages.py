@@ -58,8 +58,21 @@ def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("real")
 @pytest.mark.skipif(not kernel_makes_huge_pages(), reason="this kernel makes no huge pages")
-def test_all_processes_map_huge_pages(path: str) -> None:
-    """The maker, a writer that comes later, one that was there before, and a reader do."""
+def test_all_processes_map_huge_pages(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The maker, a writer that comes later, one that was there before, and a reader do.
+
+    Where the kernel has no such pages left just now, keys are found all the same.
+    """
+    make_huge, refused = pages._make_huge, list[OSError]()
+
+    def ask(*given: Any) -> None:
+        try:
+            make_huge(*given)
+        except OSError as error:
+            refused.append(error)
+            raise
+
+    monkeypatch.setattr(pages, "_make_huge", ask)
     BloomFilter.create(path, 10_000_000, 1e-6, resident=False).close()
 
     def seen_by(mode: Mode) -> tuple[int, int]:
@@ -73,17 +86,19 @@ def test_all_processes_map_huge_pages(path: str) -> None:
     ):
         size = os.path.getsize(path) // MIB
         seen.add_many(KEYS)
-        assert huge_bytes() // MIB >= size
+        assert refused or huge_bytes() // MIB >= size
         seen.flush()
         assert before.contains_many(KEYS).all()
-        assert huge_bytes() // MIB >= 2 * size  # two maps of the same pages
+        assert refused or huge_bytes() // MIB >= 2 * size  # two maps of the same pages
         modes: tuple[Mode, ...] = ("r+", "r")
         for mode in modes:
             found, lost = in_child(partial(seen_by, mode))
             assert lost == 0
-            assert found > size / 2  # of what so many keys touched
+            assert refused or found > size / 2  # of what so many keys touched
     with BloomFilter.open(path, "r") as reader:
         assert missing(reader, KEYS) == 0
+    if refused:
+        pytest.skip(f"the kernel made no huge pages: {refused[0]}")
 
 
 def no_system_folder(patch: pytest.MonkeyPatch) -> None:
