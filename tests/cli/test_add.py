@@ -4,12 +4,13 @@ import io
 import json
 import os
 import sys
-import time
 from pathlib import Path
 from threading import Event, Thread
+from types import SimpleNamespace
 
 import pytest
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+from workers import PATIENCE
 
 from mmbloom import BloomFilter
 from mmbloom import open as open_filter
@@ -84,18 +85,19 @@ def test_lock_timeout_is_the_whole_wait(
     tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """After some seconds a line says what is waited for; these count, and the wait is no longer."""
-    monkeypatch.setattr("mmbloom.cli.marking.SILENT_SECONDS", 2.0)
+    slept: list[float] = []
+    clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
+    for module in ("mmbloom._storage.lock", "mmbloom.cli.marking"):
+        monkeypatch.setattr(f"{module}.time", clock)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
     with BloomFilter.open(path) as seen, seen.locked():
-        begun = time.monotonic()
-        done = inside(capfdbinary, command, path, tmp_path / "in", "--lock-timeout", "2.1")
-        waited = time.monotonic() - begun
+        done = inside(capfdbinary, command, path, tmp_path / "in", "--lock-timeout", "5.1")
     assert (done.code, done.out) == (4, b"")
     first, second = done.err.splitlines(keepends=True)
     assert is_one_line(first, str(path), " is writing to this filter; waiting")
-    assert is_one_line(second, str(path), "held by others for 2.1 s")
-    assert 2.1 <= waited < 4  # a second wait of 2.1 s would be longer
+    assert is_one_line(second, str(path), "held by others for 5.1 s")
+    assert sum(slept) == pytest.approx(5.1)
 
 
 @pytest.mark.parametrize("options", [(), ("--lock-timeout", "60")], ids=["for ever", "long"])
@@ -120,14 +122,14 @@ def test_waiting_is_said_and_goes_on(
     def hold() -> None:
         with BloomFilter.open(path) as seen, seen.locked():
             locked.set()
-            ended.wait(20)
+            ended.wait(PATIENCE)
 
     holder = Thread(target=hold)
     holder.start()
-    assert locked.wait(20)
+    assert locked.wait(PATIENCE)
     done = inside(capfdbinary, "dedup", path, tmp_path / "in", *options)
     ended.set()
-    holder.join(20)
+    holder.join(PATIENCE)
     assert (done.code, done.out) == (0, b"a\n")
     assert is_one_line(done.err, str(path), " is writing to this filter; waiting")
 

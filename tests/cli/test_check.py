@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, running, started
+from workers import PATIENCE
 
 Capture = pytest.CaptureFixture[bytes]
 DATA = b"a\nx\r\nb\ny\na"
@@ -97,7 +98,7 @@ def test_a_closed_pipe_ends_quietly(known: Path) -> None:
         assert process.stderr
         assert process.stdout.readline() == b"a\n"
         process.stdout.close()
-        assert process.wait(30) == 141
+        assert process.wait(PATIENCE) == 141
         assert process.stderr.read() == b""
 
 

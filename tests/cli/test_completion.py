@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import inside, is_one_line
+from workers import PATIENCE
 
 from mmbloom.cli.commands.completion import FILES, FOLDERS
 from mmbloom.cli.parser import COMMANDS, parser_of
@@ -110,7 +111,7 @@ def completed_by_fish(script: str, line: str, folder: Path) -> set[str]:
 def run(command: list[str], folder: Path) -> set[str]:
     home = {**os.environ, "HOME": str(folder)}
     done = subprocess.run(
-        command, cwd=folder, env=home, capture_output=True, text=True, check=True, timeout=60
+        command, cwd=folder, env=home, capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     # fish explains behind a tab, and marks folders.
     return {answer.partition("\t")[0].rstrip("/") for answer in done.stdout.split("\n")} - {""}

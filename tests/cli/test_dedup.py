@@ -10,7 +10,6 @@ from resource import RUSAGE_CHILDREN, getrusage
 import pytest
 from cli_runner import (
     EXACT,
-    PATIENCE,
     exact_filter,
     inside,
     is_one_line,
@@ -20,6 +19,7 @@ from cli_runner import (
     started,
     wait_until,
 )
+from workers import PATIENCE
 
 from mmbloom import BloomFilter, engine
 from mmbloom.format.header import Header, decode

@@ -2,11 +2,11 @@
 
 import gzip
 import json
+import multiprocessing
 import os
 import random
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +15,6 @@ from subprocess import Popen
 import pytest
 from cli_runner import (
     EXACT,
-    PATIENCE,
     DiesAfterwards,
     DiesAtWork,
     alive,
@@ -28,6 +27,7 @@ from cli_runner import (
     running,
     wait_until,
 )
+from workers import PATIENCE
 
 from mmbloom.cli.workers import run_jobs
 from mmbloom.dedup import Tally
@@ -165,11 +165,15 @@ def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
     assert mmbloom(*argv[:3]).out == b"a\n"
 
 
+def until_dead(_job: int) -> None:
+    wait_until(lambda: not multiprocessing.active_children(), "the end of the worker")
+
+
 def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
     """A worker killed after its answer is not taken for a closed pipe (exit 141, no message)."""
     jobs, tallies = [DiesAfterwards(), DiesAfterwards()], [Tally(), Tally()]
     with pytest.raises(InputError):
-        run_jobs(jobs, 1, tallies, lambda _: time.sleep(0.6))
+        run_jobs(jobs, 1, tallies, until_dead)
 
 
 def test_a_worker_that_dies_at_work_is_an_error() -> None:

@@ -9,17 +9,8 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
-from cli_runner import (
-    COMMAND,
-    EXACT,
-    PATIENCE,
-    exact_filter,
-    inside,
-    is_one_line,
-    mmbloom,
-    running,
-    started,
-)
+from cli_runner import COMMAND, EXACT, exact_filter, inside, is_one_line, mmbloom, running, started
+from workers import PATIENCE
 
 from mmbloom import BloomFilter
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from cli_runner import Ended, inside, mmbloom, running
+from workers import PATIENCE
 
 from mmbloom import GrowingFilter
 
@@ -48,7 +49,7 @@ def test_two_processes_share_it(growing: Path, tmp_path: Path) -> None:
         running("dedup", growing, tmp_path / "lines", "-o", outputs[0]) as one,
         running("dedup", growing, tmp_path / "lines", "-o", outputs[1]) as two,
     ):
-        assert [one.wait(30), two.wait(30)] == [0, 0]
+        assert [one.wait(PATIENCE), two.wait(PATIENCE)] == [0, 0]
     lines = b"".join(output.read_bytes() for output in outputs).splitlines()
     assert sorted(lines) == sorted(LINES.splitlines())
     (tmp_path / "more").write_bytes(LINES.replace(b"\n", b"x\n"))

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from cli_runner import (
     EXACT,
-    PATIENCE,
     exact_filter,
     inside,
     is_one_line,
@@ -29,6 +28,7 @@ from cli_runner import (
     without,
 )
 from compressors import zstd_library
+from workers import PATIENCE
 
 Capture = pytest.CaptureFixture[bytes]
 LINES = b"".join(b"line %d\r\n" % (i % 5000) for i in range(20_000)) + b"last"

@@ -14,6 +14,7 @@ from checks import array_of, check_folder, counters_of, seal
 from cli_runner import COMMAND, inside, is_one_line, mmbloom, started
 from golden import GOLDEN
 from unions import check_union, make
+from workers import PATIENCE
 
 from mmbloom import BloomFilter
 
@@ -205,7 +206,9 @@ def test_many_large_inputs_in_little_memory(tmp_path: Path) -> None:
             "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss); sys.exit(code)"
         )
         argv = [*COMMAND[:-2], "-c", code, "merge", str(tmp_path / f"{number}"), *[one] * number]
-        peaks.append(int(subprocess.run(argv, check=True, capture_output=True, timeout=60).stdout))
+        peaks.append(
+            int(subprocess.run(argv, check=True, capture_output=True, timeout=PATIENCE).stdout)
+        )
     assert peaks[1] < peaks[0] + 12 * 1024  # in KiB
     assert sys.platform == "linux"
 

@@ -10,8 +10,8 @@ from unittest import mock
 
 import pytest
 from checks import check_folder, in_thread
-from cli_runner import PATIENCE, code_of, is_one_line, mmbloom, running, wait_until
-from workers import Child, end
+from cli_runner import code_of, is_one_line, mmbloom, running, wait_until
+from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
 from mmbloom.cli.main import main
@@ -109,7 +109,7 @@ def test_no_half_made_file_of_a_process(folder: Path, sent: signal.Signals, code
     with start(folder, *COMMANDS["create"]) as child:
         assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
         child.send_signal(sent)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=PATIENCE)
         said = b"mmbloom: interrupted; no half-made file is left\n" if code == 130 else b""
         assert (child.returncode, err) == (code, said)
     check_folder(folder, "seen")
@@ -203,7 +203,7 @@ def test_ignored_hangup_stays_ignored(folder: Path) -> None:
         assert started.stdin
         started.stdin.write(b"on\n")  # as many as there are calls
         started.stdin.close()
-        assert started.wait(60) == 0
+        assert started.wait(PATIENCE) == 0
     check_folder(folder, "made", "seen")
 
 

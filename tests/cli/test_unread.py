@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from cli_runner import COMMAND, EXACT, PATIENCE, exact_filter, mmbloom, running, started
+from cli_runner import COMMAND, EXACT, exact_filter, mmbloom, running, started
+from workers import PATIENCE
 
 from mmbloom import BloomFilter
 

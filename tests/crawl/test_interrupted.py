@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from crawls import OURS, SCRAPYS, SHARED, Crawled, crawl, crawler, ended
 from sites import Graph, Site, random_graph, reachable, serving
+from workers import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,7 @@ PAGES, STOPPED_AT = 120, 30
 def stopped(site: Site, number: int, **settings: object) -> Crawled:
     """Crawl, and send the crawler a signal instead of an answer."""
     pids = SimpleQueue[int]()
-    site.stop = lambda: os.kill(pids.get(timeout=20), number)
+    site.stop = lambda: os.kill(pids.get(timeout=PATIENCE), number)
     site.left = STOPPED_AT  # before it runs: it may have fetched some before its pid is known
     with crawler(site, **settings) as process:
         pids.put(process.pid)

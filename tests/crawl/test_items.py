@@ -13,6 +13,7 @@ from crawls import crawl, crawler, ended
 from scrapy import Request
 from scrapy.utils.request import fingerprint
 from sites import Graph, random_graph, serving
+from workers import PATIENCE
 
 from mmbloom import BloomFilter
 
@@ -64,9 +65,9 @@ def test_redirects(tmp_path: Path) -> None:
 
 def kill_when_known(path: Path, pid: int) -> None:
     """Kill a crawler once it has marked some pages; it gets no further page meanwhile."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     with BloomFilter.open(path, "r") as seen:
-        while seen.approx_count < KNOWN and time.monotonic() < deadline:
+        while seen.info().keys_added < KNOWN and time.monotonic() < deadline:
             time.sleep(0.01)
     os.kill(pid, signal.SIGKILL)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pages import DOCS, examples, run_python
-from workers import Child, end, together
+from workers import PATIENCE, Child, end, together
 
 from mmbloom import BloomFilter, RotatingFilter
 
@@ -72,7 +72,7 @@ def short_work(journal: Journal, item: str) -> None:
 def pair_work(journal: Journal, item: str) -> None:
     """Wait, with the item half done, until another is begun."""
     journal.note("begun", item)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while len(journal.of("begun")) < 2:
         assert time.monotonic() < deadline, "no other worker began an item beside this one"
         time.sleep(0.002)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from checks import check_settled, flock_is_free, in_thread
-from workers import in_child
+from workers import PATIENCE, in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, LockTimeoutError
 from mmbloom._machine.moments import outlast
@@ -115,12 +115,12 @@ def test_no_thread_keeps_what_it_gave_back(create: Create) -> None:
         with seen.locked():
             seen.add("theirs")
             entered.set()
-            leave.wait(20)
+            leave.wait(PATIENCE)
 
     holder = threading.Thread(target=hold)
     holder.start()
     try:
-        assert entered.wait(20)
+        assert entered.wait(PATIENCE)
         with pytest.raises(LockTimeoutError):
             seen.add("b")
         assert "b" not in seen
@@ -202,7 +202,7 @@ def test_closed_by_another_thread(create: Create, path: str) -> None:
         closer.start()
         time.sleep(0.02)
         assert seen.add("a")
-    closer.join(20)
+    closer.join(PATIENCE)
     assert seen.closed
     with BloomFilter.open(path, "r") as again:
         assert "a" in again

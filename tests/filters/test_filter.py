@@ -23,7 +23,7 @@ from checks import (
     counters_of,
 )
 from hypothesis import strategies as st
-from workers import in_child
+from workers import PATIENCE, in_child
 
 from mmbloom import (
     BloomFilter,
@@ -210,18 +210,18 @@ def test_close_waits_for_other_threads(create: Create) -> None:
     def hold_and_add() -> None:
         with seen.locked():
             entered.set()
-            leave.wait(20)
+            leave.wait(PATIENCE)
             added.append(seen.add("a"))
 
     holder, closer = threading.Thread(target=hold_and_add), threading.Thread(target=seen.close)
     holder.start()
-    assert entered.wait(20)
+    assert entered.wait(PATIENCE)
     closer.start()
     closer.join(0.05)
     assert closer.is_alive()
     leave.set()
     for thread in (holder, closer):
-        thread.join(20)
+        thread.join(PATIENCE)
     assert seen.closed
     assert added == [True]
 

@@ -392,7 +392,7 @@ def test_moved_array(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
                     assert seen.add(key)
                     assert key in seen
                     added.append(key)
-            mover.result(30)
+            mover.result()
         finally:
             end(mover)
     with BloomFilter.open(path, "r", resident=False) as reader:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from checks import array_of, flock_is_free
-from workers import Child, in_child
+from workers import PATIENCE, Child, in_child
 
 from mmbloom import (
     BloomFilter,
@@ -210,11 +210,11 @@ def test_the_loop_goes_on(create: Create, path: str) -> None:
         def hold() -> None:
             with other.locked():
                 lock.set()
-                enough.wait(20)  # a loop that does not go on never says so
+                enough.wait(PATIENCE)  # a loop that does not go on never says so
 
         holder = threading.Thread(target=hold)
         holder.start()
-        assert lock.wait(20)
+        assert lock.wait(PATIENCE)
         assert asyncio.run(main()) >= 5
         holder.join()
 
@@ -328,7 +328,7 @@ def test_a_busy_thread_does_not_shut_tasks_out(create: Create) -> None:
 
     async def claim() -> None:
         for number in range(20):
-            async with seen.claim([f"{number}"]).within(5):
+            async with seen.claim([f"{number}"]).within(PATIENCE):
                 pass
 
     threads = [threading.Thread(target=work) for _ in range(2)]

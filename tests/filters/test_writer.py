@@ -26,6 +26,7 @@ from checks import (
     set_counters,
 )
 from maps import map_of, replace_map
+from workers import PATIENCE
 
 from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeoutError, verify
 from mmbloom.sizing import Layout
@@ -244,7 +245,7 @@ def test_threads_answer_new_once(create: Create, path: str, stress: int, *, shar
 
     def work(row: int) -> None:
         seen = common if shared else BloomFilter.open(path)
-        barrier.wait(20)
+        barrier.wait(PATIENCE)
         for start in range(0, len(keys), 50):
             told[row, start : start + 50] = seen.add_many(keys[start : start + 50])
         if not shared:

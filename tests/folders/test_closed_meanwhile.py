@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from workers import in_child
+from workers import PATIENCE, in_child
 
 from mmbloom import ClosedFilterError, GrowingFilter
 from mmbloom._storage import folder
@@ -69,7 +69,7 @@ def test_close_amid_a_sync(seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(MovingArray, "flush", flush)
     with suppress(ClosedFilterError):  # or it was ahead of the closing to the end
         seen.flush()
-    closing.join(10)
+    closing.join(PATIENCE)
     assert len(synced) > at
     assert seen.closed
 
@@ -88,7 +88,7 @@ def test_close_amid_a_new_file(seen: GrowingFilter, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(chain, "draft_manifest", draft_manifest)
     with suppress(ClosedFilterError):  # each section of its own: a later one comes too late
         seen.add_many(range(1000, 1200))
-    closing.join(10)
+    closing.join(PATIENCE)
     assert seen.closed
     assert [link for link in open_files() if link.startswith(seen.path)] == []
 
@@ -109,13 +109,13 @@ def test_child_closes_what_another_thread_was_adding_to(seen: GrowingFilter) -> 
     def hold() -> None:
         with seen.locked():
             held.set()
-            forked.wait(30)
+            forked.wait(PATIENCE)
 
     holder = threading.Thread(target=hold)
     holder.start()
-    held.wait(30)
+    held.wait(PATIENCE)
     try:
-        in_child(seen.close, timeout=20)
+        in_child(seen.close)
     finally:
         forked.set()
         holder.join()
@@ -147,7 +147,7 @@ def test_close_and_flush_at_random(path: str) -> None:
             seen.flush()
             seen.close()
             for thread in threads:
-                thread.join(30)
+                thread.join(PATIENCE)
         return wrong
 
     assert in_child(run) == []

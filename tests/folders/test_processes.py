@@ -18,7 +18,7 @@ import pytest
 from chains import RATE, Growing, Rotating, files_of, naive_files
 from checks import flock_is_free, run_threads
 from tally import Count
-from workers import Child, end, in_child, together
+from workers import PATIENCE, Child, end, in_child, together
 
 from mmbloom import FileChangedError, GrowingFilter, verify
 
@@ -96,7 +96,7 @@ def check_whole(kind: Kind, folder: Path, keys: range) -> None:
     """No key is lost, each file is sound, and no file is free of the manifest."""
     naive = naive_files(folder)
     assert all(any(key in file for file in naive) for key in random.sample(keys, 300))
-    with kind.open(folder, lock_timeout=5) as seen:
+    with kind.open(folder, lock_timeout=PATIENCE) as seen:
         assert seen.contains_many(keys).all()
     for file in files_of(folder):
         assert verify(file).ok
@@ -166,7 +166,7 @@ def test_writers_are_killed(
         os.close(output)
         os.close(pipe)
     assert len(acknowledged) > kills
-    with kind.open(folder, lock_timeout=1) as seen:
+    with kind.open(folder, lock_timeout=0) as seen:
         assert seen.contains_many(kept()).all()
         assert seen.add("after all")
     assert all(verify(file).ok for file in files_of(folder))
@@ -191,7 +191,7 @@ def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_o
     outcomes = ""
     for number in range(rounds):
         where = folder / str(number)
-        barrier.wait(60)
+        barrier.wait(PATIENCE)
         try:
             seen = GrowingFilter.create(where, 10, RATE, exist_ok=exist_ok)
             outcomes += "w"
@@ -217,9 +217,9 @@ def test_create_race_has_one_winner(
         racers: list[Callable[[], str]] = [
             partial(race, tmp_path, barrier, me, rounds, exist_ok) for me in range(3)
         ]
-        return together(racers, timeout=60 * stress)
+        return together(racers, timeout=PATIENCE * stress)
 
-    outcomes = in_child(run_race, timeout=100 * stress)
+    outcomes = in_child(run_race, timeout=PATIENCE * stress)
     for number in range(rounds):
         assert sum(outcome[number] == "w" for outcome in outcomes) == (3 if exist_ok else 1)
         with GrowingFilter.open(tmp_path / str(number), "r") as seen:
@@ -240,7 +240,7 @@ def test_killed_holder_frees_the_lock_of_the_newest(tmp_path: Path) -> None:
 
     child: Child[None] = Child(hold)
     assert child.wait() == -signal.SIGKILL
-    with GrowingFilter.open(folder, lock_timeout=1) as seen:
+    with GrowingFilter.open(folder, lock_timeout=0) as seen:
         assert not seen.add_many(range(100)).any()
         assert seen.add("more")
 

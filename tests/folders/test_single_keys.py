@@ -68,7 +68,6 @@ def test_few_go_the_long_way(make: Make, tmp_path: Path, what: str, long_ways: l
             assert all(seen.add_many(keys[at : at + 10]).all() for at in range(0, 5000, 10))
         moments = (time.monotonic() - begun) * 1000
         assert len(long_ways) <= 20 + 5 * (moments + 5000 / 500)
-        assert len(long_ways) < 2500
 
 
 @pytest.mark.parametrize("how", ["in", "few", "add", "add few"])

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from single_folders import compiled, long_ways, rotating
 from workers import together
@@ -48,12 +49,12 @@ FOUND, GONE = 1000, 100
 def _age(path: Path, seed: int) -> tuple[int, int]:
     """Add keys to periods of a second, and ask for them: how many were found, and were gone.
 
-    For 3.4 s, and until both are many: a busy machine gets to a thousand only later.
+    For 3.4 s, and until both are many: a busy machine takes longer.
     """
     chance, added, found, gone = random.Random(seed), list[tuple[float, float, str]](), 0, 0
     begun = time.monotonic()
-    with rotating(path, keep="1s", every="1s", exist_ok=True, lock_timeout=60) as seen:
-        while time.monotonic() < begun + (3.4 if found > FOUND and gone > GONE else 30):
+    with rotating(path, keep="1s", every="1s", exist_ok=True, lock_timeout=None) as seen:
+        while time.monotonic() < begun + 3.4 or found <= FOUND or gone <= GONE:
             key, before = f"{seed} {len(added)}", time.monotonic()
             assert seen.add(key)
             added.append((before, time.monotonic(), key))
@@ -91,8 +92,12 @@ def test_what_comes_again_starts_anew_at_once(tmp_path: Path) -> None:
                 begun.append(time.time_ns())
                 assert not seen.add(next(left))
             after = [key for key, when in zip(keys, begun, strict=False) if when >= end]
-            with BloomFilter.open(max(path.glob("*.bloom")), "r") as newest:
-                assert newest.contains_many(after).all()
+            found = np.zeros(len(after), np.bool_)
+            for file in path.glob("*.bloom"):
+                if int(file.stem) >= end // SECOND:  # more than one, where time has flown
+                    with BloomFilter.open(file, "r") as newer:
+                        found |= newer.contains_many(after)
+            assert found.all()
 
 
 def test_what_is_past_its_time_is_gone_at_once(tmp_path: Path) -> None:

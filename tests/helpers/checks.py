@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from reference import parse_key_rule
+from workers import PATIENCE
 
 from mmbloom import BloomFilter, CountingBloomFilter
 from mmbloom.errors import MmbloomError
@@ -190,7 +191,7 @@ def run_threads(*actions: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(600)  # under ThreadSanitizer, beside other work, a minute was too short
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "a thread hangs"
 
 
@@ -199,7 +200,7 @@ def in_thread(action: Callable[[], object]) -> object:
     results: list[object] = []
     thread = threading.Thread(target=lambda: results.append(action()))
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert results, "the thread ended with an error, or hangs"
     return results[0]
 

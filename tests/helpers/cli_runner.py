@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import pytest
-from workers import Child, end
+from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
 from mmbloom.cli.main import main
@@ -24,7 +24,6 @@ from mmbloom.dedup import Tally
 
 # -P: the package that is installed, not the folder of that name where the tests are run.
 COMMAND = [sys.executable, "-P", "-m", "mmbloom"]
-PATIENCE = 30.0  # seconds until a wait counts as a hang
 # A command's own file is imported when it runs: here once, not by each fork of this process.
 for command in COMMANDS:
     file_of(command)

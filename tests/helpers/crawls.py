@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from sites import Site
+from workers import PATIENCE
 
 FORKS = multiprocessing.get_context("forkserver")
 # What every crawl imports; none of it chooses Twisted's reactor, which is for the crawl to do.
@@ -119,7 +120,7 @@ def crawler(site: Site, **settings: Any) -> Iterator[Crawler]:
 
 def ended(crawler: Crawler) -> Crawled:
     """Wait for a crawler."""
-    crawler.process.join(60)
+    crawler.process.join(PATIENCE)
     code = crawler.process.exitcode
     assert code is not None, "hung"
     output, log = ((crawler.folder / name).read_text("utf-8") for name in ("out", "log"))

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
-from workers import in_child
+from workers import PATIENCE, in_child
 
 T = TypeVar("T")
 
@@ -36,7 +36,7 @@ def running_object_store() -> Iterator[dict[str, Any]]:
     )
     url = f"http://127.0.0.1:{port}"
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 urllib.request.urlopen(f"{url}/moto-api/", timeout=1).close()

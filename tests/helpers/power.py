@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from cli_runner import PATIENCE
+from workers import PATIENCE
 
 from mmbloom._machine import memory
 

@@ -15,7 +15,7 @@ import pytest
 from chains import RATE, by_number, manifest_of
 from checks import array_of, check_folder, check_settled, counters_of
 from reference import HEADER_BYTES, NaiveFilter
-from workers import running
+from workers import PATIENCE, running
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify
 from mmbloom._typing import Keys
@@ -83,7 +83,7 @@ def live_writer(
                 between()
 
     def acknowledged(least: int) -> int:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while reports.stat().st_size < least:
             assert time.monotonic() < deadline, "the writer does not get on"
             time.sleep(0.001)

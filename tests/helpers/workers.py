@@ -23,6 +23,10 @@ from mmbloom import BloomFilter
 
 T = TypeVar("T")
 
+# Seconds until a wait counts as a hang. It is no measure of speed: on a busy machine what takes a
+# second can take minutes. Stacks are shown earlier, see conftest.py.
+PATIENCE = 600.0
+
 
 class ChildFailedError(Exception):
     """The child raised, and the message holds its traceback; or it ended without a report.
@@ -97,7 +101,7 @@ class Child(Generic[T]):
             os.kill(self.pid, signal.SIGUSR1)
             time.sleep(0.5)
 
-    def result(self, timeout: float = 60.0) -> T:
+    def result(self, timeout: float = PATIENCE) -> T:
         """Wait for the child and return its value; raise what it raised, or ChildDiedError."""
         report, in_time = self._read(timeout)
         if not in_time:
@@ -143,7 +147,7 @@ def _portable(error: BaseException) -> Exception | None:
     return error if isinstance(error, Exception) else None
 
 
-def in_child(function: Callable[[], T], timeout: float = 60.0) -> T:
+def in_child(function: Callable[[], T], timeout: float = PATIENCE) -> T:
     """Run one function in a child of its own; return its value, or raise what it raised."""
     child = Child(function)
     try:
@@ -152,7 +156,7 @@ def in_child(function: Callable[[], T], timeout: float = 60.0) -> T:
         end(child)
 
 
-def together(functions: Sequence[Callable[[], T]], timeout: float = 120.0) -> list[T]:
+def together(functions: Sequence[Callable[[], T]], timeout: float = PATIENCE) -> list[T]:
     """Run each function in a child of its own, all started at one moment."""
     waiting, go = os.pipe()
     children: list[Child[T]] = []
@@ -194,7 +198,7 @@ def running(function: Callable[[], Any]) -> Iterator[int]:
         end(child)
 
 
-def wait_for(path: Path, timeout: float = 60.0) -> None:
+def wait_for(path: Path, timeout: float = PATIENCE) -> None:
     """Wait until another process has made a file."""
     deadline = time.monotonic() + timeout
     while not path.exists():

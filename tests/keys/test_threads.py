@@ -274,7 +274,7 @@ def test_fork_while_threads_work(create: Create, seed: int) -> None:
                 new = seen.add_many(np.arange(MANY) + 2**62 + number * MANY)
                 return seen.add(f"child {number}") and bool(new.all())
 
-            assert in_child(use, timeout=30)
+            assert in_child(use)
             assert f"child {number}" in seen
     finally:
         stop.set()

@@ -28,7 +28,7 @@ from kernels import Engine, each_engine
 from naive import CountedOneByOne, split
 from reference import NaiveCounting
 from tally import Count
-from workers import Child, ChildDiedError, end, in_child, together
+from workers import PATIENCE, Child, ChildDiedError, end, in_child, together
 
 from mmbloom import CountingBloomFilter, _engine, verify
 from mmbloom._engine.reference import counters
@@ -86,7 +86,7 @@ def test_kill_amid_the_counters(tmp_path: Path, method: str, share: float, tally
         in_child(write_and_die)
     assert caught.value.signal == signal.SIGKILL
     tally(kills=1)
-    with CountingBloomFilter.open(path, lock_timeout=10) as seen:
+    with CountingBloomFilter.open(path, lock_timeout=PATIENCE) as seen:
         assert seen.info().unfinished_batches == 1
         assert seen.contains_many(OLD).all()
         seen.recount()
@@ -134,7 +134,7 @@ def test_killed_writers_lose_no_key_of_others(
                 if worker not in children:
                     log, own_seed = tmp_path / f"log-{worker}", chance.getrandbits(32)
                     children[worker] = Child(partial(come_and_go, path, worker, own_seed, log))
-            with CountingBloomFilter.open(path, lock_timeout=10) as seen:
+            with CountingBloomFilter.open(path, lock_timeout=PATIENCE) as seen:
                 for _ in range(5):
                     assert seen.contains_many(OLD).all()
                 assert all(key in seen for key in OLD)
@@ -147,7 +147,7 @@ def test_killed_writers_lose_no_key_of_others(
         for child in children.values():
             end(child)
     tally(kills=kills)
-    with CountingBloomFilter.open(path, lock_timeout=1) as seen:
+    with CountingBloomFilter.open(path, lock_timeout=0) as seen:
         seen.recount()
     assert verify(path, keys=OLD).ok
 

@@ -14,7 +14,7 @@ from faults import Hook, fail_with, ignore, mount_tmpfs, os_calls
 from reference import NaiveFilter
 from sweeps import Sweep
 from tally import Count
-from workers import in_child, together
+from workers import PATIENCE, in_child, together
 
 from mmbloom import BloomFilter, verify
 
@@ -56,7 +56,7 @@ def race(folder: Path, barrier: threading.Barrier, me: int, rounds: int, exist_o
     outcomes = ""
     for number in range(rounds):
         path = folder / f"{number}.bloom"
-        barrier.wait(60)
+        barrier.wait(PATIENCE)
         try:
             seen = BloomFilter.create(path, CAPACITY, layout="standard", exist_ok=exist_ok)
             outcomes += "w"
@@ -81,9 +81,9 @@ def test_create_race_has_one_winner(
     def run_race() -> list[str]:
         barrier: Any = multiprocessing.get_context("fork").Barrier(4)
         racers = [partial(race, tmp_path, barrier, me, rounds, exist_ok) for me in range(4)]
-        return together(racers, timeout=100 * stress)
+        return together(racers, timeout=PATIENCE * stress)
 
-    outcomes = in_child(run_race, timeout=120 * stress)
+    outcomes = in_child(run_race, timeout=PATIENCE * stress)
     for number in range(rounds):
         wins = sum(outcome[number] == "w" for outcome in outcomes)
         assert wins == (4 if exist_ok else 1)

@@ -20,7 +20,7 @@ from checks import flock_is_free
 from faults import Hook, at_call, fail_with, kill_self, os_calls
 from reference import NaiveFilter
 from tally import Count
-from workers import ChildDiedError, in_child
+from workers import PATIENCE, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, DurabilityError, verify
 
@@ -238,7 +238,7 @@ def test_signals_make_no_call_fail(tmp_path: Path, stress: int, tally: Count) ->
         signal.setitimer(signal.ITIMER_REAL, 0)
         return next(arrived)
 
-    signals = in_child(work_under_signals, timeout=60 * stress)
+    signals = in_child(work_under_signals, timeout=PATIENCE * stress)
     tally(signals=signals)
     assert signals > 100
     assert os.listdir(tmp_path) == []

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from checks import flock_is_free, soon
 from tally import Count
-from workers import ChildDiedError, in_child
+from workers import PATIENCE, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, FileChangedError
 from mmbloom._storage.mapped import MappedFilter
@@ -27,7 +27,7 @@ CAPACITY = 100_000
 
 def run(*command: str | Path) -> None:
     """Do what an administrator does."""
-    subprocess.run(command, check=True, timeout=20)
+    subprocess.run(command, check=True, timeout=PATIENCE)
 
 
 def truncate_to(size: int) -> Callable[[Path], None]:

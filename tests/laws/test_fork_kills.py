@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from tally import Count
-from workers import Child, end, wait_for
+from workers import PATIENCE, Child, end, wait_for
 
 from mmbloom import BloomFilter, LockTimeoutError
 from mmbloom._storage.lock import DescriptorLock
@@ -90,7 +90,7 @@ def test_lock_of_a_killed_holder_is_free_though_its_child_lives(
                 holder.kill()
                 assert holder.wait() == -signal.SIGKILL
                 os.kill(int(pid_file.read_text()), 0)  # the child lives
-                with seen.locked(timeout=10):
+                with seen.locked(timeout=PATIENCE):
                     assert seen.add("a")
                 assert "claimed" not in seen
         finally:

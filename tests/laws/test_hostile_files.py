@@ -17,7 +17,7 @@ import pytest
 from mutants import ORIGINALS, mutant_file
 from reference import Fields, NaiveCounting, NaiveFilter, pack_header, with_crc
 from tally import Count
-from workers import in_child
+from workers import PATIENCE, in_child
 
 from mmbloom import (
     BloomFilter,
@@ -104,7 +104,7 @@ def test_file_mutants_are_refused_or_usable(
             outcomes[open_and_use(file, data, mode, flush=flush, made=made)] += 1
         return dict(outcomes)
 
-    outcomes = in_child(open_many, timeout=100 * stress)
+    outcomes = in_child(open_many, timeout=PATIENCE * stress)
     tally(files=sum(outcomes.values()), **outcomes)
     assert min(outcomes[kind] for kind in ("refused", "read", "written")) > 100
 

@@ -18,7 +18,7 @@ from diskcache import Deque
 from faults import kill_self
 from pages import DOCS, ROOT, examples, run_python
 from sites import Graph, Site, random_graph, reachable, serving
-from workers import Child, ChildDiedError, end, in_child, wait_for
+from workers import PATIENCE, Child, ChildDiedError, end, in_child, wait_for
 
 from mmbloom import BloomFilter, Sieve
 
@@ -137,7 +137,7 @@ def crawling(folder: Path, site: Site, workers: int) -> Iterator[subprocess.Pope
 def crawl_to_the_end(folder: Path, site: Site, workers: int) -> list[str]:
     """Run the example; give the pages that it printed."""
     with crawling(folder, site, workers) as crawler:
-        output, errors = crawler.communicate(timeout=60)
+        output, errors = crawler.communicate(timeout=PATIENCE)
         assert crawler.returncode == 0, errors
     return [line.removeprefix(site.url) for line in output.splitlines()]
 
@@ -174,7 +174,7 @@ def test_example_refuses_what_it_cannot_crawl(tmp_path: Path, words: str) -> Non
     """A start that is no URL, no worker, or fewer than have a queue: exit 2, nothing is made."""
     (tmp_path / "queue-2").mkdir()
     command = [sys.executable, str(CRAWLER), str(tmp_path), *words.split()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert done.returncode == 2
     reason = "begun with more workers" if "=2" in words else "expected a URL"
     assert reason in done.stderr.splitlines()[-1]
@@ -191,7 +191,7 @@ def test_example_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
             with crawling(tmp_path, site, 3) as crawler:
                 site.stop = partial(os.killpg, crawler.pid, signal.SIGKILL)
                 site.left = dice.randrange(2, 20)
-                crawler.communicate(timeout=60)
+                crawler.communicate(timeout=PATIENCE)
                 assert crawler.returncode == -signal.SIGKILL
         before = Counter(site.fetched)
         crawl_to_the_end(tmp_path, site, 3)
@@ -205,7 +205,7 @@ def test_example_says_that_a_worker_died(tmp_path: Path) -> None:
     with serving({"/0": []}) as site:
         pass
     with crawling(tmp_path, site, 2) as crawler:
-        errors = crawler.communicate(timeout=60)[1]
+        errors = crawler.communicate(timeout=PATIENCE)[1]
         assert crawler.returncode == 1
     assert "a worker died" in errors
     waiting = [Deque(directory=str(tmp_path / f"queue-{number}")) for number in range(2)]

@@ -64,13 +64,14 @@ def test_no_problem_while_others_write(
         Child(partial(writer, path, (seed << 8) + (number << 50)))
         for number, writer in enumerate(WRITERS.values())
     ]
-    moved = 0
+    moved = number = 0
     try:
-        for number in range(60 * stress):
+        # As long as it takes, on a busy machine, until a writer runs amid a look.
+        while number < 60 * stress or not moved:
+            number += 1
             found = verify(path, keys=list(KEYS))
             assert found.problems == (), (seed, number)
             moved += "being written to" in "".join(found.notes)
-        assert moved > 0, "the writers did nothing"
     finally:
         for writer in writers:
             end(writer)
@@ -189,8 +190,9 @@ def test_truncated_for_real(path: str) -> None:
             Path(path).write_bytes(whole)
 
     def look() -> int:
-        changed = 0
-        for _ in range(100):
+        looks = changed = 0
+        while looks < 100 or not changed:  # on a busy machine the other process runs later
+            looks += 1
             try:
                 verify(path)
             except (FileChangedError, ValueError):  # FormatError: cut when it was opened

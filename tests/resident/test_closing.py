@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from checks import in_thread
 from copies import NEW, OLD, copies, left_behind, missing
-from workers import Child, ChildDiedError, in_child
+from workers import PATIENCE, Child, ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, ReentryError, verify
@@ -82,13 +82,13 @@ def test_amid_the_first_add_of_a_thread(file: str, monkeypatch: pytest.MonkeyPat
 
     def wait() -> None:
         moving.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
 
     before_call(monkeypatch, working_copy, "sweep", wait)
     seen = BloomFilter.open(file, resident=True)
     added = threading.Thread(target=seen.add_many, args=(NEW,))
     added.start()
-    assert moving.wait(20)
+    assert moving.wait(PATIENCE)
     closed = threading.Thread(target=seen.close)
     closed.start()
     closed.join(0.1)
@@ -108,13 +108,13 @@ def flushing(seen: BloomFilter) -> Iterator[None]:
     def slow(*arguments: Any) -> None:
         real(*arguments)
         writing.set()
-        assert go_on.wait(20)
+        assert go_on.wait(PATIENCE)
 
     flushed = threading.Thread(target=seen.flush)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(working_copy.WorkingCopy, "write_to", slow)
         flushed.start()
-        assert writing.wait(20)
+        assert writing.wait(PATIENCE)
     try:
         yield
     finally:
@@ -418,11 +418,11 @@ def test_stale_look_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> N
     def sleep(seconds: float) -> None:  # as whoever has moved the array does
         if threading.current_thread() is threading.main_thread():
             go_on.set()
-            reader.join(5)
+            reader.join(PATIENCE)
         real(seconds)
 
     reader.start()
-    assert found.wait(20)
+    assert found.wait(PATIENCE)
     with monkeypatch.context() as patch:
         patch.setattr(time, "sleep", sleep)
         seen.add_many(NEW)
@@ -529,18 +529,16 @@ def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.Mon
     seen.flush()
     seen.close()
     seen = BloomFilter.open(file, resident=True, lock_timeout=30)
-    took: list[float] = []
+    refused: list[ReentryError] = []
 
     def handle() -> None:
-        begun = time.monotonic()
-        with pytest.raises(ReentryError):
+        with pytest.raises(ReentryError) as caught:  # and no LockTimeoutError after a wait
             seen.add("late")
-        took.append(time.monotonic() - begun)
+        refused.append(caught.value)
 
     assert seen.add_many(NEW).any()
     seen._lock.retire()  # as where nothing was written since it was opened
     before_call(monkeypatch, type(seen._storage.array), "give_back", handle)
     seen.close()
-    assert len(took) == 1
-    assert took[0] < 10
+    assert len(refused) == 1
     all_in_file(file, OLD, NEW)

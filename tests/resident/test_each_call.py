@@ -121,7 +121,7 @@ def test_call_that_fails(file: str, code: int, tally: Count) -> None:
             assert set(outcomes) == {"done"}
         return failed
 
-    found = in_child(lambda: list(in_turn(file, run)), timeout=120)
+    found = in_child(lambda: list(in_turn(file, run)))
     assert set(found) >= CALLS
     tally(faults=len(found))
 

@@ -22,7 +22,7 @@ from copies import (
     missing,
     name_in,
 )
-from workers import Child, ChildDiedError, in_child
+from workers import PATIENCE, Child, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, verify
 from mmbloom._machine import memory
@@ -103,19 +103,22 @@ def test_killed_at_any_time(
 
     for turn in range(8):
         read, write = os.pipe()
+        told = b""
         children = [Child(partial(work, 10_000 * (2 * turn + each), write)) for each in (0, 1)]
         os.close(write)
+        if turn % 2:  # however slow the machine is, some are killed when keys were added
+            told = os.read(read, 8)
         time.sleep(chance.uniform(0.02, 0.1))
         for child in children:
             child.kill()
             child.wait()
         with os.fdopen(read, "rb") as pipe:
-            told = pipe.read()
+            told += pipe.read()
         added += np.frombuffer(told, "<u8").tolist()
         with BloomFilter.open(file, "r") as seen:
             assert missing(seen, np.array(added, np.int64)) == 0
     tally(kills=16, keys=len(added))
-    assert len(added) > 16
+    assert len(added) >= 4
     with BloomFilter.open(file, resident=True) as seen:
         seen.add("x")  # who makes a copy removes what nobody names
     assert copies() == []
@@ -266,7 +269,7 @@ def test_two_flushers_take_turns(file: str) -> None:
             flusher.join(0.2)
             assert flusher.is_alive()
             assert bits_in(file) == before
-        flusher.join(30)
+        flusher.join(PATIENCE)
         assert not flusher.is_alive()
         assert bits_in(file) == seen.info().positions_set
 

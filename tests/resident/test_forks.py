@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from workers import in_child
+from workers import PATIENCE, in_child
 
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.resident.share import Share
@@ -68,7 +68,7 @@ def test_opens_one_amid_the_other(file: str, outer: str, inner: str) -> None:
         else:
             lock(file)
         os.close(fd)
-        forker.join(5)
+        forker.join(PATIENCE)
         return not forker.is_alive()
 
-    assert in_child(act, timeout=10)
+    assert in_child(act)

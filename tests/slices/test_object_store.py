@@ -48,7 +48,7 @@ def test_days(options: dict[str, Any], tmp_path: Path) -> None:
         assert in_order(tasks(again.begin(), cut(days[0]))) == []
         state.assemble(tmp_path / "all.bloom")
 
-    in_child(partial(quietly, run_days), timeout=100)
+    in_child(partial(quietly, run_days))
     with mmbloom.open(tmp_path / "all.bloom") as seen:
         assert seen.contains_many([*days[0], *days[1]]).all()
         assert abs(seen.approx_count - len({*days[0], *days[1]})) < 10

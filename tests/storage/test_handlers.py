@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from checks import check_settled, flock_is_free
-from workers import in_child
+from workers import PATIENCE, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
@@ -23,7 +23,7 @@ from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.mapped import MappedFilter
 
 Create = Callable[..., BloomFilter]
-SECONDS = 0.3
+SECONDS, OFTEN = 0.3, 10  # how long, and how often at least: a busy machine takes longer
 LOST = 5.0  # seconds after which an exception of a handler does not come any more
 COMPILED = mmbloom.engine == "compiled"
 
@@ -62,7 +62,7 @@ def test_handler_that_adds(create: Create, path: str, seed: int, stress: int) ->
         signal.signal(signal.SIGALRM, handle)
         end = time.monotonic() + SECONDS * stress
         arm(chance, 2e-4)
-        while time.monotonic() < end:
+        while time.monotonic() < end or min(handled, sections) <= OFTEN:
             number += 1
             assert seen.add_many([number]).all()
             keys.append(number)
@@ -73,8 +73,8 @@ def test_handler_that_adds(create: Create, path: str, seed: int, stress: int) ->
         return sections, unlocked, handled, len({*keys})
 
     sections, unlocked, handled, _ = in_child(run)
-    assert handled > 10
-    assert (unlocked, sections > 10) == (0, True)
+    assert min(handled, sections) > OFTEN
+    assert unlocked == 0
     assert flock_is_free(path)
     check_settled(path)
 
@@ -148,7 +148,7 @@ def test_exception_out_of_a_handler(
 
         signal.signal(signal.SIGALRM, handle)
         end = time.monotonic() + SECONDS * stress
-        while time.monotonic() < end:
+        while time.monotonic() < end or interrupted <= OFTEN:
             try:
                 live = True
                 arm(chance, 6e-5)
@@ -168,7 +168,7 @@ def test_exception_out_of_a_handler(
 
     interrupted, held, lost = in_child(run)
     assert lost == []
-    assert interrupted > 10
+    assert interrupted > OFTEN
     assert held == 0
 
 
@@ -195,7 +195,7 @@ def test_handler_that_asks(path: str, seed: int, made: type[Any]) -> None:
         signal.signal(signal.SIGALRM, handle)
         end = time.monotonic() + SECONDS
         arm(chance, 5e-4)
-        while time.monotonic() < end:
+        while time.monotonic() < end or asked <= OFTEN:
             os.utime(manifest)  # a folder is looked at anew
             assert "a" in seen
             seen.add("a")
@@ -203,7 +203,7 @@ def test_handler_that_asks(path: str, seed: int, made: type[Any]) -> None:
         return asked
 
     assert os.path.exists(manifest)
-    assert in_child(run) > 10
+    assert in_child(run) > OFTEN
 
 
 def amid(monkeypatch: pytest.MonkeyPatch, kernel: str, action: Callable[[], object]) -> list[Any]:
@@ -311,7 +311,7 @@ def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("mmbloom.folders.chain.read_manifest", read_amid)
     asking = threading.Thread(target=lambda: found.append(50 in seen), daemon=True)
     asking.start()
-    asking.join(20)
+    asking.join(PATIENCE)
     assert found == [True, True]
     assert len(seen.info().files) == len(other.info().files)
     seen.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from checks import flock_is_free, in_thread, run_threads
 from locks import SHORT, is_free
-from workers import in_child
+from workers import PATIENCE, in_child
 
 import mmbloom
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
@@ -86,9 +86,9 @@ def test_no_lost_update(new_lock: Callable[[], WriteLock], stress: int, *, share
 
     def work(lock: WriteLock) -> None:
         nonlocal total
-        barrier.wait(20)
+        barrier.wait(PATIENCE)
         for _ in range(each):
-            with lock.held(20):
+            with lock.held(PATIENCE):
                 seen = total
                 time.sleep(0)  # lets another thread run here, if it may
                 total = seen + 1
@@ -115,7 +115,7 @@ def test_timeout(new_lock: Callable[[], WriteLock], data: Path, seconds: float) 
     assert in_thread(lambda: is_free(waiter)) is True, "nothing is left held by the wait"
 
 
-@pytest.mark.parametrize("timeout", [None, 20])
+@pytest.mark.parametrize("timeout", [None, PATIENCE])
 def test_waits_until_it_is_free(new_lock: Callable[[], WriteLock], timeout: float | None) -> None:
     """A waiter with time gets the lock when the holder leaves it; None waits for ever."""
     holder, waiter, got = new_lock(), new_lock(), threading.Event()
@@ -128,7 +128,7 @@ def test_waits_until_it_is_free(new_lock: Callable[[], WriteLock], timeout: floa
     with holder.held(None):
         thread.start()
         assert not got.wait(SHORT), "taken while another held it"
-    thread.join(20)
+    thread.join(PATIENCE)
     assert got.is_set()
 
 
@@ -173,7 +173,7 @@ def test_child_gets_it_after_the_parent(new_lock: Callable[[], WriteLock]) -> No
         if pid == 0:
             os.close(reader)
             try:
-                with lock.held(20):
+                with lock.held(PATIENCE):
                     os.write(writer, b"got")
             finally:
                 os._exit(0)

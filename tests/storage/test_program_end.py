@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from workers import PATIENCE
 
 from mmbloom import BloomFilter
 
@@ -43,7 +44,7 @@ def at_the_end():
     while not os.path.exists(sys.argv[3]):  # the other program is here as well
         time.sleep(0.0001)
     go_on.set()
-    ended.wait(20)
+    ended.wait()
 
 atexit.register(at_the_end)
 import threading
@@ -79,7 +80,7 @@ def test_function_of_atexit(path: str, tmp_path: Path) -> None:
     BloomFilter.create(path, 1000, 1e-9).close()
     other = tmp_path / "other"
     other.touch()
-    out, err = start(ENDING, path, other).communicate(timeout=60)
+    out, err = start(ENDING, path, other).communicate(timeout=PATIENCE)
     assert err == ""
     assert out == "locked\n"
     with BloomFilter.open(path, "r") as seen:
@@ -96,7 +97,7 @@ def test_daemon_threads_of_two_programs(
     programs = [start(DAEMON, path, *each, KEYS) for each in (others, others[::-1])]
     new = list[str]()
     for program in programs:
-        out, err = program.communicate(timeout=60)
+        out, err = program.communicate(timeout=PATIENCE)
         assert err == ""
         new += out.split()
     assert len({*new}) == len(new), f"{len(new) - len({*new})} keys are new for both"
