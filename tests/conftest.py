@@ -120,7 +120,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if FAULT not in ("", "was not built"):
         raise pytest.UsageError(f"the compiled engine {FAULT}: {remedy()}")
     _draw_seeds_again(config)
-    if not hasattr(config, "workerinput"):  # a process of xdist is told what this one has found
+    if hasattr(config, "workerinput"):  # of xdist
+        config.option.slow = config.workerinput["slow"]
+    else:
         named = config.args_source is pytest.Config.ArgsSource.ARGS
         config.option.slow |= named or bool(config.option.markexpr or config.option.keyword)
     patience = STACKS_AFTER * config.getoption("--stress")
@@ -134,6 +136,12 @@ def pytest_configure(config: pytest.Config) -> None:
         shared = tempfile.mkdtemp(prefix="mmbloom-tests-", dir=memory.SHARED)
         config.add_cleanup(partial(shutil.rmtree, shared))
         patch.setattr(memory, "SHARED", shared)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Pass on to a process of xdist whether slow tests run: it has the command's words alone."""
+    node.workerinput["slow"] = node.config.option.slow
 
 
 _DRAWN = random.Random()  # where filters that are made without a seed have theirs from, in a test

@@ -26,6 +26,20 @@ def test_which_run(arguments: tuple[str, ...], runs: bool) -> None:
     assert ("tests/resident/test_each_call.py::" in done.stdout) == runs
 
 
+def test_several_processes_run_them_too() -> None:
+    """A file that is named has all its tests in each process of xdist: else it has none here."""
+    words = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n1",
+        "--setup-plan",
+        "tests/resident/test_each_call.py",
+    ]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
+    assert done.returncode == 0, done.stdout
+
+
 def test_ci_runs_them() -> None:
     """The three lanes that run all tests, by the README's command, leave none out."""
     lane = (ROOT / ".ci" / "run").read_text().partition("third_of_tests() {")[2]
