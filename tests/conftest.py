@@ -316,7 +316,7 @@ def no_leaks() -> Iterator[None]:
     descriptors, children, threads = _descriptors(), _children(), set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - threads:
-        thread.join(10)  # one that has nothing left to do may still wait for a core
+        thread.join(60)  # one that has nothing left to do may still wait for a core
     if _descriptors().keys() - descriptors.keys():
         gc.collect()  # a map lives until its last view is gone, of a raised error's frames too
     after = _descriptors()
