@@ -5,16 +5,66 @@ start one takes 0.1 ms, which is nothing to the batches that need one. The kerne
 the interpreter, so threads are enough.
 """
 
+import atexit
 import os
+import signal
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 _PATIENCE = 0.2  # seconds to wait for a thread that is to stop; only a blocked read takes longer
+_BEGUN_AFTER = 5.0  # seconds; only a thread that was never started takes longer
+# The signals whose handlers raise exceptions: what ends a program, and time limits.
+_RAISING = {signal.SIGALRM, signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+
+
+@contextmanager
+def signals_deferred() -> Iterator[None]:
+    """Block signals whose handlers may raise while a thread or a process is started.
+
+    `Thread.start` waits in Python code for the new thread, and a handler that raises there leaves
+    a thread that its owner never learns of, or a RuntimeError about a lock that is not held. A
+    handler that raises within `Process.start` leaves a child with half of its instructions. What
+    is started inherits the mask, so later signals go to the main thread.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    try:  # the handler of a signal that came just before runs within the next call
+        signal.pthread_sigmask(signal.SIG_BLOCK, _RAISING)
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start(thread: threading.Thread) -> bool:
+    """Start a thread; return False if the system allows no more (RLIMIT_NPROC, a cgroup)."""
+    with signals_deferred():
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+    return True
+
+
+@atexit.register
+def _wait_for_begun() -> None:
+    """Wait until every started thread has begun to run.
+
+    The interpreter frees the state of one that has not, and CPython 3.11.2, which Debian 12
+    ships, crashes when that thread then reads it. In a program with threads of its own, such a
+    thread can be left in spite of `signals_deferred`: one of the others receives the signal.
+    """
+    deadline = time.monotonic() + _BEGUN_AFTER
+    while any(thread.ident is None for thread in threading.enumerate()):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.001)
 
 
 def usable_cores() -> int:
@@ -48,16 +98,23 @@ def in_order(work: Callable[[T], R], items: Iterable[T], helpers: int) -> Iterat
     from concurrent.futures import Future, ThreadPoolExecutor  # noqa: PLC0415
 
     pool = ThreadPoolExecutor(helpers, thread_name_prefix="mmbloom")
+    left = iter(items)
     try:
         ahead: deque[Future[R]] = deque()
-        for item in items:
-            ahead.append(pool.submit(work, item))
+        for item in left:
+            try:
+                with signals_deferred():  # submit may start a thread
+                    ahead.append(pool.submit(work, item))
+            except RuntimeError:  # as in `start`: the caller does the rest
+                left = chain([item], left)
+                break
             if len(ahead) > helpers + 1:
                 yield ahead.popleft().result()
         while ahead:
             yield ahead.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+    yield from map(work, left)
 
 
 # Seconds.
@@ -87,19 +144,23 @@ class ReadAhead(Generic[T]):
     """
 
     def __init__(self, items: Iterable[T]) -> None:
-        self._items = items
+        self._items = iter(items)
         # Queues in C: semaphores in Python take 4 us an item more, and both threads the longer.
         self._ready: SimpleQueue[tuple[T] | BaseException | None] = SimpleQueue()
         self._room: SimpleQueue[object] = SimpleQueue()
         self._used: object = None
-        self._room.put(None)  # for the first one; for each other one the caller does it
-        self._stopped = self._ended = False
-        self._thread: threading.Thread | None = None
+        self._asked = self._alone = self._stopped = self._ended = False
+        self._mask = set[int]()
+        # Known before it is started, so that whatever a signal interrupts, `close` finds it.
+        self._thread = threading.Thread(target=self._run, name="mmbloom-read-ahead", daemon=True)
 
     def _run(self) -> None:
+        self._room.get()  # until `start` has returned
+        # Else a process that the iterator starts would inherit signals blocked that are to end it.
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         last: BaseException | None = None
         try:
-            for item in self._items:
+            for item in () if self._stopped else self._items:
                 self._room.get()
                 if self._stopped:
                     return
@@ -114,8 +175,13 @@ class ReadAhead(Generic[T]):
     def __next__(self) -> T:
         if self._ended:
             raise StopIteration
-        if self._thread is None:
-            self._thread = _started(self._run, "mmbloom-read-ahead")
+        if not self._asked:
+            self._asked, self._mask = True, signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            self._alone = not start(self._thread)
+            self._room.put(None)  # for its beginning
+            self._room.put(None)  # for the first item; for each other one it is done below
+        if self._alone:
+            return next(self._items)
         while True:  # not for ever at once: a signal just before a wait begins does not end it
             try:
                 found = self._ready.get(timeout=_SIGNALS_SEEN_AFTER)
@@ -132,24 +198,13 @@ class ReadAhead(Generic[T]):
         raise found
 
     def close(self) -> None:
-        """Stop the other thread at its next item."""
+        """Stop the other thread at its next item, and wait for it, but not for long.
+
+        A forked child, which has no such thread, waits for none: Python knows it as ended there.
+        """
         if not self._ended:
             self._ended = self._stopped = True
-            _leave(self._thread, self._room)
-
-
-def _started(run: Callable[[], None], name: str) -> threading.Thread:
-    """Start a thread: known to its owner when it runs, so that none is joined that does not."""
-    thread = threading.Thread(target=run, name=name, daemon=True)
-    thread.start()
-    return thread
-
-
-def _leave(thread: threading.Thread | None, wake: "SimpleQueue[object]") -> None:
-    """Have a thread that was told to stop see it, and wait for it, but not for long.
-
-    A forked child, which has no such thread, waits for none: Python knows it as ended there.
-    """
-    wake.put(None)
-    if thread is not None:
-        thread.join(_PATIENCE)
+            self._room.put(None)
+            self._room.put(None)
+            if self._thread.is_alive():
+                self._thread.join(_PATIENCE)

@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mmbloom import _extras
+from mmbloom._threads import start
 from mmbloom.cli.process import STDERR_FD, STDOUT_FD, say
 from mmbloom.errors import InputError
 
@@ -71,8 +72,12 @@ def _bar_wanted(args: argparse.Namespace, *, printing: bool) -> bool:
 
 
 def _drawn(total: int | None, **options: Any) -> Any:
-    tqdm = _extras.load("tqdm", "a progress bar")
-    return tqdm.tqdm(total=total, unit="B", unit_scale=True, file=_Screen(), leave=False, **options)
+    tqdm = _extras.load("tqdm", "a progress bar").tqdm
+    # No thread of tqdm's own, whose start a signal could interrupt. It would redraw a bar whose
+    # updates are skipped, which with miniters=1 none is.
+    tqdm.monitor_interval = 0
+    options |= {"unit": "B", "unit_scale": True, "leave": False, "miniters": 1}
+    return tqdm(total=total, file=_Screen(), **options)
 
 
 @contextmanager
@@ -139,12 +144,13 @@ def watched(
 
     def end() -> None:
         done.set()
-        watcher.join()
+        if watcher.is_alive():
+            watcher.join()
         bar.close()
 
     watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
     try:
+        start(watcher)  # without it the bar stands still
         yield end
     finally:
         end()

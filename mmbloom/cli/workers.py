@@ -16,6 +16,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Protocol, cast
 
+from mmbloom._threads import signals_deferred, start
 from mmbloom.cli.process import TERMINATED, StoppedError, prepare, said_warnings
 from mmbloom.dedup import Tally
 from mmbloom.errors import CapacityWarning, InputError
@@ -60,13 +61,11 @@ def run_jobs(
         for _ in range(min(processes, len(jobs))):
             ours, theirs = context.Pipe()
             process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
-            # The parent handles Ctrl-C; a worker ignores it from its first instruction.
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-            process.start()
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
             index, job = waiting.pop()
-            workers[ours] = (process, index)
+            with signals_deferred():
+                process.start()
+                workers[ours] = (process, index)
+            theirs.close()
             _send(ours, process, job)
         while workers:
             for ready in wait(list(workers)):
@@ -120,7 +119,9 @@ def _receive(connection: Connection, process: BaseProcess) -> Answer:
 
 
 def _work(connection: Connection) -> None:
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    start(threading.Thread(target=_end_with_parent, daemon=True))
+    # The parent handles Ctrl-C. A worker begins with signals blocked, and SIGINT stays so.
+    signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
     prepare()
     with said_warnings(), suppress(EOFError, ConnectionError):  # raised once the parent is gone
         warnings.simplefilter("ignore", CapacityWarning)  # the parent says it in the end

@@ -1,6 +1,7 @@
 """A command that is asked to end unwinds: it leaves no half-made file, and the usual exit code."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from unittest import mock
 
 import pytest
 from checks import check_folder, in_thread
-from cli_runner import code_of, is_one_line, mmbloom, running, wait_until
+from cli_runner import code_of, is_one_line, mmbloom, running, started, wait_until
 from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
@@ -225,3 +226,143 @@ def test_command_in_a_thread(capfd: pytest.CaptureFixture[str]) -> None:
     """Where no handler can be set, in a thread that is not the main one, a command works."""
     assert in_thread(lambda: main(["plan", "-n", "100"])) == 0
     assert "100" in capfd.readouterr().out
+
+
+# Interrupts the process when it starts a thread, the one whose number is in the environment. That
+# thread begins when the interpreter has ended, or late.
+LATE = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void *(*run)(void *), *given;
+static atomic_int number, waiting, ended;
+
+static void *run_late(void *nothing)
+{
+    for (int ms = 0; ms < 300 && !ended; ms++)
+        usleep(1000);
+    waiting = 0;
+    return run(given);
+}
+
+int pthread_create(pthread_t *made, const pthread_attr_t *how, void *(*its)(void *), void *argument)
+{
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
+    if (++number != atoi(getenv("INTERRUPTED_THREAD")))
+        return create(made, how, its, argument);
+    run = its, given = argument, waiting = 1;
+    int refused = create(made, how, run_late, NULL);
+    kill(getpid(), SIGINT);
+    usleep(20000); /* for another thread to receive it, and to ask for Python's lock */
+    return refused;
+}
+
+__attribute__((destructor)) static void end(void)
+{
+    int left = waiting;
+    ended = 1;
+    if (left)
+        usleep(200000); /* it runs, or crashes */
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Compile LATE; return an environment in which it is preloaded, and freed memory is filled."""
+    if sys.platform != "linux" or not (compiler := shutil.which("cc")):
+        pytest.skip("this system has no C compiler, or preloads nothing")
+    folder = tmp_path_factory.mktemp("late")
+    (folder / "late.c").write_text(LATE)
+    command = [compiler, "-shared", "-fPIC", "-o", "late.so", "late.c", "-ldl"]
+    subprocess.run(command, cwd=folder, check=True)
+    preloaded = f"{os.environ.get('LD_PRELOAD', '')} {folder / 'late.so'}".strip()
+    return {"LD_PRELOAD": preloaded, "MALLOC_PERTURB_": "165", "OPENBLAS_NUM_THREADS": "1"}
+
+
+RUN = f"{HEARING}\nimport sys\nfrom mmbloom.cli import main, report\n"
+WITH_BAR = f"{RUN}\nreport._bar_wanted = lambda *_, **options: True\n"
+CALLED = "sys.exit(main(sys.argv[1:]))"
+THREADS = {
+    "dedup": ("dedup made -n 1000", RUN),
+    "check": ("check seen", RUN),
+    "add": ("add seen --progress", RUN),
+    "create": ("create made -n 1000", WITH_BAR),
+}
+
+
+@pytest.mark.parametrize(("command", "script"), THREADS.values(), ids=THREADS)
+def test_interrupted_before_a_thread_begins(
+    folder: Path, late: dict[str, str], command: str, script: str
+) -> None:
+    """The interpreter does not end before the thread has begun, as CPython 3.11.2 would crash."""
+    env, ran = {**late, "INTERRUPTED_THREAD": "1"}, [sys.executable, "-P", "-c", script + CALLED]
+    done = started(*command.split(), stdin=b"a\n", cwd=folder, env=env, command=ran)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+
+
+# A thread that begins when the main one waits for it, which a signal then interrupts as it is
+# about to take a lock back.
+WAITED_FOR = """
+import os, threading
+from queue import SimpleQueue
+waits, bootstrap = SimpleQueue(), threading.Thread._bootstrap
+def begin(thread):
+    waits.get()
+    bootstrap(thread)
+def release(condition, release=threading.Condition._release_save):
+    waits.put(None)
+    return release(condition)
+def take_back(condition, state, take_back=threading.Condition._acquire_restore):
+    if threading.current_thread() is threading.main_thread():
+        os.kill(os.getpid(), signal.SIGINT)
+    take_back(condition, state)
+threading.Thread._bootstrap = begin
+threading.Condition._release_save, threading.Condition._acquire_restore = release, take_back
+"""
+
+
+@pytest.mark.parametrize(("command", "script"), THREADS.values(), ids=THREADS)
+def test_interrupted_while_a_thread_begins(folder: Path, command: str, script: str) -> None:
+    """The interrupt comes out of the start as itself, not as an error of a lock."""
+    ran = [sys.executable, "-P", "-c", script + WAITED_FOR + CALLED]
+    done = started(*command.split(), stdin=b"a\n", cwd=folder, command=ran)
+    assert done.code == 130, done.err
+    assert "Traceback" not in done.err
+
+
+# Its own thread receives the interrupt, which the main one has blocked. As that thread also wants
+# Python's lock, the main one answers the interrupt before it waits for the new thread.
+PROGRAM = """
+import io, sys, threading, numpy as np, mmbloom
+from mmbloom.dedup import dedup
+from mmbloom.lines import LineWriter, read_chunks
+def work():
+    while True:
+        pass
+threading.Thread(target=work, daemon=True).start()
+try:
+    with mmbloom.open("seen", threads=2) as seen:
+        {}
+except (KeyboardInterrupt, RuntimeError):  # the latter is of a lock in Thread.start
+    sys.exit(130)
+"""
+CALLS = {
+    "dedup": "dedup(seen, read_chunks(io.BytesIO(b'a')), LineWriter(open('out', 'wb', 0)))",
+    "batch": "seen.contains_many(np.arange(10**6))",
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_program_with_threads_of_its_own(folder: Path, late: dict[str, str], call: str) -> None:
+    """A program that uses the library does not end before a thread has begun, either."""
+    ran = [sys.executable, "-P", "-c", HEARING + PROGRAM.format(call)]
+    done = started(cwd=folder, env={**late, "INTERRUPTED_THREAD": "2"}, command=ran)
+    assert done.code == 130, done.err

@@ -1,6 +1,7 @@
 """Reading ahead in another thread: in order, errors in their place, stopped when closed."""
 
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +181,41 @@ def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(KeyboardInterrupt), closing(ReadAhead([1])) as ahead:
         next(ahead)
+
+
+def test_a_thread_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without another thread the caller makes the items, and gets their errors."""
+    makers = set[str]()
+
+    def start(_self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def items() -> Iterator[int]:
+        for number in range(3):
+            makers.add(threading.current_thread().name)
+            yield number
+        raise OSError("broken")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with closing(ReadAhead(items())) as ahead:
+        assert [next(ahead) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(OSError, match="broken"):
+            next(ahead)
+    assert makers == {threading.current_thread().name}
+    assert list(ReadAhead([])) == []
+
+
+def test_signals_of_a_process_that_items_start() -> None:
+    """Items are made with the caller's signals blocked, and no more: a process inherits these."""
+
+    def blocked() -> Iterator[set[int]]:
+        yield signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
+    try:
+        assert list(ReadAhead(blocked())) == [before | {signal.SIGUSR2}]
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def test_closing_in_a_forked_child() -> None:

@@ -295,6 +295,27 @@ def test_in_order(threads: int) -> None:
     assert list(in_order(work, [], threads)) == []
 
 
+@pytest.mark.parametrize("allowed", [0, 1, 2])
+def test_threads_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
+    """Where no more threads can be started, those there are and the caller do the work."""
+    begun, start = list[threading.Thread](), threading.Thread.start
+
+    def start_some(thread: threading.Thread) -> None:
+        if len(begun) == allowed:
+            raise RuntimeError("can't start new thread")
+        begun.append(thread)
+        start(thread)
+
+    def work(item: int) -> int:
+        time.sleep(0.001)  # no thread is free when the next one is wanted
+        return -item
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    assert list(in_order(work, range(20), 3)) == [-item for item in range(20)]
+    assert len(begun) <= allowed
+    assert not any(thread.is_alive() for thread in begun)
+
+
 @pytest.mark.parametrize("threads", [1, 3])
 def test_in_order_takes_few_items_ahead(threads: int) -> None:
     """Items are taken as results are asked for, a few ahead, never all (law 17)."""
