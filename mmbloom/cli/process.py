@@ -164,6 +164,7 @@ def abandon_streams() -> None:
             os.close(null)
 
 
+_AGAIN_AFTER = 0.001  # seconds
 _SIGNAL_CODES = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 
 
@@ -171,20 +172,38 @@ _SIGNAL_CODES = {signal.SIGTERM: TERMINATED, signal.SIGHUP: HUNG_UP}
 def unwinding() -> Iterator[None]:
     """Turn the signals into exceptions for a block: Ctrl-C into KeyboardInterrupt, as Python does.
 
-    The others are `SystemExit`. Ignored signals stay ignored (nohup).
+    The others are `SystemExit`. Ignored signals stay ignored (nohup). An exception that was raised
+    within a finalizer, of which Python prints a traceback and no more, is raised again soon after.
     """
-    before = {}
+    before, hook = {}, sys.unraisablehook
+    lost = list[BaseException]()
+
+    def note(unraisable: sys.UnraisableHookArgs) -> None:
+        if isinstance(unraisable.exc_value, (KeyboardInterrupt, SystemExit)):
+            lost.append(unraisable.exc_value)
+            signal.setitimer(signal.ITIMER_REAL, _AGAIN_AFTER)
+        else:
+            hook(unraisable)
+
+    def raise_lost(*_: object) -> None:
+        raise lost[-1]
+
     answers: dict[signal.Signals, Callable[..., object]] = {
         number: lambda *_, code=code: sys.exit(code) for number, code in _SIGNAL_CODES.items()
     }
-    answers[signal.SIGINT] = signal.default_int_handler
+    answers |= {signal.SIGALRM: raise_lost, signal.SIGINT: signal.default_int_handler}
     for number, answer in answers.items():
         if threading.current_thread() is not threading.main_thread():
             continue
         if signal.getsignal(number) is signal.SIG_DFL:
             before[number] = signal.signal(number, answer)
+    if signal.SIGALRM in before:
+        sys.unraisablehook = note
     try:
         yield
     finally:
+        if signal.SIGALRM in before:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)

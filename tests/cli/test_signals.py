@@ -12,10 +12,11 @@ from unittest import mock
 import pytest
 from checks import check_folder, in_thread
 from cli_runner import code_of, is_one_line, mmbloom, running, started, wait_until
-from workers import PATIENCE, Child, end
+from workers import PATIENCE, Child, ChildFailedError, end
 
 from mmbloom import BloomFilter
 from mmbloom.cli.main import main
+from mmbloom.cli.process import unwinding
 
 # Whoever runs the tests under nohup, or in the background, has signals ignored that children
 # inherit.
@@ -159,6 +160,42 @@ def hears(pid: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     caught = int(status.partition("SigCgt:")[2].split()[0], 16)
     return all(caught >> (number - 1) & 1 for number in (signal.SIGTERM, signal.SIGINT))
+
+
+class Finalized:
+    """What is interrupted by a signal while it is finalized, where exceptions are ignored."""
+
+    def __init__(self, sent: signal.Signals) -> None:
+        self.sent = sent
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self.sent)
+
+
+@SENT
+def test_interrupted_in_a_finalizer(
+    sent: signal.Signals, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The command ends all the same, and no traceback is printed."""
+
+    def run() -> int:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP):  # as in HEARING
+            signal.signal(number, signal.SIG_DFL)
+        with unwinding():
+            Finalized(sent)
+            for _ in range(1000):  # as above
+                time.sleep(0.01)
+        return 0
+
+    child = Child(run)
+    try:
+        with pytest.raises(ChildFailedError, match=r"KeyboardInterrupt|SystemExit") as caught:
+            child.result()
+    finally:
+        end(child)
+    assert code == 130 or f"SystemExit: {code}" in str(caught.value)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("where", ["argparse", "numpy.linalg", "mmbloom.dedup"])
