@@ -21,6 +21,8 @@ from mmbloom.cli.process import TERMINATED, StoppedError, prepare, said_warnings
 from mmbloom.dedup import Tally
 from mmbloom.errors import CapacityWarning, InputError
 
+_REFUSED = "the system allows no more processes (ulimit -u, or pids.max of a cgroup): lower -j"
+
 
 class Job(Protocol):
     """The work of a worker process; it is pickled."""
@@ -63,7 +65,10 @@ def run_jobs(
             process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
             index, job = waiting.pop()
             with signals_deferred():
-                process.start()
+                try:
+                    process.start()
+                except BlockingIOError:
+                    raise InputError(_REFUSED) from None
                 workers[ours] = (process, index)
             theirs.close()
             _send(ours, process, job)

@@ -1,5 +1,6 @@
 """mmbloom dedup --output-dir: an output per input, by several processes, none left behind."""
 
+import errno
 import gzip
 import json
 import multiprocessing
@@ -9,6 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from pathlib import Path
 from subprocess import Popen
 
@@ -180,6 +182,18 @@ def test_a_worker_that_dies_at_work_is_an_error() -> None:
     """A worker killed amid its job is an error of its own, of one line."""
     with pytest.raises(InputError, match=r"a worker process died \(exit code -9\)"):
         run_jobs([DiesAtWork()], 1, [Tally()], lambda _: None)
+
+
+def test_a_worker_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says what is wrong with which option."""
+
+    def fork(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    resource_tracker.ensure_running()
+    monkeypatch.setattr("multiprocessing.util.spawnv_passfds", fork)
+    with pytest.raises(InputError, match=r"no more processes .*: lower -j"):
+        run_jobs([DiesAtWork()], 1, Tally(), lambda _: None)
 
 
 @contextmanager
