@@ -4,16 +4,16 @@ Workers receive jobs over pipes, one at a time. When the parent is gone, a worke
 end of its pipe and stops, so that none stays behind.
 """
 
-import multiprocessing
 import os
+import select
 import signal
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from multiprocessing import resource_tracker
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import Connection, Pipe, wait
+from subprocess import DEVNULL, Popen
 from typing import Protocol, cast
 
 from mmbloom._threads import signals_deferred, start
@@ -53,22 +53,15 @@ def run_jobs(
         If a job did: no other is begun then, but those that run come to their own end, so that
         what they have written is marked.
     """
-    # spawn: a fresh interpreter inherits no descriptor, no thread and no lock.
-    context = multiprocessing.get_context("spawn")
     waiting = list(enumerate(jobs))[::-1]
-    workers: dict[Connection, tuple[BaseProcess, int]] = {}
+    workers: dict[Connection, tuple[Popen[bytes], int]] = {}
     stopped = ""
-    resource_tracker.ensure_running()  # starting it unblocks SIGINT in the starting process
     try:
         for _ in range(min(processes, len(jobs))):
-            ours, theirs = context.Pipe()
-            process: BaseProcess = context.Process(target=_work, args=(theirs,), daemon=True)
+            ours, theirs = Pipe()
             index, job = waiting.pop()
             with signals_deferred():
-                try:
-                    process.start()
-                except BlockingIOError:
-                    raise InputError(_REFUSED) from None
+                process = _started(theirs.fileno())
                 workers[ours] = (process, index)
             theirs.close()
             _send(ours, process, job)
@@ -90,41 +83,57 @@ def run_jobs(
                     _send(connection, process, job)
                 else:
                     connection.close()
-                    process.join()
+                    process.wait()
                     del workers[connection]
     finally:
         for connection, (process, _) in workers.items():
             process.terminate()
-            process.join()
+            process.wait()
             connection.close()
     if stopped:
         raise StoppedError(stopped)
 
 
-def _send(connection: Connection, process: BaseProcess, job: Job) -> None:
+# What a worker runs. It needs nothing of its parent to begin, which may have died by then.
+_RUN = "import sys; sys.path[:] = sys.argv[2:]; import mmbloom.cli.workers as w; w.work()"
+
+
+def _started(descriptor: int) -> Popen[bytes]:
+    """Start a worker: a fresh interpreter, which inherits one end of a pipe and no lock."""
+    # Names of files mean the same in it, and what the import warns of has been said.
+    options = [f"-Xutf8={sys.flags.utf8_mode}", "-Wignore"]
+    command = [sys.executable, *options, "-c", _RUN, str(descriptor), *sys.path]
+    try:
+        return Popen(command, stdin=DEVNULL, pass_fds=[descriptor])  # noqa: S603  this program
+    except BlockingIOError:
+        raise InputError(_REFUSED) from None
+
+
+def _send(connection: Connection, process: Popen[bytes], job: Job) -> None:
     try:
         connection.send(job)
     except ConnectionError:
         raise _died(process) from None
 
 
-def _died(process: BaseProcess) -> InputError:
-    process.join()
-    return InputError(f"a worker process died (exit code {process.exitcode})")
+def _died(process: Popen[bytes]) -> InputError:
+    return InputError(f"a worker process died (exit code {process.wait()})")
 
 
 Answer = tuple[Tally, Exception | None]
 
 
-def _receive(connection: Connection, process: BaseProcess) -> Answer:
+def _receive(connection: Connection, process: Popen[bytes]) -> Answer:
     try:
         return cast("Answer", connection.recv())
     except (EOFError, ConnectionError):
         raise _died(process) from None
 
 
-def _work(connection: Connection) -> None:
-    start(threading.Thread(target=_end_with_parent, daemon=True))
+def work() -> None:
+    """Do jobs that come over a pipe, until it ends."""
+    connection = Connection(int(sys.argv[1]))
+    start(threading.Thread(target=_end_with_parent, args=(connection,), daemon=True))
     # The parent handles Ctrl-C. A worker begins with signals blocked, and SIGINT stays so.
     signal.pthread_sigmask(signal.SIG_SETMASK, {signal.SIGINT})
     prepare()
@@ -134,10 +143,11 @@ def _work(connection: Connection) -> None:
             connection.send(_answer(connection))
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(connection: Connection) -> None:
     """Exit at once when the parent is killed, even if an input never ends."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
+    hung_up = select.poll()
+    hung_up.register(connection, 0)  # hanging up is reported unasked
+    hung_up.poll()
     os._exit(TERMINATED)
 
 

@@ -10,7 +10,6 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from multiprocessing import resource_tracker
 from pathlib import Path
 from subprocess import Popen
 
@@ -27,6 +26,7 @@ from cli_runner import (
     is_one_line,
     mmbloom,
     running,
+    started,
     wait_until,
 )
 from workers import PATIENCE
@@ -187,11 +187,10 @@ def test_a_worker_that_dies_at_work_is_an_error() -> None:
 def test_a_worker_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what is wrong with which option."""
 
-    def fork(*_: object) -> int:
+    def fork(*_: object, **_options: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    resource_tracker.ensure_running()
-    monkeypatch.setattr("multiprocessing.util.spawnv_passfds", fork)
+    monkeypatch.setattr("mmbloom.cli.workers.Popen", fork)
     with pytest.raises(InputError, match=r"no more processes .*: lower -j"):
         run_jobs([DiesAtWork()], 1, Tally(), lambda _: None)
 
@@ -243,7 +242,7 @@ def test_no_worker_is_interrupted(tmp_path: Path) -> None:
     """Ctrl-C at a terminal reaches the whole group; no worker answers it, the first one neither."""
     with two_workers_at_work(tmp_path) as (_, found):
         workers = [
-            pid for pid in found if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            pid for pid in found if b"cli.workers" in Path(f"/proc/{pid}/cmdline").read_bytes()
         ]
         assert len(workers) == 2
         for pid in workers:
@@ -259,3 +258,23 @@ def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
         process.kill()
         process.wait(PATIENCE)
         wait_until(lambda: not any(map(alive, workers)), "the workers to end")
+
+
+DIES_AT_ONCE = """
+import os, signal, subprocess, sys
+class Popen(subprocess.Popen):
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen = Popen
+from mmbloom.cli import main
+main()
+"""
+
+
+def test_a_worker_whose_command_was_killed_meanwhile(tmp_path: Path) -> None:
+    """A worker that finds its command gone when it begins ends without a word."""
+    (tmp_path / "in").write_bytes(b"a\n")
+    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--output-dir", tmp_path / "out", "-j2")
+    done = started(*argv, *EXACT, command=[sys.executable, "-P", "-c", DIES_AT_ONCE])
+    assert done == (-signal.SIGKILL, b"", "")
