@@ -3,7 +3,6 @@
 import errno
 import gzip
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -168,7 +167,8 @@ def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
 
 
 def until_dead(_job: int) -> None:
-    wait_until(lambda: not multiprocessing.active_children(), "the end of the worker")
+    """Wait for the end of the worker, and leave it to be reaped by its owner."""
+    os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
 
 
 def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
@@ -192,7 +192,7 @@ def test_a_worker_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("mmbloom.cli.workers.Popen", fork)
     with pytest.raises(InputError, match=r"no more processes .*: lower -j"):
-        run_jobs([DiesAtWork()], 1, Tally(), lambda _: None)
+        run_jobs([DiesAtWork()], 1, [Tally()], lambda _: None)
 
 
 @contextmanager
