@@ -202,7 +202,7 @@ def on_dask(task: Task) -> Rows:
     import dask.dataframe as dd  # noqa: PLC0415
     from distributed import Client, LocalCluster  # noqa: PLC0415
 
-    from mmbloom.dask import build, contains, first_seen  # noqa: PLC0415
+    from mmbloom.cluster.dask import build, contains, first_seen  # noqa: PLC0415
 
     made = task.at(_MADE)
 
@@ -289,7 +289,7 @@ def forked_by(java: int) -> list[int]:
 
 def on_spark(task: Task) -> Rows:
     """Do all of it in a session of Spark of two threads, and build Spark's own Bloom filter."""
-    from mmbloom.spark import build, first_seen, seen  # noqa: PLC0415
+    from mmbloom.cluster.spark import build, first_seen, seen  # noqa: PLC0415
 
     made = task.at(_MADE)
     with session(task.at("spark")) as spark:

@@ -22,8 +22,8 @@ from types import FrameType
 from typing import Any
 
 import mmbloom
-import mmbloom.dedup
-import mmbloom.lines
+import mmbloom.logs.dedup
+import mmbloom.logs.lines
 from mmbloom.cli import main
 
 ROOT = os.path.dirname(mmbloom.__file__)
@@ -120,7 +120,9 @@ def _claim(seen: mmbloom.BloomFilter, keys: list[bytes]) -> None:
 
 def _dedup(seen: mmbloom.BloomFilter, keys: list[bytes]) -> None:
     lines = io.BytesIO(b"\n".join(keys))
-    mmbloom.dedup.dedup(seen, mmbloom.lines.read_chunks(lines), mmbloom.dedup.Discard())
+    mmbloom.logs.dedup.dedup(
+        seen, mmbloom.logs.lines.read_chunks(lines), mmbloom.logs.dedup.Discard()
+    )
 
 
 def report(*, rooms: bool) -> None:

@@ -29,34 +29,18 @@ only those above it in this table.
 package       one idea
 ============  ==========================================================
 errors        the exception tree
-_interpreter  which interpreter of the process may import the package
-_extras       the libraries of the extras, imported here only
-_typing       type aliases
-_reentry      what a thread that has the lock may do; the task that runs in it
-_threads      work on several cores, results in order; reading ahead
-_machine      what the machine is, and gives: mounts, memory, maps of files
+_system       what the machine and the interpreter provide: threads, forks, memory, mounts
 sizing        how large: keys and error rate to bits and hashes, and back
-_warn         warnings that point at the caller; past capacity
 format        the promise: all that a second implementation must match
 _engine       the kernels: hash, test, claim, commit; lines and their keys
 _keys         the border: whatever a caller passes becomes a batch
 _storage      one file on the disk, and the lock that guards it
 operations    whole filters, by path: copy, merge, verify, repair and others
-filters       an open filter of one file
-folders       an open filter of several files: growing, rotating
-_open         whichever filter is at a path, opened or created
-_text         text that has no lines of bytes, refused
-lines         records of a byte stream, and which part of one is its key
-rows          the same of CSV: rows, and the columns of each that are its key
-dedup         each line once, marked after it is written
-files         inputs and outputs opened, decompressed, deduplicated
-counts        how often each line occurs
-sieve         each URL enqueued once, marked after it is enqueued
-slices        a filter in parts, each filled by one task of a cluster; its state
-scrapy        Scrapy's duplicate filter and scheduler, on a filter; imported by nothing
-spark         filters filled and asked by a Spark cluster
-dask          filters filled and asked by a Dask cluster
-cli           the command line, a file per command
+filters       an open filter, of one file or of several
+logs          inputs cut into lines or rows, deduplicated, and written
+crawl         URLs that are visited once; Scrapy
+cluster       a filter in parts, each filled by one task of a cluster; Dask and Spark
+cli           the command line
 ============  ==========================================================
 """
 
@@ -64,8 +48,8 @@ import gc
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from mmbloom import _interpreter
 from mmbloom import errors as errors
+from mmbloom._system import interpreter as _interpreter
 from mmbloom.errors import CapacityWarning as CapacityWarning
 from mmbloom.errors import ClosedFilterError as ClosedFilterError
 from mmbloom.errors import ColumnError as ColumnError
@@ -101,34 +85,34 @@ if TYPE_CHECKING:
     from mmbloom import sizing as sizing
     from mmbloom._engine import ENGINE
     from mmbloom._keys.coerce import columns as columns
-    from mmbloom._keys.hashed import hash_many as hash_many
-    from mmbloom._open import open as open  # noqa: A004  as zarr.open
-    from mmbloom._open import open_or_create as open_or_create
-    from mmbloom._typing import Key as Key
-    from mmbloom._typing import Keys as Keys
-    from mmbloom.files.dedup import dedup_files as dedup_files
+    from mmbloom._keys.coerce import hash_many as hash_many
+    from mmbloom._system.typing import Key as Key
+    from mmbloom._system.typing import Keys as Keys
+    from mmbloom.crawl.sieve import Sieve as Sieve
     from mmbloom.filters.base import Filter as Filter
     from mmbloom.filters.bloom import BloomFilter as BloomFilter
     from mmbloom.filters.claim import Claim as Claim
     from mmbloom.filters.counting import CountingBloomFilter as CountingBloomFilter
-    from mmbloom.filters.exclusion_list import Exclusions as Exclusions
+    from mmbloom.filters.exclusions import Exclusions as Exclusions
+    from mmbloom.filters.folder import FolderInfo as FolderInfo
+    from mmbloom.filters.grow import grow as grow
+    from mmbloom.filters.growing import GrowingFilter as GrowingFilter
     from mmbloom.filters.info import FilterInfo as FilterInfo
-    from mmbloom.folders.grow import grow as grow
-    from mmbloom.folders.growing import GrowingFilter as GrowingFilter
-    from mmbloom.folders.info import FolderInfo as FolderInfo
-    from mmbloom.folders.rotating import RotatingFilter as RotatingFilter
-    from mmbloom.operations.compare import Similarity as Similarity
-    from mmbloom.operations.compare import compare as compare
+    from mmbloom.filters.open import open as open  # noqa: A004  as zarr.open
+    from mmbloom.filters.open import open_or_create as open_or_create
+    from mmbloom.filters.rotating import RotatingFilter as RotatingFilter
+    from mmbloom.logs.files import dedup_files as dedup_files
+    from mmbloom.operations.check import Repair as Repair
+    from mmbloom.operations.check import Verification as Verification
+    from mmbloom.operations.check import repair as repair
+    from mmbloom.operations.check import verify as verify
+    from mmbloom.operations.combine import Similarity as Similarity
+    from mmbloom.operations.combine import compare as compare
+    from mmbloom.operations.combine import intersect as intersect
     from mmbloom.operations.copy import copy as copy
     from mmbloom.operations.guava import export_guava as export_guava
     from mmbloom.operations.guava import import_guava as import_guava
-    from mmbloom.operations.intersect import intersect as intersect
     from mmbloom.operations.merge import merge as merge
-    from mmbloom.operations.repair import Repair as Repair
-    from mmbloom.operations.repair import repair as repair
-    from mmbloom.operations.verify import Verification as Verification
-    from mmbloom.operations.verify import verify as verify
-    from mmbloom.sieve import Sieve as Sieve
     from mmbloom.sizing import FilterParams as FilterParams
 
     __version__: str
@@ -141,35 +125,35 @@ _PLACES = {
     "BloomFilter": "mmbloom.filters.bloom:BloomFilter",
     "Claim": "mmbloom.filters.claim:Claim",
     "CountingBloomFilter": "mmbloom.filters.counting:CountingBloomFilter",
-    "Exclusions": "mmbloom.filters.exclusion_list:Exclusions",
+    "Exclusions": "mmbloom.filters.exclusions:Exclusions",
     "Filter": "mmbloom.filters.base:Filter",
     "FilterInfo": "mmbloom.filters.info:FilterInfo",
     "FilterParams": "mmbloom.sizing:FilterParams",
-    "FolderInfo": "mmbloom.folders.info:FolderInfo",
-    "GrowingFilter": "mmbloom.folders.growing:GrowingFilter",
-    "Key": "mmbloom._typing:Key",
-    "Keys": "mmbloom._typing:Keys",
-    "Repair": "mmbloom.operations.repair:Repair",
-    "RotatingFilter": "mmbloom.folders.rotating:RotatingFilter",
-    "Sieve": "mmbloom.sieve:Sieve",
-    "Similarity": "mmbloom.operations.compare:Similarity",
-    "Verification": "mmbloom.operations.verify:Verification",
+    "FolderInfo": "mmbloom.filters.folder:FolderInfo",
+    "GrowingFilter": "mmbloom.filters.growing:GrowingFilter",
+    "Key": "mmbloom._system.typing:Key",
+    "Keys": "mmbloom._system.typing:Keys",
+    "Repair": "mmbloom.operations.check:Repair",
+    "RotatingFilter": "mmbloom.filters.rotating:RotatingFilter",
+    "Sieve": "mmbloom.crawl.sieve:Sieve",
+    "Similarity": "mmbloom.operations.combine:Similarity",
+    "Verification": "mmbloom.operations.check:Verification",
     "columns": "mmbloom._keys.coerce:columns",
-    "compare": "mmbloom.operations.compare:compare",
+    "compare": "mmbloom.operations.combine:compare",
     "copy": "mmbloom.operations.copy:copy",
-    "dedup_files": "mmbloom.files.dedup:dedup_files",
+    "dedup_files": "mmbloom.logs.files:dedup_files",
     "engine": "mmbloom._engine:ENGINE",
     "export_guava": "mmbloom.operations.guava:export_guava",
-    "grow": "mmbloom.folders.grow:grow",
-    "hash_many": "mmbloom._keys.hashed:hash_many",
+    "grow": "mmbloom.filters.grow:grow",
+    "hash_many": "mmbloom._keys.coerce:hash_many",
     "import_guava": "mmbloom.operations.guava:import_guava",
-    "intersect": "mmbloom.operations.intersect:intersect",
+    "intersect": "mmbloom.operations.combine:intersect",
     "merge": "mmbloom.operations.merge:merge",
-    "open": "mmbloom._open:open",
-    "open_or_create": "mmbloom._open:open_or_create",
-    "repair": "mmbloom.operations.repair:repair",
+    "open": "mmbloom.filters.open:open",
+    "open_or_create": "mmbloom.filters.open:open_or_create",
+    "repair": "mmbloom.operations.check:repair",
     "sizing": "mmbloom.sizing",
-    "verify": "mmbloom.operations.verify:verify",
+    "verify": "mmbloom.operations.check:verify",
 }
 
 

@@ -31,8 +31,8 @@ import pytest
 import mmbloom
 from mmbloom import BloomFilter
 from mmbloom._engine.choice import FAULT, remedy
-from mmbloom._machine import memory
 from mmbloom._storage.resident import moving
+from mmbloom._system import memory
 from mmbloom.filters import options
 
 pytest_plugins = ["excluding", "folders", "locks", "power", "tally", "unions"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmbloom._typing import Array, HashHalves, Octets
+from mmbloom._system.typing import Array, HashHalves, Octets
 from mmbloom.sizing.params import KeyHash
 
 Part = slice | Array[np.bool_]

@@ -21,7 +21,7 @@ from mmbloom._engine.key_batch import (
     ViewKeys,
 )
 from mmbloom._keys.arrow_c import Kind, Node, open_column
-from mmbloom._typing import Array
+from mmbloom._system.typing import Array
 from mmbloom.errors import KeyTypeError
 
 # Which rows are valid; None if all are.

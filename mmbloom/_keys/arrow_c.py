@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from mmbloom._typing import Array
+from mmbloom._system.typing import Array
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike

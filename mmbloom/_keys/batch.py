@@ -11,8 +11,8 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._threads import in_order
-from mmbloom._typing import Bools, HashHalves
+from mmbloom._system.threads import in_order
+from mmbloom._system.typing import Bools, HashHalves
 from mmbloom.sizing.params import KeyHash
 
 R = TypeVar("R")

@@ -20,12 +20,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import NamedTuple, get_args
 
-from mmbloom._machine import mounts
-from mmbloom._machine.descriptors import open_file
-from mmbloom._typing import Reserve
-from mmbloom._warn import warn
+from mmbloom._storage.warnings import warn
+from mmbloom._system import mounts
+from mmbloom._system.forks import open_file
+from mmbloom._system.typing import Reserve
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
-from mmbloom.format.exclusion_list import exclusions_path
+from mmbloom.format.exclusions import exclusions_path
 
 
 class _ModeBits(int):

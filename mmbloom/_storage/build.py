@@ -12,11 +12,11 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from mmbloom._machine import mounts
-from mmbloom._machine.memory import too_large_to_be_dirty
 from mmbloom._storage.atomic import WRITE_BYTES, Target, new_file, write_at, write_zeros
-from mmbloom._storage.kinds import BITS, Kind, kind_of, possible_count
-from mmbloom._typing import Reserve, Words
+from mmbloom._storage.opening import BITS, Kind, kind_of, possible_count
+from mmbloom._system import mounts
+from mmbloom._system.memory import too_large_to_be_dirty
+from mmbloom._system.typing import Reserve, Words
 from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
 from mmbloom.sizing.params import FilterParams
 

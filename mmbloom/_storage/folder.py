@@ -13,15 +13,15 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from mmbloom._machine.descriptors import OpenFile, open_file
 from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
 from mmbloom._storage.resident.working_copy import discard
 from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._system.forks import OpenFile, open_file
 from mmbloom.errors import FileChangedError, FormatError, NoFilterError
+from mmbloom.format.folder import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
 from mmbloom.format.header import Header
-from mmbloom.format.manifest import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode
 from mmbloom.sizing.params import spelled
 
 # What `file_name` makes.

@@ -19,9 +19,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import ENGINE, Hold, LockState
-from mmbloom._machine.descriptors import OpenFile, open_file
-from mmbloom._machine.forks import opening, remember
-from mmbloom._reentry import AMID, BLOCK, OF_A_TASK
+from mmbloom._system.forks import OpenFile, open_file, opening, remember
+from mmbloom._system.reentry import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,

@@ -13,21 +13,22 @@ This file takes no lock: a caller that writes through the map holds it.
 import os
 import stat
 
-from mmbloom._machine import mounts, pages
-from mmbloom._machine.descriptors import OpenFile
-from mmbloom._storage.counters import Counters
-from mmbloom._storage.kinds import BITS, Kind
 from mmbloom._storage.opening import (
+    BITS,
+    Counters,
+    Kind,
     identity_of,
     open_filter_file,
     open_regular,
     read_header,
     read_only_reason,
 )
-from mmbloom._storage.place import Place, Views
-from mmbloom._storage.resident.moving import MovingArray
+from mmbloom._storage.resident.moving import MovingArray, Place, Views
 from mmbloom._storage.resident.working_copy import NO_COPY
-from mmbloom._typing import Resident
+from mmbloom._system import memory as pages
+from mmbloom._system import mounts
+from mmbloom._system.forks import OpenFile
+from mmbloom._system.typing import Resident
 from mmbloom.errors import (
     ClosedFilterError,
     DurabilityError,

@@ -13,11 +13,18 @@ from typing import Self
 
 import numpy as np
 
-from mmbloom._storage.kinds import ALL_KINDS, BITS, Kind, kind_of
-from mmbloom._storage.opening import open_filter_file, open_regular, read_header
+from mmbloom._storage.opening import (
+    ALL_KINDS,
+    BITS,
+    Kind,
+    kind_of,
+    open_filter_file,
+    open_regular,
+    read_header,
+)
 from mmbloom._storage.resident.working_copy import WorkingCopy
-from mmbloom._typing import Array, HashHalves, Words
-from mmbloom._warn import warn
+from mmbloom._storage.warnings import warn
+from mmbloom._system.typing import Array, HashHalves, Words
 from mmbloom.errors import FileChangedError, FormatError, MmbloomWarning
 from mmbloom.format.header import (
     HEADER_BYTES,

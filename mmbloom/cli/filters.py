@@ -13,8 +13,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom._open import OfBits
-from mmbloom.cli.arguments import error_rate, given, rotation, writing_options
+from mmbloom.cli.options import error_rate, given, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
 from mmbloom.errors import (
@@ -24,10 +23,10 @@ from mmbloom.errors import (
 )
 from mmbloom.filters.base import Filter
 from mmbloom.filters.file import FileFilter
+from mmbloom.filters.open import OfBits
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
-from mmbloom.lines import WHOLE_LINES, KeyRule
-from mmbloom.sizing.fill import Fill
-from mmbloom.sizing.planning import plan
+from mmbloom.logs.lines import WHOLE_LINES, KeyRule
+from mmbloom.sizing.planning import Fill, plan
 
 Opened = TypeVar("Opened")
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from mmbloom._machine.holders import holder
+from mmbloom._system.holders import holder
 from mmbloom.cli.parser import COMMANDS, file_of, parse, without_n
 from mmbloom.cli.process import (
     FULL,

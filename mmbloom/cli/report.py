@@ -17,16 +17,16 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from mmbloom import _extras
-from mmbloom._threads import start
+from mmbloom._system import extras as _extras
+from mmbloom._system.threads import start
 from mmbloom.cli.process import STDERR_FD, STDOUT_FD, say
 from mmbloom.errors import InputError
 
 if TYPE_CHECKING:  # a command that does not have them need not import them
-    from mmbloom.dedup import Tally
     from mmbloom.filters.base import Filter
+    from mmbloom.filters.folder import FolderInfo
     from mmbloom.filters.info import FilterInfo
-    from mmbloom.folders.info import FolderInfo
+    from mmbloom.logs.dedup import Tally
 
 STDIN = "-"  # the name of an input
 Tallies: TypeAlias = "Sequence[tuple[str, Tally]]"
@@ -228,7 +228,7 @@ def told(args: argparse.Namespace, path: str, size: Callable[[], int | None]) ->
     with watched(args, "wchar", size):
         yield
     if _for_people(args):
-        with import_module("mmbloom._open").open(path, "r") as made:
+        with import_module("mmbloom.filters.open").open(path, "r") as made:
             info: FilterInfo | FolderInfo = made.info()
         keys = f"for {info.capacity:,} keys, {_full(info)}"
         say(f"made {path}: {size_of(info.file_bytes)}, {keys}; {_seconds_since(started)}")

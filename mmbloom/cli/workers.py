@@ -16,10 +16,10 @@ from multiprocessing.connection import Connection, Pipe, wait
 from subprocess import DEVNULL, Popen
 from typing import Protocol, cast
 
-from mmbloom._threads import signals_deferred, start
+from mmbloom._system.threads import signals_deferred, start
 from mmbloom.cli.process import TERMINATED, StoppedError, prepare, said_warnings
-from mmbloom.dedup import Tally
 from mmbloom.errors import CapacityWarning, InputError
+from mmbloom.logs.dedup import Tally
 
 _REFUSED = "the system allows no more processes (ulimit -u, or pids.max of a cgroup): lower -j"
 

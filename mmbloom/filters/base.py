@@ -22,21 +22,19 @@ import numpy as np
 from mmbloom import _engine
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._keys.coerce import batches, coerce, coerce_one
-from mmbloom._keys.hashed import HashedBatch
-from mmbloom._reentry import CALL
-from mmbloom._threads import in_order, usable_cores
-from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Words
+from mmbloom._keys.coerce import HashedBatch, batches, coerce, coerce_one
+from mmbloom._system.reentry import CALL
+from mmbloom._system.threads import in_order, usable_cores
+from mmbloom._system.typing import Bools, HashHalves, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
-from mmbloom.filters.brim import Absent
 from mmbloom.filters.claim import Claim
-from mmbloom.filters.exclusion_list import ExclusionList, Exclusions
-from mmbloom.filters.filter_writer import FilterWriter
+from mmbloom.filters.exclusions import ExclusionList, Exclusions
 from mmbloom.filters.options import OpenOptions
+from mmbloom.filters.writer import Absent, FilterWriter
 from mmbloom.sizing.params import FilterParams
 
 if TYPE_CHECKING:
-    from mmbloom.format.manifest import FolderPlan
+    from mmbloom.format.folder import FolderPlan
 
 R = TypeVar("R")
 
@@ -151,7 +149,7 @@ class Filter(ABC):
         """How lines became its keys, as options of the commands; None if that is not noted.
 
         "whole lines", or as in "-k 1,3 -t ,". The first command that adds lines notes it, and
-        `mmbloom.dedup.dedup`; keys of other calls are no lines.
+        `mmbloom.logs.dedup.dedup`; keys of other calls are no lines.
         """
 
     @abstractmethod
@@ -164,7 +162,7 @@ class Filter(ABC):
         Parameters
         ----------
         rule : str
-            As `mmbloom.lines.LineKeys.rule` spells it; 1 to 1532 bytes in UTF-8.
+            As `mmbloom.logs.lines.LineKeys.rule` spells it; 1 to 1532 bytes in UTF-8.
 
         Raises
         ------

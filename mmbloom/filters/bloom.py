@@ -11,15 +11,20 @@ from typing import Self
 
 from mmbloom._engine import Grounds, SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
-from mmbloom._storage.kinds import BITS
-from mmbloom._storage.opening import absolute
+from mmbloom._storage.opening import BITS, absolute
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._typing import Path
+from mmbloom._system.typing import Path
 from mmbloom.errors import ClosedFilterError
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import BitWriter
-from mmbloom.operations.combine import FilterAt, require_alike, united_count, warn_of_rules
-from mmbloom.operations.compare import compare_sources, disjoint_sources
+from mmbloom.operations.combine import (
+    FilterAt,
+    compare_sources,
+    disjoint_sources,
+    require_alike,
+    united_count,
+    warn_of_rules,
+)
 
 
 @described

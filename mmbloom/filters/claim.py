@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import Held
 from mmbloom._storage.lock import TaskHold
-from mmbloom._typing import Bools
+from mmbloom._system.typing import Bools
 from mmbloom.errors import FilterFullError, ReentryError
-from mmbloom.filters.filter_writer import FilterWriter
+from mmbloom.filters.writer import FilterWriter
 
 _CLAIMED = (
     "a claim of this filter is around this one: end its block first, or claim all keys at once"

@@ -13,16 +13,14 @@ from itertools import islice
 
 from mmbloom import _engine
 from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._keys.coerce import coerce
-from mmbloom._keys.hashed import HashedBatch
+from mmbloom._keys.coerce import HashedBatch, coerce
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import new_filter
-from mmbloom._storage.kinds import COUNTERS
-from mmbloom._storage.opening import absolute
+from mmbloom._storage.opening import COUNTERS, absolute
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._threads import in_order
-from mmbloom._typing import Bools, HashHalves, Key, Keys, Nulls, Path
-from mmbloom._warn import Counted, warn_if_past_plan
+from mmbloom._storage.warnings import Counted, warn_if_past_plan
+from mmbloom._system.threads import in_order
+from mmbloom._system.typing import Bools, HashHalves, Key, Keys, Nulls, Path
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import CountingWriter
 

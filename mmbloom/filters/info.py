@@ -3,11 +3,11 @@
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import HashName, Layout
-from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.sizing.fill import Fill
+from mmbloom._storage.opening import kind_of
+from mmbloom._system.typing import HashName, Layout
+from mmbloom.filters.exclusions import ExclusionList
+from mmbloom.sizing.planning import Fill
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import get_args
 
-from mmbloom._typing import HashName, Layout, Mode, OnFull, Resident
+from mmbloom._system.typing import HashName, Layout, Mode, OnFull, Resident
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.sizing.params import (
     DEFAULT_HASH,

@@ -1,4 +1,13 @@
-"""The section: what happens to bits and counters between lock and unlock.
+"""How keys get into a filter, of one file or of a folder: what `Filter` and `Claim` ask for.
+
+All writing is in a section: the write lock is held, and what the file is now was looked at.
+
+Whether keys fit into what a file was planned for: the caller is told before they are marked.
+
+Nothing of the batch is marked then and no answer is lost, also where warnings are errors. Nothing
+of this is done while all keys of a batch fit even if all are new.
+
+The section: what happens to bits and counters between lock and unlock.
 
 - All writing to a file is in a section: lock, look, kernel, counters.
 - The look proves that the file is there, whole and writable, and follows its array; what can
@@ -12,13 +21,16 @@
   not found, unless it would be when all is done (see ``_engine/reference/counters.py``).
 """
 
+from __future__ import annotations
+
 import math
 import time
-from abc import abstractmethod
+import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
 from time import monotonic
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,23 +38,232 @@ from mmbloom import _engine
 from mmbloom._engine import Hold
 from mmbloom._engine.key_batch import ByteKeys
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._machine.moments import MOMENT
-from mmbloom._reentry import BLOCK, CALL
-from mmbloom._storage.counters import Counters
-from mmbloom._storage.kinds import kind_of
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import Bools, HashHalves, Indices, Key, Words
+from mmbloom._storage.opening import BITS, Counters, kind_of
+from mmbloom._storage.warnings import warn_past_plan
+from mmbloom._system.moments import MOMENT
+from mmbloom._system.reentry import BLOCK, CALL
+from mmbloom._system.typing import Bools, HashHalves, Indices, Key, OnFull, Words
 from mmbloom.errors import (
     FilterFullError,
     LockTimeoutError,
     LostBitsError,
     ReentryError,
 )
-from mmbloom.filters.brim import Brim
-from mmbloom.filters.exclusion_list import ExclusionList
-from mmbloom.filters.filter_writer import FilterWriter
+from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
+from mmbloom.sizing.planning import Fill, full_at, most_keys
+
+
+class FilterWriter(ABC):
+    """Adds keys within sections of the write lock.
+
+    Attributes
+    ----------
+    path : str
+        Of the filter.
+    timeout : float or None
+        Seconds to wait for the write lock; None for ever.
+    strict : bool
+        Whether what goes past the plan is refused.
+    claimed : weak reference of a Claim, or None
+        The one whose block is under way; read and changed within sections only.
+    """
+
+    path: str
+    timeout: float | None
+    strict: bool
+    claimed: weakref.ref[Any] | None = None
+
+    @property
+    @abstractmethod
+    def room(self) -> float:
+        """How many keys fit into the plan for sure: a batch of more is to be foreseen."""
+
+    @abstractmethod
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:
+        """Hold the write lock, for a block of the caller's or a call of one's own."""
+
+    @abstractmethod
+    def chunk_keys(self, num_keys: int) -> int:
+        """Tell how many keys of a batch of this size are a chunk."""
+
+    @abstractmethod
+    def add_chunk(self, prepared: Any, /) -> Bools:
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
+
+    @abstractmethod
+    def add_one(self, key: Key) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+
+    @abstractmethod
+    def prepare(self, hashes: HashHalves) -> Any:
+        """Do what a claim of keys needs, and needs no lock for."""
+
+    @abstractmethod
+    def claim(self, prepared: Any, /) -> Any:
+        """Find which keys are new; call within `section`. Gives what has them as `new`.
+
+        Raises
+        ------
+        FilterFullError
+            If they go past the plan and the caller is to be told: leave the section, and `tell`.
+        """
+
+    @abstractmethod
+    def mark(self, claimed: Any, prepared: Any, /) -> None:
+        """Add what was claimed; call within the `section` of the claim.
+
+        Before anything is marked the file is looked at again: it may have changed, or a flush have
+        failed, in the block.
+        """
+
+    @abstractmethod
+    def forget_claim(self) -> None:
+        """Reserve no room for a claim any more: it was marked, or never will be."""
+
+    @abstractmethod
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether a number of keys goes past the plan if all of them are new."""
+
+    @abstractmethod
+    def absent(self, hashes: HashHalves) -> Bools:
+        """Tell which keys are not in the file that they would be added to."""
+
+    @abstractmethod
+    def require_room(self, new: Indices) -> None:
+        """Raise `FilterFullError`, for `tell`, if new keys go past the plan."""
+
+    @abstractmethod
+    def tell(self, full: FilterFullError) -> None:
+        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
+
+
+TO_GROW = (
+    "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
+    "on_full='warn' (--when-full warn)"
+)
+NOT_TO_GROW = "make a larger one, or go on past the plan with on_full='warn' (--when-full warn)"
+
+
+class Brim:
+    """What one file was planned for, and how many keys it has.
+
+    Parameters
+    ----------
+    storage : MappedFilter
+        The file.
+    path : str
+        Of the filter that it is, or is a part of: for messages.
+    on_full : {"warn", "raise"}, optional
+        What happens past the plan; None for nothing, where another file takes what does not fit.
+
+    Attributes
+    ----------
+    full_at : float
+        The number of set positions above which the caller is to be told. -inf: each batch is
+        looked at first. inf: the caller is not to be told, or was.
+    reserved : int
+        How many keys the claim that is under way will mark: they count as if they were there.
+    """
+
+    def __init__(self, storage: MappedFilter, path: str, on_full: OnFull | None) -> None:
+        self._storage, self._path = storage, path
+        self._params = storage.header.params
+        self._exact = kind_of(storage.header) is BITS  # "keys added" has those removed as well
+        self.strict = on_full == "raise"
+        self.reserved = 0
+        self._keys_then = 0  # how many there are with the batch that the caller is told of
+        self._planned_at = full_at(self._params)
+        self.full_at = math.inf
+        if on_full is not None:
+            self.full_at = -math.inf if self.strict else self._planned_at
+
+    def _fill(self) -> Fill:
+        return Fill.of(self._params, self._storage.positions_set)
+
+    def _room(self) -> tuple[float, int]:
+        """How many more keys fit, and how many are there."""
+        positions_set, params = self._storage.positions_set, self._params
+        estimated = params.estimated_count(positions_set)
+        room, keys = most_keys(params.capacity) - estimated, round(estimated)
+        added = self._storage.counters["keys_added"]
+        # A new key sets one position at least, and k at most: else the counter is damaged.
+        possible = added <= positions_set <= added * params.num_hashes
+        if self.strict and self._exact and possible:
+            room, keys = min(room, params.capacity - added), added
+        return room - self.reserved, keys + self.reserved
+
+    def fit_surely(self, keys: int) -> bool:
+        """Tell whether new keys fit even if none shares a position: no estimate is needed then."""
+        counters, more = self._storage.counters, self.reserved + keys
+        most = counters["positions_set"] + more * self._params.num_hashes
+        return most <= self._planned_at and counters["keys_added"] + more <= self._params.capacity
+
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether a number of keys goes past the plan if all of them are new."""
+        return self.full_at != math.inf and keys > self._room()[0]
+
+    def require_room(self, new: Indices) -> None:
+        """Raise `FilterFullError` if new keys go past the plan.
+
+        Parameters
+        ----------
+        new : ndarray of intp, shape (n,)
+            Where, among the keys given, each distinct new key stands first; in rising order.
+        """
+        if self.fit_surely(len(new)):
+            return
+        room, keys = self._room()
+        fitting = max(0, math.floor(room))
+        if self.full_at != math.inf and len(new) > fitting:
+            self._keys_then = keys + len(new)
+            of_one_file = self._exact and self._path == self._storage.path
+            can_grow = of_one_file and not self._fill().is_useless
+            advice = TO_GROW if can_grow else NOT_TO_GROW
+            raise FilterFullError(
+                self._path, keys, self._params.capacity, int(new[fitting]), advice
+            )
+
+    def tell(self, full: FilterFullError) -> None:
+        """Raise the error, or warn once instead; call unlocked, while nothing is marked."""
+        if self.strict:
+            raise full
+        if self._keys_then:  # else the error was of a period that has ended since
+            self.warn()
+
+    def warn(self) -> None:
+        """Warn once that the plan is passed."""
+        if self.full_at == math.inf:
+            return
+        self.full_at = math.inf  # before: where warnings are errors, the next call goes on
+        keys = max(self._fill().keys, self._keys_then)
+        warn_past_plan(self._path, self._params, Fill.with_keys(self._params, keys))
+
+
+class Absent:
+    """Counts the distinct keys of a batch that a file has not, chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._hashes: list[Words] = []
+        self._places: list[Indices] = []
+        self._given = 0
+
+    def take(self, hashes: HashHalves, absent: Bools) -> None:
+        """Take the next chunk: its hash halves, and which of its keys are not there."""
+        places = np.flatnonzero(absent)
+        self._hashes.append(hashes[0][places])
+        self._places.append(places + self._given)
+        self._given += len(absent)
+
+    def first_places(self) -> Indices:
+        """Give where each of them stands first, in rising order."""
+        if not self._hashes:
+            return np.zeros(0, np.intp)
+        _, first = np.unique(np.concatenate(self._hashes), return_index=True)
+        return np.concatenate(self._places)[np.sort(first)]
+
 
 _KEYS_A_CHECK = 16  # how many are added in a moment if each waits for the disk
 

@@ -117,7 +117,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmbloom._typing import HashName, Layout
+from mmbloom._system.typing import HashName, Layout
 from mmbloom.errors import DamagedHeaderError, FormatError, NewerFormatError, NoFilterError
 from mmbloom.format.checker import Checker
 from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY

@@ -46,7 +46,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from mmbloom._typing import Array, Words
+from mmbloom._system.typing import Array, Words
 from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import MAX_HASHES, FilterParams
 

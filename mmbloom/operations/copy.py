@@ -14,19 +14,18 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 
-from mmbloom._machine.descriptors import open_file
 from mmbloom._storage.atomic import OWNER_ONLY, Target, close_quietly, new_folder
 from mmbloom._storage.build import new_filter
-from mmbloom._storage.exclusion_list import counted_listed, replace_listed
+from mmbloom._storage.exclusions import counted_listed, replace_listed
 from mmbloom._storage.folder import entry_of, first_manifest, is_named, open_named
-from mmbloom._storage.kinds import ALL_KINDS, kind_of
-from mmbloom._storage.opening import absolute, as_file_or_folder, is_folder
+from mmbloom._storage.opening import ALL_KINDS, absolute, as_file_or_folder, is_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._typing import Path
-from mmbloom._warn import Counted, warn_if_any_past_plan, warn_if_past_plan
+from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
+from mmbloom._system.forks import open_file
+from mmbloom._system.typing import Path
 from mmbloom.errors import FormatError
-from mmbloom.format.exclusion_list import exclusions_path, exclusions_path_in
-from mmbloom.format.manifest import MANIFEST
+from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
+from mmbloom.format.folder import MANIFEST
 
 
 def copy(

@@ -26,8 +26,8 @@ from mmbloom._storage.atomic import OWNER_ONLY, Target, new_file
 from mmbloom._storage.build import Appender, new_filter
 from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFile, UnmappedFilter
-from mmbloom._typing import Path
-from mmbloom._warn import Counted, warn_if_past_plan
+from mmbloom._storage.warnings import Counted, warn_if_past_plan
+from mmbloom._system.typing import Path
 from mmbloom.errors import FileChangedError, ParameterMismatchError
 from mmbloom.format.checker import Checker
 from mmbloom.format.header import SEGMENT_BYTES

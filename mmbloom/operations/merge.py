@@ -18,10 +18,10 @@ from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
 from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_manifest, open_named
 from mmbloom._storage.opening import absolute, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._typing import Path
-from mmbloom._warn import warn_if_any_past_plan, warn_if_past_plan
+from mmbloom._storage.warnings import warn_if_any_past_plan, warn_if_past_plan
+from mmbloom._system.typing import Path
 from mmbloom.errors import IncompatibleFiltersError
-from mmbloom.format.manifest import FolderPlan
+from mmbloom.format.folder import FolderPlan
 from mmbloom.operations.combine import (
     combine,
     combine_opened,

@@ -2,16 +2,19 @@
 
 ``formulas``  false positives and counts, in both layouts; names the sources
 ``params``    `FilterParams`, and the limits of the format
-``planning``  from keys and error rate to bits and hashes, and back
-``fill``      how full a filter is, and the words for it
-``tables``    `best_practice`: rates and costs side by side
+``planning``  from keys and error rate to bits and hashes, and back; how full a filter is
 """
 
-from mmbloom._typing import Layout
+from mmbloom._system.typing import Layout
 from mmbloom.sizing.formulas import estimate_count, false_positive_rate
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import capacity_of, plan
-from mmbloom.sizing.tables import BestPractice, best_practice, best_practice_table
+from mmbloom.sizing.planning import (
+    BestPractice,
+    best_practice,
+    best_practice_table,
+    capacity_of,
+    plan,
+)
 
 __all__ = [
     "BestPractice",

@@ -16,7 +16,7 @@ from typing import get_args
 
 import numpy as np
 
-from mmbloom._typing import Array, Layout
+from mmbloom._system.typing import Array, Layout
 
 BLOCK_BITS = 512  # one cache line
 PAGE_BLOCKS = 64  # that several blocks of a key are chosen from: one page of 4096 bytes

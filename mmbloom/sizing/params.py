@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypedDict, get_args
 
-from mmbloom._typing import HashName, Layout
+from mmbloom._system.typing import HashName, Layout
 from mmbloom.sizing.formulas import (
     BLOCK_BITS,
     MAX_BLOCKS_PER_KEY,

@@ -2,13 +2,20 @@
 
 Formulas for the standard layout, a search for the blocked one. The numbers that the format
 allows are in ``params.py``; false-positive rates are in ``formulas.py``.
+
+Rates and costs side by side: the table that people choose an error rate from.
+
+How full a filter is: its keys against its plan, and the words in which that is said everywhere.
+
+Past its plan a filter takes more and more new keys for seen: 95 % of them at 100 times its plan.
 """
 
 import math
 from bisect import bisect_left
 from functools import lru_cache
+from typing import NamedTuple, Self
 
-from mmbloom._typing import HashName, Layout
+from mmbloom._system.typing import HashName, Layout
 from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY, false_positive_rate, textbook_rate
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
@@ -253,3 +260,168 @@ def capacity_of(
         )
         low, high = (middle, high) if rate <= error_rate else (low, middle)
     return low
+
+
+class BestPractice(NamedTuple):
+    """One row of the table of whole bits per key.
+
+    Attributes
+    ----------
+    bits_per_key : int
+        m/n.
+    num_hashes : int
+        The k with the lowest error rate for it.
+    error_rate : float
+        (1 - e^(-k n/m))^k.
+    """
+
+    bits_per_key: int
+    num_hashes: int
+    error_rate: float
+
+
+def best_practice_table(most_bits_per_key: int = 32) -> list[BestPractice]:
+    """List the best number of hashes for each whole number of bits per key (standard layout).
+
+    Parameters
+    ----------
+    most_bits_per_key : int, default 32
+        Last row of the table.
+
+    Returns
+    -------
+    list of BestPractice
+        For each m/n the k from 1 to 64 with the lowest (1 - e^(-k n/m))^k: what Fan, Cao, Almeida
+        and Broder tabulate in "Summary Cache", 2000.
+
+    Examples
+    --------
+    >>> best_practice_table(10)[-1][:2]
+    (10, 7)
+    """
+    return [_best_row(bits) for bits in range(1, most_bits_per_key + 1)]
+
+
+def _best_row(bits_per_key: int) -> BestPractice:
+    rate, num_hashes = min((textbook_rate(1, bits_per_key, k), k) for k in range(1, MAX_HASHES + 1))
+    return BestPractice(bits_per_key, num_hashes, rate)
+
+
+def best_practice(error_rate: float) -> BestPractice:
+    """Look up the fewest whole bits per key whose error rate is tolerable (standard layout).
+
+    Parameters
+    ----------
+    error_rate : float
+        Highest false-positive rate to accept, between 1e-19 and 1.
+
+    Returns
+    -------
+    BestPractice
+        The first row of `best_practice_table` that will do. `plan` needs fewer bits, as its bits
+        per key are no whole number.
+
+    Raises
+    ------
+    ValueError
+        If it is not below 1, or so low that no filter with at most 64 hashes has it.
+
+    Examples
+    --------
+    >>> best_practice(0.001)[:2]
+    (15, 10)
+    """
+    require_error_rate(error_rate)
+    for bits_per_key in range(1, 93):  # k = 64 is best at 92 bits per key
+        row = _best_row(bits_per_key)
+        if row.error_rate <= error_rate:
+            return row
+    raise ValueError(f"error_rate is {error_rate!r}, expected at least {row.error_rate:.1e}")
+
+
+# A filter that takes every other new key for seen is past all use, and so is a folder with it.
+_USELESS_RATE = 0.5
+
+
+def most_keys(capacity: float) -> float:
+    """Give the estimated number of keys above which a filter is past its plan.
+
+    Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: a filter that has just
+    what was planned for is not past its plan.
+    """
+    return capacity + math.sqrt(capacity)
+
+
+def full_at(params: FilterParams) -> float:
+    """Give the number of set positions above which a filter is past its plan."""
+    return params.expected_positions_set(most_keys(params.capacity))
+
+
+def share_of(error_rate: float) -> str:
+    """Say which share of new keys a rate of false positives is.
+
+    Examples
+    --------
+    >>> share_of(0.8512), share_of(1), share_of(0.000123)
+    ('about 85 %', 'about 100 %', 'about 0.012 %')
+    """
+    percent = 100 * error_rate
+    return f"about {percent:.0f} %" if percent >= 10 else f"about {percent:.2g} %"
+
+
+class Fill(NamedTuple):
+    """How full a filter is.
+
+    Attributes
+    ----------
+    keys : float
+        The estimated number of keys.
+    capacity : int
+        How many were planned.
+    now : float
+        The false-positive rate to expect at present.
+
+    Examples
+    --------
+    >>> from mmbloom.sizing import plan
+    >>> print(Fill.with_keys(plan(1000, 0.01), 2000).past_plan)
+    past its plan: it holds about 2000 keys and was planned for 1000: about 9.6 % of new keys are \
+now taken for seen
+    """
+
+    keys: float
+    capacity: int
+    now: float
+
+    @classmethod
+    def of(cls, params: FilterParams, positions_set: int) -> Self:
+        """Tell it of a filter by how many positions are set."""
+        keys, now = params.estimated_count(positions_set), params.expected_error_rate(positions_set)
+        return cls(keys, params.capacity, now)
+
+    @classmethod
+    def with_keys(cls, params: FilterParams, keys: float) -> Self:
+        """Tell it of a filter by the keys that it has, or would have."""
+        return cls(keys, params.capacity, params.rate_with(keys))
+
+    @property
+    def is_past(self) -> bool:
+        """Whether it has more keys than planned."""
+        return self.keys > most_keys(self.capacity)
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether it takes every other new key for seen, or more."""
+        return self.now >= _USELESS_RATE
+
+    def __str__(self) -> str:
+        return f"holds about {round(self.keys)} keys and was planned for {self.capacity}"
+
+    def taken(self, noun: str = "keys") -> str:
+        """Say what comes of it for new keys, or lines."""
+        return f"{share_of(self.now)} of new {noun} are now taken for seen"
+
+    @property
+    def past_plan(self) -> str:
+        """Say all of it, of a filter past its plan."""
+        return f"past its plan: it {self}: {self.taken()}"

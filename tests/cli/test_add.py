@@ -87,7 +87,7 @@ def test_lock_timeout_is_the_whole_wait(
     """After some seconds a line says what is waited for; these count, and the wait is no longer."""
     slept: list[float] = []
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
-    for module in ("mmbloom._storage.lock", "mmbloom.cli.marking"):
+    for module in ("mmbloom._storage.lock", "mmbloom.cli.lines"):
         monkeypatch.setattr(f"{module}.time", clock)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
@@ -108,7 +108,7 @@ def test_waiting_is_said_and_goes_on(
     options: tuple[str, ...],
 ) -> None:
     """A command that waits for some seconds says so once, and works when the lock is free."""
-    monkeypatch.setattr("mmbloom.cli.marking.SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("mmbloom.cli.lines.SILENT_SECONDS", 0.05)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
     locked, ended = Event(), Event()
@@ -117,7 +117,7 @@ def test_waiting_is_said_and_goes_on(
         say(message)
         ended.set()
 
-    monkeypatch.setattr("mmbloom.cli.marking.say", say_and_end)
+    monkeypatch.setattr("mmbloom.cli.lines.say", say_and_end)
 
     def hold() -> None:
         with BloomFilter.open(path) as seen, seen.locked():
@@ -150,7 +150,7 @@ def test_the_holder_is_named(tmp_path: Path, kind: list[str]) -> None:
         assert said.code == 4
         assert is_one_line(said.err, named, " has it now")
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("mmbloom.cli.marking.SILENT_SECONDS", 0.05)
+            patch.setattr("mmbloom.cli.lines.SILENT_SECONDS", 0.05)
             waited = mmbloom("add", path, "--lock-timeout", "0.2", stdin=b"b\n").err
         assert is_one_line(waited.splitlines(keepends=True)[0], named, " is writing to this filter")
 
@@ -167,8 +167,8 @@ def test_a_holder_that_cannot_be_found(
             raise FileNotFoundError(name)
         return io.StringIO(table)
 
-    monkeypatch.setattr("mmbloom._machine.holders.open", read, raising=False)
-    monkeypatch.setattr("mmbloom.cli.marking.SILENT_SECONDS", 0.05)
+    monkeypatch.setattr("mmbloom._system.holders.open", read, raising=False)
+    monkeypatch.setattr("mmbloom.cli.lines.SILENT_SECONDS", 0.05)
     with BloomFilter.open(path) as seen, seen.locked():
         said = mmbloom("add", path, "--lock-timeout", "0.1", stdin=b"a\n").err
     first, second = said.splitlines(keepends=True)

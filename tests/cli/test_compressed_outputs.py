@@ -19,11 +19,11 @@ from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
 from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
 
-from mmbloom import _extras
+from mmbloom._system import extras as _extras
 from mmbloom.errors import ColumnError
-from mmbloom.files import compressed
-from mmbloom.files.outputs import open_output
-from mmbloom.rows import RowWriter
+from mmbloom.logs import compressed
+from mmbloom.logs.outputs import open_output
+from mmbloom.logs.rows import RowWriter
 
 Capture = pytest.CaptureFixture[bytes]
 EACH_KIND = pytest.mark.parametrize("kind", COMPRESS)

@@ -140,7 +140,7 @@ def test_killed_within_a_write(
     """Law 6: a kill that cuts the output off amid a chunk loses no line of that chunk."""
     rng, hit = random.Random(seed), 0
     # A page: each write waits for a reader, amid some line.
-    monkeypatch.setattr("mmbloom.files.outputs._PIPE_BYTES", 4096)
+    monkeypatch.setattr("mmbloom.logs.outputs._PIPE_BYTES", 4096)
     for number in range(ATTEMPTS * stress):
         folder = tmp_path / str(number)
         folder.mkdir()

@@ -289,7 +289,7 @@ def test_names_of_digits(tmp_path: Path, field: str, rows: bytes) -> None:
 
 def test_a_long_field_in_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What no input may have is no open quote in an output."""
-    monkeypatch.setattr("mmbloom.rows.LONGEST_OPEN", 1000)
+    monkeypatch.setattr("mmbloom.logs.rows.LONGEST_OPEN", 1000)
     out, rows = tmp_path / "out.csv", b'id,a\n1,"' + b"x" * (3 << 20) + b'"\n'
     out.write_bytes(rows)
     options: list[str | Path] = ["--csv", "-o", out, *EXACT]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from cli_runner import exact_filter, inside, is_one_line
 
-from mmbloom import _extras
+from mmbloom._system import extras as _extras
 from mmbloom.errors import InputError
-from mmbloom.files.inputs import open_input
+from mmbloom.logs.inputs import open_input
 
 Capture = pytest.CaptureFixture[bytes]
 KINDS = ("gz", "bz2", "xz", "zst")

@@ -16,9 +16,9 @@ import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter
-from mmbloom._machine import mounts
+from mmbloom._system import mounts
 from mmbloom.cli.commands import dedup as command
-from mmbloom.dedup import Sink
+from mmbloom.logs.dedup import Sink
 
 Capture = pytest.CaptureFixture[bytes]
 SEEN = ["-n", "1e4", "-p", "1e-9"]
@@ -101,7 +101,7 @@ def test_stdin(tmp_path: Path, kind: str, packed: bool) -> None:
 
 def test_a_pipe_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing decompresses, a pipe's first bytes are taken to see what they are."""
-    monkeypatch.setattr("mmbloom._extras.has_zstd", lambda: False)
+    monkeypatch.setattr("mmbloom._system.extras.has_zstd", lambda: False)
     found = mmbloom("dedup", tmp_path / "seen", *EXACT, "-c", stdin=b"ab\nab\nc\n")
     assert found == (0, b"      2 ab\n      1 c\n", "")
 

@@ -31,8 +31,8 @@ from cli_runner import (
 from workers import PATIENCE
 
 from mmbloom.cli.workers import run_jobs
-from mmbloom.dedup import Tally
 from mmbloom.errors import InputError
+from mmbloom.logs.dedup import Tally
 
 Capture = pytest.CaptureFixture[bytes]
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])

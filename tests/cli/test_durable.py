@@ -15,8 +15,8 @@ from cli_runner import EXACT, exact_filter, forked, inside, is_one_line, mmbloom
 from mmbloom import GrowingFilter
 from mmbloom import open as open_filter
 from mmbloom.cli.commands.dedup import FileJob
-from mmbloom.dedup import Tally
 from mmbloom.filters.claim import Claim
+from mmbloom.logs.dedup import Tally
 
 Capture = pytest.CaptureFixture[bytes]
 TO = {
@@ -261,7 +261,7 @@ def test_folder_that_may_not_be_read(
     def refuse(folder: str) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", folder)
 
-    monkeypatch.setattr("mmbloom.files.outputs.sync_folder", refuse)
+    monkeypatch.setattr("mmbloom.logs.outputs.sync_folder", refuse)
     monkeypatch.setattr(os, "sync", lambda: synced.append(1))
     assert inside(capfdbinary, "dedup", seen, tmp_path / "in", "-o", tmp_path / "out").code == 0
     assert synced

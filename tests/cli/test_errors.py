@@ -294,7 +294,7 @@ def test_too_little_memory(
         raise MemoryError
 
     seen = exact_filter(tmp_path / "seen")
-    monkeypatch.setattr("mmbloom._machine.pages.mmap.mmap", refuse)
+    monkeypatch.setattr("mmbloom._system.memory.mmap.mmap", refuse)
     done = inside(capfdbinary, command, seen)
     assert (done.code, done.out) == (5, b"")
     assert is_one_line(done.err, "not enough memory")

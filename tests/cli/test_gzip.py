@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmbloom import BloomFilter
-from mmbloom._text import NoLinesError
-from mmbloom.cli.inputs import open_input
+from mmbloom.cli.lines import open_input
 from mmbloom.cli.report import NO_BAR
 from mmbloom.errors import InputError
-from mmbloom.files.inputs import HEAD, require_lines
+from mmbloom.logs.inputs import HEAD, require_lines
+from mmbloom.logs.text import NoLinesError
 
 Capture = pytest.CaptureFixture[bytes]
 LIBRARIES = ("zlib_ng.zlib_ng", "zlib")

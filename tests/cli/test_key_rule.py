@@ -10,8 +10,8 @@ from reference import parse_key_rule
 
 import mmbloom as package
 from mmbloom import BloomFilter, GrowingFilter, MmbloomWarning, RotatingFilter, merge
-from mmbloom.dedup import Discard, dedup
-from mmbloom.lines import LineKeys, read_chunks
+from mmbloom.logs.dedup import Discard, dedup
+from mmbloom.logs.lines import LineKeys, read_chunks
 
 LINES = b"a,1,x\nb,2,x\na,3,y\n"
 FIRST = ("-k", "1", "-t", ",")
@@ -289,7 +289,7 @@ def test_keys_of_several_parts_are_not_excluded_by_typing(tmp_path: Path) -> Non
 
 
 def test_python_that_reads_lines_notes_it_too(tmp_path: Path, log: Path) -> None:
-    """`mmbloom.dedup.dedup` adds lines as commands do, and what it notes is compared."""
+    """`mmbloom.logs.dedup.dedup` adds lines as commands do, and what it notes is compared."""
     with BloomFilter.create(tmp_path / "seen", 1000) as seen, log.open("rb", 0) as source:
         dedup(seen, read_chunks(source), Discard(), keys=LineKeys(field=1, separator=b","))
     assert mmbloom("check", tmp_path / "seen", log, *FIRST).err == ""

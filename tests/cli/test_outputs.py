@@ -10,7 +10,7 @@ from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
 from forms import octets_of
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
-from mmbloom.files.outputs import open_output
+from mmbloom.logs.outputs import open_output
 
 
 def test_line_cut_off_by_another_run_meanwhile(tmp_path: Path) -> None:

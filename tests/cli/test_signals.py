@@ -198,7 +198,7 @@ def test_interrupted_in_a_finalizer(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("where", ["argparse", "numpy.linalg", "mmbloom.dedup"])
+@pytest.mark.parametrize("where", ["argparse", "numpy.linalg", "mmbloom.logs.dedup"])
 def test_interrupted_amid_imports(folder: Path, where: str) -> None:
     """Nothing is done yet: the process ends at once, without a traceback, as by the signal."""
     verbose = [sys.executable, "-P", "-X", "importtime", "-m", "mmbloom"]
@@ -214,10 +214,10 @@ def test_interrupted_amid_imports(folder: Path, where: str) -> None:
             code = process.wait(PATIENCE)
         assert "Traceback" not in left
         assert code in (-signal.SIGINT, 130)
-        begun = where == "mmbloom.dedup" or "mmbloom.dedup\n" in left  # it came late
+        begun = where == "mmbloom.logs.dedup" or "mmbloom.logs.dedup\n" in left  # it came late
         assert code == -signal.SIGINT or begun
         codes.append(code)
-    assert where == "mmbloom.dedup" or -signal.SIGINT in codes  # not late each time
+    assert where == "mmbloom.logs.dedup" or -signal.SIGINT in codes  # not late each time
 
 
 def test_ignored_interrupt_stays_ignored(folder: Path) -> None:
@@ -379,8 +379,8 @@ def test_interrupted_while_a_thread_begins(folder: Path, command: str, script: s
 # Python's lock, the main one answers the interrupt before it waits for the new thread.
 PROGRAM = """
 import io, sys, threading, numpy as np, mmbloom
-from mmbloom.dedup import dedup
-from mmbloom.lines import LineWriter, read_chunks
+from mmbloom.logs.dedup import dedup
+from mmbloom.logs.lines import LineWriter, read_chunks
 def work():
     while True:
         pass

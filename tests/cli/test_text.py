@@ -9,8 +9,8 @@ import pytest
 from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
 
 from mmbloom import BloomFilter, InputError, dedup_files
-from mmbloom.lines import read_chunks
-from mmbloom.rows import read_rows
+from mmbloom.logs.lines import read_chunks
+from mmbloom.logs.rows import read_rows
 
 FORMS: dict[str, tuple[list[str], str]] = {
     "lines": ([], "\u4e0a 1\nsecond line\nthird\n"),  # U+4E0A has the byte of a newline

@@ -11,7 +11,7 @@ def _dask() -> None:
     """Import it for the children, not with the tests: all forks before would copy its memory."""
     for module in ("dask.dataframe", "distributed"):
         pytest.importorskip(module, reason="needs Dask: pip install 'mmbloom[dask]'")
-    import mmbloom.dask  # noqa: F401, PLC0415
+    import mmbloom.cluster.dask  # noqa: F401, PLC0415
 
 
 @pytest.fixture(scope="package")

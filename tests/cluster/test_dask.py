@@ -92,11 +92,11 @@ def test_build_is_that_of_one_process(
     made = tmp_path / "built.bloom"
 
     def program(_: Any) -> None:
-        import mmbloom.dask  # noqa: PLC0415
+        import mmbloom.cluster.dask  # noqa: PLC0415
 
         keys = read(day)["url"]
         keys = keys if kind == "series" else keys.to_bag()
-        mmbloom.dask.build(keys, made, CAPACITY, error_rate, seed=seed, slices=5)
+        mmbloom.cluster.dask.build(keys, made, CAPACITY, error_rate, seed=seed, slices=5)
 
     driver(cluster, program)
     same_filter(made, all_keys(day), error_rate, seed)
@@ -109,12 +109,12 @@ def test_build_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path, see
     def program(client: Any) -> None:
         import threading  # noqa: PLC0415
 
-        import mmbloom.dask  # noqa: PLC0415
+        import mmbloom.cluster.dask  # noqa: PLC0415
 
-        stall(client, "mmbloom.slices.slice:Slice.claim", 30, note)
+        stall(client, "mmbloom.cluster.slices:Slice.claim", 30, note)
         killer = threading.Thread(target=kill_when_noted, args=(note,))
         killer.start()
-        mmbloom.dask.build(read(day)["url"], made, CAPACITY, seed=seed)
+        mmbloom.cluster.dask.build(read(day)["url"], made, CAPACITY, seed=seed)
         killer.join()
 
     driver(cluster, program, timeout=100)
@@ -139,7 +139,7 @@ def test_contains(cluster: str, day: Path, tmp_path: Path) -> None:
         return sum(os.path.islink(file) and ".bloom" in os.readlink(file) for file in files)
 
     def program(client: Any) -> tuple[list[bool], list[bool], list[int], int]:
-        from mmbloom.dask import contains  # noqa: PLC0415
+        from mmbloom.cluster.dask import contains  # noqa: PLC0415
 
         rows = read(day)
         known = contains(rows["url"], path)
@@ -171,7 +171,7 @@ def test_first_seen_over_days(cluster: str, day: Path, tmp_path: Path, seed: int
     def program(_: Any) -> None:
         import pandas as pd  # noqa: PLC0415
 
-        from mmbloom.dask import first_seen  # noqa: PLC0415
+        from mmbloom.cluster.dask import first_seen  # noqa: PLC0415
 
         expected = first_rows(day)
         lost = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
@@ -201,10 +201,10 @@ def test_first_seen_with_a_worker_killed(
     state, note = tmp_path / "state", tmp_path / "note"
 
     def program(client: Any) -> None:
-        from mmbloom.dask import first_seen  # noqa: PLC0415
+        from mmbloom.cluster.dask import first_seen  # noqa: PLC0415
 
         first = first_seen(read(day), on="url", state=state, capacity=CAPACITY)
-        stall(client, f"mmbloom.slices.generations:Run.{step}", 2, note)
+        stall(client, f"mmbloom.cluster.states:Run.{step}", 2, note)
         rows = client.compute(first.frame["row"])
         kill_when_noted(note)
         assert list(rows.result()) == first_rows(day)
@@ -220,7 +220,7 @@ def test_order_of_tasks_does_not_matter(day: Path, tmp_path: Path, seed: int) ->
     """Tasks are run in any order that their dependencies allow, and some of them twice."""
 
     def run() -> None:
-        from mmbloom.dask import first_seen  # noqa: PLC0415
+        from mmbloom.cluster.dask import first_seen  # noqa: PLC0415
 
         chance = np.random.default_rng(seed)
         for number in range(3):
@@ -240,7 +240,7 @@ def test_what_is_kept_until_rows_are_read_again(tmp_path: Path) -> None:
         import dask.bag  # noqa: PLC0415
         from dask.sizeof import sizeof  # noqa: PLC0415
 
-        from mmbloom.dask import first_seen  # noqa: PLC0415
+        from mmbloom.cluster.dask import first_seen  # noqa: PLC0415
 
         count = 200_000
         rows = dask.bag.from_sequence(range(count), npartitions=20)

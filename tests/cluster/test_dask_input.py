@@ -1,4 +1,4 @@
-"""What people pass to `mmbloom.dask`: bags, nulls, wrong columns, states of others, no Dask."""
+"""What people pass to `mmbloom.cluster.dask`: bags, nulls, wrong columns, other states, no Dask."""
 
 import os
 import re
@@ -20,8 +20,8 @@ from mmbloom import (
     FormatError,
     KeyTypeError,
 )
+from mmbloom.cluster import Slice, SlicePlan
 from mmbloom.errors import ParameterMismatchError
-from mmbloom.slices import Slice, SlicePlan
 
 pytestmark = pytest.mark.slow
 
@@ -36,10 +36,10 @@ def with_dask(program: Callable[[Any, Any, Any], None]) -> None:
         import dask.bag  # noqa: PLC0415
         import dask.dataframe  # noqa: PLC0415
 
-        import mmbloom.dask  # noqa: PLC0415
+        import mmbloom.cluster.dask  # noqa: PLC0415
 
         with dask.config.set(scheduler="synchronous"):
-            program(dask.dataframe, dask.bag, mmbloom.dask)
+            program(dask.dataframe, dask.bag, mmbloom.cluster.dask)
 
     in_child(run)
 
@@ -392,7 +392,7 @@ import sys
 sys.modules["dask"] = None
 import mmbloom
 try:
-    import mmbloom.dask
+    import mmbloom.cluster.dask
 except ImportError as error:
     print(error)
 """
@@ -402,4 +402,4 @@ def test_without_dask() -> None:
     """The module says what to install; the package does not need it."""
     command = [sys.executable, "-P", "-c", WITHOUT]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "mmbloom.dask needs Dask: pip install 'mmbloom[dask]'\n"
+    assert done.stdout == "mmbloom.cluster.dask needs Dask: pip install 'mmbloom[dask]'\n"

@@ -27,7 +27,7 @@ def two_days(state: str, options: dict[str, Any], _: Any) -> None:
     import dask.dataframe as dd  # noqa: PLC0415
     import pandas as pd  # noqa: PLC0415
 
-    from mmbloom.dask import first_seen  # noqa: PLC0415
+    from mmbloom.cluster.dask import first_seen  # noqa: PLC0415
 
     def frame_of(urls: list[str]) -> Any:
         return pd.DataFrame({"url": urls, "row": range(len(urls))})

@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import functions
 
 import mmbloom
-import mmbloom.spark
+import mmbloom.cluster.spark
 from mmbloom import BloomFilter
-from mmbloom.slices import SlicePlan
+from mmbloom.cluster import SlicePlan
 
 ROWS, DISTINCT, PARTITIONS = 50_000, 30_000, 5
 ARRAY, COUNTERS = slice(4096, None), slice(2048, 2064)  # of a filter's file
@@ -48,7 +48,7 @@ def test_one_process_makes_the_same(tmp_path: Path, rows: Any, kind: str) -> Non
     """Array and counters are equal, whatever the type of the keys."""
     options: dict[str, Any] = {"capacity": 40_000, "error_rate": 1e-6, "seed": 7}
     made = tmp_path / "made.bloom"
-    mmbloom.spark.build(rows, kind, made, **options, slices=6)
+    mmbloom.cluster.spark.build(rows, kind, made, **options, slices=6)
     expected = alone(tmp_path, [KINDS[kind](each) for each in range(DISTINCT)], **options)
     assert made.read_bytes()[ARRAY] == expected[ARRAY]
     assert made.read_bytes()[COUNTERS] == expected[COUNTERS]
@@ -65,7 +65,9 @@ def test_a_killed_worker(
     plan = fuses.DeadlyPlan(drawn.params, 6, fuse)
     monkeypatch.setattr(SlicePlan, "draw", lambda *_, **__: plan)
     last = spark.createDataFrame([("/last",)], "string string")
-    mmbloom.spark.build(rows.select("string").union(last), "string", made, 40_000, 1e-6, seed=7)
+    mmbloom.cluster.spark.build(
+        rows.select("string").union(last), "string", made, 40_000, 1e-6, seed=7
+    )
     assert int(Path(fuse).read_text()) != os.getpid()
     keys = [*(f"/{each}" for each in range(DISTINCT)), "/last"]
     expected = alone(tmp_path, keys, capacity=40_000, error_rate=1e-6, seed=7)
@@ -77,7 +79,9 @@ def test_like_another_filter(tmp_path: Path, rows: Any) -> None:
     key = functions.when(functions.col("int") < 10, functions.col("int"))  # null for all others
     made = tmp_path / "made.bloom"
     with BloomFilter.create(tmp_path / "other.bloom", 1000) as other:
-        mmbloom.spark.build(rows.select(key.alias("key")), "key", made, like=other, nulls="skip")
+        mmbloom.cluster.spark.build(
+            rows.select(key.alias("key")), "key", made, like=other, nulls="skip"
+        )
         other.add_many(range(10))
     assert made.read_bytes()[ARRAY] == (tmp_path / "other.bloom").read_bytes()[ARRAY]
 
@@ -85,7 +89,7 @@ def test_like_another_filter(tmp_path: Path, rows: Any) -> None:
 def test_no_row(tmp_path: Path, spark: Any) -> None:
     """Of a frame without a partition comes a filter without a key."""
     made = tmp_path / "made.bloom"
-    mmbloom.spark.build(spark.createDataFrame([], "key string"), "key", made, 1000)
+    mmbloom.cluster.spark.build(spark.createDataFrame([], "key string"), "key", made, 1000)
     with mmbloom.open(made, "r") as empty:
         assert empty.approx_count == 0
 
@@ -95,5 +99,5 @@ def test_what_exists_stays(tmp_path: Path, rows: Any) -> None:
     made = tmp_path / "made.bloom"
     made.write_text("precious")
     with pytest.raises(FileExistsError, match=r"made\.bloom"):
-        mmbloom.spark.build(rows, "nothing", made, 1000)
+        mmbloom.cluster.spark.build(rows, "nothing", made, 1000)
     assert made.read_text() == "precious"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pages import DOCS, examples
 
-import mmbloom.spark
+import mmbloom.cluster.spark
 
 
 def test_the_page(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,6 +32,6 @@ def test_the_page(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_the_docstrings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The examples give exactly what they show."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    result = doctest.testmod(mmbloom.spark, optionflags=doctest.REPORT_NDIFF)
+    result = doctest.testmod(mmbloom.cluster.spark, optionflags=doctest.REPORT_NDIFF)
     assert result.attempted > 15
     assert result.failed == 0

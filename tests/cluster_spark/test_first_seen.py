@@ -10,9 +10,9 @@ import pytest
 from drivers import cut, day, first_of, together
 from pyspark.sql import functions
 
-import mmbloom.spark
+import mmbloom.cluster.spark
+from mmbloom.cluster import Generations, Run
 from mmbloom.errors import CommitConflictError, FormatError
-from mmbloom.slices import Generations, Run
 
 SIZES: dict[str, Any] = {"capacity": 30_000, "error_rate": 1e-9, "slices": 6}
 Frame = Any  # a DataFrame of Spark
@@ -48,15 +48,15 @@ def first_rows(keys: list[str]) -> list[tuple[str, int]]:
 def test_rows_of_two_days(deal: Deal, state: str) -> None:
     """The first row of each key, as pandas keeps it; the next day only what no day before had."""
     days = [day(1), day(2, distinct=8000)]
-    one = mmbloom.spark.first_seen(deal(cut(days[0])), "url", state=state, **SIZES)
+    one = mmbloom.cluster.spark.first_seen(deal(cut(days[0])), "url", state=state, **SIZES)
     assert kept(one.frame) == first_rows(days[0])
     assert one.frame.schema == deal([["a"]]).schema
     one.commit()
-    two = mmbloom.spark.first_seen(deal(cut(days[1])), "url", state=state)
+    two = mmbloom.cluster.spark.first_seen(deal(cut(days[1])), "url", state=state)
     assert [key for key, _ in kept(two.frame)] == first_of(days)[1]
     two.commit()
     for again in days:
-        old = mmbloom.spark.first_seen(deal(cut(again)), "url", state=state)
+        old = mmbloom.cluster.spark.first_seen(deal(cut(again)), "url", state=state)
         assert kept(old.frame) == []
         old.commit()
     assert Generations.open(state).generation == 4
@@ -65,8 +65,8 @@ def test_rows_of_two_days(deal: Deal, state: str) -> None:
 def test_a_run_without_a_commit(deal: Deal, state: str) -> None:
     """A driver that dies before its commit finds the same rows when it is run again."""
     frame = deal(cut(day(3)))
-    before = kept(mmbloom.spark.first_seen(frame, "url", state=state, **SIZES).frame)
-    again = mmbloom.spark.first_seen(frame, "url", state=state, **SIZES)
+    before = kept(mmbloom.cluster.spark.first_seen(frame, "url", state=state, **SIZES).frame)
+    again = mmbloom.cluster.spark.first_seen(frame, "url", state=state, **SIZES)
     assert kept(again.frame) == before == first_rows(day(3))
     assert Generations.open(state).generation == 0
 
@@ -86,12 +86,12 @@ def test_a_killed_worker(
 
     monkeypatch.setattr(Generations, "begin", deadly)
     frame = deal(cut(day(4)))
-    first = mmbloom.spark.first_seen(frame, "url", state=state, **SIZES)
+    first = mmbloom.cluster.spark.first_seen(frame, "url", state=state, **SIZES)
     assert kept(first.frame) == first_rows(day(4))
     assert int(Path(fuse).read_text()) != os.getpid()
     first.commit()
     monkeypatch.undo()
-    second = mmbloom.spark.first_seen(frame, "url", state=state)
+    second = mmbloom.cluster.spark.first_seen(frame, "url", state=state)
     assert kept(second.frame) == []
 
 
@@ -100,7 +100,7 @@ def test_sorted_frames_give_the_earliest(spark: Any, state: str) -> None:
     rows = spark.range(0, 20_000, 1, 4).select(
         (functions.col("id") % 7000).alias("key"), functions.hash("id").alias("time")
     )
-    first = mmbloom.spark.first_seen(rows.orderBy("time"), "key", state=state, **SIZES)
+    first = mmbloom.cluster.spark.first_seen(rows.orderBy("time"), "key", state=state, **SIZES)
     earliest = rows.groupBy("key").agg(functions.min("time").alias("time"))
     assert sorted(first.frame.collect()) == sorted(earliest.collect())
     assert first.frame.count() == rows.dropDuplicates(["key"]).count() == 7000
@@ -113,7 +113,7 @@ def test_rows_of_any_type(spark: Any, state: str) -> None:
         "named_struct('x', date '2026-01-01', 'y', NULL) AS s, timestamp '2026-01-01' AS t, "
         "interval 1 day AS i, CAST(NULL AS string) AS n, X'00ff' AS `b.c`, 1 AS n FROM range(100)"
     )
-    first = mmbloom.spark.first_seen(rows, "key", state=state, **SIZES)
+    first = mmbloom.cluster.spark.first_seen(rows, "key", state=state, **SIZES)
     assert first.frame.schema == rows.schema
     assert sorted(first.frame.collect(), key=str) == sorted(rows.collect(), key=str)
 
@@ -121,14 +121,16 @@ def test_rows_of_any_type(spark: Any, state: str) -> None:
 def test_rows_without_a_key(spark: Any, state: str) -> None:
     """They are never new, where they are no error."""
     rows = spark.createDataFrame([("a", 0), (None, 1), ("b", 2), ("a", 3)], "url string, row int")
-    first = mmbloom.spark.first_seen(rows.coalesce(1), "url", state=state, nulls="skip", **SIZES)
+    first = mmbloom.cluster.spark.first_seen(
+        rows.coalesce(1), "url", state=state, nulls="skip", **SIZES
+    )
     assert kept(first.frame) == [("a", 0), ("b", 2)]
 
 
 def test_no_row(spark: Any, state: str) -> None:
     """A run without a row can be committed."""
     rows = spark.createDataFrame([], "url string, row int")
-    first = mmbloom.spark.first_seen(rows, "url", state=state, **SIZES)
+    first = mmbloom.cluster.spark.first_seen(rows, "url", state=state, **SIZES)
     assert kept(first.frame) == []
     first.commit()
     assert Generations.open(state).generation == 1
@@ -136,7 +138,7 @@ def test_no_row(spark: Any, state: str) -> None:
 
 def test_what_was_computed_in_part(deal: Deal, state: str) -> None:
     """Without all slices nothing is committed: a slice that is missing, or cut, is named."""
-    first = mmbloom.spark.first_seen(deal(cut(day(5))), "url", state=state, **SIZES)
+    first = mmbloom.cluster.spark.first_seen(deal(cut(day(5))), "url", state=state, **SIZES)
     with pytest.raises(FormatError, match=r"000000\.slice: file is missing, .* no task wrote"):
         first.commit()
     first.frame.count()
@@ -150,7 +152,7 @@ def test_what_was_computed_in_part(deal: Deal, state: str) -> None:
 def test_two_drivers(deal: Deal, state: str) -> None:
     """Of two that start from one generation, one commits."""
     rows = deal([["a"], ["b"]])
-    runs = [mmbloom.spark.first_seen(rows, "url", state=state, **SIZES) for _ in range(2)]
+    runs = [mmbloom.cluster.spark.first_seen(rows, "url", state=state, **SIZES) for _ in range(2)]
     for each in runs:
         assert each.frame.count() == 2
     runs[1].commit()
@@ -170,7 +172,9 @@ def test_batches_of_a_stream(spark: Any, state: str, tmp_path: Path) -> None:
         frame.write.mode("append").parquet(str(tmp_path / "log"))
 
     def write_new(batch: Frame, number: int) -> None:
-        first = mmbloom.spark.first_seen(batch, "url", state=state, generation=number + 1, **SIZES)
+        first = mmbloom.cluster.spark.first_seen(
+            batch, "url", state=state, generation=number + 1, **SIZES
+        )
         urls = sorted(row.url for row in first.frame.collect())
         given.append((number, first.run.repeats, urls))
         first.commit()

@@ -26,7 +26,7 @@ from mmbloom import (
     RotatingFilter,
     grow,
 )
-from mmbloom.scrapy import BloomDupeFilter, ClaimScheduler, ItemDupeFilter
+from mmbloom.crawl.scrapy import BloomDupeFilter, ClaimScheduler, ItemDupeFilter
 
 pytestmark = pytest.mark.slow
 
@@ -239,7 +239,9 @@ def test_an_item_of_no_page(tmp_path: Path) -> None:
 
 def test_without_scrapy() -> None:
     """The import says what to install."""
-    code = "import sys; sys.modules['scrapy'] = None; import mmbloom.scrapy"
+    code = "import sys; sys.modules['scrapy'] = None; import mmbloom.crawl.scrapy"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     last = done.stderr.splitlines()[-1]
-    assert last.startswith("ImportError: mmbloom.scrapy needs Scrapy 2.13 or later: pip install")
+    assert last.startswith(
+        "ImportError: mmbloom.crawl.scrapy needs Scrapy 2.13 or later: pip install"
+    )

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 KNOWN = 20  # pages that it has marked when it is killed
 ITEMS: dict[str, Any] = {
-    "DUPEFILTER_CLASS": "mmbloom.scrapy.ItemDupeFilter",
+    "DUPEFILTER_CLASS": "mmbloom.crawl.scrapy.ItemDupeFilter",
     "MMBLOOM_CAPACITY": 10_000,
     "items": True,
 }

@@ -11,7 +11,7 @@ import pytest
 import mmbloom
 
 # What needs an engine that is no part of the extra `test` is run where that engine is.
-ELSEWHERE = {"mmbloom.spark": "tests/cluster_spark/test_docs"}
+ELSEWHERE = {"mmbloom.cluster.spark": "tests/cluster_spark/test_docs"}
 # __main__ is the command line itself: importing it has nothing to show.
 NAMES = [
     "mmbloom",

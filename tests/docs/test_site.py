@@ -135,7 +135,7 @@ def test_every_public_name_is_described(site: Path) -> None:
     names |= {f"mmbloom.sizing.{name}" for name in mmbloom.sizing.__all__ if name != "FilterParams"}
     names -= {"mmbloom.sizing.Layout"}  # a type, which is written out wherever it is taken
     assert names <= described
-    assert {"mmbloom.BloomFilter.add_many", "mmbloom.lines.LineKeys"} <= described
+    assert {"mmbloom.BloomFilter.add_many", "mmbloom.logs.lines.LineKeys"} <= described
     assert f"mmbloom {mmbloom.__version__}</title>" in (site / "index.html").read_text("utf-8")
 
 

@@ -13,7 +13,7 @@ from naive import LAYOUTS, empty_words
 
 from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys
 from mmbloom._keys.coerce import coerce_one
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams, Layout
 from mmbloom.sizing.params import KeyHash
 

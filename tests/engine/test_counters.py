@@ -11,7 +11,7 @@ from kernels import COMPILED, NUMPY, Engine, each_engine, needs_compiled
 from naive import LAYOUTS, CountedOneByOne, Hash, empty_counters, scenes, split
 
 from mmbloom import _engine
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams, Layout
 
 Scene = tuple[FilterParams, list[list[Hash]]]

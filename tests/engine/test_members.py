@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels import COMPILED, NUMPY, needs_compiled
 
 from mmbloom._engine import WHOLE_LINE
-from mmbloom._keys.members import member_taker, names_of
+from mmbloom.logs.members import member_taker, names_of
 
 NAMES = st.sampled_from(["a", "b", "id", "user", "", "é", "a b", "0", "\ud83d\ude00", 'q"', "\n"])
 NUMBERS = st.one_of(st.integers(), st.floats(), st.sampled_from([0, -0.0, 10**30, 1e300, 1e-7]))

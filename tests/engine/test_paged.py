@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernels import ALL_ENGINES, claim, needs_compiled
 
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams
 
 pytestmark = needs_compiled

@@ -8,7 +8,7 @@ from kernels import COMPILED, NUMPY, claim, needs_compiled
 from large_arrays import same_words, zero_words
 
 from mmbloom._engine import CHUNK_KEYS
-from mmbloom._typing import Bools, HashHalves, Words
+from mmbloom._system.typing import Bools, HashHalves, Words
 from mmbloom.sizing import FilterParams
 
 pytestmark = needs_compiled

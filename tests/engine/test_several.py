@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kernels import COMPILED, NUMPY, Engine, each_engine, needs_compiled
 from naive import LAYOUTS, Hash, OneByOne, empty_words, scenes, split
 
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams, Layout
 
 Scene = tuple[FilterParams, list[list[Hash]]]

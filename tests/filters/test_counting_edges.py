@@ -30,7 +30,7 @@ from mmbloom import (
     ReadOnlyError,
     _engine,
 )
-from mmbloom._typing import HashHalves
+from mmbloom._system.typing import HashHalves
 
 
 def test_each_class_opens_its_own_kind(path: str, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from operations import Collect
 from mmbloom import BloomFilter, CountingBloomFilter, Sieve
 from mmbloom._engine.key_batch import DictionaryKeys, IntegerKeys, SpelledKeys
 from mmbloom._keys.coerce import coerce
-from mmbloom.dedup import dedup
-from mmbloom.lines import read_chunks
+from mmbloom.logs.dedup import dedup
+from mmbloom.logs.lines import read_chunks
 
 
 def test_never_seen(make: Make) -> None:

@@ -115,7 +115,7 @@ def test_its_own_object_at_once(make: Make, monkeypatch: pytest.MonkeyPatch) -> 
     seen.add("a")
     assert "a" in seen
     monkeypatch.setattr(
-        "mmbloom.filters.exclusion_list.monotonic", lambda: 0.0
+        "mmbloom.filters.exclusions.monotonic", lambda: 0.0
     )  # no look is due any more
     seen.exclusions.add("a")
     assert "a" not in seen

@@ -27,7 +27,7 @@ from mmbloom import (
     ReadOnlyError,
     ReentryError,
 )
-from mmbloom._typing import HashName
+from mmbloom._system.typing import HashName
 from mmbloom.sizing import Layout
 
 FEW = 256  # more go the way of a large batch
@@ -228,7 +228,7 @@ def test_a_moved_array_is_let_go(
     """A copy in shared memory that is gone is mapped no longer than until the next batch."""
     shared = tmp_path / "shared"
     shared.mkdir()
-    monkeypatch.setattr("mmbloom._machine.memory.SHARED", str(shared))
+    monkeypatch.setattr("mmbloom._system.memory.SHARED", str(shared))
     writer = BloomFilter.create(path, 1_000_000, resident=True)
     with BloomFilter.open(path, "r") as reader:
         writer.add("x")

@@ -124,7 +124,7 @@ def test_a_handler_amid_a_move(path: str, tmp_path: Path, monkeypatch: pytest.Mo
     """What a signal handler adds while the array is read into memory is refused, and not lost."""
     shared = tmp_path / "shared"
     shared.mkdir()
-    monkeypatch.setattr("mmbloom._machine.memory.SHARED", str(shared))
+    monkeypatch.setattr("mmbloom._system.memory.SHARED", str(shared))
     BloomFilter.create(path, 10_000, 1e-6, resident=False).close()
     refused = list[bool]()
     with BloomFilter.open(path, resident=True) as seen:

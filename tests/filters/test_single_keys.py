@@ -33,7 +33,7 @@ from mmbloom import (
     ReadOnlyError,
 )
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import OnFull
+from mmbloom._system.typing import OnFull
 
 MOMENT = 0.02  # seconds, after which everybody looks: the clock may go in steps of 10 ms
 KEYS = [f"key {number}" for number in range(300)]
@@ -376,7 +376,7 @@ def test_moved_array(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Another process moves the array to shared memory and back amid a run of keys."""
     shared = tmp_path / "shared"
     shared.mkdir()
-    monkeypatch.setattr("mmbloom._machine.memory.SHARED", str(shared))
+    monkeypatch.setattr("mmbloom._system.memory.SHARED", str(shared))
 
     def move() -> None:
         for number in range(20):

@@ -17,9 +17,9 @@ from unions import make
 from workers import running
 
 from mmbloom import BloomFilter, LostBitsError, _engine
-from mmbloom._typing import Words
-from mmbloom.dedup import dedup
-from mmbloom.lines import LineWriter, read_chunks
+from mmbloom._system.typing import Words
+from mmbloom.logs.dedup import dedup
+from mmbloom.logs.lines import LineWriter, read_chunks
 from mmbloom.sizing import Layout
 
 KEYS = range(500)

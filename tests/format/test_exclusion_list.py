@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmbloom.errors import FormatError
-from mmbloom.format.exclusion_list import (
+from mmbloom.format.exclusions import (
     exclusions_path,
     read_keys,
     write_keys,

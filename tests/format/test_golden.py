@@ -37,8 +37,8 @@ from mmbloom import (
     ReadOnlyError,
     RotatingFilter,
 )
+from mmbloom.format import folder as manifest
 from mmbloom.format import header as package_header
-from mmbloom.format import manifest
 
 LAYOUT_NAMES = {1: "standard", 2: "blocked", 3: "blocked"}
 HASH_NAMES = {1: "murmur3", 2: "siphash"}

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from mmbloom.errors import FormatError, NewerFormatError
-from mmbloom.format.growth import GrowthPlan
-from mmbloom.format.manifest import Entry, FolderPlan, Manifest, decode, encode
-from mmbloom.format.periods import PeriodPlan
+from mmbloom.format.folder import (
+    Entry,
+    FolderPlan,
+    GrowthPlan,
+    Manifest,
+    PeriodPlan,
+    decode,
+    encode,
+)
 
 PLANS: list[FolderPlan] = [
     GrowthPlan(1000, 0.01, "blocked", 7, "zeros", "murmur3"),

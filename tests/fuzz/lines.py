@@ -15,9 +15,10 @@ import numpy as np
 from forms import bytes_of
 from kernels import ENGINES
 
-from mmbloom import _engine, lines
-from mmbloom._text import NoLinesError
-from mmbloom.lines import LineKeys
+from mmbloom import _engine
+from mmbloom.logs import lines
+from mmbloom.logs.lines import LineKeys
+from mmbloom.logs.text import NoLinesError
 
 _CHOICES = 12
 _SEPARATORS = [None, None, b",", b"::", b"\t", b" ", b"aa", b"aab", b"\0", b"\n", b"\xff"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from mmbloom._engine import key_batch
 from mmbloom._keys.arrow import read
-from mmbloom._typing import Octets
+from mmbloom._system.typing import Octets
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 Release = ctypes.CFUNCTYPE(None, _P)

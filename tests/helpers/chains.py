@@ -13,8 +13,8 @@ import numpy as np
 from reference import Fields, Key, NaiveFilter
 
 from mmbloom import GrowingFilter, RotatingFilter
-from mmbloom._typing import Mode
-from mmbloom.folders.folder import FolderFilter
+from mmbloom._system.typing import Mode
+from mmbloom.filters.folder import FolderFilter
 from mmbloom.sizing import Layout, plan
 
 RATE = 1e-12  # no false positive within many runs

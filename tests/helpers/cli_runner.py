@@ -20,7 +20,7 @@ from workers import PATIENCE, Child, end
 from mmbloom import BloomFilter
 from mmbloom.cli.main import main
 from mmbloom.cli.parser import COMMANDS, file_of
-from mmbloom.dedup import Tally
+from mmbloom.logs.dedup import Tally
 
 # -P: the package that is installed, not the folder of that name where the tests are run.
 COMMAND = [sys.executable, "-P", "-m", "mmbloom"]

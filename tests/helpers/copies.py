@@ -9,7 +9,7 @@ import numpy.typing as npt
 from workers import Child
 
 from mmbloom import BloomFilter
-from mmbloom._machine import memory
+from mmbloom._system import memory
 
 HEADER_BYTES, COPY_OFFSET, COPY_BYTES = 4096, 2088, 32
 OLD, NEW = np.arange(500), np.arange(1000, 1500)

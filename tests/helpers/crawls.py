@@ -24,7 +24,7 @@ from workers import PATIENCE
 FORKS = multiprocessing.get_context("forkserver")
 # What every crawl imports; none of it chooses Twisted's reactor, which is for the crawl to do.
 IMPORTED = [
-    "mmbloom.scrapy",
+    "mmbloom.crawl.scrapy",
     "scrapy.core.downloader.handlers.http11",
     "scrapy.downloadermiddlewares.cookies",
     "scrapy.downloadermiddlewares.httpcompression",
@@ -39,9 +39,9 @@ IMPORTED = [
     "scrapy_crawler",
     "twisted.internet.asyncioreactor",
 ]
-OURS, SCRAPYS = "mmbloom.scrapy.ClaimScheduler", "scrapy.core.scheduler.Scheduler"
+OURS, SCRAPYS = "mmbloom.crawl.scrapy.ClaimScheduler", "scrapy.core.scheduler.Scheduler"
 SHARED: dict[str, Any] = {
-    "DUPEFILTER_CLASS": "mmbloom.scrapy.BloomDupeFilter",
+    "DUPEFILTER_CLASS": "mmbloom.crawl.scrapy.BloomDupeFilter",
     "SCHEDULER": OURS,
     "MMBLOOM_CAPACITY": 10_000,
 }

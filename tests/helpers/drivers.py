@@ -7,7 +7,7 @@ from typing import Any
 import fsspec
 import numpy as np
 
-from mmbloom.slices import Run
+from mmbloom.cluster import Run
 
 Rows = list[str]
 SIZES: dict[str, Any] = {"capacity": 30_000, "error_rate": 1e-9, "slices": 4}

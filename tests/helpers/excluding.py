@@ -14,7 +14,7 @@ from chains import RATE, Growing, Rotating
 
 import mmbloom
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
-from mmbloom._typing import Mode
+from mmbloom._system.typing import Mode
 
 Filter = BloomFilter | GrowingFilter | RotatingFilter
 Make = Callable[..., Filter]

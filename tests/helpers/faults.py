@@ -22,11 +22,11 @@ import numpy as np
 from mmbloom import BloomFilter
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
-from mmbloom._storage.counters import Counters
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._typing import Words
+from mmbloom._storage.opening import Counters
+from mmbloom._system.typing import Words
 from mmbloom.filters import writer
-from mmbloom.folders.folder import FolderFilter
+from mmbloom.filters.folder import FolderFilter
 from mmbloom.format.header import MUTABLE_FIELDS
 
 # Every call of the os module that making or using a file could make.

@@ -21,8 +21,8 @@ from mmbloom._engine.key_batch import (
     TextKeys,
     ViewKeys,
 )
-from mmbloom._typing import Keys
-from mmbloom.lines import Chunk
+from mmbloom._system.typing import Keys
+from mmbloom.logs.lines import Chunk
 from mmbloom.sizing.params import KeyHash
 
 Octets = npt.NDArray[np.uint8]

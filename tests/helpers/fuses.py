@@ -5,8 +5,8 @@ import signal
 from dataclasses import dataclass, fields
 from typing import Any
 
-from mmbloom._typing import Keys, Nulls
-from mmbloom.slices import Part, Run, Slice, SlicePlan
+from mmbloom._system.typing import Keys, Nulls
+from mmbloom.cluster import Part, Run, Slice, SlicePlan
 
 
 def blow(fuse: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from forms import HASHES
 
 from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._typing import Bools, HashHalves, Indices, Octets, Offsets, Words
+from mmbloom._system.typing import Bools, HashHalves, Indices, Octets, Offsets, Words
 from mmbloom.sizing import FilterParams
 from mmbloom.sizing.params import KeyHash
 

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from mmbloom._typing import Indices, Words
+from mmbloom._system.typing import Indices, Words
 
 _PAGES = "/proc/self/pagemap"  # of each page of this process eight bytes, the highest two of which
 _IN_MEMORY = np.uint64(3 << 62)  # tell that it was written, or at least read

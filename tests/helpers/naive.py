@@ -7,7 +7,7 @@ from typing import get_args
 import numpy as np
 from hypothesis import strategies as st
 
-from mmbloom._typing import HashName, Words
+from mmbloom._system.typing import HashName, Words
 from mmbloom.sizing import FilterParams, Layout
 
 G = 0x9E3779B97F4A7C15

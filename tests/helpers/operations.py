@@ -14,8 +14,8 @@ import numpy as np
 
 import mmbloom
 from mmbloom import BloomFilter, KeyTypeError
-from mmbloom.dedup import dedup
-from mmbloom.lines import LineKeys, read_chunks
+from mmbloom.logs.dedup import dedup
+from mmbloom.logs.lines import LineKeys, read_chunks
 
 
 class Collect:

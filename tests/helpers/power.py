@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from workers import PATIENCE
 
-from mmbloom._machine import memory
+from mmbloom._system import memory
 
 MEBIBYTES = 24
 Mount = Callable[[Path], Path]

@@ -9,7 +9,7 @@ import pytest
 
 import mmbloom
 from mmbloom import GrowingFilter, RotatingFilter
-from mmbloom.folders.chain import Chain
+from mmbloom.filters.chain import Chain
 
 Folder = GrowingFilter | RotatingFilter
 Make = Callable[..., Folder]

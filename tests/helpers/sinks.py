@@ -8,8 +8,8 @@ from pathlib import Path
 from forms import chunk_of
 
 from mmbloom import BloomFilter
-from mmbloom._typing import Octets
-from mmbloom.lines import Chunk
+from mmbloom._system.typing import Octets
+from mmbloom.logs.lines import Chunk
 
 Lines = list[bytes]
 

@@ -11,7 +11,7 @@ import pandas as pd  # noqa: F401
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 
-import mmbloom.spark  # noqa: F401
+import mmbloom.cluster.spark  # noqa: F401
 
 if __name__ == "__main__":
     gc.freeze()  # a worker collects garbage after each task, and would pass over all of these

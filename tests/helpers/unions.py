@@ -18,8 +18,8 @@ from reference import HEADER_BYTES, NaiveFilter
 from workers import PATIENCE, running
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, verify
-from mmbloom._typing import Keys
-from mmbloom.folders.folder import FolderFilter
+from mmbloom._system.typing import Keys
+from mmbloom.filters.folder import FolderFilter
 from mmbloom.sizing import Layout
 from mmbloom.sizing.params import KeyHash
 

@@ -16,7 +16,7 @@ import pytest
 from workers import in_child
 
 import mmbloom
-import mmbloom.slices
+import mmbloom.cluster
 
 ROOT = Path(mmbloom.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
@@ -126,7 +126,7 @@ def test_version() -> None:
 FRESH = """
 import mmbloom
 print(*dir(mmbloom))
-import mmbloom.operations.copy, mmbloom.operations.compare, mmbloom.cli.commands.merge
+import mmbloom.operations.copy, mmbloom.operations.combine, mmbloom.cli.commands.merge
 print(mmbloom.copy.__name__, mmbloom.compare.__name__, mmbloom.merge.__name__)
 print(*dir(mmbloom))
 """
@@ -181,7 +181,7 @@ def test_mode_bits_are_shown_as_they_are_written() -> None:
 def public_callables() -> dict[str, Any]:
     """Functions of the package, and the methods of its classes, wherever they are defined."""
     found: dict[str, Any] = {}
-    for module in (mmbloom, mmbloom.sizing, mmbloom.slices):
+    for module in (mmbloom, mmbloom.sizing, mmbloom.cluster):
         for name in NAMES if module is mmbloom else vars(module)["__all__"]:
             value = getattr(module, name)
             if inspect.isfunction(value):
@@ -239,7 +239,7 @@ EXAMPLES = [
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_examples_are_there(name: str) -> None:
     """Each function and each class that users make or use has an example; all of them are run."""
-    places = (mmbloom, mmbloom.sizing, mmbloom.slices)
+    places = (mmbloom, mmbloom.sizing, mmbloom.cluster)
     value = next(getattr(place, name) for place in places if hasattr(place, name))
     assert "Examples" in sections_of(inspect.getdoc(value) or "")
 
@@ -292,7 +292,7 @@ def test_parameters_of_public_calls_are_documented() -> None:
 def test_threads_and_processes_are_spoken_of() -> None:
     """Each public class that holds a file says what threads and processes may do."""
     names = ("Slice", "SlicePlan", "Generations", "Run")
-    slices = (getattr(mmbloom.slices, name) for name in names)
+    slices = (getattr(mmbloom.cluster, name) for name in names)
     for cls in (mmbloom.BloomFilter, mmbloom.Claim, mmbloom.Sieve, *slices):
         notes = (inspect.getdoc(cls) or "").partition("Notes\n-----")[2]
         assert "thread" in notes

@@ -13,9 +13,9 @@ from mmbloom import BloomFilter
 # Modules that take long to import, and what only a part of all programs needs.
 HEAVY = {"numpy", "json", "multiprocessing", "argparse", "asyncio", "logging", "filelock"}
 HEAVY |= {"importlib.metadata", "numpy.typing"}
-ROTATING = "mmbloom.folders.rotating"
-OF_FOLDERS = {"mmbloom.folders.growing", ROTATING, "mmbloom.format.manifest"}
-WATCHED = HEAVY | OF_FOLDERS | {"mmbloom.cli.workers", "mmbloom.operations.verify"}
+ROTATING = "mmbloom.filters.rotating"
+OF_FOLDERS = {"mmbloom.filters.growing", ROTATING, "mmbloom.format.folder"}
+WATCHED = HEAVY | OF_FOLDERS | {"mmbloom.cli.workers", "mmbloom.operations.check"}
 
 LOOK = """
 import sys
@@ -42,7 +42,7 @@ def test_import_of_the_package() -> None:
 
 def test_import_of_slices() -> None:
     """Their arrays have the types of the package; `numpy.typing` would be imported for nothing."""
-    assert "numpy.typing" not in imported("import mmbloom.slices")
+    assert "numpy.typing" not in imported("import mmbloom.cluster")
 
 
 @pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine locks with filelock")
@@ -73,8 +73,8 @@ def test_a_command_imports_what_it_needs(tmp_path: Path) -> None:
     lines.write_text("a\nb\n")
     had = imported(RUN.format(["dedup", path, str(lines), "-o", str(tmp_path / "out")]))
     assert "numpy" in had
-    assert not had & {"multiprocessing", "asyncio", "mmbloom.operations.verify", *OF_FOLDERS}
-    assert "mmbloom.operations.verify" in imported(RUN.format(["verify", path]))
+    assert not had & {"multiprocessing", "asyncio", "mmbloom.operations.check", *OF_FOLDERS}
+    assert "mmbloom.operations.check" in imported(RUN.format(["verify", path]))
 
 
 def test_few_looks_for_garbage(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from workers import PATIENCE, Child, ChildDiedError, end, in_child, together
 
 from mmbloom import CountingBloomFilter, _engine, verify
 from mmbloom._engine.reference import counters
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams
 
 PAGE = mmap.PAGESIZE

@@ -12,7 +12,7 @@ from tally import Count
 from workers import ChildDiedError, in_child, running
 
 from mmbloom import BloomFilter, _engine, verify
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams
 
 OLD, NEW = [f"old-{i}" for i in range(50)], [f"new-{i}" for i in range(50)]

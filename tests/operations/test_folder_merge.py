@@ -19,7 +19,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom.sizing import Layout
-from mmbloom.sizing.fill import share_of
+from mmbloom.sizing.planning import share_of
 
 DAY = 86_400
 

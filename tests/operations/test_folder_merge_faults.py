@@ -17,7 +17,7 @@ from unions import check_merged, make_growing, make_rotating
 from workers import in_child
 
 from mmbloom import FileChangedError, FormatError, NetworkFileSystemError, merge
-from mmbloom._machine import mounts
+from mmbloom._system import mounts
 
 
 @pytest.fixture

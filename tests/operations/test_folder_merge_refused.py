@@ -110,7 +110,7 @@ def test_bits_that_another_version_planned(tmp_path: Path, monkeypatch: pytest.M
     """Equal settings, and yet other bits: the files that cannot be united are named."""
     one = make_growing(tmp_path / "one", range(30))
     with monkeypatch.context() as patch:
-        patch.setattr("mmbloom.format.growth.plan", wider)
+        patch.setattr("mmbloom.format.folder.plan", wider)
         two = make_growing(tmp_path / "two", range(30))
     with pytest.raises(IncompatibleFiltersError, match="num_bits") as caught:
         merge(tmp_path / "out", [one, two])

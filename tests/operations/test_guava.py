@@ -35,7 +35,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage.build import create_file
-from mmbloom._typing import HashName
+from mmbloom._system.typing import HashName
 
 EXPECTED: dict[str, dict[str, Any]] = json.loads((GOLDEN / "expectations.json").read_text())
 HELD = [name for name, expected in EXPECTED.items() if expected["can_be_held"]]

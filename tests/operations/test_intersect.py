@@ -31,7 +31,7 @@ from mmbloom import (
     verify,
 )
 from mmbloom._storage.build import Builder
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import Layout
 
 

@@ -28,7 +28,7 @@ from mmbloom import (
     merge,
     verify,
 )
-from mmbloom._machine import mounts
+from mmbloom._system import mounts
 from mmbloom.sizing import FilterParams, Layout
 
 

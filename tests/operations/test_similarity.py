@@ -22,7 +22,7 @@ from mmbloom import (
     compare,
 )
 from mmbloom._engine import count_set
-from mmbloom._typing import Words
+from mmbloom._system.typing import Words
 from mmbloom.sizing import FilterParams, Layout
 
 
@@ -159,7 +159,7 @@ def test_changing_inputs(
         return count_set(words)
 
     with BloomFilter.open(one, "r") as seen:
-        monkeypatch.setattr("mmbloom.operations.compare.count_set", change_and_count)
+        monkeypatch.setattr("mmbloom.operations.combine.count_set", change_and_count)
         with pytest.raises(FileChangedError) as caught:
             seen.jaccard(paths[1])
     assert caught.value.path == paths[which]

@@ -20,7 +20,7 @@ from reference import NaiveFilter
 from workers import Child, end, in_child
 
 from mmbloom import BloomFilter, FileChangedError, verify
-from mmbloom._storage.counters import Counters
+from mmbloom._storage.opening import Counters
 from mmbloom.filters import writer
 from mmbloom.format.header import MUTABLE_FIELDS
 

@@ -6,7 +6,7 @@ import pytest
 from copies import OLD
 
 from mmbloom import BloomFilter
-from mmbloom._machine import memory
+from mmbloom._system import memory
 
 
 @pytest.fixture(autouse=True)

@@ -19,11 +19,12 @@ from workers import PATIENCE, Child, ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, ReentryError, verify
-from mmbloom._machine import memory, pages
 from mmbloom._storage import unmapped
-from mmbloom._storage.place import Place
 from mmbloom._storage.resident import working_copy
+from mmbloom._storage.resident.moving import Place
 from mmbloom._storage.resident.share import Share
+from mmbloom._system import memory
+from mmbloom._system import memory as pages
 from mmbloom.errors import DurabilityError, FileChangedError
 from mmbloom.filters import writer
 

@@ -16,8 +16,8 @@ from workers import Child, end, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter
-from mmbloom._machine import memory
 from mmbloom._storage.resident import working_copy
+from mmbloom._system import memory
 from mmbloom.errors import FileChangedError, MmbloomWarning
 from mmbloom.filters.writer import BitWriter
 
@@ -210,7 +210,7 @@ def test_removed(file: str) -> None:
 
 PROGRAM = """
 import sys, mmbloom
-from mmbloom._machine import memory
+from mmbloom._system import memory
 memory.SHARED = sys.argv[2]
 seen = mmbloom.open(sys.argv[1], resident=True)
 seen.add("key")
@@ -358,7 +358,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(memory, "_SMALL", 0)
     monkeypatch.setattr(memory, "dirty_bytes", lambda: 150_000)
     # Whatever the folder for temporary files is on: in many systems that is memory.
-    monkeypatch.setattr("mmbloom._machine.mounts.file_system_type", lambda _: "ext4")
+    monkeypatch.setattr("mmbloom._system.mounts.file_system_type", lambda _: "ext4")
     with BloomFilter.create(path, 60_000, 0.01) as seen:  # 72 KiB
         assert not seen.info().resident
     large = tmp_path / "large"
@@ -375,7 +375,7 @@ def test_choice_by_size(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert copies() == []
     for kind in ("tmpfs", "nfs4"):
         with monkeypatch.context() as patch:
-            patch.setattr("mmbloom._machine.mounts.file_system_type", lambda _, kind=kind: kind)
+            patch.setattr("mmbloom._system.mounts.file_system_type", lambda _, kind=kind: kind)
             with BloomFilter.create(tmp_path / kind, 100_000, 0.01, allow_network=True) as seen:
                 seen.add_many(range(60_000))
                 assert not seen.info().resident

@@ -25,9 +25,9 @@ from copies import (
 from workers import PATIENCE, Child, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, verify
-from mmbloom._machine import memory
-from mmbloom._storage.place import Place
 from mmbloom._storage.resident import moving, working_copy
+from mmbloom._storage.resident.moving import Place
+from mmbloom._system import memory
 from mmbloom.errors import DurabilityError, MmbloomWarning, ReservationWarning
 
 

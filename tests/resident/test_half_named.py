@@ -13,9 +13,9 @@ from steps import at_line
 from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter
-from mmbloom._machine import memory
-from mmbloom._storage import place
 from mmbloom._storage.resident import moving
+from mmbloom._storage.resident import moving as place
+from mmbloom._system import memory
 
 MORE = np.arange(7000, 7100)
 ASKED = 20  # times

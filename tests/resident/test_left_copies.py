@@ -10,9 +10,9 @@ from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter
 from mmbloom._engine import count_set
-from mmbloom._machine import memory
 from mmbloom._storage.resident import working_copy
-from mmbloom._typing import Words
+from mmbloom._system import memory
+from mmbloom._system.typing import Words
 
 
 def fill(file: str) -> None:

@@ -19,8 +19,9 @@ from faults import mount_tmpfs
 from workers import in_child
 
 from mmbloom import BloomFilter
-from mmbloom._machine import memory, pages
-from mmbloom._typing import Mode
+from mmbloom._system import memory
+from mmbloom._system import memory as pages
+from mmbloom._system.typing import Mode
 from mmbloom.errors import ReservationWarning
 
 MIB = 1 << 20

@@ -16,9 +16,9 @@ from copies import NEW, OLD, copies, left_behind, missing, name_in
 from workers import PATIENCE, Child, in_child
 
 from mmbloom import BloomFilter, ReentryError
-from mmbloom._machine import memory
 from mmbloom._storage.resident import moving, working_copy
 from mmbloom._storage.resident.share import Share
+from mmbloom._system import memory
 from mmbloom.errors import LockTimeoutError, MmbloomWarning, ReservationWarning
 
 WORKERS, ROUNDS = 4, 40

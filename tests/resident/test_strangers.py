@@ -13,7 +13,7 @@ from copies import COPY_OFFSET, NEW, OLD, array_of, copies, left_behind, missing
 from workers import in_child
 
 from mmbloom import BloomFilter
-from mmbloom._machine import memory
+from mmbloom._system import memory
 from mmbloom.errors import MmbloomWarning, ReservationWarning
 
 STRANGER = 54321  # a user

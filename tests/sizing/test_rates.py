@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kernels import COMPILED, NUMPY
 
 from mmbloom import BloomFilter
-from mmbloom._typing import Layout
+from mmbloom._system.typing import Layout
 from mmbloom.sizing import FilterParams, plan
 from mmbloom.sizing.formulas import (
     estimate_count,

@@ -12,7 +12,7 @@ from kernels import COMPILED, needs_compiled
 
 from mmbloom import _engine
 from mmbloom._engine.key_batch import IntegerKeys
-from mmbloom._typing import HashHalves, HashName, Words
+from mmbloom._system.typing import HashHalves, HashName, Words
 from mmbloom.sizing import FilterParams, estimate_count, false_positive_rate, plan
 from mmbloom.sizing.formulas import _SHARED
 from mmbloom.sizing.params import KeyHash

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from naive import step_of
 
 from mmbloom import sizing
-from mmbloom._typing import HashName
+from mmbloom._system.typing import HashName
 from mmbloom.sizing import (
     BestPractice,
     FilterParams,

@@ -6,7 +6,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from mmbloom.slices import places
+from mmbloom.cluster import places
 
 
 @pytest.fixture(params=["folder", "memory", "moving"])

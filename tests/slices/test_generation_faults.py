@@ -16,7 +16,7 @@ from workers import ChildDiedError, in_child
 from workers import together as at_once
 
 from mmbloom import CommitConflictError
-from mmbloom.slices import Generations, Run
+from mmbloom.cluster import Generations, Run
 
 SIZES = OF_FOUR | {"slices": 2}  # each slice is some thirty calls
 DAYS = [day(1, 600, 400), day(2, 600, 400)]

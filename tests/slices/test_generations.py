@@ -14,7 +14,8 @@ from drivers import SIZES, cut, day, first_of, names, tasks, together
 import mmbloom
 from mmbloom import CapacityWarning, CommitConflictError, FilterFullError, FormatError
 from mmbloom._storage import atomic
-from mmbloom.slices import Generations, Run, Slice, generations, places
+from mmbloom.cluster import Generations, Run, Slice, places
+from mmbloom.cluster import states as generations
 
 
 def kept_by_pandas(days: list[list[str]]) -> list[list[str]]:

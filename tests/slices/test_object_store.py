@@ -14,7 +14,7 @@ from workers import in_child, together
 
 import mmbloom
 from mmbloom import CommitConflictError
-from mmbloom.slices import Generations, Run, Slice, SlicePlan, assemble
+from mmbloom.cluster import Generations, Run, Slice, SlicePlan, assemble
 
 SIZES = OF_FOUR | {"slices": 2}  # each slice is some requests, of some 30 ms
 pytestmark = pytest.mark.object_store

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from mmbloom import BloomFilter, CountingBloomFilter, KeyTypeError
+from mmbloom.cluster import SlicePlan
 from mmbloom.sizing import plan as planned
-from mmbloom.slices import SlicePlan
 
 
 def test_slices_are_whole_pages() -> None:

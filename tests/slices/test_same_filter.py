@@ -9,8 +9,8 @@ import pytest
 
 import mmbloom
 from mmbloom import BloomFilter
-from mmbloom._typing import HashName
-from mmbloom.slices import Slice, SlicePlan, assemble
+from mmbloom._system.typing import HashName
+from mmbloom.cluster import Slice, SlicePlan, assemble
 
 ARRAY, COUNTERS = slice(4096, None), slice(2048, 2064)  # of a filter's file
 

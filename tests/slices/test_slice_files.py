@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from mmbloom import FileChangedError, FormatError, NewerFormatError, ParameterMismatchError
+from mmbloom.cluster import Generations, Slice, SlicePlan, assemble
 from mmbloom.errors import MmbloomError
 from mmbloom.format.slices import decode, encode
 from mmbloom.sizing import FilterParams
-from mmbloom.slices import Generations, Slice, SlicePlan, assemble
 
 PARAMS = FilterParams(2000, 0.01, "blocked", 512 * 200, 5, seed=3, hash="murmur3")
 PLAN = SlicePlan(PARAMS, 3)  # of four pages, the last one small

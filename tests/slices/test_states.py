@@ -10,7 +10,7 @@ import pytest
 from drivers import SIZES, cut, day, names, tasks
 
 from mmbloom import FileChangedError, ParameterMismatchError
-from mmbloom.slices import Generations, Slice, SlicePlan, places
+from mmbloom.cluster import Generations, Slice, SlicePlan, places
 
 
 def test_create_and_open(where: str) -> None:

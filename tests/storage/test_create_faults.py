@@ -10,11 +10,11 @@ from checks import array_of, check_folder
 from tally import Count
 
 from mmbloom import BloomFilter
-from mmbloom._machine import descriptors
 from mmbloom._storage import atomic, build
 from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file, new_filter
-from mmbloom._typing import Reserve
+from mmbloom._system import forks as descriptors
+from mmbloom._system.typing import Reserve
 from mmbloom.sizing import plan
 
 PARAMS = plan(1000, 0.01, seed=3)
@@ -77,7 +77,7 @@ FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO,
 @pytest.fixture(autouse=True)
 def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system in memory, where /tmp may be, fewer calls are made."""
-    monkeypatch.setattr("mmbloom._machine.mounts.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())
 
 
 @pytest.mark.laws("T7")

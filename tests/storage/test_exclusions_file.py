@@ -13,7 +13,7 @@ from checks import check_folder, soon
 from excluding import EXACT, Filter, Kind, Make, listed, tree
 
 from mmbloom import BloomFilter, FormatError
-from mmbloom._storage.exclusion_list import MOST_BYTES
+from mmbloom._storage.exclusions import MOST_BYTES
 
 KEY = "a"
 
@@ -146,7 +146,7 @@ def test_read_once(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time_ns", lambda: later)
     soon()
     assert KEY in seen
-    monkeypatch.setattr("mmbloom.filters.exclusion_list.read_listed", None)
+    monkeypatch.setattr("mmbloom.filters.exclusions.read_listed", None)
     for _ in range(10):
         soon()
         assert seen.contains_many([KEY, "b"]).tolist() == [True, False]
@@ -172,9 +172,7 @@ def test_none_cost_nothing(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not looks
     assert KEY in seen
     assert looks == [str(listed(seen))]
-    monkeypatch.setattr(
-        "mmbloom.filters.exclusion_list.monotonic", lambda: 0.0
-    )  # time stands still
+    monkeypatch.setattr("mmbloom.filters.exclusions.monotonic", lambda: 0.0)  # time stands still
     for _ in range(100):
         assert KEY in seen
         assert seen.contains_many([KEY]).all()

@@ -19,8 +19,8 @@ from workers import PATIENCE, in_child
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
 from mmbloom._engine.reference import holding
-from mmbloom._reentry import BLOCK, CALL
 from mmbloom._storage.mapped import MappedFilter
+from mmbloom._system.reentry import BLOCK, CALL
 
 Create = Callable[..., BloomFilter]
 SECONDS, OFTEN = 0.3, 10  # how long, and how often at least: a busy machine takes longer
@@ -300,7 +300,7 @@ def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = str(tmp_path / "folder")
     seen, other = GrowingFilter.create(path, 10, 1e-6), GrowingFilter.open(path)
     other.add_many(range(100))
-    read, found = mmbloom.folders.chain.read_manifest, list[bool]()  # type: ignore[attr-defined]
+    read, found = mmbloom.filters.chain.read_manifest, list[bool]()  # type: ignore[attr-defined]
 
     def read_amid(folder: str) -> Any:
         if not found:
@@ -308,7 +308,7 @@ def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             found[0] = 99 in seen
         return read(folder)
 
-    monkeypatch.setattr("mmbloom.folders.chain.read_manifest", read_amid)
+    monkeypatch.setattr("mmbloom.filters.chain.read_manifest", read_amid)
     asking = threading.Thread(target=lambda: found.append(50 in seen), daemon=True)
     asking.start()
     asking.join(PATIENCE)

@@ -15,9 +15,9 @@ from workers import PATIENCE, in_child
 
 import mmbloom
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
-from mmbloom._machine import forks
 from mmbloom._storage import lock as lock_module
 from mmbloom._storage.lock import DescriptorLock, WriteLock
+from mmbloom._system import forks
 
 
 def test_two_objects_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:

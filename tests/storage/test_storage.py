@@ -13,9 +13,8 @@ from workers import in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError, ReadOnlyError
 from mmbloom._storage import mapped as storage_module
-from mmbloom._storage.counters import Counters
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import read_header
+from mmbloom._storage.opening import Counters, read_header
 from mmbloom.filters.writer import count
 from mmbloom.format.header import KEYS_ADDED, MUTABLE_FIELDS, POSITIONS_SET, Header, encode
 from mmbloom.sizing import FilterParams

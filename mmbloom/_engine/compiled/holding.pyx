@@ -12,7 +12,7 @@ from cpython.exc cimport PyErr_SetFromErrno
 from cpython.pythread cimport PyThread_get_thread_ident
 from libc.errno cimport EACCES, EAGAIN, EINTR, errno
 
-from mmbloom._reentry import AMID, OF_A_TASK, RLock, modules
+from mmbloom._system.reentry import AMID, OF_A_TASK, RLock, modules
 from mmbloom.errors import ReentryError
 
 cdef extern from *:

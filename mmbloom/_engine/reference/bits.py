@@ -16,7 +16,7 @@ import numpy as np
 
 from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.hash import hash_one
-from mmbloom._typing import Array, Bools, Indices, Words
+from mmbloom._system.typing import Array, Bools, Indices, Words
 from mmbloom.format.header import BATCHES_BEGUN, BATCHES_DONE, KEYS_ADDED, POSITIONS_SET
 from mmbloom.format.positions import blocks_of, positions, positions_of_all
 from mmbloom.sizing.params import FilterParams

@@ -18,7 +18,7 @@ import numpy as np
 
 from mmbloom._engine.key_batch import CHUNK_KEYS
 from mmbloom._engine.reference.bits import count_set
-from mmbloom._typing import Array, Bools, Words
+from mmbloom._system.typing import Array, Bools, Words
 from mmbloom.format.positions import positions
 from mmbloom.sizing.params import FilterParams
 

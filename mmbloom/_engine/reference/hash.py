@@ -1,4 +1,10 @@
-"""The hash halves of a batch of keys, by either hash, the reference; the only importer of mmh3.
+"""SipHash-1-3 with 128 bits of output: of one key in Python's ints, of many keys in arrays.
+
+After the reference code of its authors (Aumasson and Bernstein, "SipHash: a fast short-input
+PRF", 2012; 128 bits of output since 2014). The 16 bytes of the secret key, and the words of the
+input, are little-endian; the last word has the length, modulo 256, in its top byte.
+
+The hash halves of a batch of keys, by either hash, the reference; the only importer of mmh3.
 
 Of MurmurHash3_x64_128, mmh3 hashes bytes and str one call a key (50-100 ns); keys of exactly 8
 bytes are hashed by the same algorithm written for arrays (about 20 ns).
@@ -20,9 +26,160 @@ from mmbloom._engine.key_batch import (
     SpelledKeys,
     TextKeys,
 )
-from mmbloom._engine.reference.siphash import siphash, siphash_of_all, siphash_of_words
-from mmbloom._typing import Array, HashHalves, Octets
+from mmbloom._system.typing import Array, HashHalves, Octets, Words
 from mmbloom.sizing.params import KeyHash
+
+_MASK = 2**64 - 1
+_START = (0x736F6D6570736575, 0x646F72616E646F6D ^ 0xEE, 0x6C7967656E657261, 0x7465646279746573)
+_FEW = 8  # fewer keys are hashed faster in ints, a key at a time
+
+
+def siphash(
+    octets: bytes, key: int, compressions: int = 1, finalizations: int = 3
+) -> tuple[int, int]:
+    """Hash one input to (h1, h2), Python ints below 2**64.
+
+    Parameters
+    ----------
+    octets : bytes
+        What to hash.
+    key : int
+        The secret key, 0 to 2**128 - 1.
+    compressions, finalizations : int
+        Rounds a word, and in each half of the end; with 2 and 4 it is SipHash-2-4.
+
+    Examples
+    --------
+    >>> [hex(half) for half in siphash(b"", 0)]
+    ['0x2134935d61d9b40d', '0xb91c5ed031fb3303']
+    """
+    v0, v1, v2, v3 = (
+        start ^ key >> shift & _MASK for start, shift in zip(_START, (0, 64, 0, 64), strict=True)
+    )
+    whole = len(octets) // 8 * 8
+    words = [int.from_bytes(octets[start : start + 8], "little") for start in range(0, whole, 8)]
+    words.append(int.from_bytes(octets[whole:], "little") | (len(octets) & 255) << 56)
+    for word in words:
+        v3 ^= word
+        for _ in range(compressions):
+            v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+        v0 ^= word
+    v2 ^= 0xEE
+    for _ in range(finalizations):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    h1 = v0 ^ v1 ^ v2 ^ v3
+    v1 ^= 0xDD
+    for _ in range(finalizations):
+        v0, v1, v2, v3 = _round(v0, v1, v2, v3)
+    return h1, v0 ^ v1 ^ v2 ^ v3
+
+
+def _round(v0: int, v1: int, v2: int, v3: int) -> tuple[int, int, int, int]:
+    v0 = v0 + v1 & _MASK
+    v2 = v2 + v3 & _MASK
+    v1 = (v1 << 13 & _MASK | v1 >> 51) ^ v0
+    v3 = (v3 << 16 & _MASK | v3 >> 48) ^ v2
+    v0 = v0 << 32 & _MASK | v0 >> 32
+    v2 = v2 + v1 & _MASK
+    v0 = v0 + v3 & _MASK
+    v1 = (v1 << 17 & _MASK | v1 >> 47) ^ v2
+    v3 = (v3 << 21 & _MASK | v3 >> 43) ^ v0
+    v2 = v2 << 32 & _MASK | v2 >> 32
+    return v0, v1, v2, v3
+
+
+class _Lanes:
+    """The states of many keys, one lane each: arrays of shape (n,)."""
+
+    def __init__(self, num_keys: int, key: int) -> None:
+        halves = np.array([key & _MASK, key >> 64], dtype=np.uint64)
+        start = np.array(_START, dtype=np.uint64) ^ halves[[0, 1, 0, 1]]
+        self._all = np.repeat(start[:, np.newaxis], num_keys, axis=1)
+        self._spare = np.empty(num_keys, dtype=np.uint64)
+
+    def compress(self, words: Words) -> None:
+        """Take one word more of each of the first len(words) keys."""
+        state = self._all[:, : len(words)]
+        state[3] ^= words
+        self._round(state)
+        state[0] ^= words
+
+    def finish(self) -> HashHalves:
+        """Mix, and give the two halves of each key's hash."""
+        halves = []
+        for number, mark in ((2, 0xEE), (1, 0xDD)):
+            self._all[number] ^= np.uint64(mark)
+            for _ in range(3):
+                self._round(self._all)
+            halves.append(np.bitwise_xor.reduce(self._all, axis=0))
+        return halves[0], halves[1]
+
+    def _round(self, state: Array[np.uint64]) -> None:
+        v0, v1, v2, v3 = state
+        v0 += v1
+        v2 += v3
+        self._rotate(v1, 13)
+        self._rotate(v3, 16)
+        v1 ^= v0
+        v3 ^= v2
+        self._rotate(v0, 32)
+        v2 += v1
+        v0 += v3
+        self._rotate(v1, 17)
+        self._rotate(v3, 21)
+        v1 ^= v2
+        v3 ^= v0
+        self._rotate(v2, 32)
+
+    def _rotate(self, lanes: Words, by: int) -> None:
+        spare = self._spare[: len(lanes)]
+        np.right_shift(lanes, np.uint64(64 - by), out=spare)
+        np.left_shift(lanes, np.uint64(by), out=lanes)
+        np.bitwise_or(lanes, spare, out=lanes)
+
+
+def siphash_of_words(words: Words, key: int) -> HashHalves:
+    """Hash keys of exactly 8 bytes, given as little-endian numbers."""
+    lanes = _Lanes(len(words), key)
+    lanes.compress(words)
+    lanes.compress(np.full(len(words), 8 << 56, dtype=np.uint64))
+    return lanes.finish()
+
+
+def siphash_of_all(keys: list[bytes], key: int) -> HashHalves:
+    """Hash keys of any lengths: all that have a word in its place are mixed at once."""
+    n = len(keys)
+    num_words = np.fromiter(map(len, keys), np.int64, n) // 8 + 1
+    longest_first = np.argsort(-num_words, kind="stable")
+    # The longest few would be alone in their words at the end.
+    few = min(n, _FEW)
+    if n > few:
+        few = int(np.count_nonzero(num_words > num_words[longest_first[few]]))
+    alone, others = longest_first[:few].tolist(), longest_first[few:]
+    h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
+    for i in alone:
+        h1[i], h2[i] = siphash(keys[i], key)
+    if len(others):
+        h1[others], h2[others] = _together([keys[i] for i in others.tolist()], key)
+    return h1, h2
+
+
+def _together(keys: list[bytes], key: int) -> HashHalves:
+    """Hash keys of which none has more words than the one before."""
+    text = b"".join([octets + _TAILS[len(octets) & 255] for octets in keys])
+    words = np.frombuffer(text, dtype="<u8")
+    num_words = np.fromiter(map(len, keys), np.int64, len(keys)) // 8 + 1
+    starts = np.cumsum(num_words) - num_words
+    lanes = _Lanes(len(keys), key)
+    for place in range(int(num_words[0])):
+        still = int(np.searchsorted(-num_words, -place))  # keys with more words than that
+        lanes.compress(words[starts[:still] + place])
+    return lanes.finish()
+
+
+# What follows a key's bytes, by its length: zeros up to the last byte of a word, then the length.
+_TAILS = [bytes(7 - length % 8) + bytes([length]) for length in range(256)]
+
 
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _M1, _M2 = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)

@@ -25,7 +25,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
-from mmbloom._reentry import (
+from mmbloom._system.reentry import (
     AMID,
     BLOCK,
     CALL,

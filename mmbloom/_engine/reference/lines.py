@@ -13,7 +13,7 @@ from itertools import islice
 import numpy as np
 
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
-from mmbloom._typing import Array, Octets, Offsets
+from mmbloom._system.typing import Array, Octets, Offsets
 
 # No text in UTF-8 has the byte 0xFF, and no field has both newline and NUL: no field of a line
 # starts like this.

@@ -1,12 +1,12 @@
 """The member of a line of JSON that is its key: what is found without Python's parser.
 
-That is nothing here: `mmbloom._keys.members` has the definition, by that parser. The compiled
+That is nothing here: `mmbloom.logs.members` has the definition, by that parser. The compiled
 engine finds it in plain lines, and declines the others.
 """
 
 import numpy as np
 
-from mmbloom._typing import Bools, Octets, Offsets
+from mmbloom._system.typing import Bools, Octets, Offsets
 
 
 def find_members(

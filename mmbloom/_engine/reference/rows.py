@@ -15,7 +15,7 @@ import numpy as np
 
 from mmbloom._engine.key_batch import ByteKeys, KeyBatch
 from mmbloom._engine.reference.lines import WHOLE_LINE, lines_of, narrower
-from mmbloom._typing import Octets, Offsets
+from mmbloom._system.typing import Octets, Offsets
 
 INSIDE = 3  # where a scan has stopped: within quotes, so that a newline ends no row
 _TUPLE = b"\xfe"  # as `mmbloom._keys.coerce.joined` begins the key of several values

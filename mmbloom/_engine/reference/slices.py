@@ -6,7 +6,7 @@ keys. Of P slices of n pages, the j-th begins at page j * n // P.
 
 import numpy as np
 
-from mmbloom._typing import Array, HashHalves, Indices, Words
+from mmbloom._system.typing import Array, HashHalves, Indices, Words
 from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS, PAGE_BLOCKS
 from mmbloom.sizing.params import FilterParams
 

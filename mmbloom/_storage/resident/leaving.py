@@ -11,10 +11,10 @@ import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from mmbloom._reentry import CALL
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.resident.moving import MovingArray
 from mmbloom._storage.resident.working_copy import say_not_saved
+from mmbloom._system.reentry import CALL
 from mmbloom.errors import FileChangedError, LockTimeoutError, ReentryError
 
 # The lock is wanted for some milliseconds.

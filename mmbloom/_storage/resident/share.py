@@ -25,9 +25,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmbloom._machine.descriptors import OpenFile, open_file
-from mmbloom._machine.forks import opening, remember
-from mmbloom._reentry import AMID
+from mmbloom._system.forks import OpenFile, open_file, opening, remember
+from mmbloom._system.reentry import AMID
 from mmbloom.errors import LockTimeoutError, ReentryError
 
 _LOCK = struct.Struct("hhqqi4x")  # struct flock of 64-bit systems

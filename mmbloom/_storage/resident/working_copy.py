@@ -29,12 +29,13 @@ from contextlib import suppress
 import numpy as np
 
 from mmbloom._engine import count_set
-from mmbloom._machine import memory, mounts, pages
-from mmbloom._machine.descriptors import OpenFile, open_file
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.resident.share import in_use
-from mmbloom._typing import Resident
-from mmbloom._warn import warn
+from mmbloom._storage.warnings import warn
+from mmbloom._system import memory, mounts
+from mmbloom._system import memory as pages
+from mmbloom._system.forks import OpenFile, open_file
+from mmbloom._system.typing import Resident
 from mmbloom.errors import FileChangedError, MmbloomWarning, ReservationWarning
 from mmbloom.format.header import COPY_BYTES, COPY_OFFSET, HEADER_BYTES, Header
 

@@ -3,16 +3,13 @@
 import argparse
 import time
 
-from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_filter_options, add_line_options, line_keys
 from mmbloom.cli.filters import in_use, open_or_create
-from mmbloom.cli.inputs import input_names
-from mmbloom.cli.keyed import check_lines
-from mmbloom.cli.marking import mark_lines
-from mmbloom.cli.outputs import require_stats
+from mmbloom.cli.lines import check_lines, input_names, mark_lines, require_stats
+from mmbloom.cli.options import add_filter_options, add_line_options, line_keys
 from mmbloom.cli.process import OK, StoppedError
 from mmbloom.cli.report import counted, progress_bar
-from mmbloom.dedup import Discard, Tally
+from mmbloom.filters.open import open as open_filter
+from mmbloom.logs.dedup import Discard, Tally
 
 EXAMPLES = (
     "mmbloom add seen.bloom -n 1e6 access.log",

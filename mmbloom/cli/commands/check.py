@@ -8,20 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from mmbloom._open import open as open_filter
-from mmbloom._threads import ReadAhead
-from mmbloom._typing import Bools, Octets
-from mmbloom.cli.arguments import add_line_options, delimiter, line_keys, terminator
+from mmbloom._system.threads import ReadAhead
+from mmbloom._system.typing import Bools, Octets
 from mmbloom.cli.filters import in_use
-from mmbloom.cli.inputs import input_names, shown
-from mmbloom.cli.keyed import check_lines, find_keys, open_lines
-from mmbloom.cli.outputs import refuse_overlap
+from mmbloom.cli.lines import check_lines, find_keys, input_names, open_lines, refuse_overlap, shown
+from mmbloom.cli.options import add_line_options, delimiter, line_keys, terminator
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError
 from mmbloom.cli.report import STDIN, progress_bar
-from mmbloom.files.keyed import begin
-from mmbloom.files.outputs import open_output
 from mmbloom.filters.base import Filter
-from mmbloom.lines import Chunk, Found, LineWriter
+from mmbloom.filters.open import open as open_filter
+from mmbloom.logs.dedup import begin
+from mmbloom.logs.lines import Chunk, Found, LineWriter
+from mmbloom.logs.outputs import open_output
 
 EXAMPLES = (
     "mmbloom check seen.bloom access.log",

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 
 from mmbloom.cli.process import NOT_ALIKE, OK, in_rows
 from mmbloom.errors import IncompatibleFiltersError
-from mmbloom.operations.compare import Similarity, compare
+from mmbloom.operations.combine import Similarity, compare
 
 Differences = Mapping[str, tuple[str, str]]
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from mmbloom import _extras
+from mmbloom._system import extras as _extras
 from mmbloom.cli.parser import whole
 from mmbloom.cli.process import OK
 

@@ -3,7 +3,7 @@
 import argparse
 from functools import partial
 
-from mmbloom.cli.arguments import add_making_options, add_quiet_option, making_options
+from mmbloom.cli.options import add_making_options, add_quiet_option, making_options
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.counting import CountingBloomFilter

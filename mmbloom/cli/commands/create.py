@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import (
+from mmbloom.cli.filters import create, one_file, planned_bytes, say_if_large
+from mmbloom.cli.options import (
     add_family_options,
     add_making_options,
     add_quiet_option,
@@ -16,14 +16,14 @@ from mmbloom.cli.arguments import (
     making_options,
     rotation,
 )
-from mmbloom.cli.filters import create, one_file, planned_bytes, say_if_large
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
-from mmbloom.folders.growing import GrowingFilter
-from mmbloom.folders.rotating import RotatingFilter
+from mmbloom.filters.growing import GrowingFilter
+from mmbloom.filters.open import open as open_filter
+from mmbloom.filters.rotating import RotatingFilter
 
 EXAMPLES = (
     "mmbloom create seen.bloom -n 10M",

@@ -10,25 +10,26 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from mmbloom._open import OfBits, open_of_bits
-from mmbloom.cli.arguments import (
+from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
+from mmbloom.cli.lines import (
+    check_lines,
+    input_names,
+    keep_stdin,
+    make_folder,
+    mark_lines,
+    open_lines,
+    refuse_overlap,
+    require_durable,
+    require_folder,
+    require_stats,
+)
+from mmbloom.cli.options import (
     add_filter_options,
     add_line_options,
     delimiter,
     line_keys,
     positive,
     terminator,
-)
-from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
-from mmbloom.cli.inputs import input_names, keep_stdin
-from mmbloom.cli.keyed import check_lines, open_lines
-from mmbloom.cli.marking import mark_lines
-from mmbloom.cli.outputs import (
-    make_folder,
-    refuse_overlap,
-    require_durable,
-    require_folder,
-    require_stats,
 )
 from mmbloom.cli.process import (
     NOT_TO_REPEAT,
@@ -39,13 +40,13 @@ from mmbloom.cli.process import (
     UsageError,
 )
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies, counted, progress_bar
-from mmbloom.dedup import Sink, Tally
 from mmbloom.errors import InputError
-from mmbloom.files.apart import require_apart
-from mmbloom.files.frames import COMPRESSED
-from mmbloom.files.outputs import is_special, open_output, require_appendable
 from mmbloom.filters.bloom import BloomFilter
-from mmbloom.lines import LineWriter
+from mmbloom.filters.open import OfBits, open_of_bits
+from mmbloom.logs.dedup import Sink, Tally
+from mmbloom.logs.frames import COMPRESSED
+from mmbloom.logs.lines import LineWriter
+from mmbloom.logs.outputs import is_special, open_output, require_apart, require_appendable
 
 EXAMPLES = (
     "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
@@ -177,7 +178,7 @@ def _to_go_on(seen: OfBits) -> str:
     """Say what to do about a full filter, and which share of new lines it drops past its plan."""
     if not isinstance(seen, BloomFilter):
         return "wait for the next period, or make a folder with more keys a period"
-    from mmbloom.folders.grow import why_not  # noqa: PLC0415  to be needed by few runs
+    from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
 
     fill = fill_of_file(seen)
     reason = why_not(seen.params, fill)
@@ -366,7 +367,7 @@ class _Counting:
     """How often each line occurs in all inputs, which are read for that before one is printed."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from mmbloom.counts import LineCounts  # noqa: PLC0415  few runs count
+        from mmbloom.logs.counts import LineCounts  # noqa: PLC0415  few runs count
 
         self._args, self._counts = args, LineCounts(line_keys(args))
         self._end = terminator(args)
@@ -385,7 +386,7 @@ class _Counting:
     @contextmanager
     def before(self, writer: Sink) -> Iterator[Sink]:
         """Give what writes the number before each line, or leaves out what comes again."""
-        from mmbloom.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
+        from mmbloom.logs.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
 
         try:
             if self._args.count:

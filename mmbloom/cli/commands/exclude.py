@@ -10,17 +10,16 @@ import numpy as np
 
 from mmbloom._engine import bytes_of, fields_of
 from mmbloom._keys.coerce import coerce
-from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.cli.filters import say_if_past_plan, say_of_another_rule
-from mmbloom.cli.inputs import say_what_is_read
-from mmbloom.cli.keyed import find_keys, open_lines
+from mmbloom.cli.lines import find_keys, open_lines, say_what_is_read
+from mmbloom.cli.options import add_key_options, line_keys
 from mmbloom.cli.parser import AS_TYPED
 from mmbloom.cli.process import NOTHING_FOUND, OK, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN
-from mmbloom.files.outputs import open_output
-from mmbloom.format.exclusion_list import write_keys
-from mmbloom.lines import WHOLE_LINES
+from mmbloom.filters.open import open as open_filter
+from mmbloom.format.exclusions import write_keys
+from mmbloom.logs.lines import WHOLE_LINES
+from mmbloom.logs.outputs import open_output
 
 EXAMPLES = (
     "mmbloom exclude seen.bloom --add aunt@mail.example",

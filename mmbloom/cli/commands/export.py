@@ -2,7 +2,7 @@
 
 import argparse
 
-from mmbloom.cli.arguments import add_making_options, making_options
+from mmbloom.cli.options import add_making_options, making_options
 from mmbloom.cli.process import OK
 from mmbloom.operations.guava import export_guava
 

@@ -3,10 +3,10 @@
 import argparse
 import os
 
-from mmbloom.cli.arguments import add_writing_options, writing_options
+from mmbloom.cli.options import add_writing_options, writing_options
 from mmbloom.cli.process import OK, say
-from mmbloom.folders.grow import grow
-from mmbloom.sizing.fill import share_of
+from mmbloom.filters.grow import grow
+from mmbloom.sizing.planning import share_of
 
 EXAMPLES = ("mmbloom grow seen.bloom",)
 

@@ -3,7 +3,7 @@
 import argparse
 from functools import partial
 
-from mmbloom.cli.arguments import (
+from mmbloom.cli.options import (
     add_making_options,
     add_planning_options,
     add_quiet_option,

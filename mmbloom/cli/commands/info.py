@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mmbloom._engine import ENGINE
-from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import share
 from mmbloom.cli.filters import fill_of
+from mmbloom.cli.options import share
 from mmbloom.cli.process import OK, TOO_FULL, in_rows, say, terminal_columns
+from mmbloom.filters.folder import FolderInfo
 from mmbloom.filters.info import FilterInfo
-from mmbloom.folders.info import FolderInfo
+from mmbloom.filters.open import open as open_filter
 from mmbloom.sizing.params import KeyHash
 
 WIDTH = 40

@@ -3,10 +3,10 @@
 import argparse
 from functools import partial
 
-from mmbloom.cli.arguments import add_combining_arguments, making_options
+from mmbloom.cli.options import add_combining_arguments, making_options
 from mmbloom.cli.process import OK
 from mmbloom.cli.report import bytes_of, told
-from mmbloom.operations.intersect import intersect
+from mmbloom.operations.combine import intersect
 
 EXAMPLES = ("mmbloom intersect shared.bloom seen.bloom like.bloom",)
 

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 import mmbloom
-from mmbloom import _extras
+from mmbloom._system import extras as _extras
 from mmbloom.cli.parser import COMMANDS, file_of, whole
 from mmbloom.cli.process import EXIT_CODES, OK
 

@@ -3,7 +3,7 @@
 import argparse
 from functools import partial
 
-from mmbloom.cli.arguments import add_combining_arguments, making_options
+from mmbloom.cli.options import add_combining_arguments, making_options
 from mmbloom.cli.process import OK
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.operations.merge import merge

@@ -4,13 +4,12 @@ import argparse
 import json
 from collections.abc import Mapping
 
-from mmbloom._typing import Layout
-from mmbloom.cli.arguments import add_planning_options, error_rate
+from mmbloom._system.typing import Layout
+from mmbloom.cli.options import add_planning_options, error_rate
 from mmbloom.cli.process import OK, UsageError
 from mmbloom.format.header import HEADER_BYTES
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import plan
-from mmbloom.sizing.tables import best_practice, best_practice_table
+from mmbloom.sizing.planning import best_practice, best_practice_table, plan
 
 _LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
 _ROWS_AROUND = 3  # that people see, before the one that is enough and after it

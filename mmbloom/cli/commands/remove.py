@@ -5,17 +5,21 @@ import argparse
 import numpy as np
 
 from mmbloom._storage.opening import absolute
-from mmbloom.cli.arguments import (
+from mmbloom.cli.filters import in_use
+from mmbloom.cli.lines import (
+    Patiently,
+    check_lines,
+    find_keys,
+    input_names,
+    open_lines,
+    refuse_overlap,
+)
+from mmbloom.cli.options import (
     add_line_options,
     add_writing_options,
     line_keys,
     writing_options,
 )
-from mmbloom.cli.filters import in_use
-from mmbloom.cli.inputs import input_names
-from mmbloom.cli.keyed import check_lines, find_keys, open_lines
-from mmbloom.cli.marking import Patiently
-from mmbloom.cli.outputs import refuse_overlap
 from mmbloom.cli.process import NOTHING_FOUND, OK
 from mmbloom.cli.report import progress_bar
 from mmbloom.filters.counting import CountingBloomFilter

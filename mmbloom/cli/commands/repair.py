@@ -3,7 +3,7 @@
 import argparse
 import os
 
-from mmbloom.cli.arguments import (
+from mmbloom.cli.options import (
     add_making_options,
     add_planning_options,
     add_shape_options,
@@ -12,7 +12,7 @@ from mmbloom.cli.arguments import (
     positive,
 )
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
-from mmbloom.operations.repair import Repair, repair
+from mmbloom.operations.check import Repair, repair
 from mmbloom.sizing.formulas import PAGE_BITS
 from mmbloom.sizing.params import FilterParams, Shape
 from mmbloom.sizing.planning import capacity_of, plan

@@ -8,17 +8,15 @@ from functools import partial
 
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import coerce
-from mmbloom._open import open as open_filter
-from mmbloom.cli.arguments import add_key_options, line_keys
 from mmbloom.cli.filters import say_of_another_rule
-from mmbloom.cli.inputs import input_names
-from mmbloom.cli.keyed import check_lines, find_keys, open_lines
-from mmbloom.cli.outputs import refuse_overlap
+from mmbloom.cli.lines import check_lines, find_keys, input_names, open_lines, refuse_overlap
+from mmbloom.cli.options import add_key_options, line_keys
 from mmbloom.cli.process import NOT_SOUND, OK, in_rows
 from mmbloom.cli.report import bytes_of, progress_bar, watched
-from mmbloom.format.manifest import FOLDER_KINDS
-from mmbloom.lines import KeyRule
-from mmbloom.operations.verify import Verification, verify_batches
+from mmbloom.filters.open import open as open_filter
+from mmbloom.format.folder import FOLDER_KINDS
+from mmbloom.logs.lines import KeyRule
+from mmbloom.operations.check import Verification, verify_batches
 
 EXAMPLES = (
     "mmbloom verify seen.bloom",

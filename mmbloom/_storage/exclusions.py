@@ -1,0 +1,198 @@
+"""The file of a filter's exclusions: read at once, and replaced at once or not at all.
+
+A file that another user has put beside a filter would make it deny keys that it holds. So it
+counts only if it belongs to the filter's owner, to the user of this process or to root. A
+stranger's file is passed over: the filter has no exclusions then, as before that file came. One
+of the right owner that others may write is an error: what it says may be theirs, or the owner's.
+
+This file takes no lock. The caller that replaces the list must hold the filter's write lock since
+before it read the list, or a change of another process would be lost.
+"""
+
+import errno
+import os
+import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import NamedTuple
+
+from mmbloom._storage.atomic import replace_file, sync_folder
+from mmbloom._storage.opening import open_regular
+from mmbloom._storage.warnings import warn
+from mmbloom.errors import FormatError, MmbloomWarning
+from mmbloom.format.exclusions import filter_of, read_keys, write_keys
+
+# A list for people, and each process that queries has it in memory.
+MOST_BYTES = 1 << 20
+
+
+# For so long after a change of the file another can have the same time, and even the same
+# inode: a file system counts time in ticks of up to 10 ms.
+_SETTLED_NS = 100_000_000
+
+
+# The last: of a filter whose own name is so long that nothing can be added to it.
+_NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
+Signature = tuple[int, ...]
+
+
+class Listed(NamedTuple):
+    """What the file held when it was read."""
+
+    raw: bytes
+    keys: dict[bytes, None]  # a set in the order of the file
+    signature: Signature  # () if another change may leave the same one
+    passed_over: str = ""  # why it does not count, if it is a stranger's
+
+
+NOTHING = Listed(b"", {}, ())
+
+
+def signature_of(status: os.stat_result) -> Signature:
+    """Give what differs after every change of a file."""
+    times = status.st_mtime_ns, status.st_ctime_ns
+    return *times, status.st_size, status.st_ino, status.st_dev
+
+
+def read_listed(path: str, known: Listed = NOTHING) -> Listed:
+    """Read a file of exclusions; one that is not there holds none, nor does a stranger's.
+
+    What is `known` from before is not parsed again if it is still the same.
+
+    Raises
+    ------
+    FormatError
+        If it is no regular file, too large, or a line is no key.
+    PermissionError
+        If it belongs to the right user, and other users may write it than may write the filter.
+    OSError
+        If it cannot be read.
+    """
+    try:
+        beside = os.stat(filter_of(path))
+        # A link is looked at itself: the user that made it has chosen what it leads to.
+        if passed_over := _of_a_stranger(os.lstat(path), beside, path):
+            return Listed(b"", {}, (), passed_over)
+        fd = open_regular(path, os.O_RDONLY)
+    except OSError as error:
+        if error.errno in _NOT_THERE:
+            return NOTHING
+        raise
+    try:
+        status = os.fstat(fd)  # before the bytes: a change from now on is seen next time
+        passed_over = _of_a_stranger(status, beside, path)
+        if not passed_over:
+            _require_private(status, beside, path)
+        raw = b"" if passed_over else _read_whole(fd, path)
+    finally:
+        os.close(fd)
+    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+    settled = abs(time.time_ns() - changed_ns) > _SETTLED_NS
+    return Listed(
+        raw,
+        known.keys if raw == known.raw else dict.fromkeys(read_keys(raw, path)),
+        signature_of(status) if settled else (),
+        passed_over,
+    )
+
+
+def _of_a_stranger(status: os.stat_result, beside: os.stat_result, path: str) -> str:
+    """Say why a file is passed over, "" if it is none of a stranger."""
+    if status.st_uid in (beside.st_uid, os.geteuid(), 0):
+        return ""
+    return (
+        f"{path}: passed over, no key is excluded by it: it belongs to user {status.st_uid}, the "
+        f"filter to user {beside.st_uid}; remove it, or chown it if what it says is right"
+    )
+
+
+def _require_private(status: os.stat_result, beside: os.stat_result, path: str) -> None:
+    # Users that may write the filter itself can make it deny or find whatever they like.
+    group = stat.S_IWGRP if status.st_gid == beside.st_gid else 0
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) & ~(beside.st_mode & (group | stat.S_IWOTH)):
+        reason = (
+            f"mode {stat.S_IMODE(status.st_mode):o} lets others write it than the filter does "
+            f"(mode {stat.S_IMODE(beside.st_mode):o}); see what it says, then chmod go-w"
+        )
+        raise PermissionError(errno.EPERM, reason, path)
+
+
+def check_listed(path: str) -> tuple[list[str], list[str]]:
+    """Say whether a file of exclusions can be read, and how many they are: problems, and notes."""
+    try:
+        listed = read_listed(path)
+    except (FormatError, OSError) as error:
+        return [f"exclusions cannot be read: {error}"], []
+    if listed.passed_over:
+        return [], [listed.passed_over]
+    return [], [f"{len(listed.keys)} keys are excluded: never seen"] * bool(listed.keys)
+
+
+def counted_listed(path: str) -> Listed:
+    """Read the exclusions; raises as `read_listed`, and warns where the file is passed over."""
+    listed = read_listed(path)
+    if listed.passed_over:
+        warn(listed.passed_over, MmbloomWarning)
+    return listed
+
+
+def own_listed(path: str) -> dict[bytes, None]:
+    """Read the exclusions in order to change them; raises as `read_listed`, and of a stranger's."""
+    listed = read_listed(path)
+    if listed.passed_over:
+        raise PermissionError(errno.EPERM, listed.passed_over.removeprefix(f"{path}: "), path)
+    return listed.keys
+
+
+def _read_whole(fd: int, path: str) -> bytes:
+    raw = bytearray()
+    while part := os.read(fd, MOST_BYTES + 1 - len(raw)):
+        raw += part
+        if len(raw) > MOST_BYTES:
+            expected = f"{MOST_BYTES} at most: exclusions are few"
+            raise FormatError(path, "file size", f"more than {MOST_BYTES} bytes", expected)
+    return bytes(raw)
+
+
+def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> None:
+    """Put other keys in the place of those in the file, forced to the disk.
+
+    Without keys the file is removed. It gets owner and mode of the filter, whose status `like` is:
+    the same users can read both.
+
+    Raises
+    ------
+    ValueError
+        If they take more than 1 MiB.
+    FormatError
+        If the path is a symbolic link, which would be replaced and not followed.
+    PermissionError
+        If the file would belong to another user than the filter: it would not count for most.
+    OSError
+        As the system says, with the path; the file is then as it was, unless it was the very
+        last step that failed, forcing the folder to the disk.
+    """
+    raw = write_keys(keys)
+    if len(raw) > MOST_BYTES:
+        raise ValueError(
+            f"{path}: these exclusions would take {len(raw)} bytes, at most {MOST_BYTES} are "
+            "allowed: where so many are needed, make a filter with a lower error rate"
+        )
+    if os.path.islink(path):
+        expected = "a regular file: change the file that it points to"
+        raise FormatError(path, "file", "a symbolic link", expected)
+    try:
+        if raw:
+            # One temporary name, so that a killed process leaves one file at most, which the
+            # next change removes.
+            temporary = path + ".tmp"
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            replace_file(path, temporary, raw, like.st_mode & 0o666, like=like)
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+        sync_folder(os.path.dirname(path))
+    except OSError as error:  # of the path asked for, not of the temporary one
+        raise OSError(error.errno or errno.EIO, error.strerror, path) from error

@@ -1,0 +1,23 @@
+"""A filter in parts, each filled by one task of a cluster; its state; Dask and Spark.
+
+``slices``  which keys belong to which slice; one slice in memory; a plain filter of all slices
+``places``  where slices lie: a folder, or by fsspec whatever has a URL
+``states``  a filter in slices that outlives its tasks: a run makes the next generation
+``dask``    filters filled and asked by a Dask cluster
+``spark``   filters filled and asked by a Spark cluster
+"""
+
+from mmbloom.cluster.slices import Part, Slice, SlicePlan, Split, assemble
+from mmbloom.cluster.states import FirstSeen, Generations, Run, RunOptions
+
+__all__ = [
+    "FirstSeen",
+    "Generations",
+    "Part",
+    "Run",
+    "RunOptions",
+    "Slice",
+    "SlicePlan",
+    "Split",
+    "assemble",
+]

@@ -1,0 +1,622 @@
+"""Filters filled and asked by the workers of a Dask cluster; needs the extra "dask".
+
+``build``       a filter file of all keys of a collection
+``contains``    which rows a filter file knows
+``first_seen``  the rows whose key no run and no row before has had
+
+For data that one host can read, one process is faster. Here the data may lie on a cluster, and the
+memory that a worker needs does not grow with the rows: a task hashes the keys of a partition, and
+sends each hash to the one task that has its slice of the filter. What comes back is a bit a row.
+
+A task may run twice, or half. So no task changes what another has made: a task of a slice copies
+what the one before it gave, and `first_seen` moves its state only by `FirstSeen.commit`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from itertools import compress
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol, Unpack
+from weakref import WeakKeyDictionary
+from zlib import crc32
+
+import numpy as np
+
+from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.opening import absolute
+from mmbloom._system.typing import Array, Bools, HashHalves, HashName, Nulls, Octets, Path, Words
+from mmbloom.cluster import FirstSeen, Part, Run, RunOptions, Slice, SlicePlan, assemble
+from mmbloom.cluster.slices import require_free
+from mmbloom.cluster.states import begin_run
+from mmbloom.errors import FileChangedError
+from mmbloom.filters.base import Filter
+from mmbloom.filters.open import open as open_filter
+from mmbloom.format.slices import pages_of
+from mmbloom.sizing.params import FilterParams
+
+try:
+    import dask
+    from dask import bag, dataframe
+    from dask.core import flatten
+    from dask.delayed import Delayed
+    from dask.sizeof import sizeof
+    from dask.task_spec import List, Task, TaskRef
+    from distributed import get_worker
+    from tlz import pluck
+except ImportError as error:
+    raise ImportError("mmbloom.cluster.dask needs Dask: pip install 'mmbloom[dask]'") from error
+
+__all__ = ["FirstSeen", "build", "contains", "first_seen"]
+
+# A Dask dataframe, Series or bag: Dask has no types for them.
+Collection = Any
+Graph = dict[Any, Any]
+
+_ROUND = 16  # partitions that a task of a slice takes: their hashes are in memory together
+
+
+def build(
+    collection: Collection,
+    path: Path,
+    capacity: int | None = None,
+    error_rate: float | None = None,
+    *,
+    slices: int | None = None,
+    seed: int | None = None,
+    hash: HashName | None = None,
+    like: object = None,
+    nulls: Nulls = "error",
+    permissions: int = OWNER_ONLY,
+    allow_network: bool = False,
+) -> None:
+    """Make a filter file of all keys of a collection; it is computed at once.
+
+    The array of the file is, bit for bit, that of one process that added the same keys, and so are
+    its counters: whatever ran where, and whatever ran twice.
+
+    Parameters
+    ----------
+    collection : dask Series or bag
+        The keys: of a bag, its items.
+    path : str or path-like
+        Where to make the file, on the host of the caller. It appears complete, or not at all. All
+        slices pass through the memory of the caller, which the filter has to fit in twice.
+    capacity, error_rate, seed, hash, like
+        As for `BloomFilter.create`.
+    slices : int, optional
+        By how many tasks the filter is filled; by default 8, or as many as it has pages.
+    nulls : {"error", "skip"}, default "error"
+        Whether a null is an error, or left out.
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow it on a network file system.
+
+    Raises
+    ------
+    KeyTypeError, KeyEncodingError
+        If a key cannot be one; names the position in its partition, and notes which that is.
+    ValueError
+        If `like` is of the standard layout, or counts: neither can be cut into slices.
+    TypeError
+        If it is no collection of keys: a dataframe has columns, one of which is to be passed.
+    FileExistsError, NetworkFileSystemError, OSError
+        As `mmbloom.cluster.assemble`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import dask.bag
+    >>> import mmbloom, mmbloom.cluster.dask
+    >>> urls = dask.bag.from_sequence(["/a", "/b", "/a"], npartitions=2)
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with dask.config.set(scheduler="synchronous"):
+    ...     mmbloom.cluster.dask.build(urls, path, capacity=1_000_000)
+    >>> with mmbloom.open(path, "r") as seen:
+    ...     print(seen.contains_many(["/a", "/c"]))
+    [ True False]
+    """
+    _require_keys(collection)
+    target = require_free(path)  # before hours of tasks
+    plan = SlicePlan.draw(
+        capacity,
+        error_rate,
+        slices=slices,
+        seed=seed,
+        hash=hash,
+        like=like,
+        choose_slices=_choose_slices,
+    )
+    tasks = _Tasks.of(_Building(plan), collection, nulls, os.urandom(16).hex())
+    parts = dask.compute(
+        *(Delayed(tasks.last(number), tasks.graph) for number in range(plan.slices))
+    )
+    assemble(target, plan, parts, permissions=permissions, allow_network=allow_network)
+
+
+def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> Collection:
+    """Tell for each row whether a filter has its key, or it is a false positive.
+
+    Parameters
+    ----------
+    collection : dask Series or bag
+        The keys.
+    path : str or path-like
+        The filter, a file or a folder of any kind, at the same path on every worker. Each worker
+        process opens it once, to read, when its first task is run; one that is replaced is opened
+        anew.
+    nulls : {"error", "skip"}, default "error"
+        Whether a null is an error, or not contained.
+
+    Returns
+    -------
+    dask Series or bag
+        Of bool, lazy, with the partitions and the index of `collection`.
+
+    Raises
+    ------
+    TypeError
+        If it is no collection of keys. What tasks raise (`KeyTypeError`, `FormatError`,
+        `FileNotFoundError` and others), computing raises.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import dask.bag
+    >>> import mmbloom, mmbloom.cluster.dask
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with mmbloom.BloomFilter.create(path, 1000) as seen:
+    ...     seen.add("/a")
+    True
+    >>> urls = dask.bag.from_sequence(["/a", "/b"])
+    >>> mmbloom.cluster.dask.contains(urls, path).compute(scheduler="synchronous")
+    [True, False]
+    """
+    _require_keys(collection)
+    if isinstance(collection, dataframe.Index):
+        said = "a dask Series or bag of keys was expected, got Index: pass its to_series()"
+        raise TypeError(said)
+    where = absolute(path)
+    if isinstance(collection, bag.Bag):
+        count = collection.npartitions
+        numbers = bag.from_sequence(range(count), npartitions=count)
+        return collection.map_partitions(_ask_items, numbers, where, nulls)
+    meta = _meta_of(collection).astype("bool")
+    return collection.map_partitions(_ask_rows, where, nulls, meta=meta)
+
+
+def first_seen(
+    collection: Collection,
+    on: Any = None,
+    *,
+    state: Path,
+    nulls: Nulls = "error",
+    **options: Unpack[RunOptions],
+) -> FirstSeen:
+    """Find the rows whose key no row before them has, nor any run that was committed.
+
+    They are those of pandas' ``drop_duplicates(keep="first")``, row for row, but for false
+    positives: such a row is taken for seen. So the error rate is low unless asked for.
+
+    Parameters
+    ----------
+    collection : dask DataFrame, Series or bag
+        The rows. It is computed twice, keys first and rows later, and both times has to give the
+        same rows, as files do.
+    on : str, optional
+        The column of the keys; of a bag, what each item has it under. Without it the items of a
+        bag or Series are the keys.
+    state : str or path-like, or URL
+        A folder that all workers share, or a prefix of an object store: see
+        `mmbloom.cluster.Generations`. It is made if it is not there.
+    nulls : {"error", "skip"}, default "error"
+        Whether a row without a key is an error, or is never new.
+    **options
+        Of the state and the run: `capacity`, `error_rate`, `slices` (by default 8, or as many as
+        the filter has pages), `seed`, `hash`, `on_full`, `generation` and `storage_options`, as
+        `mmbloom.cluster.RunOptions` has them.
+
+    Returns
+    -------
+    FirstSeen
+        Its `frame` are the rows; its `commit` makes them old.
+
+    Raises
+    ------
+    ParameterMismatchError
+        If the state was made with other parameters.
+    FileNotFoundError
+        If there is no state, and no capacity for a new one.
+    KeyError, TypeError
+        If there is no such column, or more than one is asked for.
+    FormatError, ValueError, ImportError, OSError
+        As `mmbloom.cluster.Generations.create` and `begin`. What tasks raise, computing `frame`
+        raises.
+
+    Notes
+    -----
+    The rows have the partitions of the input, some of which may be empty. Computing them again
+    gives the same rows, before the commit and right after it. Any thread or process may have the
+    answer: it pickles.
+
+    Each partition that is computed leaves a note in the state, so that `commit` refuses where one
+    never was, as after ``frame.head()``, which computes the first alone. What it cannot see is
+    whether rows that were computed were written: after ``len(frame)``, ``head(npartitions=-1)``, or
+    ``head()`` of a frame of one partition all rows are computed, and a commit makes them old.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import dask, pandas
+    >>> import dask.dataframe
+    >>> import mmbloom.cluster.dask
+    >>> rows = pandas.DataFrame({"url": ["/a", "/b", "/a"], "size": [1, 2, 3]})
+    >>> rows = dask.dataframe.from_pandas(rows, npartitions=2)
+    >>> where = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> first = mmbloom.cluster.dask.first_seen(rows, on="url", state=where, capacity=100_000)
+    >>> first.frame.compute(scheduler="synchronous")["size"].tolist()
+    [1, 2]
+    >>> first.commit()
+    >>> again = mmbloom.cluster.dask.first_seen(rows, on="url", state=where)
+    >>> len(again.frame.compute(scheduler="synchronous"))
+    0
+    """
+    keys = _keys_of(collection, on)
+    run = begin_run(state, _choose_slices, **options)
+    tasks = _Tasks.of(run, keys, nulls, run.id.hex())
+    rows = tasks.rows_of(collection, run, nulls, on)
+    return FirstSeen(rows, run, rows.npartitions)
+
+
+def _choose_slices(params: FilterParams) -> int:
+    """Choose how many slices a filter has: a few, as each partition sends something to each."""
+    return min(8, pages_of(params))
+
+
+def _require_keys(collection: Collection) -> None:
+    """Raise `TypeError` unless it is a Series or a bag."""
+    if isinstance(collection, (dataframe.Series, bag.Bag)):
+        return
+    advice = "pass one column of it" if isinstance(collection, dataframe.DataFrame) else ""
+    advice = advice or "make one with dask.dataframe or dask.bag"
+    kind = type(collection).__name__
+    raise TypeError(f"a dask Series or bag of keys was expected, got {kind}: {advice}")
+
+
+def _keys_of(collection: Collection, on: Any) -> Collection:
+    """Give the keys of rows."""
+    if isinstance(collection, dataframe.DataFrame):
+        if on is None or (isinstance(on, (list, tuple)) and on not in [*collection.columns]):
+            raise TypeError(
+                f"on is {on!r}, expected the name of one column; where several columns are the "
+                "key, make one of them"
+            )
+        if on not in collection.columns:
+            raise KeyError(f"on is {on!r}, and the columns are {list(collection.columns)}")
+        return collection[on]
+    _require_keys(collection)
+    if on is None:
+        return collection
+    if isinstance(collection, bag.Bag):
+        return collection.pluck(on)
+    raise TypeError(f"on is {on!r}, and a Series has no columns: leave it out")
+
+
+def _meta_of(collection: Collection) -> Any:
+    return dataframe.utils.make_meta(collection)
+
+
+# What the tasks do
+
+
+class _Slices(Protocol):
+    """Where the tasks of slices begin and end: a `Run`, or `_Building`."""
+
+    @property
+    def plan(self) -> SlicePlan:
+        """How the filter is cut."""
+
+    def read(self, number: int) -> Slice:
+        """Give the slice that keys are claimed in."""
+
+    def write(self, part: Slice) -> None:
+        """Keep what has all keys."""
+
+
+@dataclass(frozen=True)
+class _Building:
+    """Slices that begin empty, and of which nothing is kept but what the last task gives."""
+
+    plan: SlicePlan
+
+    def read(self, number: int) -> Slice:
+        return Slice.empty(self.plan, number)
+
+    def write(self, part: Slice) -> None:
+        """Keep nothing: it is on its way to the caller."""
+
+
+class _Cutting(NamedTuple):
+    """How the tasks cut the keys of a partition for the slices, and which keys of its rows.
+
+    Attributes
+    ----------
+    plan : SlicePlan
+        How the filter is cut.
+    nulls : {"error", "skip"}
+        Whether a null is an error, or no key.
+    on : object, optional
+        What rows have their keys under.
+    """
+
+    plan: SlicePlan
+    nulls: Nulls
+    on: Any = None
+
+    def parts_of(self, keys: Any, partition: int) -> tuple[list[Part], _Print]:
+        """Hash keys, and bring those of each slice together."""
+        with _naming(partition):
+            parts = self.plan.partition(keys, nulls=self.nulls)
+        checksum = 0
+        for part in parts:
+            checksum = crc32(part.h1.data, checksum)
+        return parts, _Print(len(keys), tuple(len(part.rows) for part in parts), checksum)
+
+    def keys_of(self, rows: Any) -> Any:
+        """Give the keys of rows."""
+        if self.on is None:
+            return rows
+        return list(pluck(self.on, rows)) if isinstance(rows, list) else rows[self.on]
+
+
+class _Print(NamedTuple):
+    """What tells whether a partition has the same keys in the same order when it is read again.
+
+    Which row has which key of which slice is not kept until then. It would be four bytes for each
+    row that there is, as Dask claims the keys of all partitions before it reads the first again;
+    and to hash a partition once more takes less time than to read it.
+    """
+
+    rows: int
+    keys: tuple[int, ...]  # of each slice
+    checksum: int  # of their hashes
+
+
+def _cut(keys: Any, partition: int, cutting: _Cutting) -> tuple[_Print, list[HashHalves]]:
+    """Hash the keys of a partition, and bring those of each slice together."""
+    parts, print_ = cutting.parts_of(_listed(keys), partition)
+    return print_, [_small(part, cutting.plan) for part in parts]
+
+
+def _small(part: Part, plan: SlicePlan) -> HashHalves:
+    """Copy the hashes of a slice, without what the positions of its keys do not depend on."""
+    if plan.params.blocks_per_key > 1:
+        return part.h1.copy(), part.h2.copy()
+    return (part.h1 >> np.uint64(32)).astype(np.uint32), part.h2.copy()
+
+
+def _whole(h1: Array[Any], h2: Words) -> HashHalves:
+    """Undo `_small`, as far as positions depend on it."""
+    return (h1 if h1.dtype == np.uint64 else h1.astype(np.uint64) << np.uint64(32)), h2
+
+
+def _part_of(cut: tuple[_Print, list[HashHalves]], number: int) -> HashHalves:
+    return cut[1][number]
+
+
+_Answers = list[Octets]  # of each partition, a bit a key
+
+
+def _claim(
+    slices: _Slices, number: int, before: Slice | None, hashes: list[HashHalves], last: bool
+) -> tuple[Slice, _Answers]:
+    """Claim the keys that some partitions have in a slice; tell which are new."""
+    # A copy: this task may be run again, and would find its own marks in what it was given.
+    part = slices.read(number) if before is None else deepcopy(before)
+    answers = [np.packbits(part.claim(*_whole(*each))) for each in hashes]
+    if last:
+        slices.write(part)
+    return part, answers
+
+
+def _keep(
+    rows: Any, partition: int, cutting: _Cutting, had: _Print, answers: list[_Answers]
+) -> Any:
+    """Keep the rows of a partition that are new; the answers are those of its round."""
+    rows = _listed(rows)
+    parts, has = cutting.parts_of(cutting.keys_of(rows), partition)
+    if has != had:
+        found = f"{has.rows} rows now, and had {had.rows}"
+        found = found if has.rows != had.rows else f"other keys in its {has.rows} rows now than"
+        raise ValueError(
+            f"partition {partition} has {found} when its keys were hashed; pass a collection that "
+            "gives the same rows each time, such as files"
+        )
+    marks = np.zeros(has.rows, np.bool_)
+    for part, each in zip(parts, answers, strict=True):
+        marks[part.rows] = _unpacked(each[partition % _ROUND], len(part.rows))
+    return list(compress(rows, marks.tolist())) if isinstance(rows, list) else rows[marks]
+
+
+def _unpacked(answers: Octets, count: int) -> Bools:
+    return np.unpackbits(answers, count=count).view(np.bool_)
+
+
+def _noted(rows: Any, partition: int, run: Run) -> Any:
+    """Give a partition of the output, when it is noted that it is given."""
+    run.note(partition)
+    return rows
+
+
+def _listed(rows: Any) -> Any:
+    """List a partition of a bag, which may be an iterator; one of a dataframe stays as it is."""
+    return rows if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else list(rows)
+
+
+@contextmanager
+def _naming(partition: int) -> Iterator[None]:
+    """Note on an error of a key, which knows its place in a batch, which partition that is."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        error.add_note(f"in partition {partition} of the collection")
+        raise
+
+
+def _size_of(part: Slice) -> int:
+    """Tell Dask what it moves or spills, which it would take for a few bytes."""
+    start, stop = part.plan.bounds(part.number)
+    return stop - start
+
+
+sizeof.register(Slice, _size_of)
+
+
+def _ask_rows(
+    rows: Any, path: str, nulls: Nulls, partition_info: Mapping[str, Any] | None = None
+) -> Any:
+    """Ask a filter for the keys of a partition of a Series."""
+    with _naming((partition_info or {"number": 0})["number"]):
+        return type(rows)(_ask(rows, path, nulls), index=rows.index, name=rows.name)
+
+
+def _ask_items(items: Iterable[Any], numbers: Iterable[int], path: str, nulls: Nulls) -> list[bool]:
+    """Ask a filter for the items of a partition of a bag."""
+    (number,) = numbers
+    with _naming(number):
+        answers: list[bool] = _ask(list(items), path, nulls).tolist()
+    return answers
+
+
+_KEPT: WeakKeyDictionary[Any, dict[str, Filter]] = WeakKeyDictionary()  # open, by worker
+_MOST_KEPT = 8
+
+
+def _ask(keys: Any, path: str, nulls: Nulls) -> Bools:
+    """Ask a filter that the worker keeps open for the next task; a lone scheduler keeps none."""
+    try:
+        kept = _KEPT.setdefault(get_worker(), {})
+    except ValueError:
+        with _opened(path) as seen:
+            return seen.contains_many(keys, nulls=nulls)
+    seen = kept.get(path) or kept.setdefault(path, _opened(path))
+    try:
+        answers = seen.contains_many(keys, nulls=nulls)
+    except FileChangedError:  # replaced by another one meanwhile
+        kept[path] = _opened(path)
+        answers = kept[path].contains_many(keys, nulls=nulls)
+    while len(kept) > _MOST_KEPT:
+        kept.pop(next(iter(kept)), None)
+    return answers
+
+
+def _opened(path: str) -> Filter:
+    """Open a filter to read; a task has a core, and no more."""
+    return open_filter(path, "r", threads=1, allow_network=True)
+
+
+# How the tasks depend on each other
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """The tasks that claim the keys of a collection.
+
+    The keys of each partition are hashed, and cut for the slices. A task of a slice takes those of
+    a round of partitions, after the task of the round before: so they are claimed in the order of
+    the partitions, and hashes are in memory for as long as their round is on.
+
+    Attributes
+    ----------
+    graph : dict
+        Key to task, those of the collection among them.
+    name : str
+        Of these tasks: no others have it.
+    slices, partitions : int
+        How many.
+    """
+
+    graph: Graph
+    name: str
+    slices: int
+    partitions: int
+
+    @classmethod
+    def of(cls, slices: _Slices, keys: Collection, nulls: Nulls, token: str) -> _Tasks:
+        """Make them; of a token, which no other run has, they get their names."""
+        plan = slices.plan
+        graph, inputs = _graph_of(keys)
+        tasks = cls(graph, f"mmbloom-{token}", plan.slices, len(inputs))
+        for partition, key in enumerate(inputs):
+            tasks._cut(partition, key, _Cutting(plan, nulls))
+        for start in range(0, len(inputs), _ROUND):
+            for number in range(plan.slices):
+                tasks._claim(slices, number, start)
+        return tasks
+
+    def _add(self, kind: str, place: tuple[int, ...], work: Any, *arguments: Any) -> TaskRef:
+        key = (f"{kind}-{self.name}", *place)
+        self.graph[key] = Task(key, work, *arguments)
+        return TaskRef(key)
+
+    def _ref(self, kind: str, *place: int) -> TaskRef:
+        return TaskRef((f"{kind}-{self.name}", *place))
+
+    def _cut(self, partition: int, key: Any, cutting: _Cutting) -> None:
+        cut = self._add("cut", (partition,), _cut, TaskRef(key), partition, cutting)
+        self._add("print", (partition,), itemgetter(0), cut)
+        for number in range(self.slices):
+            self._add("hashes", (partition, number), _part_of, cut, number)
+
+    def _claim(self, slices: _Slices, number: int, start: int) -> None:
+        stop = min(start + _ROUND, self.partitions)
+        before = self._ref("slice", start // _ROUND - 1, number) if start else None
+        hashes = List(*(self._ref("hashes", each, number) for each in range(start, stop)))
+        place, last = (start // _ROUND, number), stop == self.partitions
+        claim = self._add("claim", place, _claim, slices, number, before, hashes, last)
+        self._add("slice", place, itemgetter(0), claim)
+        self._add("new", place, itemgetter(1), claim)
+
+    def last(self, number: int) -> Any:
+        """Name the task that gives a slice with all keys."""
+        return self._ref("slice", (self.partitions - 1) // _ROUND, number).key
+
+    def rows_of(self, collection: Collection, run: Run, nulls: Nulls, on: Any) -> Collection:
+        """Give the rows of a collection that are new, as one of its kind."""
+        cutting = _Cutting(run.plan, nulls, on)
+        graph, inputs = _graph_of(collection)
+        if len(inputs) != self.partitions:
+            raise ValueError(
+                f"the collection has {len(inputs)} partitions, and the column of its keys alone "
+                f"has {self.partitions}: Dask cuts each by its own size; pass a number, as in "
+                "repartition(npartitions=...), or write the rows to files first"
+            )
+        self.graph.update(graph)
+        for partition, key in enumerate(inputs):
+            round_ = partition // _ROUND
+            answers = List(*(self._ref("new", round_, number) for number in range(self.slices)))
+            had = self._ref("print", partition)
+            kept = self._add(
+                "kept", (partition,), _keep, TaskRef(key), partition, cutting, had, answers
+            )
+            self._add("rows", (partition,), _noted, kept, partition, run)
+        name = f"rows-{self.name}"
+        if isinstance(collection, bag.Bag):
+            return bag.Bag(self.graph, name, self.partitions)
+        keys = [(name, partition) for partition in range(self.partitions)]
+        divisions = collection.divisions
+        return dataframe.from_graph(self.graph, _meta_of(collection), divisions, keys, name)
+
+
+def _graph_of(collection: Collection) -> tuple[Graph, list[Any]]:
+    """Give the tasks of a collection, and the keys of its partitions."""
+    if not isinstance(collection, bag.Bag):
+        # Columns that are not needed are not read. A full optimization would join partitions of
+        # few columns as well, and those of the keys would not be those of the rows.
+        collection = collection.simplify()
+    return dict(collection.__dask_graph__()), list(flatten(collection.__dask_keys__()))

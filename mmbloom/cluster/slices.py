@@ -1,0 +1,733 @@
+"""Which keys belong to which slice of a filter; no file, no bit.
+
+One slice of a filter in memory: keys claimed in it, read from a file, written to one.
+
+A plain filter file of all slices of one: its bytes are those of one process that added all.
+
+The slices are read front to back, a MiB of each at a time, and proved on the way. The file is
+there when all of them were.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields, replace
+from itertools import pairwise
+from typing import IO, Any, NamedTuple, Self
+
+import numpy as np
+
+from mmbloom import _engine
+from mmbloom._keys.batch import Batch
+from mmbloom._keys.coerce import HashedBatch, coerce
+from mmbloom._storage.atomic import OWNER_ONLY, Target
+from mmbloom._storage.build import Builder, new_filter
+from mmbloom._storage.opening import absolute
+from mmbloom._storage.warnings import Counted, warn_if_past_plan
+from mmbloom._system.typing import (
+    Array,
+    Bools,
+    HashHalves,
+    HashName,
+    Indices,
+    Keys,
+    Nulls,
+    Path,
+    Words,
+)
+from mmbloom.cluster.places import At, Opened, Source, head_of, reading, write_whole
+from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
+from mmbloom.filters.bloom import BloomFilter
+from mmbloom.filters.counting import CountingBloomFilter
+from mmbloom.filters.options import choose_params
+from mmbloom.format.slices import (
+    HEADER_BYTES,
+    NO_RUN,
+    SliceHeader,
+    bounds_of,
+    decode,
+    encode,
+    pages_of,
+    require_body,
+    require_size,
+)
+from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS
+from mmbloom.sizing.params import FilterParams, spelled
+
+NULL = -1  # the slice of a row without a key
+
+
+class Split(NamedTuple):
+    """Where the keys of a batch belong, row by row.
+
+    Attributes
+    ----------
+    slice_no : ndarray of int32, shape (n,)
+        The slice of each row's key; -1 for a null.
+    h1, h2 : ndarray of uint64, shape (n,)
+        Its hash halves; 0 for a null.
+    """
+
+    slice_no: Array[np.int32]
+    h1: Words
+    h2: Words
+
+
+class Part(NamedTuple):
+    """The keys of a batch that belong to one slice, in the order of their rows.
+
+    Attributes
+    ----------
+    rows : ndarray of intp, shape (m,)
+        Their rows in the batch, ascending.
+    h1, h2 : ndarray of uint64, shape (m,)
+        Their hash halves.
+    """
+
+    rows: Indices
+    h1: Words
+    h2: Words
+
+
+@dataclass(frozen=True)
+class SlicePlan:
+    """A blocked filter cut into contiguous slices of whole pages, so that each has its own keys.
+
+    Parameters
+    ----------
+    params : FilterParams, or an open BloomFilter
+        Of the whole filter. All who split, claim and assemble need equal ones, so the seed is
+        drawn once, by the driver: see `draw`.
+    slices : int, default 64
+        How many, at most as many as the array has pages of 4096 bytes.
+
+    Raises
+    ------
+    ValueError
+        If the filter cannot be cut: its layout is standard, it is a filter that counts, or it has
+        fewer pages than slices were asked for.
+    TypeError
+        If an argument is of another type.
+
+    Notes
+    -----
+    A plan is a value: it never changes, it can be compared, and it pickles, with the seed in it,
+    which is secret if the hash is SipHash. Any thread and process may use it.
+
+    Examples
+    --------
+    >>> from mmbloom.cluster import SlicePlan
+    >>> plan = SlicePlan.draw(1_000_000, 0.01, slices=16)
+    >>> slice_no, h1, h2 = plan.split(["a", "b", "a"])
+    >>> bool(slice_no[0] == slice_no[2]), int(slice_no.max()) < 16
+    (True, True)
+    """
+
+    params: FilterParams
+    slices: int = 64
+
+    def __post_init__(self) -> None:
+        if isinstance(self.params, CountingBloomFilter):
+            raise ValueError(
+                f"{self.params.path}: a filter that counts has no slices, which are of bits; make "
+                "a plain one of it with to_bloom"
+            )
+        if isinstance(self.params, BloomFilter):
+            object.__setattr__(self, "params", self.params.params)
+        if not isinstance(self.params, FilterParams):
+            raise TypeError(
+                f"params is {self.params!r}, expected FilterParams or an open BloomFilter"
+            )
+        if self.params.layout != "blocked":
+            raise ValueError(
+                "layout is 'standard', which spreads the bits of a key over the whole array, so "
+                "that no slice has all of them; use layout='blocked'"
+            )
+        if not isinstance(self.slices, int) or isinstance(self.slices, bool):
+            raise TypeError(f"slices is {self.slices!r}, expected an int")
+        pages = pages_of(self.params)
+        if not 1 <= self.slices <= pages:
+            raise ValueError(
+                f"slices is {self.slices}, expected 1 to {pages}: the array has so many pages of "
+                "4096 bytes"
+            )
+
+    @classmethod
+    def draw(
+        cls,
+        capacity: int | None = None,
+        error_rate: float | None = None,
+        *,
+        slices: int | None = None,
+        seed: int | None = None,
+        hash: HashName | None = None,
+        like: object = None,
+        choose_slices: Callable[[FilterParams], int] | None = None,
+    ) -> Self:
+        """Plan a filter for so many keys, with a seed drawn at random; or one like another.
+
+        Parameters
+        ----------
+        capacity, error_rate, seed, hash, like
+            As for `BloomFilter.create`.
+        slices : int, optional
+            How many.
+        choose_slices : callable, optional
+            Gives that number where it is left out, of the parameters of the filter: by default
+            64, or as many as it has pages.
+
+        Returns
+        -------
+        SlicePlan
+
+        Raises
+        ------
+        ValueError, TypeError
+            If an argument is out of range, or the filter cannot be cut so.
+
+        Examples
+        --------
+        >>> SlicePlan.draw(1_000_000, slices=16) == SlicePlan.draw(1_000_000, slices=16)
+        False
+        """
+        params = choose_params(capacity, error_rate, None, seed, hash, like=like)
+        # Not its parameters, which do not tell that a filter counts.
+        cut: Any = params if like is None else like
+        if slices is None:
+            slices = choose_slices(params) if choose_slices else min(64, pages_of(params))
+        return cls(cut, slices)
+
+    def split(self, keys: Keys, *, nulls: Nulls = "error", threads: int = 1) -> Split:
+        """Hash a batch of keys, and tell which slice each belongs to.
+
+        Parameters
+        ----------
+        keys
+            As for `BloomFilter.add_many`.
+        nulls : {"error", "skip"}, default "error"
+            Whether a null is an error, or is in no slice: its number is -1, and rows keep their
+            numbers.
+        threads : int, default 1
+            How many threads hash a batch of 65,536 keys or more. A worker of a cluster has its
+            cores for its tasks.
+
+        Returns
+        -------
+        Split
+            To be unpacked as ``slice_no, h1, h2``.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError
+            If a key cannot be one, or a column is damaged; names the position.
+
+        Examples
+        --------
+        >>> plan = SlicePlan.draw(100_000, slices=4)
+        >>> plan.split(["a", None], nulls="skip").slice_no[1]
+        np.int32(-1)
+        """
+        batch = coerce(keys, nulls)
+        h1, h2 = batch.hash_all(self.params.key_hash, threads)
+        numbers = _engine.slices_of(h1, self.params, self.slices)
+        if batch.present is None:
+            return Split(numbers, h1, h2)
+        rows = len(batch.present)
+        spread = Split(np.full(rows, NULL, "i4"), np.zeros(rows, "u8"), np.zeros(rows, "u8"))
+        spread.slice_no[batch.present] = numbers
+        spread.h1[batch.present], spread.h2[batch.present] = h1, h2
+        return spread
+
+    def partition(self, keys: Keys, *, nulls: Nulls = "error", threads: int = 1) -> list[Part]:
+        """Hash a batch of keys, and bring those of each slice together.
+
+        Parameters
+        ----------
+        keys, threads
+            As for `split`.
+        nulls : {"error", "skip"}, default "error"
+            Whether a null is an error, or is in no part; rows keep their numbers.
+
+        Returns
+        -------
+        list of Part
+            One for each slice, in order; many may be empty. They are 24 bytes a key, of which the
+            16 of the hashes are what a slice's task needs.
+
+        Raises
+        ------
+        KeyTypeError, KeyEncodingError, ValueError
+            As `split`.
+
+        Examples
+        --------
+        >>> plan = SlicePlan.draw(100_000, slices=4)
+        >>> parts = plan.partition(["a", None, "b", "a"], nulls="skip")
+        >>> sorted(int(row) for part in parts for row in part.rows)
+        [0, 2, 3]
+        """
+        batch = coerce(keys, nulls)
+        hashes = batch.hash_all(self.params.key_hash, threads)
+        return self._parts(batch, hashes)
+
+    def _parts(self, batch: Batch, hashes: HashHalves) -> list[Part]:
+        starts, rows, (h1, h2) = _engine.partition(*hashes, self.params, self.slices)
+        if batch.present is not None:
+            rows = np.flatnonzero(batch.present)[rows]
+        ends = starts.tolist()
+        return [
+            Part(rows[start:stop], h1[start:stop], h2[start:stop]) for start, stop in pairwise(ends)
+        ]
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """Give the bytes of the array that are a slice.
+
+        Parameters
+        ----------
+        number : int
+            Of the slice, from 0.
+
+        Returns
+        -------
+        start, stop : int
+            The first byte, a multiple of 4096, and the one after the last. In a filter's file the
+            array begins at byte 4096.
+
+        Raises
+        ------
+        ValueError
+            If there is no such slice.
+        """
+        if not 0 <= number < self.slices:
+            raise ValueError(f"slice {number} is asked for, expected 0 to {self.slices - 1}")
+        return bounds_of(self.params, self.slices, number)
+
+
+def require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
+    """Raise unless the header of a slice is of a plan: `ParameterMismatchError`, `FormatError`."""
+    for name in (field.name for field in fields(FilterParams)):
+        if getattr(header.params, name) != getattr(plan.params, name):
+            found, asked = spelled(header.params, name), spelled(plan.params, name)
+            said = f"is a slice of a filter with {name} {found}, the plan has {asked}"
+            raise ParameterMismatchError(path, name, found, asked, said)
+    if header.slices != plan.slices:
+        raise FormatError(path, "number of slices", str(header.slices), str(plan.slices))
+
+
+_AT_A_TIME = 1 << 20
+
+
+class Slice:
+    """One slice of a filter, in the memory of the task that alone fills it.
+
+    Made by `empty` or `read`.
+
+    Attributes
+    ----------
+    plan : SlicePlan
+        Of the whole filter.
+    number : int
+        Which slice, from 0.
+    generation : int
+        Of the state that it belongs to, see `Generations`; 0 if to none.
+    run : bytes
+        Of the run that writes it: 16 bytes, zero if of none.
+    keys_added : int
+        How many keys were new in it.
+
+    Notes
+    -----
+    One thread of one process at a time may use it: other processes have copies of their own.
+    Nothing of it is on a disk before `write`. It pickles with all of its body.
+
+    Examples
+    --------
+    >>> from mmbloom.cluster import Slice, SlicePlan
+    >>> plan = SlicePlan.draw(100_000, slices=4)
+    >>> for part, (rows, h1, h2) in enumerate(plan.partition(["a", "a"])):
+    ...     if len(rows):
+    ...         print(Slice.empty(plan, part).claim(h1, h2))
+    [ True False]
+    """
+
+    def __init__(
+        self,
+        plan: SlicePlan,
+        number: int,
+        words: Words,
+        *,
+        generation: int = 0,
+        run: bytes = NO_RUN,
+        keys_added: int = 0,
+    ) -> None:
+        self.plan, self.number = plan, number
+        self.generation, self.keys_added = generation, keys_added
+        self._words, self.run = words, run
+        # In blocks; or in pages, where the blocks of a key are chosen within one.
+        unit = (BLOCK_BITS if plan.params.blocks_per_key == 1 else PAGE_BITS) // 8
+        start, stop = plan.bounds(number)
+        self._first, self._units = start // unit, (stop - start) // unit
+        # What the kernels see: the slice as a filter by itself.
+        self._params = replace(plan.params, num_bits=64 * len(words))
+
+    @classmethod
+    def empty(cls, plan: SlicePlan, number: int) -> Slice:
+        """Make a slice without a key.
+
+        Parameters
+        ----------
+        plan : SlicePlan
+            Of the whole filter.
+        number : int
+            Which slice, from 0.
+
+        Returns
+        -------
+        Slice
+
+        Raises
+        ------
+        ValueError
+            If the plan has no such slice.
+        """
+        start, stop = plan.bounds(number)
+        return cls(plan, number, np.zeros((stop - start) // 8, np.uint64))
+
+    @classmethod
+    def read(cls, source: Source | At, plan: SlicePlan | None = None) -> Slice:
+        """Read a slice, proved to be whole.
+
+        Parameters
+        ----------
+        source : str or path-like, URL, bytes, or binary file
+            Where it is; bytes are the content itself. URLs need the extra "cluster".
+        plan : SlicePlan, optional
+            What it must be a slice of; anything by default.
+
+        Returns
+        -------
+        Slice
+
+        Raises
+        ------
+        FormatError
+            If it is no slice, is cut or damaged, or one of as many as the plan has not.
+        ParameterMismatchError
+            If it is of a filter with other parameters, or another seed, than the plan's.
+        OSError
+            If it cannot be read.
+        """
+        with reading(source) as (file, name, size):
+            header = header_of(file, name, size)
+            if plan is not None:
+                require_of(plan, header, name)
+            body = bytearray()  # grows as bytes come: a header that lies allocates nothing
+            for piece in body_of(file, header, name):
+                body += piece
+        words = np.frombuffer(body, "<u8").astype(np.uint64, copy=False)
+        plan = SlicePlan(header.params, header.slices) if plan is None else plan
+        found = _engine.count_set(words)
+        if found != header.positions_set:
+            raise FormatError(name, "positions set", str(header.positions_set), str(found))
+        return cls(
+            plan,
+            header.number,
+            words,
+            generation=header.generation,
+            run=header.run,
+            keys_added=header.keys_added,
+        )
+
+    @property
+    def positions_set(self) -> int:
+        """How many bits are 1; it reads all of the slice."""
+        return _engine.count_set(self._words)
+
+    def claim(self, h1: Words, h2: Words) -> Bools:
+        """Learn which keys are new, and mark them in this copy of the slice.
+
+        The answers of one call after the other are those of adding key by key: of equal keys only
+        the first is new, in a batch or in a later one.
+
+        Parameters
+        ----------
+        h1, h2 : ndarray of uint64, shape (n,)
+            Hash halves of keys that belong to this slice, of `SlicePlan.split`.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            If one is no array of uint64 in one dimension, they differ in length, or a key belongs
+            to another slice: nothing is marked then.
+        """
+        new, _ = _engine.add(self._words, *self._own(h1, h2), self._params)
+        self.keys_added += int(np.count_nonzero(new))
+        return new
+
+    def mark(self, h1: Words, h2: Words) -> int:
+        """Mark keys in this copy of the slice; gives how many were new.
+
+        Parameters
+        ----------
+        h1, h2
+            As for `claim`.
+
+        Returns
+        -------
+        int
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `claim`.
+        """
+        return int(np.count_nonzero(self.claim(h1, h2)))
+
+    def contains(self, h1: Words, h2: Words) -> Bools:
+        """Tell for each key whether it was marked, or is a false positive.
+
+        Parameters
+        ----------
+        h1, h2
+            As for `claim`.
+
+        Returns
+        -------
+        ndarray of bool, shape (n,)
+
+        Raises
+        ------
+        TypeError, ValueError
+            As `claim`.
+        """
+        return _engine.contains(self._words, *self._own(h1, h2), self._params)
+
+    def _own(self, h1: Words, h2: Words) -> HashHalves:
+        """Give hashes as this slice has them; raise if one belongs to another slice."""
+        batch = HashedBatch.of(h1, h2)
+        local, foreign = _engine.rebase(batch.h1, self.plan.params, self._first, self._units)
+        if foreign >= 0:
+            one = batch.h1[foreign : foreign + 1]
+            number = int(_engine.slices_of(one, self.plan.params, self.plan.slices)[0])
+            raise ValueError(
+                f"key at position {foreign}: belongs to slice {number}, not to {self.number}; "
+                "pass to each slice its own keys, of this plan"
+            )
+        return local, batch.h2
+
+    def write(self, path: Path) -> None:
+        """Write the slice to a file: whole and on the disk, or not there.
+
+        It replaces what is there, in one step. To be called by one task at a time, or by several
+        that write the same.
+
+        Parameters
+        ----------
+        path : str or path-like, or URL
+            Where. URLs need the extra "cluster".
+
+        Raises
+        ------
+        OSError
+            If there is no space, or as the system says.
+        """
+        write_whole(path, self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Give what `write` writes."""
+        body = self._words.astype("<u8", copy=False).view(np.uint8).data
+        header = SliceHeader(
+            self.plan.params,
+            self.plan.slices,
+            self.number,
+            self.generation,
+            self.run,
+            self.keys_added,
+            self.positions_set,
+            zlib.crc32(body),
+        )
+        return b"".join((encode(header), body))
+
+    def __repr__(self) -> str:
+        return (
+            f"<Slice {self.number} of {self.plan.slices}, generation {self.generation}, "
+            f"{self.keys_added} keys added>"
+        )
+
+
+def header_of(file: IO[bytes], name: str, size: int | None) -> SliceHeader:
+    """Read and prove the header of a slice, and the size of its file where that is known."""
+    header = decode(_read(file, HEADER_BYTES), name)
+    if size is not None:
+        require_size(header, size, name)
+    return header
+
+
+def body_of(file: IO[bytes], header: SliceHeader, name: str) -> Iterator[bytes]:
+    """Read what follows the header, a MiB at a time; at its end it is proved, or an error."""
+    size = crc = 0
+    while size <= header.body_bytes and (piece := _read(file, _AT_A_TIME)):
+        size, crc = size + len(piece), zlib.crc32(piece, crc)
+        if size <= header.body_bytes:
+            yield piece
+    require_body(header, size, crc, name)
+
+
+def _read(file: IO[bytes], size: int) -> bytes:
+    """Read so many bytes, or all that are left: a read may come back short before the end."""
+    pieces: list[bytes] = []
+    while size and (piece := file.read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+AnyPart = Path | bytes | At | Slice
+
+
+def assemble(
+    destination: Path,
+    plan: SlicePlan,
+    parts: Iterable[AnyPart],
+    *,
+    permissions: int = OWNER_ONLY,
+    allow_network: bool = False,
+) -> None:
+    """Put the slices of a filter together to a plain filter file.
+
+    Its array is, bit for bit, that of one process that added the same keys, whatever the batches
+    and the order, and its counters of keys and bits are equal too.
+
+    Parameters
+    ----------
+    destination : str or path-like
+        Where to make it. It appears complete and forced to the disk, or not at all.
+    plan : SlicePlan
+        What they are slices of.
+    parts : iterable of Slice, path, URL or bytes
+        All slices, in any order, each once. URLs need the extra "cluster".
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow it on a network file system.
+
+    Raises
+    ------
+    FormatError
+        If one is no slice, is cut or damaged, is one of another number of slices or of another
+        generation than the first, is there twice or is missing. Nothing is made.
+    ParameterMismatchError
+        If one is of a filter with other parameters, or another seed.
+    FileChangedError
+        If one is replaced by another meanwhile.
+    FileExistsError
+        If the destination exists.
+    NetworkFileSystemError
+        If it is on a network file system, and `allow_network` is not set.
+    OSError
+        If there is no space (ENOSPC), or as the system says.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> import mmbloom
+    >>> from mmbloom.cluster import Slice, SlicePlan, assemble
+    >>> plan = SlicePlan.draw(100_000, slices=4)
+    >>> parts = [Slice.empty(plan, number) for number in range(4)]
+    >>> for part, (rows, h1, h2) in zip(parts, plan.partition(["a", "b"])):
+    ...     new = part.claim(h1, h2)
+    >>> path = os.path.join(tempfile.mkdtemp(), "all.bloom")
+    >>> assemble(path, plan, parts)
+    >>> with mmbloom.open(path) as seen:
+    ...     print(seen.contains_many(["a", "b", "c"]))
+    [ True  True False]
+    """
+    target = Target(absolute(destination), permissions, allow_network)
+    ordered = _in_order(plan, parts, target.path)
+    with new_filter(target, plan.params) as made:
+        keys = sum(_append(made, each, header) for each, header in ordered)
+        made.finish(keys, batches=plan.slices)
+    warn_if_past_plan(Counted(target.path, plan.params, made.positions_set))
+
+
+def require_free(destination: Path) -> str:
+    """Give the absolute path of a file to be made; for before the work, as `assemble` looks after.
+
+    Raises
+    ------
+    FileExistsError
+        If it exists.
+    FileNotFoundError
+        If there is no folder for it.
+    """
+    path = absolute(destination)
+    if os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+    if not os.path.isdir(folder := os.path.dirname(path)):
+        said = f"there is no such folder, in which {os.path.basename(path)} is to be made"
+        raise FileNotFoundError(errno.ENOENT, said, folder)
+    return path
+
+
+_SHOWN = 8  # of those that are missing
+_Known = tuple[AnyPart, SliceHeader]
+
+
+def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> list[_Known]:
+    """Read the headers of all, and put them in order; raise unless each slice is there once."""
+    found: dict[int, _Known] = {}
+    generation: int | None = None
+    for part in parts:
+        raw, size, name = _head_of(part)
+        header = decode(raw, name)
+        require_size(header, size, name)
+        require_of(plan, header, name)
+        if header.number in found:
+            raise FormatError(name, "slice", f"{header.number} once more", "each slice once")
+        if generation not in (None, header.generation):
+            raise FormatError(name, "generation", str(header.generation), str(generation))
+        generation = header.generation
+        found[header.number] = part, header
+    if missing := [str(number) for number in range(plan.slices) if number not in found]:
+        lacking = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
+        raise FormatError(destination, "slices", f"without {lacking}", f"all {plan.slices}")
+    return [found[number] for number in range(plan.slices)]
+
+
+def _append(made: Builder, part: AnyPart, expected: SliceHeader) -> int:
+    """Append the body of a slice; how many keys were added to it."""
+    with _opened(part) as (file, name, size):
+        if header_of(file, name, size) != expected:
+            raise FileChangedError(name, "replaced by another slice")
+        for piece in body_of(file, expected, name):
+            made.write(np.frombuffer(piece, "<u8"))
+    return expected.keys_added
+
+
+def _head_of(part: AnyPart) -> tuple[bytes, int, str]:
+    if isinstance(part, Slice):
+        raw = part.to_bytes()
+        return raw[:HEADER_BYTES], len(raw), repr(part)
+    try:
+        return head_of(part, HEADER_BYTES)
+    except FileNotFoundError:
+        if not isinstance(part, At):  # a path of the caller's: the system's own error names it
+            raise
+        path, expected = part.place.name_of(part.name), "a slice of the newest generation"
+        raise FormatError(path, "file", "missing", expected) from None
+
+
+def _opened(part: AnyPart) -> AbstractContextManager[Opened]:
+    if isinstance(part, Slice):
+        raw = part.to_bytes()
+        return nullcontext(Opened(io.BytesIO(raw), repr(part), len(raw)))
+    return reading(part)

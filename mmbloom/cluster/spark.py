@@ -1,0 +1,496 @@
+"""Filters filled and asked by the tasks of a Spark cluster; needs the extra "spark".
+
+``build``       a filter file of all keys of a column
+``seen``        a function for SQL and for columns: which rows a filter file knows
+``first_seen``  the rows whose key no run and no row before has had
+
+For data that one host can read, one process is faster. Here the data may lie on a cluster, and the
+memory that a task needs does not grow with the rows. A task hashes the keys of a partition, and
+sends what belongs to a slice of the filter to the one task that has the slice. It sends it packed,
+a row for each batch and slice, as Spark spends more on a row than mmbloom spends on a key.
+
+A task may run twice, or half. So no task changes what another has made: `build` makes its file when
+all slices are there, and `first_seen` moves its state only by `FirstSeen.commit`.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import groupby
+from typing import Any, NamedTuple, Unpack
+
+import numpy as np
+
+from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.opening import absolute
+from mmbloom._system.forks import open_file
+from mmbloom._system.typing import Bools, HashName, Indices, Nulls, Path, Words
+from mmbloom.cluster import FirstSeen, Run, RunOptions, Slice, SlicePlan, assemble
+from mmbloom.cluster.slices import require_free
+from mmbloom.cluster.states import begin_run
+from mmbloom.errors import FileChangedError, KeyEncodingError, KeyTypeError
+from mmbloom.filters.base import Filter
+from mmbloom.filters.open import open as open_filter
+from mmbloom.format.slices import PAGE_BYTES, pages_of
+from mmbloom.sizing.params import FilterParams
+
+try:
+    import pyarrow as pa
+    from pyspark import StorageLevel, TaskContext
+    from pyspark.sql import DataFrame, functions, types
+except ImportError as error:
+    raise ImportError(
+        f"mmbloom.cluster.spark needs Spark and Arrow ({error}): pip install 'mmbloom[spark]'"
+    ) from error
+
+__all__ = ["FirstSeen", "build", "first_seen", "seen"]
+
+# The types of columns that hold keys: of what a key may be on one host, those that Spark has.
+_OF_KEYS = (
+    types.StringType,
+    types.BinaryType,
+    types.ByteType,
+    types.ShortType,
+    types.IntegerType,
+    types.LongType,
+)
+_CAST = "cast it to string, binary or bigint"
+
+# What tasks send: of each batch the keys of one slice. Spark has no unsigned integers, so hash
+# halves are bytes: all of h1, then all of h2.
+_PACKED = "slice int, partition int, batch int, hashes binary, rows binary"
+_NAMES = ["slice", "partition", "batch", "hashes", "rows"]
+_OWN = -1  # the partition of the first row of each slice, which is of no input
+
+# What tasks give: a slice in pieces of so many bytes, each a row on its way to the driver.
+_FILLED = "slice int, piece binary"
+_PIECE = 1 << 22
+
+_Batches = Iterator[Any]  # of pyarrow.RecordBatch
+_Task = Callable[[_Batches], _Batches]
+
+
+def build(
+    frame: DataFrame,
+    column: str,
+    path: Path,
+    capacity: int | None = None,
+    error_rate: float | None = None,
+    *,
+    slices: int | None = None,
+    seed: int | None = None,
+    hash: HashName | None = None,
+    like: object = None,
+    nulls: Nulls = "error",
+    permissions: int = OWNER_ONLY,
+    allow_network: bool = False,
+) -> None:
+    """Make a filter file of all keys of a column.
+
+    Its array is, bit for bit, that of one process that added the same keys. It is made on the
+    driver, whole or not at all, when the cluster has filled all slices; the driver needs space for
+    two filters on that disk meanwhile, and never one in memory.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        Where the keys are.
+    column : str
+        Its column of keys: strings, binaries or integers.
+    path : str or path-like
+        Where to make the file, on the driver.
+    capacity, error_rate, seed, hash, like
+        As for `BloomFilter.create`.
+    slices : int, optional
+        How many slices, and so tasks that fill them, there are: by default 8 to 64, each of a MiB
+        or more where 8 are.
+    nulls : {"error", "skip"}, default "error"
+        Whether a null is an error, or left out.
+    permissions : int, default 0o600
+        Mode bits of the new file.
+    allow_network : bool, default False
+        Allow it on a network file system.
+
+    Raises
+    ------
+    FileExistsError
+        If the file exists; no task is started then.
+    ValueError, TypeError
+        If an argument is out of range, the frame has no such column or is a stream, or `like` has
+        no slices: its layout is standard, or it counts.
+    KeyTypeError
+        If the column's type cannot be a key's.
+    pyspark.errors.PythonException
+        If a task fails: the message ends with mmbloom's own error, with the partition's number and
+        the position in it of a null or a wrong key.
+    NetworkFileSystemError, OSError
+        As `mmbloom.cluster.assemble`.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> import mmbloom, mmbloom.cluster.spark
+    >>> spark = SparkSession.builder.getOrCreate()
+    >>> log = spark.createDataFrame([("/a",), ("/b",), ("/a",)], "url string")
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> mmbloom.cluster.spark.build(log, "url", path, capacity=1_000_000)
+    >>> with mmbloom.open(path, "r") as seen:
+    ...     print(seen.contains_many(["/a", "/c"]))
+    [ True False]
+    """
+    target = require_free(path)  # before hours of tasks
+    _require_keys(frame, column)
+    plan = SlicePlan.draw(
+        capacity,
+        error_rate,
+        slices=slices,
+        seed=seed,
+        hash=hash,
+        like=like,
+        choose_slices=_choose_slices,
+    )
+    keys = _plain(frame).select(_plain_name(frame.columns.index(column)))
+    filled = _to_slices(keys, plan, 0, nulls, carry=False).mapInArrow(_filling(plan), _FILLED)
+    # Kept on the executors' disks: the driver takes one slice after the other, each by a job of
+    # its own, and those jobs have nothing left to do but to read.
+    filled = filled.persist(StorageLevel.DISK_ONLY)
+    try:
+        filled.count()
+        beside = os.path.dirname(target)
+        with tempfile.TemporaryDirectory(prefix=".mmbloom-", dir=beside) as folder:
+            parts = _fetched(filled.toLocalIterator(), folder)
+            assemble(target, plan, parts, permissions=permissions, allow_network=allow_network)
+    finally:
+        filled.unpersist()
+
+
+def seen(path: Path) -> Any:
+    """Make a function, for SQL and for columns, that asks a filter for each key.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The filter, a file or a folder of any kind, at the same path on every host. Each Python
+        worker opens it once, to read; one that is replaced is opened anew.
+
+    Returns
+    -------
+    function
+        To be registered with ``spark.udf.register("seen", seen(path))``, or called with a column.
+        It gives true for a key that was added, or is a false positive, and null for a null: so
+        ``WHERE NOT seen(url)`` gives no row without a key.
+
+    Raises
+    ------
+    TypeError
+        If it is no path. What tasks raise (`FormatError`, `FileNotFoundError`, `KeyTypeError` and
+        others) is in the message of Spark's own error, when rows are computed.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> import mmbloom, mmbloom.cluster.spark
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with mmbloom.BloomFilter.create(path, 1000) as filled:
+    ...     filled.add("/a")
+    True
+    >>> spark = SparkSession.builder.getOrCreate()
+    >>> registered = spark.udf.register("seen", mmbloom.cluster.spark.seen(path))
+    >>> spark.sql("SELECT seen('/a') AS a, seen('/c') AS c, seen(NULL) AS n").first()
+    Row(a=True, c=False, n=None)
+    """
+    where = absolute(path)
+
+    def known(keys: pa.Array) -> pa.Array:
+        found = _ask(where, keys)
+        return pa.array(found, mask=keys.is_null().to_numpy(zero_copy_only=False))
+
+    known.__name__ = "seen"
+    return functions.arrow_udf(known, types.BooleanType())
+
+
+def first_seen(
+    frame: DataFrame,
+    on: str,
+    *,
+    state: Path,
+    nulls: Nulls = "error",
+    **options: Unpack[RunOptions],
+) -> FirstSeen:
+    """Find the rows whose key no other row before them has, nor any run that was committed.
+
+    Of rows with one key exactly one is kept, as by ``dropDuplicates``, and it is the first: of the
+    first partition that has the key the first row. So a frame that was sorted by time gives the
+    earliest. A false positive is taken for seen, so the error rate is low unless asked for.
+
+    Parameters
+    ----------
+    frame : pyspark.sql.DataFrame
+        The rows. They travel over the network once, as with ``dropDuplicates``.
+    on : str
+        The column of the keys: strings, binaries or integers.
+    state : str or path-like, or URL
+        A folder that all hosts share, or a prefix of an object store: see
+        `mmbloom.cluster.Generations`. It is made if it is not there.
+    nulls : {"error", "skip"}, default "error"
+        Whether a row without a key is an error, or is never new.
+    **options
+        Of the state and the run: `capacity`, `error_rate`, `slices` (by default 8 to 64, each of a
+        MiB or more where 8 are), `seed`, `hash`, `on_full`, `generation` and `storage_options`,
+        as `mmbloom.cluster.RunOptions` has them. In ``foreachBatch`` the generation is the batch's
+        number plus one.
+
+    Returns
+    -------
+    FirstSeen
+        Its `frame` are the rows; its `commit` makes them old.
+
+    Raises
+    ------
+    ParameterMismatchError
+        If the state was made with other parameters.
+    FileNotFoundError
+        If there is no state, and no capacity for a new one.
+    KeyError, TypeError
+        If there is no such column, more than one is asked for, or the frame is a stream.
+    KeyTypeError
+        If the column's type cannot be a key's.
+    FormatError, ValueError, ImportError, OSError
+        As `mmbloom.cluster.Generations.create` and `begin`. What tasks raise is in the message of
+        Spark's own error, when `frame` is computed.
+
+    Notes
+    -----
+    The rows are in no order, in one partition a slice. Compute them once, by what writes them:
+    whatever computes them claims all keys anew. Each time the rows are the same, if the input is.
+    Never look at some of them and commit then: `take` may run all tasks, and the rows that it
+    leaves out are lost. Whether Spark took all rows that the tasks gave, a commit cannot see.
+    Threads of the driver may share the answer; it does not pickle, as `frame` belongs to the
+    session.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pyspark.sql import SparkSession
+    >>> import mmbloom.cluster.spark
+    >>> spark = SparkSession.builder.getOrCreate()
+    >>> log = spark.createDataFrame([("/a", 1), ("/b", 2), ("/a", 3)], "url string, size int")
+    >>> where = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> first = mmbloom.cluster.spark.first_seen(log, on="url", state=where, capacity=100_000)
+    >>> sorted(row["size"] for row in first.frame.collect())
+    [1, 2]
+    >>> first.commit()
+    >>> mmbloom.cluster.spark.first_seen(log, on="url", state=where).frame.count()
+    0
+    """
+    _require_keys(frame, on)
+    run = begin_run(state, _choose_slices, **options)
+    plain = _plain(frame)
+    parted = _to_slices(plain, run.plan, frame.columns.index(on), nulls, carry=True)
+    new = parted.mapInArrow(_claiming(run), plain.schema)
+    return FirstSeen(new.toDF(*frame.columns), run)
+
+
+def _choose_slices(params: FilterParams) -> int:
+    """Choose how many slices a filter has: of a MiB or more, as each is a task.
+
+    But 8, or as many as there can be: of one a look at some rows runs all tasks.
+    """
+    pages = pages_of(params)
+    return min(pages, 64, max(8, pages * PAGE_BYTES >> 20))
+
+
+def _require_keys(frame: DataFrame, column: object) -> None:
+    """Raise unless a frame has one column of this name, of keys."""
+    if not isinstance(frame, DataFrame):
+        raise TypeError(f"a DataFrame of Spark was expected, got {type(frame).__name__}")
+    if frame.isStreaming:
+        raise TypeError("the frame is a stream: take its batches, by writeStream.foreachBatch")
+    if not isinstance(column, str):
+        raise TypeError(
+            f"the column is {column!r}, expected the name of one; where several columns are the "
+            "key, make one of them"
+        )
+    if (count := frame.columns.count(column)) != 1:
+        found = "and the columns are" if count == 0 else f"which {count} columns have, of"
+        raise KeyError(f"the column is {column!r}, {found} {frame.columns}")
+    kind = frame.schema[frame.columns.index(column)].dataType
+    if not isinstance(kind, _OF_KEYS):
+        raise KeyTypeError(
+            f"column {column!r}: {kind.simpleString()} is not a type of keys", None, _CAST
+        )
+
+
+def _plain_name(position: int) -> str:
+    return f"c{position}"
+
+
+def _plain(frame: DataFrame) -> DataFrame:
+    """Name columns by their positions: Spark takes a dot in a name for a part of a column."""
+    return frame.toDF(*map(_plain_name, range(len(frame.columns))))
+
+
+# What the tasks do
+
+
+def _to_slices(
+    frame: DataFrame, plan: SlicePlan, position: int, nulls: Nulls, *, carry: bool
+) -> DataFrame:
+    """Send each slice all that belongs to it, in the order of the input, after a row of its own.
+
+    Each slice has a partition of its number, and is in none else: its first row, without a key, is
+    there where no key is.
+    """
+    own = frame.sparkSession.range(plan.slices).select(
+        functions.col("id").cast("int").alias("slice"),
+        functions.lit(_OWN).alias("partition"),
+        functions.lit(0).alias("batch"),
+        functions.lit(b"").alias("hashes"),
+        functions.lit(b"").alias("rows"),
+    )
+    parted = frame.mapInArrow(_parting(plan, position, nulls, carry), _PACKED)
+    sent = parted.union(own).repartitionById(plan.slices, "slice")
+    return sent.sortWithinPartitions("slice", "partition", "batch")
+
+
+def _parting(plan: SlicePlan, position: int, nulls: Nulls, carry: bool) -> _Task:
+    """Make the task of a partition of the input: it hashes its keys, and packs them by slice."""
+
+    def part(batches: _Batches) -> _Batches:
+        partition = TaskContext.get().partitionId()
+        done = 0
+        for number, batch in enumerate(batches):
+            with _told_where(partition, done):
+                parts = plan.partition(batch.column(position), nulls=nulls)
+            full = [(each, of) for each, of in enumerate(parts) if len(of.rows)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([each for each, _ in full], pa.int32()),
+                    pa.array([partition] * len(full), pa.int32()),
+                    pa.array([number] * len(full), pa.int32()),
+                    pa.array([_bytes_of(of.h1, of.h2) for _, of in full], pa.binary()),
+                    pa.array(_packed(batch, [of.rows for _, of in full], carry), pa.binary()),
+                ],
+                names=_NAMES,
+            )
+            done += len(batch)
+
+    return part
+
+
+def _filling(plan: SlicePlan) -> _Task:
+    """Make the task of a slice of `build`: it marks all keys, and gives the slice in pieces."""
+
+    def fill(batches: _Batches) -> _Batches:
+        for number, sent in _by_slice(batches):
+            part = Slice.empty(plan, number)
+            for each in sent:
+                part.mark(each.h1, each.h2)
+            raw = part.to_bytes()
+            for start in range(0, len(raw), _PIECE):
+                piece = raw[start : start + _PIECE]
+                columns = [pa.array([number], pa.int32()), pa.array([piece], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, names=["slice", "piece"])
+
+    return fill
+
+
+def _claiming(run: Run) -> _Task:
+    """Make the task of a slice of `first_seen`: it claims all keys, gives new rows, writes it."""
+
+    def claim(batches: _Batches) -> _Batches:
+        for number, sent in _by_slice(batches):
+            part = run.read(number)
+            for each in sent:
+                new = part.claim(each.h1, each.h2)
+                if new.any():
+                    with pa.ipc.open_stream(each.rows) as rows:
+                        yield rows.read_next_batch().filter(pa.array(new))
+            run.write(part)
+
+    return claim
+
+
+class _Sent(NamedTuple):
+    """The keys of a batch that belong to one slice, as they arrive at its task."""
+
+    slice: int
+    partition: int
+    h1: Words
+    h2: Words
+    rows: Any  # pyarrow.Buffer: a stream of one record batch, or nothing
+
+
+def _by_slice(batches: _Batches) -> Iterator[tuple[int, Iterator[_Sent]]]:
+    """Read what was sent, and bring together what is of one slice."""
+    for number, together in groupby(_read(batches), key=lambda each: each.slice):
+        sent = iter(together)
+        if next(sent).partition != _OWN:
+            # Half of a slice's keys would make a slice that has lost the others.
+            raise RuntimeError(f"Spark has sent slice {number} to more than one task")
+        yield number, sent
+
+
+def _read(batches: _Batches) -> Iterator[_Sent]:
+    for batch in batches:
+        slices, partitions, _, hashes, rows = batch.columns
+        for row in range(len(batch)):
+            h1, h2 = np.frombuffer(hashes[row].as_buffer(), "<u8").reshape(2, -1)
+            yield _Sent(slices[row].as_py(), partitions[row].as_py(), h1, h2, rows[row].as_buffer())
+
+
+def _bytes_of(h1: Words, h2: Words) -> bytes:
+    return np.concatenate((h1, h2)).astype("<u8", copy=False).tobytes()
+
+
+def _packed(batch: Any, chosen: list[Indices], carry: bool) -> list[bytes]:
+    """Write rows of a batch as streams of Arrow, which know their types; nothing unless carried."""
+    if not carry:
+        return [b""] * len(chosen)
+    packed: list[bytes] = []
+    for rows in chosen:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch.take(pa.array(rows)))
+        packed.append(sink.getvalue().to_pybytes())
+    return packed
+
+
+@contextmanager
+def _told_where(partition: int, done: int) -> Iterator[None]:
+    """Count the position of a wrong key from the beginning of its partition, and name that."""
+    try:
+        yield
+    except (KeyTypeError, KeyEncodingError) as error:
+        found = error if error.position is None else error.at(done + error.position)
+        found.add_note(f"in partition {partition} of the frame")
+        raise found from None
+
+
+def _fetched(rows: Iterable[Any], folder: str) -> Iterator[str]:
+    """Write slices as files of a folder of the driver's, as they come; gives their paths."""
+    for number, pieces in groupby(rows, key=lambda row: row["slice"]):
+        path = os.path.join(folder, str(number))
+        with open(path, "wb", opener=open_file) as file:
+            file.writelines(row["piece"] for row in pieces)
+        yield path
+
+
+@lru_cache(maxsize=8)
+def _opened(path: str) -> Filter:
+    """Open a filter once in a worker, which lives on from task to task."""
+    return open_filter(path, "r", threads=1)
+
+
+def _ask(path: str, keys: Any) -> Bools:
+    try:
+        return _opened(path).contains_many(keys, nulls="skip")
+    except FileChangedError:  # another was moved into its place
+        _opened.cache_clear()
+        return _opened(path).contains_many(keys, nulls="skip")

@@ -1,0 +1,497 @@
+"""Scrapy's duplicate filter in a file that crawlers share and the next run knows.
+
+**A Bloom filter takes some new pages for seen, and these are never fetched**: one in a million as
+planned here, more once the filter is past its plan. See docs/scrapy.md, which has the settings.
+
+Needs the extra ``scrapy``; nothing else of the package imports this module. ``import scrapy`` is
+Scrapy here too: imports are absolute.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Self
+
+from mmbloom.errors import FormatError, ParameterMismatchError
+from mmbloom.filters.open import OfBits, open_of_bits, open_or_create
+from mmbloom.filters.rotating import RotatingFilter
+from mmbloom.format.folder import seconds_of
+
+try:
+    from scrapy.core.scheduler import Scheduler
+    from scrapy.crawler import Crawler
+    from scrapy.dupefilters import RFPDupeFilter
+    from scrapy.http import Request, Response
+    from scrapy.settings import BaseSettings
+    from scrapy.signals import item_scraped
+    from scrapy.spiders import Spider
+    from scrapy.statscollectors import StatsCollector
+    from scrapy.utils.job import job_dir
+    from scrapy.utils.request import RequestFingerprinterProtocol
+    from twisted.internet.defer import Deferred
+except ImportError as error:
+    raise ImportError(
+        f"mmbloom.crawl.scrapy needs Scrapy 2.13 or later: pip install 'mmbloom[scrapy]' ({error})"
+    ) from error
+
+__all__ = ["BloomDupeFilter", "ClaimScheduler", "ItemDupeFilter"]
+
+_ERROR_RATE = 1e-6  # a page that is taken for seen is lost: one in a million, as dedup's lines
+_EVERY = "1d"
+_ADVICE = "set it to the number of different requests that will ever come"
+_OTHERWISE = (
+    "If the filter there is the one to go on with, leave out all settings of mmbloom but "
+    "MMBLOOM_FILE: the filter knows its own plan."
+)
+
+
+class _FileDupeFilter(RFPDupeFilter):
+    """A duplicate filter that has a filter in a file; what is marked, and when, say others."""
+
+    def __init__(
+        self,
+        settings: BaseSettings,
+        stats: StatsCollector,
+        fingerprinter: RequestFingerprinterProtocol,
+    ) -> None:
+        debug = settings.getbool("DUPEFILTER_DEBUG")
+        super().__init__(debug=debug, fingerprinter=fingerprinter)
+        self._settings, self._stats = settings, stats
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make one for a crawler, as Scrapy does; nothing is opened yet.
+
+        Parameters
+        ----------
+        crawler : Crawler
+            Has the settings.
+
+        Returns
+        -------
+        the class that was called
+        """
+        assert crawler.stats is not None  # noqa: S101  for the type checker, and the next one too
+        assert crawler.request_fingerprinter is not None  # noqa: S101
+        return cls(crawler.settings, crawler.stats, crawler.request_fingerprinter)
+
+    def open(self) -> None:
+        """Open the filter, and make it first if it is not there.
+
+        Raises
+        ------
+        ValueError
+            If a setting is missing or wrong; names it, and says what to set. It is not raised
+            earlier, where Scrapy would hide it behind an error of its own.
+        FormatError, ParameterMismatchError
+            If something else is at the path, or a filter that was planned otherwise.
+        OSError
+            If it cannot be made or opened.
+        """
+        open_filter = _opener(self._settings)
+        try:
+            self.seen = open_filter()
+        except (FormatError, ParameterMismatchError) as error:
+            error.add_note(_OTHERWISE)
+            raise
+
+    def close(self, reason: str) -> None:
+        """Close the filter, and note in the stats how full it is.
+
+        Parameters
+        ----------
+        reason : str
+            Why the spider closes.
+
+        Raises
+        ------
+        DurabilityError, FileChangedError
+            If the filter is kept in shared memory, and cannot be written to its file.
+        """
+        super().close(reason)
+        if not hasattr(self, "seen"):  # it could not be opened
+            return
+        # No flush: it would force marks to the disk, those of all processes, before Scrapy's
+        # queues, which Scrapy leaves to the system. A power cut then would lose what waits.
+        with self.seen:
+            self._stats.set_value("mmbloom/keys", self.seen.approx_count)
+            self._stats.set_value("mmbloom/error_rate", self.seen.current_error_rate)
+
+
+class BloomDupeFilter(_FileDupeFilter):
+    """A duplicate filter in a file, for any number of crawler processes and runs.
+
+    **Some new pages are taken for seen and are never fetched**: one in a million up to the
+    planned capacity, by default. Choose it by ``DUPEFILTER_CLASS =
+    "mmbloom.crawl.scrapy.BloomDupeFilter"``.
+
+    Parameters
+    ----------
+    settings : Settings
+        The crawler's; read by `open`.
+    stats : StatsCollector
+        Gets ``mmbloom/keys`` and ``mmbloom/error_rate`` when the spider closes: about how many
+        requests the filter knows, and which share of new ones it takes for seen by now.
+    fingerprinter : RequestFingerprinterProtocol
+        Gives the key of a request: Scrapy's, of method, canonical URL and body, unless
+        ``REQUEST_FINGERPRINTER_CLASS`` says otherwise.
+
+    Attributes
+    ----------
+    seen : BloomFilter, GrowingFilter or RotatingFilter
+        The filter, from `open` on.
+
+    Notes
+    -----
+    The settings are
+
+    - ``MMBLOOM_FILE``: the path of the filter; by default ``requests.bloom`` in ``JOBDIR``.
+    - ``MMBLOOM_CAPACITY``: how many different requests will ever come (of one period, if there
+      are periods). Needed to make the filter. Without it the filter must exist, and may be of
+      any class.
+    - ``MMBLOOM_ERROR_RATE``: which share of new requests may be taken for seen; 1e-6.
+    - ``MMBLOOM_KEEP``: crawl a page again when it was last let through so long ago, such as
+      "30d". The path is then a folder, of a rotating filter.
+    - ``MMBLOOM_EVERY``: how long its periods are; "1d".
+
+    Scrapy's own scheduler marks a request before it queues it; `ClaimScheduler` does it after.
+    What is logged and counted, ``dupefilter/filtered``, is as by Scrapy's own filter.
+
+    Examples
+    --------
+    In the ``settings.py`` of a project:
+
+    >>> DUPEFILTER_CLASS = "mmbloom.crawl.scrapy.BloomDupeFilter"
+    >>> SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"
+    >>> MMBLOOM_FILE, MMBLOOM_CAPACITY = "seen.bloom", 10_000_000
+    """
+
+    _claimed: dict[bytes, bool]  # what is being queued: whether it is new
+    _locked: bool  # whether a claim is under way
+
+    def open(self) -> None:
+        """Open the filter, and make it first if it is not there.
+
+        Raises
+        ------
+        ValueError, OSError, FormatError, ParameterMismatchError
+            If it cannot be, by these settings.
+        """
+        self._claimed, self._locked = {}, False
+        super().open()
+
+    def request_seen(self, request: Request) -> bool:
+        """Tell whether a request was seen before; if not, it is from now on.
+
+        Parameters
+        ----------
+        request : Request
+            Any.
+
+        Returns
+        -------
+        bool
+            Within `claiming`, of the request that is claimed: what the claim has found.
+
+        Raises
+        ------
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter cannot be written.
+        """
+        key = self.fingerprinter.fingerprint(request)
+        if key in self._claimed:
+            new, self._claimed[key] = self._claimed[key], False  # another one is a duplicate
+            return not new
+        # Asked first: most links are known, and to ask takes no lock. In a rotating filter an add
+        # would also start the time of a known page anew, which then would never be crawled again.
+        return key in self.seen or not self.seen.add(key)
+
+    @contextmanager
+    def claiming(self, request: Request) -> Iterator[None]:
+        """Let `request_seen` answer in a block, and mark the request only if that succeeds.
+
+        Parameters
+        ----------
+        request : Request
+            To be queued in the block, which has the filter's lock if the request is new.
+
+        Yields
+        ------
+        None
+
+        Raises
+        ------
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter cannot be written.
+        """
+        key = self.fingerprinter.fingerprint(request)
+        if key in self._claimed:  # by a block around this one, as a queue may lead to
+            yield
+            return
+        with ExitStack() as stack:
+            new, within = key not in self.seen, self._locked
+            if new and not within:
+                new = bool(stack.enter_context(self.seen.claim([key]))[0])
+                self._locked = True
+                stack.callback(setattr, self, "_locked", False)
+            self._claimed[key] = new
+            stack.callback(self._claimed.pop, key)
+            yield
+            if new and within:  # the claim around has the lock, so that it is new still
+                self.seen.add(key)
+
+
+class ItemDupeFilter(_FileDupeFilter):
+    """A duplicate filter that knows, in later runs, the pages that gave an item.
+
+    **Some new pages are taken for known and are never fetched**, as with `BloomDupeFilter`, whose
+    parameters and settings it has. A page is marked when an item of it has gone through all
+    pipelines. Pages that gave none, such as lists of links, are fetched once in each run.
+
+    Notes
+    -----
+    A page that was reached by a redirect is marked under its own URL. A link that redirects to it
+    is followed once in each run, as far as the redirect.
+
+    After a kill, a new run fetches all pages that have given no item yet. Scrapy's feeds are no
+    pipelines: a kill can lose items that a feed still has in memory, though their pages are
+    marked; and the others of a page of several items, which is marked with the first.
+
+    What the present run has requested is kept in memory, as by Scrapy's own filter, and not in
+    ``JOBDIR``. Crawlers at work at the same time can fetch a page twice.
+
+    Not with `ClaimScheduler`: it would mark a page that has given nothing yet.
+
+    Examples
+    --------
+    In the ``settings.py`` of a project:
+
+    >>> DUPEFILTER_CLASS = "mmbloom.crawl.scrapy.ItemDupeFilter"
+    >>> MMBLOOM_FILE, MMBLOOM_CAPACITY = "items.bloom", 10_000_000
+    """
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        """Make one for a crawler, as Scrapy does, that is told of its items.
+
+        Parameters
+        ----------
+        crawler : Crawler
+            Has the settings, and the signals.
+
+        Returns
+        -------
+        the class that was called
+        """
+        made = super().from_crawler(crawler)
+        crawler.signals.connect(made.mark, item_scraped)
+        return made
+
+    def request_seen(self, request: Request) -> bool:
+        """Tell whether a page has given an item, or was requested by this run before.
+
+        Parameters
+        ----------
+        request : Request
+            Any.
+
+        Returns
+        -------
+        bool
+
+        Raises
+        ------
+        FileChangedError, ClosedFilterError
+            If the filter cannot be read.
+        """
+        return self.fingerprinter.fingerprint(request) in self.seen or super().request_seen(request)
+
+    def mark(self, response: Response | None) -> None:
+        """Mark the page that has given an item.
+
+        Parameters
+        ----------
+        response : Response or None
+            What the item is of; None if a spider's ``start`` gave it.
+
+        Raises
+        ------
+        LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
+            If the filter cannot be written.
+        """
+        if response is not None and response.request is not None:
+            self.seen.add(self.fingerprinter.fingerprint(response.request))
+
+
+class ClaimScheduler(Scheduler):
+    """Scrapy's scheduler, which marks a request as seen after it is queued.
+
+    A request stays unmarked if the queue refuses it, or if the crawler is killed meanwhile. The
+    next link to it is followed. Choose it by ``SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"``,
+    with `BloomDupeFilter`.
+
+    Notes
+    -----
+    Scrapy's queues in ``JOBDIR`` write through a buffer. Where the disk is full, a queue takes
+    some requests that it cannot write later, and these are marked.
+
+    Other crawlers that have found a new page wait while one is queued: some 10 µs, or 40 with
+    ``JOBDIR``.
+
+    Examples
+    --------
+    In the ``settings.py`` of a project, with those of `BloomDupeFilter`:
+
+    >>> SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"
+    """
+
+    df: BloomDupeFilter  # or another that can claim: `open` makes sure
+
+    def open(self, spider: Spider) -> Deferred[None] | None:
+        """Open the queues and the duplicate filter.
+
+        Parameters
+        ----------
+        spider : Spider
+            As Scrapy gives it.
+
+        Returns
+        -------
+        Deferred or None
+            What the duplicate filter's `open` returns.
+
+        Raises
+        ------
+        ValueError
+            If the duplicate filter is no `BloomDupeFilter`; and what its `open` raises.
+        """
+        if not hasattr(self.df, "claiming"):
+            found = type(self.df)
+            raise ValueError(
+                f"DUPEFILTER_CLASS is {found.__module__}.{found.__qualname__}, which cannot claim: "
+                "set it to 'mmbloom.crawl.scrapy.BloomDupeFilter', or leave out ClaimScheduler"
+            )
+        return super().open(spider)
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Queue a request unless it was seen; mark it when it is queued.
+
+        Parameters
+        ----------
+        request : Request
+            Any; with ``dont_filter`` it is queued, and neither asked for nor marked.
+
+        Returns
+        -------
+        bool
+            Whether it was queued.
+
+        Raises
+        ------
+        OSError, MmbloomError
+            If it cannot be queued, or the filter cannot be written. It is not marked then.
+        """
+        if request.dont_filter:
+            return super().enqueue_request(request)
+        with self.df.claiming(request):
+            return super().enqueue_request(request)
+
+
+def _opener(settings: BaseSettings) -> Callable[[], OfBits]:
+    """Read the settings, and give what opens the filter that they describe."""
+    path = _path(settings)
+    keep, every = (_duration(settings, name) for name in ("MMBLOOM_KEEP", "MMBLOOM_EVERY"))
+    capacity, error_rate = _capacity(settings), _error_rate(settings)
+    if every is not None and keep is None:
+        raise ValueError(
+            "MMBLOOM_EVERY is set and MMBLOOM_KEEP is not: set that to the time after which a "
+            "page is crawled again, such as '30d'"
+        )
+    if capacity is None:
+        for name in ("MMBLOOM_ERROR_RATE", "MMBLOOM_KEEP"):
+            if settings[name] is not None:
+                raise ValueError(
+                    f"{name} applies only when the filter is made, and MMBLOOM_CAPACITY is not "
+                    f"set: {_ADVICE}"
+                )
+        return partial(_existing, path)
+    if keep is None:
+        return partial(open_or_create, path, capacity, error_rate)
+    return partial(
+        RotatingFilter.create,
+        path,
+        keep=keep,
+        every=_EVERY if every is None else every,
+        capacity_per_period=capacity,
+        error_rate=error_rate,
+        exist_ok=True,
+    )
+
+
+def _path(settings: BaseSettings) -> str:
+    given = settings["MMBLOOM_FILE"]
+    if given is not None and not (isinstance(given, (str, os.PathLike)) and os.fspath(given)):
+        raise ValueError(f"MMBLOOM_FILE is {given!r}, expected a path: set it to one")
+    if given is not None:
+        return os.fspath(given)
+    folder = job_dir(settings)
+    if not folder:
+        raise ValueError(
+            "MMBLOOM_FILE is not set, and JOBDIR is not: set one, so that the filter has a place"
+        )
+    return os.path.join(folder, "requests.bloom")
+
+
+def _existing(path: str) -> OfBits:
+    """Open the filter that somebody has made."""
+    try:
+        return open_of_bits(path)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"{path} does not exist, and MMBLOOM_CAPACITY is not set: {_ADVICE}"
+        ) from error
+
+
+def _capacity(settings: BaseSettings) -> int | None:
+    given = settings["MMBLOOM_CAPACITY"]
+    if given is None:
+        return None
+    number = _number(given)
+    if number is None or number < 1 or number != int(number):
+        raise ValueError(f"MMBLOOM_CAPACITY is {given!r}, expected a whole number: {_ADVICE}")
+    return int(number)
+
+
+def _error_rate(settings: BaseSettings) -> float:
+    given = settings.get("MMBLOOM_ERROR_RATE", _ERROR_RATE)
+    number = _number(given)
+    if number is None or not 0 < number < 1:
+        raise ValueError(
+            f"MMBLOOM_ERROR_RATE is {given!r}, expected more than 0 and less than 1: set it to the "
+            "share of new pages that may be lost, such as 1e-6"
+        )
+    return number
+
+
+def _number(given: object) -> float | None:
+    """Read a number, which is a str if it comes from the command line; None if it is none."""
+    if isinstance(given, bool) or not isinstance(given, (int, float, str)):
+        return None
+    try:
+        number = float(given)
+    except (ValueError, OverflowError):  # an int of hundreds of digits is too large for a float
+        return None
+    return number if abs(number) < 2**63 else None  # no NaN either
+
+
+def _duration(settings: BaseSettings, name: str) -> int | None:
+    given = settings[name]
+    if given is None:
+        return None
+    try:
+        return seconds_of(given)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error

@@ -1,0 +1,192 @@
+"""A full file becomes the first of a growing folder, at the same path, in one step.
+
+The file itself is not copied and not changed: it gets a second name, in a new folder beside it,
+and then folder and file change places. All of it happens under the file's write lock. So a
+writer has added to a file of the folder, or finds that the file was replaced.
+Where this dies the path has the file as it was, or the folder with all that the file knows.
+"""
+
+import os
+import stat
+from contextlib import ExitStack, suppress
+from functools import partial
+
+from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
+from mmbloom._storage.exclusions import counted_listed, replace_listed
+from mmbloom._storage.folder import entry_of, file_name, first_manifest, is_named, open_named
+from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.opening import ALL_KINDS, BITS, absolute, as_file_or_folder, kind_of
+from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._system.moments import outlast
+from mmbloom._system.reentry import CALL
+from mmbloom._system.typing import Path, Reserve
+from mmbloom.errors import FormatError, OtherKindError
+from mmbloom.filters.exclusions import ExclusionList
+from mmbloom.filters.file import OpenedFile
+from mmbloom.filters.options import OpenOptions
+from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
+from mmbloom.format.folder import GrowthPlan
+from mmbloom.sizing.formulas import rate_of_any
+from mmbloom.sizing.params import FilterParams
+from mmbloom.sizing.planning import Fill
+
+
+def grow(
+    path: Path,
+    *,
+    reserve: Reserve = "zeros",
+    lock_timeout: float | None = 60.0,
+    allow_network: bool = False,
+) -> float:
+    """Make a growing folder of a filter file, at its path, with all that it knows.
+
+    The file becomes the first of the folder's, and its exclusions those of the folder. As soon as
+    it has the keys that it was planned for, further keys go to a second file, twice as large, and
+    so on: see `GrowingFilter`. If a growing folder is at the path, nothing is done: several
+    processes that find the file full may all call this, and one of them grows it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        A file of a `BloomFilter`. Other processes may have it open: what they add before the
+        folder is at the path is in the folder. From then on, and before the first key is added
+        to the folder, they get `FileChangedError` until they open it again, with `mmbloom.open`
+        or `GrowingFilter.open`.
+    reserve : {"zeros", "fallocate"}, default "zeros"
+        Of the further files, as for `BloomFilter.create`.
+    lock_timeout : float or None, default 60.0
+        Seconds to wait for others that write; None waits for ever.
+    allow_network : bool, default False
+        Allow it on a network file system, which is safe from one host only.
+
+    Returns
+    -------
+    float
+        The false-positive rate of the whole, however many keys come: twice that of the file, or
+        more if the file is past its plan already.
+
+    Raises
+    ------
+    FormatError
+        If it is no valid filter file, is one of a `CountingBloomFilter`, a rotating folder, a
+        file of a folder or a symbolic link.
+    ReadOnlyError
+        If it is sealed.
+    ValueError
+        If there can be no such folder: where the rate of the whole would be 1. If the file is so
+        far past its plan that it takes half of all new keys for seen: the folder would as well.
+    LockTimeoutError, FileChangedError
+        If others kept the lock, or another file was put in the place of this one meanwhile.
+    PermissionError
+        If the file belongs to another user: the folder must be that user's too.
+    OSError
+        If the system or the file system cannot swap a folder and a file in one step, or as the
+        system says. The file is then as it was.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with mmbloom.BloomFilter.create(path, capacity=1000, error_rate=1e-6) as seen:
+    ...     added = seen.add_many(range(1000))
+    >>> mmbloom.grow(path)
+    2e-06
+    >>> with mmbloom.open(path) as seen:
+    ...     print(999 in seen, seen.add_many(range(1000, 3000)).all(), len(seen.info().files))
+    True True 2
+    """
+    require_reserve(reserve)
+    options = OpenOptions(lock_timeout=lock_timeout, allow_network=allow_network)
+    of_file = partial(_grow_file, options=options, reserve=reserve)
+    return as_file_or_folder(absolute(path), of_file, _rate_of_grown)
+
+
+def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
+    _require_file_of_bits(path)
+    with ExitStack() as stack:
+        storage = MappedFilter(path, writable=True, allow_network=options.allow_network)
+        params = storage.header.params
+        exclusions = ExclusionList(exclusions_path(path), params.key_hash)
+        opened = OpenedFile(storage, exclusions, options, on_full=None)
+        stack.callback(opened.close)
+        storage.check_writable()
+        reason = why_not(params, Fill.of(params, storage.positions_set))
+        if reason:
+            raise ValueError(f"{path}: cannot grow: {reason}")
+        plan = GrowthPlan.beginning_with(params, reserve)
+        with opened.writer.section(options.lock_timeout, CALL):
+            now = storage.current_error_rate
+            try:
+                _swap(path, plan)
+            finally:
+                # A process that has the file open may add to it, and ask it, by a look of before.
+                # Under the lock of the newest file nothing is added to the folder.
+                outlast()
+    return _rate_of(plan, params, now)
+
+
+def _rate_of_grown(folder: str) -> float:
+    with open_named(folder) as (file, (first, *_)):
+        plan, params = file.manifest.plan, first.header.params
+        if not isinstance(plan, GrowthPlan):
+            why = "a single file: each period begins a new file"
+            raise OtherKindError(folder, plan.kind, plan.kind, why)
+        positions = min(first.counters()["positions_set"], params.num_bits)  # nothing proves them
+        now = params.expected_error_rate(positions)
+    return _rate_of(plan, params, now)
+
+
+def _rate_of(plan: GrowthPlan, first: FilterParams, now: float) -> float:
+    # By the plan, unless the first file is so far past its own that it alone drops more.
+    return max(plan.error_rate, rate_of_any([now, plan.error_rate - first.error_rate]))
+
+
+def why_not(params: FilterParams, fill: Fill) -> str:
+    """Say why a file cannot become the first of a growing folder, and what to do; "" if it can."""
+    if fill.is_useless:
+        return (
+            f"{fill.taken()}, and a folder with it would go on with that; make a new "
+            "filter, and add the keys again"
+        )
+    try:
+        GrowthPlan.beginning_with(params, "zeros")
+    except ValueError as error:
+        return f"{error}; make a larger filter"
+    return ""
+
+
+def _require_file_of_bits(path: str) -> None:
+    if os.path.islink(path):
+        expected = f"the file itself: grow {os.path.realpath(path)}"
+        raise FormatError(path, "file", "a symbolic link", expected)
+    if is_named(path):
+        folder = os.path.dirname(path)
+        expected = "a filter of its own: the folder grows by itself, or begins a file each period"
+        raise FormatError(path, "file", f"a file of the folder {folder}", expected)
+    with UnmappedFilter(path, kinds=ALL_KINDS) as looked_at:
+        if (kind_of(looked_at.header)) is not BITS:
+            raise OtherKindError(
+                path,
+                "counters",
+                "counters",
+                "bits: a growing filter forgets no key; to_bloom writes a filter of bits of the "
+                "keys that are there, and that can grow",
+            )
+
+
+def _swap(path: str, plan: GrowthPlan) -> None:
+    """Put a folder with the file in the file's place; call under its lock."""
+    file, beside = os.lstat(path), exclusions_path(path)
+    listed = counted_listed(beside)  # if damaged, nothing is made
+    permissions, name = stat.S_IMODE(file.st_mode) & 0o777, file_name(0)
+    with new_folder(path, permissions, instead_of=file, like=file) as folder:
+        os.link(path, os.path.join(folder, name))
+        require_same(file, os.path.join(folder, name))
+        first_manifest(folder, plan, [entry_of(folder, name, 0)], permissions, like=file)
+        if listed.keys:
+            replace_listed(exclusions_path_in(folder), listed.keys, file)
+    if listed.keys:
+        with suppress(OSError):  # the folder's count now, and these are not asked
+            os.unlink(beside)
+            sync_folder(os.path.dirname(path))

@@ -1,0 +1,182 @@
+"""Whichever filter is at a path: the class that the file or the folder needs."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
+
+from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.opening import absolute, as_file_or_folder
+from mmbloom._system.typing import HashName, Layout, Mode, OnFull, Path, Reserve, Resident
+from mmbloom.errors import OtherKindError
+from mmbloom.filters.base import Filter
+from mmbloom.filters.bloom import BloomFilter
+from mmbloom.filters.counting import CountingBloomFilter
+from mmbloom.filters.options import choose_params, not_asked
+
+if TYPE_CHECKING:
+    from mmbloom.filters.growing import GrowingFilter
+    from mmbloom.filters.rotating import RotatingFilter
+
+
+OfBits: TypeAlias = "BloomFilter | GrowingFilter | RotatingFilter"
+
+
+def open(path: Path, mode: Mode = "r+", **options: Any) -> Filter:  # noqa: A001  as zarr.open
+    """Open the filter at a path with the class that it needs.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The filter, a file or a folder. Opening changes nothing in it.
+    mode : {"r+", "r"}, default "r+"
+        As for `BloomFilter.open`.
+    **options
+        The other options of the class's `open`: `lock_timeout`, `allow_network`, `threads`,
+        `preload`, `verify_after_add`, `on_full`, `resident`; of a `RotatingFilter` also `clock`.
+
+    Returns
+    -------
+    Filter
+        A `BloomFilter`, `CountingBloomFilter`, `GrowingFilter` or `RotatingFilter`.
+
+    Raises
+    ------
+    FormatError
+        If it is no valid filter.
+    TypeError, ValueError
+        If an option is not of this class, or out of range.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with mmbloom.GrowingFilter.create(path, initial_capacity=1000) as seen:
+    ...     seen.add("a")
+    True
+    >>> with mmbloom.open(path, "r") as seen:
+    ...     print(type(seen).__name__, "a" in seen)
+    GrowingFilter True
+    """
+    where = absolute(path)  # of either: another thread may change the working folder
+    with suppress(OtherKindError):
+        return open_of_bits(where, mode, **options)
+    return CountingBloomFilter.open(where, mode, **options)
+
+
+def open_of_bits(path: Path, mode: Mode = "r+", **options: Any) -> OfBits:
+    """Open a filter that is not of counters, which are refused; otherwise as `open`."""
+
+    def of_folder(folder: str) -> GrowingFilter | RotatingFilter:
+        return _folder_at(folder).open(folder, mode, **options)
+
+    of_file = partial(BloomFilter.open, mode=mode, **options)
+    return as_file_or_folder(absolute(path), of_file, of_folder)
+
+
+class OpenedWith(TypedDict, total=False):
+    """The options of `BloomFilter.open`, but for `mode`."""
+
+    lock_timeout: float | None
+    allow_network: bool
+    threads: int | None
+    preload: bool
+    verify_after_add: bool
+    on_full: OnFull
+    resident: Resident
+
+
+def open_or_create(
+    path: Path,
+    capacity: int,
+    error_rate: float = 0.01,
+    *,
+    layout: Layout = "blocked",
+    seed: int | None = None,
+    hash: HashName | None = None,
+    permissions: int = OWNER_ONLY,
+    reserve: Reserve = "zeros",
+    **options: Unpack[OpenedWith],
+) -> BloomFilter | GrowingFilter:
+    """Open the filter at a path, or create it if nothing is there.
+
+    The filter may be a file, or the folder that `grow` has made of it. If several processes call
+    this at once, one of them creates the filter and the others open it.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The filter.
+    capacity, error_rate, layout, seed, hash
+        As for `BloomFilter.create`. A filter that exists must have been created with the same
+        values (with any seed and hash, by default).
+    permissions, reserve
+        Of a new file, as for `BloomFilter.create`.
+    **options
+        Those of `BloomFilter.open`: `lock_timeout`, `allow_network`, `threads`, `preload`,
+        `verify_after_add`, `on_full`, `resident`.
+
+    Returns
+    -------
+    BloomFilter or GrowingFilter
+        Open for writing, to be closed with ``close`` or by a ``with`` block.
+
+    Raises
+    ------
+    ParameterMismatchError
+        If the filter was created with other parameters.
+    FormatError
+        If something else is at the path, a counting or a rotating filter for example.
+    OSError
+        If the disk space cannot be reserved (ENOSPC), or as the system says.
+    ValueError, TypeError
+        If a parameter is out of range, or missing.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> for _ in range(2):
+    ...     with mmbloom.open_or_create(path, 1000, 1e-6) as seen:
+    ...         print(type(seen).__name__, seen.add("a"))
+    ...     rate = mmbloom.grow(path)
+    BloomFilter True
+    GrowingFilter False
+    """
+
+    def of_file(path: str) -> BloomFilter:
+        return BloomFilter.create(
+            path,
+            capacity,
+            error_rate,
+            layout=layout,
+            seed=seed,
+            hash=hash,
+            permissions=permissions,
+            exist_ok=True,
+            reserve=reserve,
+            **options,
+        )
+
+    def of_folder(folder: str) -> GrowingFilter:
+        from mmbloom.filters.growing import GrowingFilter  # noqa: PLC0415  as below
+
+        asked = choose_params(capacity, error_rate, layout, seed, hash, like=None)
+        return GrowingFilter._begun_with(folder, asked, not_asked(hash, seed), **options)  # noqa: SLF001
+
+    return as_file_or_folder(absolute(path), of_file, of_folder)
+
+
+def _folder_at(path: str) -> type[GrowingFilter | RotatingFilter]:
+    # Here, not above: a program that opens one file imports nothing of folders, a twentieth of
+    # the time that a command takes to start.
+    from mmbloom._storage.folder import folder_kind  # noqa: PLC0415
+    from mmbloom.filters.growing import GrowingFilter  # noqa: PLC0415
+    from mmbloom.filters.rotating import RotatingFilter  # noqa: PLC0415
+
+    return GrowingFilter if folder_kind(path) == "growing" else RotatingFilter

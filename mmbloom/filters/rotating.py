@@ -1,0 +1,414 @@
+"""RotatingFilter: "seen in the last seven days", in files that are dropped as a whole.
+
+A key is written to the file of the present period, which is made when the first key of its
+period comes; then, and only then, whole files that are past their time are dropped: from the
+manifest first, and from the disk after. Where the disk is too full for the next file, they are
+dropped before it is made. A process that has one mapped is not harmed, and forgets it at its
+next look; until then a query leaves it out by the clock.
+
+A period that has ended does not begin again: while a clock that went back is not past the
+newest file's period, keys go to that file. What periods are says ``format/periods.py``.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from mmbloom import _engine
+from mmbloom._engine import SingleKeys, described
+from mmbloom._keys.coerce import coerce_one
+from mmbloom._storage.atomic import OWNER_ONLY
+from mmbloom._storage.folder import remove_older
+from mmbloom._storage.opening import absolute
+from mmbloom._system.reentry import CALL
+from mmbloom._system.typing import (
+    Bools,
+    Clock,
+    Duration,
+    HashName,
+    Key,
+    Layout,
+    Mode,
+    OnFull,
+    Path,
+    Reserve,
+    Resident,
+)
+from mmbloom.errors import MmbloomError
+from mmbloom.filters.chain import Chain, ChainState, Hashed, Member, contains_one
+from mmbloom.filters.folder import FolderFilter, FolderWriter, Lasting, open_chain
+from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
+from mmbloom.filters.writer import ToClaim
+from mmbloom.format.folder import PeriodPlan, seconds_of
+
+# Files that take longer to make than a period lasts would keep the lock for ever.
+_MOST_ROUNDS = 8
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
+
+
+@dataclass(frozen=True, slots=True)
+class PendingKeys:
+    """What `RotatingWriter.claim` found: nothing is set yet.
+
+    Attributes
+    ----------
+    new : ndarray of bool, shape (n,)
+        True for each key that no file had.
+    member : Member
+        The newest file then.
+    keys : ToClaim
+        The keys, for it.
+    to_set : PendingKeys
+        What is to be set in it, for keys that only older files have too.
+    """
+
+    new: Bools
+    member: Member
+    keys: ToClaim
+    to_set: _engine.Claimed
+
+
+class RotatingWriter(FolderWriter):
+    """Writes to one chain whose newest file gives way to the next when its period is over.
+
+    Parameters
+    ----------
+    chain : Chain
+        The files.
+    plan : PeriodPlan
+        Their periods.
+    clock : callable
+        Gives the Unix time in seconds.
+    """
+
+    def __init__(self, chain: Chain, plan: PeriodPlan, clock: Clock) -> None:
+        super().__init__(chain)
+        self._plan, self._clock = plan, clock
+
+    renews = True  # its time starts anew
+
+    def lasting(self, now: ChainState) -> Lasting | None:
+        """Say for how long a query asks which files; None by another clock than the system's."""
+        if self._clock is not time.time:
+            return None
+        since = time.time()
+        asked = [one for one in now.members if not self._plan.expired(one.entry.number, since)]
+        number = now.newest.entry.number
+        if not asked or self._plan.period(since) > number:
+            return None  # the next key that comes makes a file
+        ends = min(self._plan.end(number), self._plan.expires(asked[0].entry.number))
+        return Lasting(asked[::-1], since, ends, math.inf)
+
+    def asked(self, now: ChainState) -> Sequence[Member]:
+        """Name the files that a query asks: those whose time is not over."""
+        time = self._clock()
+        if not self._plan.expired(now.members[0].entry.number, time):  # most of the time
+            return now.members
+        return [one for one in now.members if not self._plan.expired(one.entry.number, time)]
+
+    def claim(self, keys: Hashed) -> PendingKeys:
+        """Find which keys are new; call within `section`."""
+        if len(keys.found):  # no keys, no file
+            self._rotate()
+        now = self._chain.current
+        together = now.newest.writer.prepare(keys.hashes)
+        to_set = now.newest.writer.claim(together)
+        found = keys.found_in_all(self.older(now))
+        return PendingKeys(to_set.new & ~found, now.newest, together, to_set)
+
+    def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
+        """Set the bits of what was claimed; call within the `section` of the claim."""
+        if not len(keys.found):
+            return
+        newest = self._chain.current.newest
+        if newest is claimed.member:
+            newest.writer.mark(claimed.to_set, claimed.keys)
+        else:  # the caller's block has added other keys, in another period
+            newest.writer.add_within(keys.hashes)
+        self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))
+
+    def add_chunk(self, keys: Hashed) -> Bools:
+        """Add one chunk in a section of its own; bool array of shape (n,)."""
+        with self.section(self.timeout, CALL):
+            self._rotate()
+            now = self._chain.current
+            found = keys.found_in_all(self.older(now))
+            new = now.newest.writer.add_within(keys.hashes) & ~found
+            self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))
+        return new
+
+    def add_one(self, key: Key) -> bool:
+        """Add one key in a section of its own; True if it was new."""
+        octets = coerce_one(key)
+        with self.section(self.timeout, CALL):
+            self._rotate()
+            now = self._chain.current
+            older = self.older(now)
+            new = now.newest.writer.add_one_within(octets)
+            new = new and not contains_one(older, octets)
+            self._keep_up(lambda newest: newest.writer.add_one_within(octets))
+        return new
+
+    @property
+    def room(self) -> float:
+        """How many keys fit into the plan of the present period for sure."""
+        newest = self._chain.current.newest
+        if (
+            newest.writer.room == math.inf
+            and self._plan.period(self._clock()) > newest.entry.number
+        ):
+            return 0.0  # the caller was told of a period that is over, and not of the next one
+        return newest.writer.room
+
+    def may_pass(self, keys: int) -> bool:
+        """Tell whether keys go past the plan of the present period; within `section`."""
+        if keys:  # no keys, no file
+            self._rotate()  # what goes to the next period is no matter of this one
+        return super().may_pass(keys)
+
+    def _keep_up(self, add: Callable[[Member], object]) -> None:
+        """Add once more what was added while its period came to an end.
+
+        A key is kept from the time at which its add returns, which is later than this look.
+        """
+        for _ in range(_MOST_ROUNDS):
+            if not self._rotate():
+                return
+            add(self._chain.current.newest)
+        raise MmbloomError(
+            f"{self._chain.folder}: {_MOST_ROUNDS} periods of {self._plan.every_seconds} s have "
+            "ended while files were made for them; create one with longer periods"
+        )
+
+    def _rotate(self) -> bool:
+        """Begin the file of the present period, unless the newest is of it; True if it was not."""
+        time = self._clock()
+        number = self._plan.period(time)
+        if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
+            return False
+        try:
+            self._begin(number, time)
+        except OSError as error:
+            if error.errno not in _DISK_FULL or not self._drop(time):
+                raise
+        else:
+            return True
+        self._begin(number, time)  # what was past its time had the space that it needs
+        return True
+
+    def _begin(self, number: int, time: float) -> None:
+        """Make the file of a period the newest, and drop those that are past their time."""
+        self._chain.change_over(self._chain.make_next(number), dropped=self._expired(time))
+        self._remove()
+
+    def _drop(self, time: float) -> bool:
+        """Drop what is past its time, but not the newest, whose lock is held; True if any was."""
+        *older, newest = self._chain.current.members
+        kept = older[self._expired(time) :]
+        if len(kept) == len(older):
+            return False
+        self._chain.name((*kept, newest))
+        self._remove()
+        return True
+
+    def _expired(self, time: float) -> int:
+        """Count the oldest files that are past their time."""
+        members = self._chain.current.members
+        return sum(self._plan.expired(one.entry.number, time) for one in members)
+
+    def _remove(self) -> None:
+        """Remove from the disk what is older than all that the manifest names."""
+        remove_older(self._chain.folder, self._chain.current.members[0].entry.number)
+
+
+@described
+class RotatingFilter(SingleKeys, FolderFilter):
+    """A Bloom filter of the keys of the last days (or hours), shared by any number of processes.
+
+    ``RotatingFilter.create(path, keep="7d", every="1d", capacity_per_period=n)`` makes one and
+    ``RotatingFilter.open(path)`` opens one; a ``with`` block, or ``close``, closes it.
+
+    Notes
+    -----
+    A key that was added at time t is found until t + `keep` at least and t + `keep` + `every`
+    at most. Adding it again starts its time anew, and is answered False as long as it is found.
+    So a key that comes again within `keep` each time is new once, ever. To report a key once
+    per `keep` instead, test with ``in`` first, and add only the keys that you accept. One of the
+    `exclusions` is never found, however many periods have gone by.
+
+    Time is the machine's, in Unix seconds; periods are counted from 1970, so that those of
+    "1d" begin at midnight UTC. In a folder time never goes back: a clock that does is taken to
+    stand still at the beginning of the newest period, and keys are found for longer. A clock
+    that is far ahead drops what would be past its time then, and that is gone.
+
+    A file is made when the first key of a period comes: without keys there are no files, and
+    nothing is dropped from the disk. A query asks the newest file first, and takes longer with
+    each. The false-positive rate is that of all files together.
+
+    Threads and processes, forks, pickles, crashes: as `BloomFilter`. Each file is a sound
+    filter of its own, for `verify` and for readers; only this class may write to it.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> folder, day, now = os.path.join(tempfile.mkdtemp(), "seen"), 86400, [0.0]
+    >>> with RotatingFilter.create(
+    ...     folder, keep="7d", every="1d", capacity_per_period=1000, seed=1, clock=lambda: now[0]
+    ... ) as seen:
+    ...     print(seen.add_many(["a", "b", "a"]))
+    ...     now[0] = 5 * day
+    ...     print(seen.add("b"))  # seen, and its time starts anew
+    ...     now[0] = 9 * day
+    ...     print("a" in seen, "b" in seen)
+    [ True  True False]
+    False
+    False True
+    """
+
+    def _attach(self, path: str, options: OpenOptions, clock: Clock = time.time) -> None:
+        chain, plan = open_chain(path, options, PeriodPlan)
+        self._clock = clock
+        self._begin_chain(chain, RotatingWriter(chain, plan, clock))
+
+    def _arguments(self) -> tuple[object, ...]:
+        return *super()._arguments(), self._clock  # another clock would give other answers
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        keep: Duration = "7d",
+        every: Duration = "1d",
+        capacity_per_period: int,
+        error_rate: float = 0.01,
+        layout: Layout = "blocked",
+        seed: int | None = None,
+        hash: HashName | None = None,
+        permissions: int = OWNER_ONLY,
+        exist_ok: bool = False,
+        reserve: Reserve = "zeros",
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
+        clock: Clock = time.time,
+    ) -> Self:
+        """Make a folder with the file of the present period, and open it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Where to make it. The folder appears complete or not at all.
+        keep : str, number or timedelta, default "7d"
+            How long a key is found at least: "90s", "30m", "12h", "7d", "2w", or seconds.
+        every : str, number or timedelta, default "1d"
+            Length of a period: how much longer a key may be found. There are up to
+            ceil(keep / every) + 1 files, each of which is asked for a key that is not found.
+            It must be longer than the time to create a file: if eight periods in succession end
+            before their file is ready, an add raises `MmbloomError`, although its keys are in.
+        capacity_per_period : int
+            Number of distinct keys to plan each file for: those that come in one period, of
+            which those that came before are a part.
+        error_rate : float, default 0.01
+            False-positive rate of the whole.
+        layout, seed, hash, permissions, reserve
+            Of every file, as for `BloomFilter.create`. The disk of a file is reserved when the
+            file is made.
+        exist_ok : bool, default False
+            Open the folder if it exists already with these parameters (any hash
+            and seed, by default).
+        lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+            As for `BloomFilter.open`.
+        clock : callable, default time.time
+            Gives the Unix time in seconds: for tests, and for replaying old logs. It is
+            pickled with the filter.
+
+        Returns
+        -------
+        RotatingFilter
+            Open, to be closed with ``close`` or by a ``with`` block.
+
+        Raises
+        ------
+        FileExistsError
+            If something is at the path and `exist_ok` is not set.
+        ParameterMismatchError, FormatError
+            If what exists was made with other parameters, or is something else.
+        OSError
+            If the disk space cannot be reserved (ENOSPC), or as the system says.
+        ValueError, TypeError
+            If a parameter is out of range.
+        """
+        settings = OpenOptions(
+            "r+", lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
+        name, seed_chosen = choose_hash(hash, seed)
+        plan = PeriodPlan(
+            seconds_of(keep),
+            seconds_of(every),
+            capacity_per_period,
+            error_rate,
+            layout,
+            seed_chosen,
+            reserve,
+            name,
+        )
+        return cls._created(
+            absolute(path),
+            plan,
+            plan.period(clock()),
+            (settings, clock),
+            permissions=permissions,
+            exist_ok=exist_ok,
+            free=not_asked(hash, seed),
+        )
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        mode: Mode = "r+",
+        *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
+        clock: Clock = time.time,
+    ) -> Self:
+        """Open an existing folder; its manifest and headers say all about it.
+
+        Parameters
+        ----------
+        path, mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full
+            As for `GrowingFilter.open`.
+        resident : {"auto", True, False}
+            As for `GrowingFilter.open`.
+        clock : callable, default time.time
+            As for `create`.
+
+        Returns
+        -------
+        RotatingFilter
+            Open, to be closed with ``close`` or by a ``with`` block.
+
+        Raises
+        ------
+        FormatError, OSError
+            As `GrowingFilter.open`.
+        """
+        settings = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
+        return cls._opened(absolute(path), settings, clock)

@@ -1,0 +1,319 @@
+"""Append to a compressed file: each write is one whole frame, which any reader of the kind reads.
+
+A frame is a member of gzip, a stream of bzip2 or xz, a frame of zstd; one after the other they are
+one file. A line is marked when its frame is whole, so a killed run leaves at most half a frame, of
+lines that are not marked. Nothing behind it could be read: it is moved to a file of its own
+before the next frame is written.
+"""
+
+import errno
+import fcntl
+import os
+import stat
+import time
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from io import FileIO
+from itertools import count
+
+from mmbloom._storage.atomic import draft_file, sync_folder
+from mmbloom._storage.warnings import warn
+from mmbloom._system import extras as _extras
+from mmbloom._system.forks import open_file
+from mmbloom.errors import InputError, MmbloomWarning
+from mmbloom.logs.frames import Blocks, DamagedError, beginnings_of, decompress, may_begin
+from mmbloom.logs.lines import RawInput
+
+# The zeros that all readers of a kind accept between frames. gzip's command reads nothing behind
+# zeros.
+_PADDING = {"xz": 4}
+# More is not what a run of ours has left: it writes about a mebibyte at a time.
+_MOST_ASIDE = 1 << 24
+_LONGEST = 16  # bytes by which a kind is known, and a few more to show
+_PATIENCE = 60.0  # seconds; a write, and a look at what others have written, take milliseconds
+
+
+class FrameWriter:
+    """A raw file each write to which is one frame.
+
+    Parameters
+    ----------
+    file : FileIO
+        Open for writing, by a call that waits for a pipe.
+    kind : {"gz", "bz2", "xz", "zst"}
+        How it is compressed.
+    name : str
+        What errors call it.
+
+    Raises
+    ------
+    MissingLibraryError
+        If the library for it is not installed.
+    """
+
+    def __init__(self, file: FileIO, kind: str, name: str) -> None:
+        self._library = _library(kind, name)
+        self._file, self._kind, self._name, self._empty = file, kind, name, True
+
+    def fileno(self) -> int:
+        """Give the descriptor."""
+        return self._file.fileno()
+
+    def write(self, data: memoryview, /) -> int:
+        """Write a frame; gives how many bytes are in it, which are all."""
+        self._append(self._library.compress(data))
+        self._empty = False
+        return len(data)
+
+    def finish(self) -> None:
+        """Write a frame of nothing, if there is no other: an empty file is none of the kind."""
+        if self._empty:
+            self.write(memoryview(b""))
+
+    def _append(self, frame: bytes) -> None:
+        rest = memoryview(frame)
+        while rest:
+            rest = rest[self._file.write(rest) :]
+
+
+class CompressedFile(FrameWriter):
+    """Such a file that may have frames already, of others too; and what they hold.
+
+    Parameters
+    ----------
+    file : FileIO
+        A regular file, open for reading and appending.
+    kind, name
+        As for `FrameWriter`.
+
+    Raises
+    ------
+    InputError
+        If what is in the file is damaged, or was not compressed so.
+    """
+
+    def __init__(self, file: FileIO, kind: str, name: str) -> None:
+        super().__init__(file, kind, name)
+        # Where each whole frame begins: in the file, and in what it holds; then where they end.
+        self._begins, self._holds = array("q", [0]), array("q", [0])
+        self._last = b""
+        self._is_alone = False
+        _require_beginning(self._read(_LONGEST, 0), kind, name)
+        # Ahead of any lock, for a large file takes long; what is amid a change is looked at again.
+        with suppress(InputError):
+            self._look()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other runs from the file: those with another filter know nothing of its lock."""
+        if self._is_alone:
+            yield
+            return
+        self._lock()
+        self._is_alone = True
+        try:
+            yield
+        finally:
+            self._is_alone = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _lock(self) -> None:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    said = f"another program has locked it for {_PATIENCE:.0f} s"
+                    raise OSError(errno.EAGAIN, said, self._name) from None
+                time.sleep(0.002)
+
+    def write(self, data: memoryview, /) -> int:
+        """Write a frame, in a block of `alone`."""
+        frame = self._library.compress(data)
+        if not self._look():
+            self._set_aside()
+        try:
+            self._append(frame)
+        except BaseException:
+            os.ftruncate(self._file.fileno(), self._begins[-1])  # of our own half frame
+            raise
+        self._is_whole(len(frame), len(data), bytes(data[-1:]))
+        return len(data)
+
+    def finish(self) -> None:
+        """As `FrameWriter.finish`; frames of others count too."""
+        with self.alone():
+            self._look()
+            self._empty = self._begins[-1] == 0
+            super().finish()
+
+    def size(self) -> int:
+        """Count the bytes that whole frames hold."""
+        self._look()
+        return self._holds[-1]
+
+    def last(self) -> bytes:
+        """Give the last byte of these, if there is one."""
+        self._look()
+        return self._last
+
+    def read_from(self, begin: int) -> RawInput:
+        """Give what whole frames hold, from a byte on."""
+        self._look()
+        return Blocks(self._blocks_from(begin))
+
+    def _blocks_from(self, begin: int) -> Iterator[bytes]:
+        number = bisect_right(self._holds, begin) - 1
+        skip, whole = begin - self._holds[number], self._begins[number]
+        frames, end = self._frames(whole), self._begins[-1]
+        while whole < end:
+            try:
+                block, whole = next(frames)
+            except (DamagedError, EOFError) as error:  # it has changed since the last look
+                raise self._damaged(whole, str(error)) from error
+            yield block[skip:]
+            skip = max(skip - len(block), 0)
+
+    def _is_whole(self, compressed: int, held: int, last: bytes) -> None:
+        self._begins.append(self._begins[-1] + compressed)
+        self._holds.append(self._holds[-1] + held)
+        self._last = last or self._last
+
+    def _look(self) -> bool:
+        """Look at what was appended since the last look; False if it ends in half a frame."""
+        size = os.fstat(self._file.fileno()).st_size
+        if size < self._begins[-1]:
+            self._forget()
+        try:
+            return self._look_up_to(size)
+        except InputError:
+            # Emptied, and written anew past where it had ended? Then a look from its beginning
+            # finds it sound.
+            self._forget()
+            return self._look_up_to(size)
+
+    def _forget(self) -> None:
+        del self._begins[1:], self._holds[1:]
+        self._last = b""
+
+    def _look_up_to(self, size: int) -> bool:
+        if self._begins[-1] >= size:
+            return True
+        held, last = 0, b""
+        try:
+            for block, whole in self._frames(self._begins[-1]):
+                held, last = held + len(block), block[-1:] or last
+                if whole > self._begins[-1]:
+                    self._is_whole(whole - self._begins[-1], held, last)
+                    held, last = 0, b""
+        except EOFError:
+            return False
+        except DamagedError as error:
+            begin = self._begins[-1]
+            if self._read(_MOST_ASIDE + 1, begin).strip(b"\0"):
+                raise self._damaged(begin, str(error)) from error
+            return False  # zeros up to the end, as a power cut leaves them
+        return True
+
+    def _frames(self, begin: int) -> Iterator[tuple[bytes, int]]:
+        padding, new = _PADDING.get(self._kind, 0), self._library.decompressor
+        return decompress(self._read, self._kind, new, padding=padding, begin=begin)
+
+    def _read(self, count: int, begin: int) -> bytes:
+        try:
+            return os.pread(self._file.fileno(), count, begin)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._name) from error
+
+    def _set_aside(self) -> None:
+        """Move half a frame to another file, for it may be what another program has lost."""
+        begin = self._begins[-1]
+        rest = self._read(_MOST_ASIDE + 1, begin)
+        if len(rest) > _MOST_ASIDE or self._has_whole_frame(rest, begin):
+            raise self._damaged(begin, "half a frame, and more than a run leaves that was killed")
+        aside = self._write_beside(rest)
+        os.ftruncate(self._file.fileno(), begin)
+        warn(
+            f"{self._name}: it ended in half a frame, as a run leaves it that was killed: these "
+            f"{len(rest)} bytes are in {aside} now",
+            MmbloomWarning,
+        )
+
+    def _write_beside(self, rest: bytes) -> str:
+        """Write half a frame to a new file, with the owner and the mode of the output; its path.
+
+        Whatever has that name already, such as a link or a pipe, is left alone: a number is added.
+        """
+        like = os.fstat(self._file.fileno())
+        parent, name = os.path.split(self._name)
+        folder = open_file(parent or ".", os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for number in count(1):
+                aside = f"{name}.half{number if number > 1 else ''}"
+                with suppress(FileExistsError):
+                    self._draft(aside, rest, like, folder)
+                    break
+            sync_folder(f"/dev/fd/{folder}")
+        finally:
+            os.close(folder)
+        return os.path.join(parent, aside)
+
+    def _draft(self, aside: str, rest: bytes, like: os.stat_result, folder: int) -> None:
+        try:
+            os.close(draft_file(aside, rest, stat.S_IMODE(like.st_mode), like=like, folder=folder))
+        except FileExistsError:
+            raise
+        except OSError as error:
+            with suppress(OSError):
+                os.unlink(aside, dir_fd=folder)
+            reason = f"half a frame, in which it ends, cannot be kept in {aside}: {error.strerror}"
+            raise OSError(error.errno, reason, self._name) from error
+
+    def _has_whole_frame(self, rest: bytes, begin: int) -> bool:
+        """Tell whether what lacks its end is a frame that is damaged, with others behind it."""
+        for start in beginnings_of(self._kind):
+            place = rest.find(start, 1)
+            while place > 0:
+                with suppress(DamagedError, EOFError):
+                    if any(end > begin + place for _, end in self._frames(begin + place)):
+                        return True
+                place = rest.find(start, place + 1)
+        return False
+
+    def _damaged(self, begin: int, why: str) -> InputError:
+        return InputError(
+            f"{self._name}: cannot be read from byte {begin} on ({why}), so that nothing is "
+            "appended to it; write to another file, or move this one away"
+        )
+
+
+def require_kind(path: str, kind: str) -> None:
+    """Refuse a file that was not compressed as its name says, before there is anything to append.
+
+    Raises
+    ------
+    InputError
+        If it begins otherwise.
+    MissingLibraryError
+        If the library for it is not installed.
+    """
+    _library(kind, path)
+    if os.path.isfile(path):
+        with open(path, "rb", opener=open_file) as file:
+            _require_beginning(file.read(_LONGEST), kind, path)
+
+
+def _library(kind: str, name: str) -> _extras.Compression:
+    return _extras.compression(kind, f"{name}: writing compressed files")
+
+
+def _require_beginning(head: bytes, kind: str, name: str) -> None:
+    if not may_begin(head, kind):
+        raise InputError(
+            f"{name}: begins with {head!r}, and is no .{kind} file, so that nothing is appended "
+            "to it; write to another file, or move this one away"
+        )

@@ -1,0 +1,216 @@
+"""How often the key of each line occurs: lines with that number, and lines that come once.
+
+Lines are read twice: all are counted first, and then those that are wanted are written. What is
+kept of a line is a hash of its key, so that memory grows with the keys and not with their length:
+16 bytes for each that differs from all others.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from mmbloom._keys.coerce import coerce
+from mmbloom._system.typing import Array, Octets, Words
+from mmbloom.logs.dedup import Sink
+from mmbloom.logs.lines import Chunk, KeyRule, read_chunks
+from mmbloom.sizing.params import KeyHash
+
+_TOGETHER = 1 << 20  # hashes that wait to be counted: to sort them takes a tenth of a second
+
+
+class LineCounts:
+    r"""How often the key of each line occurs.
+
+    Parameters
+    ----------
+    keys : LineKeys or RowKeys
+        Which part of a line is its key.
+
+    Notes
+    -----
+    A key is known by 64 bits of its hash, SipHash-1-3 with a seed of its own: among n different
+    keys, two have the same with a probability of n^2 / 2^65, one in 4,000 for 100 million; then
+    both have the number of the two together.
+
+    Examples
+    --------
+    >>> import io
+    >>> from mmbloom.logs.lines import LineKeys
+    >>> counts = LineCounts(LineKeys())
+    >>> (chunk,) = read_chunks(io.BytesIO(b"a\nb\na\n"))
+    >>> counts.add(chunk)
+    >>> counts.of(chunk).tolist()
+    [2, 1, 2]
+    """
+
+    def __init__(self, keys: KeyRule) -> None:
+        self._select = keys
+        self._hash = KeyHash("siphash", int.from_bytes(os.urandom(16), "little"))
+        self._known = np.zeros(0, np.uint64)  # ascending
+        self._times = np.zeros(0, np.int64)
+        self._waiting: list[Words] = []
+        self._many = 0  # of these
+
+    def add(self, chunk: Chunk) -> None:
+        """Count the lines of a chunk.
+
+        Parameters
+        ----------
+        chunk : Chunk
+            The lines.
+        """
+        self._waiting.append(self._hashes(chunk))
+        self._many += len(chunk)
+        # As many as are known, so that each is sorted a few times only, however many come.
+        if self._many >= max(_TOGETHER, len(self._known)):
+            self._settle()
+
+    def of(self, chunk: Chunk) -> Array[np.int64]:
+        """Tell how often the key of each line was counted.
+
+        Parameters
+        ----------
+        chunk : Chunk
+            The lines.
+
+        Returns
+        -------
+        ndarray of int64, shape (n,)
+            0 for a key that was not counted.
+        """
+        if self._waiting:
+            self._settle()
+        hashes = self._hashes(chunk)
+        if not len(self._known):
+            return np.zeros(len(hashes), np.int64)
+        places = np.searchsorted(self._known, hashes)
+        places[places == len(self._known)] = 0
+        return np.where(self._known[places] == hashes, self._times[places], 0)
+
+    def _hashes(self, chunk: Chunk) -> Words:
+        found = self._select.find(chunk)
+        keys = found.keys if found.part_key is None else found.part_key
+        return coerce(keys).hash_all(self._hash, 1)[0]
+
+    def _settle(self) -> None:
+        """Bring what waits together with what is known."""
+        found, times = np.unique(np.concatenate(self._waiting), return_counts=True)
+        together = np.concatenate([self._known, found])
+        order = np.argsort(together, kind="stable")
+        together = together[order]
+        first = np.flatnonzero(np.diff(together, prepend=~together[:1]))  # of each run of equals
+        self._times = np.add.reduceat(np.concatenate([self._times, times])[order], first)
+        self._known, self._waiting, self._many = together[first], [], 0
+
+
+class NotCountedError(Exception):
+    """A line is to be written that was not counted: the input was another one the first time."""
+
+
+class CountedWriter:
+    r"""Writes lines with the number of times that their keys occur, as `uniq -c` does.
+
+    Parameters
+    ----------
+    sink : Sink
+        Where the lines go.
+    counts : LineCounts
+        Of all lines.
+    terminator : bytes
+        What ends a line.
+
+    Examples
+    --------
+    >>> import io, os, sys, tempfile
+    >>> from mmbloom import BloomFilter
+    >>> from mmbloom.logs.dedup import dedup
+    >>> from mmbloom.logs.lines import LineKeys
+    >>> class Print:
+    ...     def write(self, lines, *, terminated):
+    ...         sys.stdout.write(lines.tobytes().decode())
+    >>> text, counts = b"b\na\nb\n", LineCounts(LineKeys())
+    >>> for chunk in read_chunks(io.BytesIO(text)):
+    ...     counts.add(chunk)
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> with BloomFilter.create(path, capacity=1000, seed=1) as seen:
+    ...     tally = dedup(seen, read_chunks(io.BytesIO(text)), CountedWriter(Print(), counts))
+          2 b
+          1 a
+    """
+
+    def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
+        self._sink, self._counts, self._terminator = sink, counts, terminator
+        self.existing = getattr(sink, "existing", None)  # for `mmbloom.logs.lines.alone`
+
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        """Write lines, each after its number, in seven columns and a blank.
+
+        Parameters
+        ----------
+        lines, terminated
+            As for `mmbloom.logs.lines.LineWriter.write`.
+
+        Raises
+        ------
+        NotCountedError
+            If one has a key that was not counted; nothing is written then.
+        OSError
+            As the sink.
+        """
+        pieces: list[bytes] = []
+        for chunk, times in _counted(lines, self._counts, self._terminator):
+            end = self._terminator if chunk.terminated else b""
+            pairs = zip(times.tolist(), chunk.lines, strict=True)
+            pieces.extend(b"%7d %b%b" % (number, line, end) for number, line in pairs)
+        if pieces:  # in one write, so that nothing of another process comes between
+            self._sink.write(np.frombuffer(b"".join(pieces), np.uint8), terminated=terminated)
+
+
+class OnceWriter:
+    r"""Writes the lines whose keys occur once, as `uniq -u` does.
+
+    Parameters
+    ----------
+    sink, counts, terminator
+        As for `CountedWriter`.
+    """
+
+    def __init__(self, sink: Sink, counts: LineCounts, terminator: bytes = b"\n") -> None:
+        self._sink, self._counts, self._terminator = sink, counts, terminator
+        self.existing = getattr(sink, "existing", None)  # for `mmbloom.logs.lines.alone`
+
+    def write(self, lines: Octets, *, terminated: bool) -> None:
+        """Write those of the lines.
+
+        Parameters
+        ----------
+        lines, terminated
+            As for `mmbloom.logs.lines.LineWriter.write`.
+
+        Raises
+        ------
+        NotCountedError, OSError
+            As `CountedWriter.write`.
+        """
+        ended, pieces = terminated, list[Octets]()
+        for chunk, times in _counted(lines, self._counts, self._terminator):
+            if (once := times == 1).any():
+                pieces.append(chunk.where(once))
+                ended = chunk.terminated
+        if pieces:
+            self._sink.write(np.concatenate(pieces), terminated=ended)
+
+
+def _counted(
+    lines: Octets, counts: LineCounts, terminator: bytes
+) -> Iterator[tuple[Chunk, Array[np.int64]]]:
+    """Cut what is to be written into its lines again, and look their numbers up."""
+    for chunk in read_chunks(io.BytesIO(lines.data), terminator):
+        times = counts.of(chunk)
+        if not times.all():
+            raise NotCountedError
+        yield chunk, times

@@ -1,0 +1,266 @@
+"""Write lines to stdout or append them to a file, compressed if its name says so.
+
+Files are appended to, never emptied. The filter still knows the lines that an earlier run
+wrote and will not print them again, so emptying its output would lose them for good.
+
+For the same reason an output is on the disk before the marks of its lines are: a mark that a
+power cut leaves without its line would lose that line.
+
+Which file an output may not be: an input, the filter, what belongs to it, another output.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from io import FileIO
+from typing import TYPE_CHECKING
+
+from mmbloom._storage.atomic import sync_folder
+from mmbloom._system.forks import open_file
+from mmbloom.errors import FormatError
+from mmbloom.format.exclusions import exclusions_path
+from mmbloom.logs.frames import kind_by_name
+from mmbloom.logs.lines import Existing, LineWriter, PlainFile
+
+if TYPE_CHECKING:
+    from mmbloom.logs.compressed import FrameWriter
+
+
+# A chunk of lines. 5 million lines of 144 bytes into cat took 1.3 s, and 2.0 with the 64 KiB that
+# pipes have by default, as writer and reader waited for each other.
+_PIPE_BYTES = 1 << 20
+_STDOUT_FD = 1
+
+
+@contextmanager
+def open_output(
+    path: str | None,
+    terminator: bytes,
+    *,
+    delimiter: bytes | None = None,
+    durable: bool = False,
+) -> Iterator[LineWriter]:
+    """Open a file for appending; None is stdout. With a delimiter it is for rows of CSV.
+
+    When the block has succeeded, a regular file is on the disk, and so is its name. Only stdout is
+    left to the system, unless `durable` says that each write is on the disk before it returns.
+
+    """
+    with ExitStack() as stack:
+        kind = None if path is None else kind_by_name(os.path.realpath(path))
+        if path is None:
+            file = stack.enter_context(FileIO(_STDOUT_FD, "wb", closefd=False))
+        else:
+            # A compressed file is read before it is appended to; a pipe cannot be.
+            read_too = kind is not None and not is_special(path)
+            file = stack.enter_context(FileIO(path, "ab+" if read_too else "ab", opener=open_file))
+        _widen(file.fileno())
+        name = "stdout" if path is None else path
+        frames: FrameWriter | None = None
+        existing: Existing | None = None
+        if kind is not None:
+            from mmbloom.logs.compressed import CompressedFile, FrameWriter  # noqa: PLC0415  few
+
+            if file.readable():
+                frames = existing = CompressedFile(file, kind, name)
+            else:
+                frames = FrameWriter(file, kind, name)
+        else:
+            existing = stack.enter_context(existing_in(file.fileno()))
+        force = partial(_force, file.fileno(), path, durable=durable)
+        if durable:
+            force(name_too=True)
+        sync = force if durable else None
+        if delimiter is None:
+            yield LineWriter(frames or file, terminator, name=name, existing=existing, sync=sync)
+        else:
+            from mmbloom.logs.rows import RowWriter  # noqa: PLC0415  only for CSV
+
+            if not is_appended_to(file.fileno()):
+                existing = None  # of `>`: what others have written there is none of our rows
+            yield RowWriter(frames or file, delimiter, name=name, existing=existing, sync=sync)
+        if frames is not None:
+            frames.finish()
+        if durable or (path is not None and is_regular(file.fileno())):
+            force(name_too=True)
+
+
+def _widen(fd: int) -> None:
+    """Let a pipe hold what is written at a time, if it is one."""
+    if stat.S_ISFIFO(os.fstat(fd).st_mode) and hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # the user has as many pages in pipes as are allowed
+            fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+
+
+def _force(fd: int, path: str | None, *, durable: bool, name_too: bool = False) -> None:
+    """Force an output to the disk."""
+    try:
+        os.fsync(fd)
+        if name_too:
+            _force_name(fd, path)
+    except OSError as error:
+        # Whatever it says next time: the system reports such an error once.
+        marked = (
+            "the lines of the last write are not marked: run again, with an output on a sound disk"
+            if durable
+            else "lines that the filter knows may be missing in it: add it to a new filter, "
+            "made with like= (create --like), and run again with that"
+        )
+        reason = f"{error.strerror}: it could not be forced to the disk; {marked}"
+        raise OSError(error.errno, reason, path or "stdout") from error
+
+
+def _force_name(fd: int, path: str | None) -> None:
+    """Force the name of an open file in its folder to the disk."""
+    real = os.path.realpath(f"/dev/fd/{fd}" if path is None else path)
+    try:
+        there = os.path.samestat(os.stat(real), os.fstat(fd))
+    except OSError:
+        there = False
+    force_names(os.path.dirname(real) if there else None)
+
+
+def force_names(folder: str | None) -> None:
+    """Force the names in a folder to the disk; if it is not known or may not be read, all there is.
+
+    That takes longer, and is rare.
+    """
+    try:
+        if folder is not None:
+            sync_folder(folder)
+            return
+    except (FileNotFoundError, PermissionError):
+        pass
+    os.sync()
+
+
+def is_regular(file: str | int) -> bool:
+    """Tell whether a path or descriptor is a file, and no pipe or device."""
+    return stat.S_ISREG(os.stat(file).st_mode)
+
+
+def require_appendable(path: str) -> None:
+    """Refuse a compressed output that `open_output` would refuse, without opening it."""
+    if kind := kind_by_name(os.path.realpath(path)):
+        from mmbloom.logs.compressed import require_kind  # noqa: PLC0415  few are
+
+        require_kind(path, kind)
+
+
+def is_special(path: str) -> bool:
+    """Tell whether something is at a path that is no file, such as a pipe."""
+    with suppress(FileNotFoundError):
+        return not is_regular(path)
+    return False
+
+
+def is_appended_to(fd: int) -> bool:
+    """Tell whether each write goes to the end of the file."""
+    return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
+
+
+@contextmanager
+def existing_in(fd: int) -> Iterator[PlainFile | None]:
+    """Open a regular file for reading, to look at how it ends; None of other files.
+
+    It is looked at before each write, under the filter's lock. Another run that appends to the
+    same file can be killed at any time, and our line must not be joined to its half line.
+    """
+    again = -1
+    if is_regular(fd):
+        with suppress(OSError):  # we may only write to it, or there is no /dev/fd
+            again = open_file(f"/dev/fd/{fd}", os.O_RDONLY)
+    if again < 0:
+        yield None
+        return
+    try:
+        yield PlainFile(again)
+    finally:
+        os.close(again)
+
+
+Place = str | int
+"""A path, or the descriptor of a file that is open."""
+
+
+def refuse_overlap(output: Place, inputs: Sequence[Place], filter_path: str) -> None:
+    """Refuse an output that is also an input; refuse the filter, and what belongs to a filter.
+
+    Raises
+    ------
+    ValueError
+        With both names.
+    """
+    own = os.path.realpath(filter_path)
+    for name in inputs:
+        if isinstance(name, str) and os.path.realpath(name) == own:
+            raise ValueError(f"{name}: is the filter itself, not an input; give other inputs")
+    if isinstance(output, str):
+        if os.path.realpath(output) == own:
+            raise ValueError(f"{output}: is the filter itself; write elsewhere")
+        _refuse_files_of_a_filter(os.path.realpath(output), output, own)
+    for name in [*inputs, filter_path]:
+        if _is_same_file(output, name):
+            raise ValueError(
+                f"{_shown(output)}: is the same file as {_shown(name)}; write elsewhere"
+            )
+
+
+def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
+    """Refuse to write what is new and what is not to one file.
+
+    Raises
+    ------
+    ValueError
+        With the name.
+    """
+    for other in others:
+        if any(_is_same_file(output, other) for output in outputs):
+            raise ValueError(
+                f"{_shown(other)}: gets the lines that are not printed, and is the output; write "
+                "them elsewhere"
+            )
+
+
+def _is_same_file(one: Place, other: Place) -> bool:
+    """Tell whether two places are one regular file, or will be, as neither is there yet."""
+    with suppress(OSError):  # one is not there
+        status = os.stat(one)
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.stat(other))
+    if isinstance(one, int) or isinstance(other, int):
+        return False
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _shown(place: Place) -> str:
+    return (
+        {0: "stdin", 1: "stdout"}.get(place, "the open file") if isinstance(place, int) else place
+    )
+
+
+def _refuse_files_of_a_filter(real: str, output: str, filter_path: str) -> None:
+    if real == exclusions_path(filter_path):
+        raise ValueError(f"{output}: lists the exclusions of the filter; write elsewhere")
+    folder, own = os.path.dirname(real), filter_path
+    if os.path.commonpath([folder, own]) == own or _is_filter(folder):
+        raise ValueError(
+            f"{output}: is in the folder of a filter, for its own files; write elsewhere"
+        )
+
+
+def _is_filter(folder: str) -> bool:
+    # As `format.manifest` names it, which with all that it imports takes 4 ms.
+    if not os.path.exists(os.path.join(folder, "manifest.json")):
+        return False
+    from mmbloom._storage.folder import folder_kind  # noqa: PLC0415  so here, not above
+
+    try:
+        folder_kind(folder)
+    except (FormatError, OSError):
+        return False
+    return True

@@ -1,0 +1,778 @@
+"""Is this a sound filter? All that can be known from its files, read with `pread` only.
+
+Nothing is locked, mapped or changed, so a live filter can be verified, and so can a file that may
+be anything. A filter's array has no checksum while it lives: a flipped bit is seen only
+if it makes the counters differ, if the copy is sealed, or if its keys are given. Of a folder,
+the manifest is verified, and each of its files.
+
+A new, sound filter from a damaged one: what is there is kept, nothing is made up.
+
+No bit is invented and none is dropped. Where bits may be missing, keys that were added may not
+be found, and the report says so: such a filter has no guarantee left, and only its owner knows
+whether it is still of use. What is damaged is read, never mapped, never changed. Of a folder,
+each file is mended in this way. Its manifest must be sound, because it says which files there
+were, and how they were made.
+"""
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from mmbloom._keys.batch import Batch, gathered
+from mmbloom._keys.coerce import batches
+from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
+from mmbloom._storage.build import create_file, new_filter
+from mmbloom._storage.exclusions import check_listed
+from mmbloom._storage.folder import (
+    ManifestFile,
+    entry_of,
+    first_manifest,
+    manifest_of,
+    read_manifest,
+    require_named,
+    stamp_of,
+)
+from mmbloom._storage.opening import (
+    ALL_KINDS,
+    BITS,
+    absolute,
+    as_file_or_folder,
+    is_folder,
+    kind_of,
+    require_kind,
+)
+from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
+from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
+from mmbloom._system import mounts
+from mmbloom._system.typing import HashHalves, Keys, Path, Words
+from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, ParameterMismatchError
+from mmbloom.format.exclusions import IN_FOLDER, exclusions_path, exclusions_path_in
+from mmbloom.format.folder import MANIFEST, Entry, FolderPlan
+from mmbloom.format.header import (
+    COPY_BYTES,
+    COPY_OFFSET,
+    HEADER_BYTES,
+    KEY_RULE_OFFSET,
+    MUTABLE_OFFSET,
+    VERSION,
+    Header,
+    decode_block,
+    read_counters,
+    read_key_rule,
+)
+from mmbloom.sizing.formulas import rate_of_any
+from mmbloom.sizing.params import FilterParams, KeyHash, spelled
+from mmbloom.sizing.planning import Fill
+
+_IMMUTABLE_BYTES = 512
+_COPY = "; copy it: the bits of a copy are counted again"
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What `verify` found.
+
+    Attributes
+    ----------
+    path : str
+        The file, or the folder.
+    kind : str
+        What the positions of a file are: "bits", or "counters" of a `CountingBloomFilter`. Of a
+        folder "growing" or "rotating".
+    problems : tuple of str
+        What is wrong, and what to do; empty if nothing is. Those of a folder's files begin with
+        the name of the file.
+    notes : tuple of str
+        What is worth knowing, and no problem.
+    file_bytes : int
+        Size, exactly what the header asks for.
+    bytes_not_reserved : int
+        Bytes that have no place on the disk yet: holes.
+    sealed_segments : int
+        Segments of 1 MiB whose checksums were compared; 0 if the filter is not sealed.
+    positions_set : int
+        Bits that are 1, or counters that are not 0, counted.
+    fill_ratio : float
+        positions_set over all positions.
+    approx_count : int
+        Estimated number of distinct keys.
+    capacity : int
+        Keys that it was planned for.
+    error_rate : float
+        False-positive rate that it was planned for; of a folder that of the whole.
+    current_error_rate : float
+        False-positive rate to expect now; of a folder that of all its files together.
+    past_plan : bool
+        Whether it has more keys than it was planned for, or a file of it: sound as it is, it
+        takes more new keys for seen than planned.
+    unfinished_batches : int
+        Batches begun and not done: writers at work, or killed.
+    keys_checked, keys_missing : int
+        Keys that were given, and those of them that are not found.
+    files : tuple of Verification
+        Of a folder, each file that could be read, oldest first; the sizes and counts above are
+        their sums. Of a file ().
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen.bloom")
+    >>> mmbloom.BloomFilter.create(path, capacity=1000).close()
+    >>> found = mmbloom.verify(path)
+    >>> found.ok, found.kind, found.positions_set, found.as_dict()["capacity"]
+    (True, 'bits', 0, 1000)
+    """
+
+    path: str
+    kind: str
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    file_bytes: int
+    bytes_not_reserved: int
+    sealed_segments: int
+    positions_set: int
+    fill_ratio: float
+    approx_count: int
+    capacity: int
+    error_rate: float
+    current_error_rate: float
+    past_plan: bool
+    unfinished_batches: int
+    keys_checked: int
+    keys_missing: int
+    files: tuple["Verification", ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the same, and `ok`, as a dict of JSON-ready values."""
+        files = [file.as_dict() for file in self.files]
+        return {"ok": self.ok, **asdict(self), "files": files}
+
+
+def verify(path: Path, *, keys: Keys | None = None) -> Verification:
+    """Check all of a filter that can be checked: header, size, counters, holes, seal, manifest.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The filter, a file or a folder. It is only read, from end to end; others may write to it.
+    keys : optional
+        Keys that must be found, as for `BloomFilter.update`; of a folder in any of its files.
+
+    Returns
+    -------
+    Verification
+        `problems` says what is wrong.
+
+    Raises
+    ------
+    FormatError
+        If it is no filter at all: a file with a wrong header, or not of exactly the size that
+        the header asks for; a folder without a sound manifest.
+    FileChangedError, OSError, KeyTypeError, KeyEncodingError
+        As each call that reads a filter, or takes keys: see `mmbloom.errors`.
+
+    Notes
+    -----
+    The array of a living filter has no checksum: a flipped bit is seen only if it makes the
+    counters differ. A sealed copy (`copy`) has one for each MiB.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> path = os.path.join(tempfile.mkdtemp(), "seen")
+    >>> with mmbloom.GrowingFilter.create(path, initial_capacity=1000) as seen:
+    ...     seen.update(["a", "b"])
+    2
+    >>> mmbloom.verify(path).ok, mmbloom.verify(path, keys=["b", "c"]).problems
+    (True, ('1 of 2 keys are not found',))
+    """
+    return verify_batches(path, () if keys is None else batches(keys))
+
+
+def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
+    """Verify a filter with keys that come in batches; gives and raises what `verify` does."""
+    where = absolute(path)
+    with ExitStack() as stack:
+
+        def check_file(path: str) -> _FileCheck:
+            return _FileCheck(stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS)))
+
+        def check_folder(path: str) -> _FolderCheck:
+            return _FolderCheck(path, stack.enter_context(closing(read_manifest(path))))
+
+        return as_file_or_folder(where, check_file, check_folder).run(keys)
+
+
+class _Check:
+    """What a file and a folder have in common: what is found, their keys and their exclusions."""
+
+    def __init__(self) -> None:
+        self._problems: list[str] = []
+        self._notes: list[str] = []
+
+    def _look_up(
+        self, keys: Iterable[Batch], key_hash: KeyHash, files: Sequence[UnmappedFilter]
+    ) -> tuple[int, int]:
+        """Look keys up by their bits, in the newest file first; how many, and how many none has."""
+        checked = missing = 0
+        num_hashes = max((file.header.params.num_hashes for file in files), default=1)
+        for hashes in gathered(keys, key_hash, num_hashes):
+            absent: HashHalves = hashes
+            for file in reversed(files):
+                lost = ~file.contains(absent)
+                absent = absent[0][lost], absent[1][lost]
+            checked += len(hashes[0])
+            missing += len(absent[0])
+        if missing:
+            self._problems.append(f"{missing} of {checked} keys are not found")
+        return checked, missing
+
+    def _exclusions(self, path: str) -> None:
+        problems, notes = check_listed(path)
+        self._problems += problems
+        self._notes += notes
+
+
+class _FileCheck(_Check):
+    def __init__(self, looked_at: UnmappedFilter) -> None:
+        super().__init__()
+        self._file, self._params = looked_at, looked_at.header.params
+        self._kind = kind_of(looked_at.header)
+        self._seal_damaged = False
+
+    def run(self, keys: Iterable[Batch]) -> Verification:
+        header_bytes = self._file.header_first()
+        sealed_segments, positions_set = self._array()
+        before, after = read_counters(header_bytes), self._file.counters()
+        self._header(header_bytes)
+        unfinished = self._counters(before, after, positions_set)
+        not_reserved = self._reservation()
+        checked, missing = self._look_up(keys, self._params.key_hash, [self._file])
+        self._exclusions(exclusions_path(self._file.path))
+        fill = Fill.of(self._params, positions_set)
+        if fill.is_past:
+            self._notes.append(fill.past_plan)
+        self._file.check_same()  # at the very end: keys may have come for hours
+        return Verification(
+            path=self._file.path,
+            kind=self._kind.noun,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+            file_bytes=self._file.size,
+            bytes_not_reserved=not_reserved,
+            sealed_segments=sealed_segments,
+            positions_set=positions_set,
+            fill_ratio=positions_set / self._params.num_bits,
+            approx_count=round(fill.keys),
+            capacity=fill.capacity,
+            error_rate=self._params.error_rate,
+            current_error_rate=fill.now,
+            past_plan=fill.is_past,
+            unfinished_batches=unfinished,
+            keys_checked=checked,
+            keys_missing=missing,
+        )
+
+    def _array(self) -> tuple[int, int]:
+        """Compare the seal, and count what is set; gives segments compared, and positions set."""
+        try:
+            checksums = self._file.checksums().tolist()
+        except FormatError as error:
+            checksums = []
+            self._problems.append(
+                f"the {error.field} is {error.found}, expected {error.expected}: it is damaged, "
+                "and the array cannot be compared; go back to another copy"
+            )
+
+        def differs(number: int, found: int, sealed: int) -> None:
+            self._problems.append(
+                f"MiB {number} of the array has the checksum {found:#x}, sealed was {sealed:#x}: "
+                "go back to another copy"
+            )
+
+        array = Segments(self._file, self._file.header, checksums, differs)
+        for _ in array:
+            pass
+        self._seal_damaged = bool(self._problems)
+        return len(checksums), array.positions_set
+
+    def _header(self, raw: bytes) -> None:
+        mutable_end = COPY_OFFSET + COPY_BYTES
+        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[mutable_end:KEY_RULE_OFFSET]):
+            self._problems.append(
+                "bytes of the header that must be zero are not: something else wrote to the file"
+            )
+        if any(raw[KEY_RULE_OFFSET:]) and read_key_rule(raw) is None:
+            self._notes.append(
+                "how lines became keys is not noted whole: a writer was killed, or something else "
+                "wrote there; the next command that adds notes it"
+            )
+
+    def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
+        """Compare the counters with the bits; gives the number of unfinished batches."""
+        again, recount = self._advice()
+        quiet = before == after  # counters that move are read at different moments
+        if not quiet:
+            self._notes.append("the filter is being written to: its counters moved meanwhile")
+        unfinished = after["batches_begun"] - after["batches_done"]
+        if quiet and unfinished < 0:
+            self._problems.append(f"batches done are {-unfinished} more than were begun{recount}")
+        elif unfinished > 0:
+            self._notes.append(
+                f"{unfinished} batches begun and not done: writers are at work, or were killed; "
+                f"every key whose add returned is there, the figures may lag{recount}"
+            )
+        if self._kind is not BITS:  # counters go down, and may have while they were read
+            if quiet and not unfinished and positions_set != after["positions_set"]:
+                self._problems.append(
+                    f"{positions_set} counters are not 0, and {after['positions_set']} were "
+                    f"counted: something else changed them, or the figures are damaged{recount}"
+                )
+            return max(0, unfinished)
+        # Bits are set first and counted then, and never cleared; and a new key set one at least.
+        if positions_set < before["positions_set"]:
+            self._problems.append(
+                f"{positions_set} bits are set, and {before['positions_set']} were counted: "
+                f"bits are lost, or the counters are damaged{again}"
+            )
+        elif quiet and not unfinished and positions_set > after["positions_set"]:
+            self._problems.append(
+                f"{positions_set} bits are set, and {after['positions_set']} were counted: "
+                f"something else set bits, or the counters are damaged{recount}"
+            )
+        if before["keys_added"] > positions_set:
+            self._problems.append(
+                f"{before['keys_added']} keys added cannot be, with {positions_set} bits set: "
+                f"the counters are damaged{'' if self._seal_damaged else _COPY}"
+            )
+        return max(0, unfinished)
+
+    def _advice(self) -> tuple[str, str]:
+        """Say what to do about lost bits, and about counters; nothing that would be refused."""
+        if self._seal_damaged:  # neither copied nor written to
+            return "", ""
+        if self._file.header.sealed:
+            return _COPY, _COPY
+        return "; if you have the keys, add them again", "; recount (info --recount) corrects them"
+
+    def _reservation(self) -> int:
+        missing = self._file.bytes_not_reserved()
+        if not missing:
+            return 0
+        said = f"{missing} bytes of the file are holes, without a place on the disk"
+        if self._file.header.sealed or (
+            mounts.file_system_type(self._file.path) in mounts.COPY_ON_WRITE
+        ):
+            self._notes.append(said)
+        else:
+            self._problems.append(
+                f"{said}: a full disk would end every process that writes to it; "
+                "a copy has no holes"
+            )
+        return missing
+
+
+class _FolderCheck(_Check):
+    def __init__(self, folder: str, file: ManifestFile) -> None:
+        super().__init__()
+        self._folder, self._file = folder, file
+
+    def run(self, keys: Iterable[Batch]) -> Verification:
+        manifest = self._file.manifest
+        with ExitStack() as stack:
+            there = [each for each in map(self._open, manifest.members) if each]
+            for each in there:
+                stack.enter_context(each)
+            # By the open files: one can be dropped from now on, and its name be gone.
+            files = tuple(_FileCheck(each).run(()) for each in there)
+            for one in files:
+                name = os.path.basename(one.path)
+                self._problems += [f"{name}: {problem}" for problem in one.problems]
+                self._notes += [f"{name}: {note}" for note in one.notes]
+            checked, missing = self._look_up(keys, manifest.plan.key_hash, there)
+            for each in there:
+                each.check_same()  # at the very end: keys may have come for hours
+        self._exclusions(exclusions_path_in(self._folder))
+        self._strangers()
+        positions_set = sum(one.positions_set for one in files)
+        num_positions = sum(each.header.params.num_bits for each in there)
+        return Verification(
+            path=self._folder,
+            kind=manifest.plan.kind,
+            problems=tuple(self._problems),
+            notes=tuple(self._notes),
+            file_bytes=sum(one.file_bytes for one in files),
+            bytes_not_reserved=sum(one.bytes_not_reserved for one in files),
+            sealed_segments=sum(one.sealed_segments for one in files),
+            positions_set=positions_set,
+            fill_ratio=positions_set / num_positions if files else 0.0,
+            approx_count=sum(one.approx_count for one in files),
+            capacity=sum(one.capacity for one in files),
+            error_rate=manifest.plan.error_rate,
+            current_error_rate=rate_of_any(one.current_error_rate for one in files),
+            past_plan=any(one.past_plan for one in files),
+            unfinished_batches=sum(one.unfinished_batches for one in files),
+            keys_checked=checked,
+            keys_missing=missing,
+            files=files,
+        )
+
+    def _open(self, entry: Entry) -> UnmappedFilter | None:
+        path = os.path.join(self._folder, entry.name)
+        try:
+            file = UnmappedFilter(path)
+        except FileNotFoundError:
+            if self._is_named(entry):
+                self._problems.append(f"{entry.name}: is missing, and its keys with it")
+            else:
+                self._notes.append(f"{entry.name}: was dropped meanwhile")
+            return None
+        except FormatError as error:
+            self._problems.append(str(error))
+            return None
+        try:
+            require_named(file.header, path, entry, self._file.manifest.plan)
+        except FormatError as error:
+            self._problems.append(str(error))
+        return file
+
+    def _is_named(self, entry: Entry) -> bool:
+        """Look whether a file is still one of the folder's."""
+        if stamp_of(self._folder) == self._file.stamp:
+            return True
+        return entry in manifest_of(self._folder).members
+
+    def _strangers(self) -> None:
+        """Note files that the manifest does not name."""
+        if stamp_of(self._folder) != self._file.stamp:
+            return  # what it named when it was read is not what is there now
+        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in self._file.manifest.members)}
+        for name in sorted({*os.listdir(self._folder)} - named):
+            self._notes.append(
+                f"{name}: is none of the folder's files: left by a killed process, or somebody's"
+            )
+
+
+# A file of a few bytes must not fill the disk with the terabyte of zeros that it asks for.
+_MOST_TIMES = 100  # times the array that is there may be as large as it should be
+_DAMAGED_COUNTERS = "the counters were damaged, and cannot tell if bits are lost: recounted"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What `repair` found and did.
+
+    Attributes
+    ----------
+    header_damage : str
+        The part of the header that was wrong, so that it was made anew: from the parameters
+        given, or from the folder's manifest. "" if none; of a folder always "", see `files`.
+    positions_set : int
+        Bits that are 1, counted; of a folder the sum.
+    keys_added : int
+        Keys that were new when added: as the file said if that is possible, else estimated. Of
+        a folder the sum.
+    losses : tuple of str
+        Why bits may be missing, so that keys may not be found; empty if every key is there.
+    notes : tuple of str
+        What else was found.
+    files : tuple of Repair
+        Of a folder, each file that was there, oldest first; of a file ().
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> old, new = (os.path.join(tempfile.mkdtemp(), name) for name in ("old", "new"))
+    >>> mmbloom.BloomFilter.create(old, capacity=1000).close()
+    >>> os.truncate(old, os.path.getsize(old) - 64)
+    >>> mmbloom.repair(old, new).losses
+    ('the last 64 bytes of the array are not there; zeros now',)
+    """
+
+    header_damage: str
+    positions_set: int
+    keys_added: int
+    losses: tuple[str, ...]
+    notes: tuple[str, ...]
+    files: tuple["Repair", ...] = ()
+
+
+def repair(
+    source: Path,
+    destination: Path,
+    *,
+    params: FilterParams | None = None,
+    permissions: int = OWNER_ONLY,
+    allow_network: bool = False,
+) -> Repair:
+    """Make a sound filter of what a damaged one holds.
+
+    Parameters
+    ----------
+    source : str or path-like
+        The damaged filter, a file or a folder, to which no process should be writing. It is not
+        changed.
+    destination : str or path-like
+        Where to make the new one. It appears complete and forced to the disk, or not at all.
+    params : FilterParams, optional
+        What a file was made with; needed only if its header is damaged. With wrong ones the
+        result finds nothing. Of a folder the manifest says this.
+    permissions : int, default 0o600
+        Mode bits of the new file; of a folder, of the files in it.
+    allow_network : bool, default False
+        Allow making it on a network file system.
+
+    Returns
+    -------
+    Repair
+        `losses` says whether keys may be missing.
+
+    Raises
+    ------
+    FormatError
+        If the header of a file is damaged and no `params` are given, or less than a hundredth of
+        the array is there; of a folder, if the manifest is missing or damaged.
+    ParameterMismatchError
+        If the header is sound and says otherwise than `params`.
+    ValueError
+        If `params` are given for a folder.
+    FileChangedError, FileExistsError, NetworkFileSystemError, OSError
+        As each call that reads a filter and makes one: see `mmbloom.errors`.
+
+    Notes
+    -----
+    Of a folder each file is mended, and an empty one takes the place of one that is missing or
+    of which nothing can be kept. Exclusions are not copied. A `CapacityWarning` tells, after the
+    result is there, if it has more keys than planned.
+
+    Examples
+    --------
+    >>> import tempfile, os
+    >>> import mmbloom
+    >>> damaged, mended = (os.path.join(tempfile.mkdtemp(), name) for name in ("old", "new"))
+    >>> with mmbloom.GrowingFilter.create(damaged, initial_capacity=10, error_rate=1e-6) as seen:
+    ...     seen.update(range(25))
+    25
+    >>> os.unlink(os.path.join(damaged, "0000000000.bloom"))
+    >>> mmbloom.repair(damaged, mended).losses
+    ('0000000000.bloom: is missing: the keys in it are lost',)
+    >>> with mmbloom.open(mended) as seen:
+    ...     print(seen.contains_many([0, 24]), seen.add(0))
+    [False  True] True
+    """
+    path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
+    if not is_folder(path):
+        done, mended = _repair_file(path, target, params)
+        warn_if_past_plan(mended)
+        return done
+    if params is not None:
+        raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
+    return _repair_folder(path, target)
+
+
+def _repair_file(
+    path: str, target: Target, params: FilterParams | None = None
+) -> tuple[Repair, Counted]:
+    with UnmappedFile(path) as damaged:
+        if damaged.size <= HEADER_BYTES:
+            found = f"{damaged.size} bytes"
+            raise NoFilterError(damaged.path, "length", found, "a header of 4096 and an array")
+        raw = damaged.read(0, HEADER_BYTES)
+        header, wrong = _header_of(damaged, raw, params)
+        if _MOST_TIMES * (damaged.size - HEADER_BYTES) < header.array_bytes:
+            found, whole = f"{damaged.size} bytes", header.file_bytes
+            expected = f"{whole}, or a hundredth of that: there is too little to save"
+            raise FormatError(damaged.path, "file size", found, expected)
+        damaged.find_array(header)
+        salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
+        with new_filter(target, header.params, key_rule=read_key_rule(raw)) as mended:
+            for segment in salvage.segments():
+                mended.write(segment)
+            positions_set = mended.positions_set
+            said = read_counters(raw)
+            salvage.compare(said, positions_set)
+            keys_added = mended.finish(said["keys_added"], batches=0)
+    losses, notes = tuple(salvage.losses), tuple(salvage.notes)
+    made = Counted(target.path, header.params, positions_set)
+    return Repair(wrong, positions_set, keys_added, losses, notes), made
+
+
+def _header_of(
+    damaged: UnmappedFile, raw: bytes, params: FilterParams | None
+) -> tuple[Header, str]:
+    """Read the header, or make one; and what was wrong with it, "" if nothing."""
+    wrong = ""
+    try:
+        header = decode_block(raw, damaged.size, damaged.path)
+    except NewerFormatError as error:
+        header, wrong = _of_this_version(damaged, raw, error), error.field
+    except FormatError as error:
+        if params is None:
+            expected = f"{error.expected}; to rebuild it give the parameters that it was made with"
+            raise type(error)(error.path, error.field, error.found, expected) from None
+        return Header(params, 0, bytes(16)), error.field
+    require_kind(header, damaged.path, (BITS,))
+    if params is None:
+        return header, wrong
+    for field in ("num_bits", "num_hashes", "layout", "blocks_per_key", "hash", "seed"):
+        if getattr(header.params, field) != getattr(params, field):
+            there, given = spelled(header.params, field), spelled(params, field)
+            said = (
+                f"its header is sound, with {field} {there}, and params have {given}: repair it "
+                "without params, or with those of this filter"
+            )
+            raise ParameterMismatchError(damaged.path, field, there, given, said)
+    return header, wrong
+
+
+def _of_this_version(damaged: UnmappedFile, raw: bytes, error: NewerFormatError) -> Header:
+    """Read a header whose version number alone is damaged: the checksum proves that it was 1."""
+    try:
+        mended = raw[:8] + VERSION.to_bytes(4, "little") + raw[12:]
+        return decode_block(mended, damaged.size, damaged.path)
+    except FormatError:
+        raise error from None
+
+
+class _Salvage:
+    """Reading what there is of an array, noting what there is not."""
+
+    def __init__(self, damaged: UnmappedFile, header: Header, *, maybe_sealed: bool) -> None:
+        self._damaged, self._header = damaged, header
+        self.losses: list[str] = []
+        self.notes: list[str] = []
+        end = HEADER_BYTES + header.array_bytes
+        if damaged.size < end:
+            self.losses.append(
+                f"the last {end - damaged.size} bytes of the array are not there; zeros now"
+            )
+        self._checksums = self._sealed_checksums(end) if maybe_sealed else []
+        if header.sealed or self._checksums:
+            self.notes.append("the file was sealed; the new one is not")
+            end += header.seal_bytes
+        if damaged.size > end:
+            self.notes.append(f"{damaged.size - end} bytes after the end are left out")
+
+    def segments(self) -> Iterator[Words]:
+        """Read the array from front to back; what is not there is zeros."""
+        wrong: list[int] = []
+        array = Segments(
+            self._damaged, self._header, self._checksums, lambda number, *_: wrong.append(number)
+        )
+        yield from array
+        if wrong:
+            first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
+            self.losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
+
+    def _sealed_checksums(self, start: int) -> list[int]:
+        """Read the seal's checksums; none if there is no seal, or it cannot be relied on."""
+        size = self._header.seal_bytes
+        there = min(size, max(0, self._damaged.size - start))
+        values = np.frombuffer(self._damaged.read(start, there).ljust(size, b"\0"), "<u4")
+        if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
+            return [int(value) for value in values[:-1]]
+        if self._header.sealed:  # of a header made anew that is not known
+            self.losses.append("the seal is damaged itself, so the array could not be checked")
+        return []
+
+    def compare(self, said: dict[str, int], positions_set: int) -> None:
+        """Compare what the counters say with the bits that are there."""
+        counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
+        if counted > self._header.params.num_bits:
+            self.notes.append(_DAMAGED_COUNTERS)
+        elif counted > positions_set:
+            self.losses.append(
+                f"{counted} bits were set when last counted, {positions_set} are now"
+            )
+        elif unfinished < 0:
+            self.notes.append(_DAMAGED_COUNTERS)
+        elif unfinished:
+            self.notes.append(
+                f"{unfinished} batches were interrupted; no key whose add returned is missing"
+            )
+        elif counted < positions_set:
+            self.notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
+
+
+def _repair_folder(path: str, target: Target) -> Repair:
+    manifest = manifest_of(path)
+    plan = manifest.plan
+    entries: list[Entry] = []
+    files: list[Repair] = []
+    made: list[Counted] = []
+    losses: list[str] = []
+    notes: list[str] = []
+    with new_folder(target.path, target.permissions) as folder:
+        for entry in manifest.members:
+            name = entry.name
+            old, new = os.path.join(path, name), target.within(folder, name)
+            mended, lost = _mend(old, new, entry, plan)
+            entries.append(entry_of(folder, name, entry.number))
+            if lost:
+                losses.append(f"{name}: {lost}")
+            if not mended:
+                made.append(Counted(new.path, plan.params(entry.number), 0))
+                continue
+            done = mended[0]
+            files.append(done)
+            made.append(mended[1])
+            if done.header_damage:
+                wrong = done.header_damage
+                notes.append(f"{name}: header rebuilt by the manifest, its {wrong} was wrong")
+            losses += [f"{name}: {loss}" for loss in done.losses]
+            notes += [f"{name}: {note}" for note in done.notes]
+        first_manifest(folder, plan, entries, target.permissions)
+    warn_if_any_past_plan(target.path, plan.kind, made)
+    return Repair(
+        header_damage="",
+        positions_set=sum(done.positions_set for done in files),
+        keys_added=sum(done.keys_added for done in files),
+        losses=tuple(losses),
+        notes=tuple(notes),
+        files=tuple(files),
+    )
+
+
+def _mend(
+    path: str, made: Target, entry: Entry, plan: FolderPlan
+) -> tuple[tuple[Repair, Counted] | None, str]:
+    """Make one file of a folder, an empty one if nothing of the old one can be kept.
+
+    Gives what was found in the old one, and how all its keys are lost, "" if they are not.
+    """
+    try:
+        try:
+            with UnmappedFilter(path) as there:
+                found = there.header
+        except FormatError:  # its header, or its size, is wrong
+            return _repair_file(path, made, plan.params(entry.number)), ""
+        as_found = replace(entry, uuid=found.uuid)
+        require_named(found, path, as_found, plan)  # or no folder can have it
+        done = _repair_file(path, made)
+        if as_found == entry:
+            return done, ""
+        return done, "is another filter: the keys of the folder's own are lost"
+    except FileNotFoundError:
+        lost = "is missing: the keys in it are lost"
+    except (FormatError, ParameterMismatchError) as error:
+        lost = f"nothing of it can be kept, its {error.field} is {error.found}"
+    create_file(
+        made.path,
+        plan.params(entry.number),
+        permissions=made.permissions,
+        allow_network=made.allow_network,
+        reserve=plan.reserve,
+    )
+    return None, lost

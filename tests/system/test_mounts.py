@@ -1,0 +1,157 @@
+"""The kernel's mount table is read right, and network file systems are refused for writing."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from checks import check_folder
+
+from mmbloom import BloomFilter, NetworkFileSystemError, ReservationWarning
+from mmbloom._system import mounts as _mounts
+from mmbloom._system.mounts import COPY_ON_WRITE, NETWORK, file_system_type, find_type
+
+TABLE = r"""
+21 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+22 21 0:5 / /dev rw - devtmpfs devtmpfs rw
+30 21 0:40 / /mnt rw shared:2 master:1 - tmpfs tmpfs rw
+31 30 0:41 / /mnt/share rw - nfs4 server:/share rw
+32 31 0:42 / /mnt/share/deep rw - xfs /dev/sdb rw
+33 21 0:43 / /mnt/with\040blank rw - cifs //host/a\040b rw
+34 21 0:44 / /mnt/back\134slash rw - 9p host rw
+35 21 0:45 / /mnt/tab\011and\012line rw - fuse.sshfs host: rw
+36 21 0:46 / /mnt/日本 rw - btrfs /dev/sdc rw
+37 21 0:47 / /over rw - ext4 /dev/sdd rw
+38 37 0:48 / /over rw - zfs pool rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/", "ext4"),
+        ("/home/x", "ext4"),
+        ("/mnt", "tmpfs"),
+        ("/mnt/other", "tmpfs"),
+        ("/mnt/share", "nfs4"),
+        ("/mnt/share/x", "nfs4"),
+        ("/mnt/shared", "tmpfs"),  # a longer name, not below the mount
+        ("/mnt/share/deep/x", "xfs"),
+        ("/mnt/with blank/x", "cifs"),
+        ("/mnt/back\\slash/x", "9p"),
+        ("/mnt/tab\tand\nline/x", "fuse.sshfs"),
+        ("/over/x", "zfs"),  # the last mounted is on top
+    ],
+)
+def test_longest_mount_point(path: str, kind: str) -> None:
+    """A path is on the longest mount point that holds it; escapes stand for their characters."""
+    assert find_type(TABLE, path, os.makedev(99, 99)) == kind
+
+
+def test_mount_point_beyond_ascii() -> None:
+    """A mount point whose name is not ASCII is found: only the escapes are decoded."""
+    assert find_type(TABLE, "/mnt/日本/x", os.makedev(99, 99)) == "btrfs"
+
+
+@pytest.mark.parametrize(("minor", "kind"), [(41, "nfs4"), (42, "xfs"), (46, "btrfs")])
+def test_device_decides(minor: int, kind: str) -> None:
+    """The device number of the file is believed before the name of its path."""
+    assert find_type(TABLE, "/home/x", os.makedev(0, minor)) == kind
+
+
+@pytest.mark.parametrize(
+    "table", ["", "\n\n", "nonsense\n", "1 2 3 - ext4 x rw", "21 1 8:1 / / rw"]
+)
+def test_unreadable_table(table: str) -> None:
+    """Lines that are no mounts are passed over, and no mount is no type."""
+    assert find_type(table, "/home", 0) == ""
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    """On Linux the type of a real folder is found, through symbolic links too."""
+    kind = file_system_type(str(tmp_path))
+    (tmp_path / "link").symlink_to("/proc")
+    if not os.path.exists("/proc/self/mountinfo"):
+        assert kind == ""
+        return
+    assert kind
+    assert f" {kind} " in Path("/proc/self/mountinfo").read_text()
+    assert file_system_type(str(tmp_path / "link")) == "proc"
+
+
+def test_no_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the kernel does not say, the type is unknown and nothing is refused."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise FileNotFoundError
+
+    monkeypatch.setattr("mmbloom._system.mounts.open", refuse, raising=False)
+    assert file_system_type(str(tmp_path)) == ""
+    BloomFilter.create(tmp_path / "f", 10).close()
+
+
+@pytest.fixture
+def pretend(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make every path seem to be on a type of file system."""
+
+    def be(kind: str) -> None:
+        monkeypatch.setattr(_mounts, "file_system_type", lambda _: kind)
+
+    return be
+
+
+@pytest.mark.parametrize("kind", sorted(NETWORK))
+def test_create_on_network_is_refused(pretend: Callable[[str], None], path: str, kind: str) -> None:
+    """Creating on a network file system is refused and leaves nothing."""
+    pretend(kind)
+    with pytest.raises(NetworkFileSystemError, match="allow_network=True") as caught:
+        BloomFilter.create(path, 10)
+    assert (caught.value.path, caught.value.file_system) == (path, kind)
+    check_folder(os.path.dirname(path))
+
+
+def test_open_on_network(pretend: Callable[[str], None], path: str) -> None:
+    """On a network file system r+ is refused, r works, and allow_network=True allows it."""
+    with BloomFilter.create(path, 10) as seen:
+        seen.add("a")
+    pretend("nfs")
+    with pytest.raises(NetworkFileSystemError) as caught:
+        BloomFilter.open(path)
+    assert (caught.value.path, caught.value.file_system) == (path, "nfs")
+    with BloomFilter.open(path, "r") as seen:
+        assert "a" in seen
+    with BloomFilter.open(path, allow_network=True) as seen:
+        assert seen.add("b")
+
+
+def test_create_on_network_when_allowed(pretend: Callable[[str], None], path: str) -> None:
+    """allow_network=True creates, opens and writes there."""
+    pretend("nfs4")
+    with BloomFilter.create(path, 10, allow_network=True) as seen:
+        assert seen.add("a")
+
+
+@pytest.mark.parametrize("kind", sorted(COPY_ON_WRITE))
+def test_copy_on_write_warns(pretend: Callable[[str], None], path: str, kind: str) -> None:
+    """Where reserved space may not be there, create says so once, and the filter is made."""
+    pretend(kind)
+    with pytest.warns(ReservationWarning, match=f"{path}: {kind} copies on write") as caught:
+        BloomFilter.create(path, 10).close()
+    assert len(caught) == 1
+    BloomFilter.open(path).close()  # opening does not warn
+
+
+def test_reservation_warning_names_the_caller(pretend: Callable[[str], None], path: str) -> None:
+    """The warning points at the line that called create."""
+    pretend("btrfs")
+    with pytest.warns(ReservationWarning) as caught:
+        BloomFilter.create(path, 10).close()
+    assert caught[0].filename == __file__
+
+
+def test_other_file_systems_do_not_warn(pretend: Callable[[str], None], path: str) -> None:
+    """A local file system that overwrites in place gets no warning (which would raise here)."""
+    for kind in ("ext4", "xfs", "tmpfs", "overlay", ""):
+        pretend(kind)
+        BloomFilter.create(path, 10).close()
+        os.unlink(path)
