@@ -439,7 +439,7 @@ def _with_part(
 def _no_part(keys: KeyRule, name: str) -> NoPartError:
     return NoPartError(
         f"{name}: no line has the {keys.part} empty: choose another one or, if it is right, say "
-        'what to do with such lines: --empty whole, or in Python empty="whole"'
+        'what to do with such lines, such as empty="whole" (--empty whole)'
     )
 
 
