@@ -29,7 +29,7 @@ Capture = pytest.CaptureFixture[bytes]
 STREAMS = {
     "crlf": (b"a\r\nb\r\na\r\na\n", b"a\r\nb\r\na\n"),
     "lone cr": (b"a\rb\na\rb\n\r\n", b"a\rb\n\r\n"),
-    "invalid utf-8": (b"\xff\xfe\n\xc3\n\xff\xfe\n\xc3(\n", b"\xff\xfe\n\xc3\n\xc3(\n"),
+    "invalid utf-8": (b"\xfe\xfd\n\xc3\n\xfe\xfd\n\xc3(\n", b"\xfe\xfd\n\xc3\n\xc3(\n"),
     "nul": (b"a\0b\na\0c\na\0b\n\0\n", b"a\0b\na\0c\n\0\n"),
     "empty lines": (b"\n\n\na\n\n", b"\na\n"),
     "blanks": (b"a\n a\na \na\n", b"a\n a\na \n"),

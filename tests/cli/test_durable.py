@@ -76,8 +76,10 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
             disk.mark(int(claim._claimed.new.sum()))
         end(claim, kind)
 
-    def run_jobs(jobs: Sequence[FileJob], _: int, tally: Tally, _done: Callable[..., None]) -> None:
-        for job in jobs:
+    def run_jobs(
+        jobs: Sequence[FileJob], _: int, tallies: Sequence[Tally], _done: Callable[..., None]
+    ) -> None:
+        for job, tally in zip(jobs, tallies, strict=True):
             pickle.loads(pickle.dumps(job)).run(tally)
 
     monkeypatch.setattr(os, "fsync", disk.sync)

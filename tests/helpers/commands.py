@@ -4,8 +4,6 @@ JOBS is a file of JSON: a list of [arguments, file for stdout]. Prints a list of
 stderr without its timings].
 """
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -17,22 +15,24 @@ from mmbloom.cli.main import main
 
 
 def run(argv: list[str], out: str) -> list[object]:
-    """Run one command with its stdout in a file."""
-    fd = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(fd, 1)
-    os.close(fd)
-    err = io.StringIO()
-    with contextlib.redirect_stderr(err):
-        try:
-            code: object = main(argv)
-        except SystemExit as end:
-            code = end.code
+    """Run one command with its stdout in a file, and its stderr in one beside it."""
+    files = {1: Path(out), 2: Path(f"{out}.err")}
+    for stream, path in files.items():
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(fd, stream)
+        os.close(fd)
+    try:
+        code: object = main(argv)
+    except SystemExit as end:
+        code = end.code
     sys.stdout.flush()
-    return [code, re.sub(r'"seconds": [^,}]*', "", err.getvalue())]
+    sys.stderr.flush()
+    return [code, re.sub(r'"seconds": [^,}]*', "", files[2].read_text())]
 
 
 if __name__ == "__main__":
-    stdout = os.dup(1)
+    stdout, stderr = os.dup(1), os.dup(2)
     ended = [run(*job) for job in json.loads(Path(sys.argv[1]).read_text())]
     os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
     print(json.dumps([mmbloom.engine, ended]))

@@ -83,10 +83,10 @@ def test_advice_about_a_sealed_copy_can_be_taken(tmp_path: Path, wrong: str, dam
     try:
         copy(path, tmp_path / "b")
     except FormatError:
-        assert "a mmbloom copy" not in said
+        assert "copy it" not in said
         assert "go back to another copy" in said
     else:
-        assert ("a mmbloom copy" in said) == (wrong != "nothing")
+        assert ("copy it" in said) == (wrong != "nothing")
         assert verify(tmp_path / "b").ok
 
 

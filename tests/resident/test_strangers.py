@@ -86,7 +86,7 @@ def test_copy_that_others_may_have_changed(
     copy, real = left_behind(file), os.open
     owner, mode = copy.stat().st_uid, copy.stat().st_mode
 
-    def denied(path: str, *arguments: int) -> int:
+    def denied(path: str, *arguments: int, **_: None) -> int:
         if str(path) == str(copy):
             raise PermissionError(13, "Permission denied", path)
         return real(path, *arguments)

@@ -124,7 +124,7 @@ def test_no_permission_to_read(seen: Filter, monkeypatch: pytest.MonkeyPatch) ->
     soon()
     original = os.open
 
-    def refuse(path: str, *rest: int) -> int:
+    def refuse(path: str, *rest: int, **_: None) -> int:
         if path.endswith("exclusions"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
         return original(path, *rest)

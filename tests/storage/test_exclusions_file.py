@@ -48,7 +48,7 @@ def test_read_only_folder(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None
     seen.exclusions.add("a")
     original = os.open
 
-    def refuse(path: str, flags: int, *rest: int) -> int:
+    def refuse(path: str, flags: int, *rest: int, **_: None) -> int:
         if flags & os.O_CREAT:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
         return original(path, flags, *rest)
