@@ -749,7 +749,7 @@ class StateOptions(TypedDict, total=False):
 
 
 class RunOptions(StateOptions, total=False):
-    """What `first_seen` of `mmbloom.cluster.dask` and of its twin for Spark takes of state and run.
+    """What ``first_seen`` of Dask and of Spark takes of state and run.
 
     Attributes
     ----------
@@ -791,8 +791,8 @@ def begin_run(
 class FirstSeen:
     """The rows that are new to a state, and the step that makes them old.
 
-    Returned by `first_seen` of `mmbloom.cluster.dask` and of `mmbloom.cluster.spark`. Write the
-    rows first, then commit.
+    Returned by ``first_seen`` of ``mmbloom.cluster.dask`` and of ``mmbloom.cluster.spark``. Write
+    the rows first, then commit.
 
     Attributes
     ----------

@@ -543,10 +543,7 @@ class KeyRule(ABC):
 
     __slots__ = ()
 
-    @property
-    @abstractmethod
-    def empty(self) -> Empty:
-        """What a line is that lacks that part."""
+    empty: Empty  # what a line is without that part: a field of the data class
 
     @property
     @abstractmethod
