@@ -14,7 +14,6 @@ from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter
 from mmbloom._storage.resident import moving
-from mmbloom._storage.resident import moving as place
 from mmbloom._system import memory
 
 MORE = np.arange(7000, 7100)
@@ -23,7 +22,7 @@ MOST_LINES = 40
 
 
 def of_naming(code: CodeType) -> bool:
-    return code.co_name == "name" and code.co_filename.endswith("place.py")
+    return code is moving.Place.name.__code__
 
 
 def open_and_close(file: str) -> None:
@@ -46,7 +45,7 @@ def killed_there(number: int, file: str) -> bool:
 
 def maps_of(asked: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Count how often the array is mapped while something is asked some times."""
-    maps, real = list[int](), place.map_array
+    maps, real = list[int](), moving.map_array
 
     def count(*arguments: Any, **options: Any) -> Any:
         maps.append(1)

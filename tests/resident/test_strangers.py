@@ -6,6 +6,7 @@ import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checks import let_others_in
@@ -86,10 +87,10 @@ def test_copy_that_others_may_have_changed(
     copy, real = left_behind(file), os.open
     owner, mode = copy.stat().st_uid, copy.stat().st_mode
 
-    def denied(path: str, *arguments: int, **_: None) -> int:
+    def denied(path: str, *arguments: int, **options: Any) -> int:
         if str(path) == str(copy):
             raise PermissionError(13, "Permission denied", path)
-        return real(path, *arguments)
+        return real(path, *arguments, **options)
 
     with monkeypatch.context() as patch:
         if what == "no permission":
