@@ -303,33 +303,39 @@ def test_forked_child(file: str) -> None:
 
 
 def test_pieces_are_written_by_themselves(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a flush the file is brought up to date piece by piece, and its header stays."""
+    """Without a flush each piece is written at its turn, once a round; the header stays."""
     monkeypatch.setattr(working_copy, "PIECE", 4096)
-    now = 1000.0
+    now, before = 0.001, 0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     header, size = Path(file).read_bytes()[:512], os.path.getsize(file)
+    number = -(-size // 4096)
     with BloomFilter.open(file, resident=True) as seen, BloomFilter.open(file) as other:
         seen.add_many(NEW)
         assert missing(other, NEW) == 0
-        done = 4096
-        odd = (5 * 4096 - 3) / size  # the rest of a piece is less than a word
-        for writer, part in ((seen, 0.1), (seen, odd), (other, 0.7), (seen, 0.9)):
-            now = 1000.0 + part * working_copy.ROUND_SECONDS
-            expected, due = bytearray(Path(file).read_bytes()), int(part * size) // 8 * 8
-            expected[done:due], done = copies()[0].read_bytes()[done:due], due
+        for writer, turn in ((seen, 3), (seen, 3.5), (other, number - 1), (other, number + 2)):
+            now = turn * working_copy.ROUND_SECONDS / number * 1.0001
+            expected = bytearray(Path(file).read_bytes())
+            for due in range(before, int(turn)):
+                piece = slice(due % number * 4096, (due % number + 1) * 4096)
+                expected[piece] = copies()[0].read_bytes()[:size][piece]
+            before = int(turn)
             soon()
-            writer.add(str(part))
+            writer.add(str(turn))
             # Exactly what is due, whoever writes it: the rest is as it was.
             assert array_of(file) == expected[4096:]
         now += 10 * working_copy.ROUND_SECONDS  # nobody has added for long
+        whole = copies()[0].read_bytes()[4096:]
+        for _ in range(-(-number // working_copy._PIECES_AT_ONCE)):
+            assert not bits_in(file) >= bits_of(whole)
+            soon()
+            seen.add("late")
+        assert bits_in(file) >= bits_of(whole)
+        seen.flush()
+        monkeypatch.setattr(working_copy, "write_at", None)
+        now += working_copy.ROUND_SECONDS  # nothing was added: nothing is due
         soon()
-        seen.add("late")
-        before_it = copies()[0].read_bytes()[4096:]
-        other.add("later")
-        now += 1.01 * working_copy.ROUND_SECONDS
-        soon()
-        seen.add("x")
-        assert bits_in(file) >= bits_of(before_it)
+        with seen.locked():
+            pass
         assert Path(file).read_bytes()[:512] == header
 
 

@@ -387,11 +387,9 @@ class MovingArray:
     def _attend(self, place: Place) -> None:
         if place.copy is not None and place.share is not None:
             self._attend_at = time.monotonic() + _LOOK_SECONDS
-            if place.copy.is_written(place.views.counters["batches_begun"]):
-                place.copy.begin_round()
-                return
+            begun = place.views.counters["batches_begun"]
             with suppress(LockTimeoutError), place.share.writing(0.0):  # or another writes it all
-                write = partial(place.copy.write_due, self._fd, self.path)
+                write = partial(place.copy.write_due, self._fd, self.path, begun)
                 self._attend_at = self._to_disk(write)
         elif self.wanted and place.views.counters["keys_added"] >= self._move_at:
             self._move(place, empty=False)

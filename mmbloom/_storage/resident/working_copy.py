@@ -49,16 +49,15 @@ _PAGE = struct.Struct("<8sQQ16sQ16s")  # magic, device, inode, uuid, bytes of th
 _MAGIC = b"MMBLcopy"
 _WRITTEN_OFFSET = 2048  # whether the file was equal to it, and how many batches had begun then
 _WRITTEN = struct.Struct("<QQ")
-_ROUND_OFFSET = 2064  # of the writing piece by piece: when it began, and where it goes on
-_ROUND = struct.Struct("<dQ")
+_TURN_OFFSET = 2064  # the next turn to write a piece: turn t is of piece t modulo their number
+_TURN = struct.Struct("<Q")
 
-# A copy that keeps changing is written to the file piece by piece, the whole once in this time: a
-# power cut loses the keys of this time at most, also where flush is never called.
+# While keys are added, each piece of the copy is written to the file once in this time: a power
+# cut loses the keys of this time at most, even if flush is never called.
 ROUND_SECONDS = 300.0
 
-# The most that is written at a time of what is due: all that is due after a pause would keep the
-# lock for long.
-_DUE_AT_ONCE = 256 << 20
+# The most pieces to write in one section of the lock: after a pause, many are due.
+_PIECES_AT_ONCE = 32
 
 # What opening says of something at the name of a copy that cannot be one.
 _STRANGE = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR}
@@ -231,28 +230,23 @@ class WorkingCopy:
             with suppress(OSError):
                 os.posix_fadvise(fd, start, len(piece), os.POSIX_FADV_DONTNEED)
 
-    def write_due(self, fd: int, path: str) -> float:
-        """Write pieces whose time has come, for the holder of the write lock; when to go on.
+    def write_due(self, fd: int, path: str, begun: int) -> float:
+        """Write the pieces whose turn it is; return the time of the next turn.
 
-        They are not forced to the disk: the kernel writes them within a minute.
+        The caller holds the write lock, and `begun` batches have begun. Nothing is forced to the
+        disk: the kernel writes it within a minute.
         """
-        now = time.monotonic()  # of the machine, not of the process
-        begun, start = _ROUND.unpack(os.pread(self.fd, _ROUND.size, _ROUND_OFFSET))
-        due = min(int((now - begun) / ROUND_SECONDS * self.size), start + _DUE_AT_ONCE)
-        due -= due % 8  # pieces are of whole words
-        if due > start:
-            self.set_written(None)  # what of it is not forced to the disk may be lost
-        for there, piece in _pieces(self.fd, min(due, self.size), path, max(start, HEADER_BYTES)):
-            write_at(fd, piece, there)
-            start = there + len(piece)
-        if start >= self.size:
-            begun, start = max(begun + ROUND_SECONDS, now - ROUND_SECONDS), 0
-        os.pwrite(self.fd, _ROUND.pack(begun, start), _ROUND_OFFSET)
-        return float(begun + min(1.0, (start + PIECE) / self.size) * ROUND_SECONDS)
-
-    def begin_round(self) -> None:
-        """Begin to write piece by piece anew, as the file has everything."""
-        os.pwrite(self.fd, _ROUND.pack(time.monotonic(), 0), _ROUND_OFFSET)
+        pieces, now = _num_pieces(self.size), _turn(self.size)
+        (first,) = _TURN.unpack(os.pread(self.fd, _TURN.size, _TURN_OFFSET))
+        first = now if self.is_written(begun) else max(first, now - pieces)
+        end = min(now, first + _PIECES_AT_ONCE)
+        for turn in range(first, end):
+            start = turn % pieces * PIECE
+            stop = min(start + PIECE, self.size)
+            for there, piece in _pieces(self.fd, stop, path, max(start, HEADER_BYTES)):
+                write_at(fd, piece, there)
+        os.pwrite(self.fd, _TURN.pack(end), _TURN_OFFSET)
+        return (end + 1) * ROUND_SECONDS / pieces
 
     def is_written(self, begun: int) -> bool:
         """Tell whether the file has all bits: no batch has begun since it was written."""
@@ -300,8 +294,17 @@ def _page(header: Header, file: os.stat_result) -> bytes:
     named = _PAGE.pack(
         _MAGIC, file.st_dev, file.st_ino, header.uuid, header.array_bytes, memory.boot_id()
     )
-    mutable = _WRITTEN.pack(False, 0) + _ROUND.pack(time.monotonic(), 0)
+    mutable = _WRITTEN.pack(False, 0) + _TURN.pack(_turn(header.file_bytes))
     return named.ljust(_WRITTEN_OFFSET, b"\0") + mutable
+
+
+def _num_pieces(size: int) -> int:
+    return -(-size // PIECE)
+
+
+def _turn(size: int) -> int:
+    """Return the turn that is now: by the clock of the machine, which all processes share."""
+    return int(time.monotonic() / ROUND_SECONDS * _num_pieces(size))
 
 
 def _pieces(fd: int, end: int, path: str, start: int) -> Iterator[tuple[int, memoryview]]:
