@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -41,7 +42,6 @@ from mmbloom._storage.opening import (
     BITS,
     absolute,
     as_file_or_folder,
-    is_folder,
     kind_of,
     require_kind,
 )
@@ -143,8 +143,8 @@ class Verification:
     current_error_rate: float
     past_plan: bool
     unfinished_batches: int
-    keys_checked: int
-    keys_missing: int
+    keys_checked: int = 0
+    keys_missing: int = 0
     files: tuple["Verification", ...] = ()
 
     @property
@@ -201,69 +201,70 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 
 
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
-    """Verify a filter with keys that come in batches; gives and raises what `verify` does."""
-    where = absolute(path)
+    """Verify a filter with keys that come in batches; return and raise what `verify` does."""
     with ExitStack() as stack:
 
         def check_file(path: str) -> _FileCheck:
             return _FileCheck(stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS)))
 
         def check_folder(path: str) -> _FolderCheck:
-            return _FolderCheck(path, stack.enter_context(closing(read_manifest(path))))
+            return _FolderCheck(path, stack.enter_context(closing(read_manifest(path))), stack)
 
-        return as_file_or_folder(where, check_file, check_folder).run(keys)
+        check = as_file_or_folder(absolute(path), check_file, check_folder)
+        found = check.run()
+        checked, missing = _look_up(keys, check.key_hash, check.files)
+        problems, notes = check_listed(check.exclusions)
+        for file in check.files:
+            file.check_same()  # at the very end: keys may have come for hours
+    if missing:
+        problems.insert(0, f"{missing} of {checked} keys are not found")
+    return replace(
+        found,
+        problems=(*found.problems, *problems),
+        notes=(*found.notes, *notes),
+        keys_checked=checked,
+        keys_missing=missing,
+    )
 
 
-class _Check:
-    """What a file and a folder have in common: what is found, their keys and their exclusions."""
+def _look_up(
+    keys: Iterable[Batch], key_hash: KeyHash, files: Sequence[UnmappedFilter]
+) -> tuple[int, int]:
+    """Return how many keys there are, and how many are in no file; the newest is asked first."""
+    checked = missing = 0
+    num_hashes = max((file.header.params.num_hashes for file in files), default=1)
+    for hashes in gathered(keys, key_hash, num_hashes):
+        absent: HashHalves = hashes
+        for file in reversed(files):
+            lost = ~file.contains(absent)
+            absent = absent[0][lost], absent[1][lost]
+        checked += len(hashes[0])
+        missing += len(absent[0])
+    return checked, missing
 
-    def __init__(self) -> None:
+
+class _FileCheck:
+    """The check of one file, but for keys and exclusions."""
+
+    def __init__(self, file: UnmappedFilter) -> None:
         self._problems: list[str] = []
         self._notes: list[str] = []
-
-    def _look_up(
-        self, keys: Iterable[Batch], key_hash: KeyHash, files: Sequence[UnmappedFilter]
-    ) -> tuple[int, int]:
-        """Look keys up by their bits, in the newest file first; how many, and how many none has."""
-        checked = missing = 0
-        num_hashes = max((file.header.params.num_hashes for file in files), default=1)
-        for hashes in gathered(keys, key_hash, num_hashes):
-            absent: HashHalves = hashes
-            for file in reversed(files):
-                lost = ~file.contains(absent)
-                absent = absent[0][lost], absent[1][lost]
-            checked += len(hashes[0])
-            missing += len(absent[0])
-        if missing:
-            self._problems.append(f"{missing} of {checked} keys are not found")
-        return checked, missing
-
-    def _exclusions(self, path: str) -> None:
-        problems, notes = check_listed(path)
-        self._problems += problems
-        self._notes += notes
-
-
-class _FileCheck(_Check):
-    def __init__(self, looked_at: UnmappedFilter) -> None:
-        super().__init__()
-        self._file, self._params = looked_at, looked_at.header.params
-        self._kind = kind_of(looked_at.header)
+        self._file, self._params = file, file.header.params
+        self.files, self.exclusions = [file], exclusions_path(file.path)
+        self.key_hash = self._params.key_hash
+        self._kind = kind_of(file.header)
         self._seal_damaged = False
 
-    def run(self, keys: Iterable[Batch]) -> Verification:
+    def run(self) -> Verification:
         header_bytes = self._file.header_first()
         sealed_segments, positions_set = self._array()
         before, after = read_counters(header_bytes), self._file.counters()
         self._header(header_bytes)
         unfinished = self._counters(before, after, positions_set)
         not_reserved = self._reservation()
-        checked, missing = self._look_up(keys, self._params.key_hash, [self._file])
-        self._exclusions(exclusions_path(self._file.path))
         fill = Fill.of(self._params, positions_set)
         if fill.is_past:
             self._notes.append(fill.past_plan)
-        self._file.check_same()  # at the very end: keys may have come for hours
         return Verification(
             path=self._file.path,
             kind=self._kind.noun,
@@ -280,8 +281,6 @@ class _FileCheck(_Check):
             current_error_rate=fill.now,
             past_plan=fill.is_past,
             unfinished_batches=unfinished,
-            keys_checked=checked,
-            keys_missing=missing,
         )
 
     def _array(self) -> tuple[int, int]:
@@ -383,33 +382,31 @@ class _FileCheck(_Check):
         return missing
 
 
-class _FolderCheck(_Check):
-    def __init__(self, folder: str, file: ManifestFile) -> None:
-        super().__init__()
-        self._folder, self._file = folder, file
+class _FolderCheck:
+    """The check of a folder's manifest and files, which the stack closes."""
 
-    def run(self, keys: Iterable[Batch]) -> Verification:
-        manifest = self._file.manifest
-        with ExitStack() as stack:
-            there = [each for each in map(self._open, manifest.members) if each]
-            for each in there:
-                stack.enter_context(each)
-            # By the open files: one can be dropped from now on, and its name be gone.
-            files = tuple(_FileCheck(each).run(()) for each in there)
-            for one in files:
-                name = os.path.basename(one.path)
-                self._problems += [f"{name}: {problem}" for problem in one.problems]
-                self._notes += [f"{name}: {note}" for note in one.notes]
-            checked, missing = self._look_up(keys, manifest.plan.key_hash, there)
-            for each in there:
-                each.check_same()  # at the very end: keys may have come for hours
-        self._exclusions(exclusions_path_in(self._folder))
+    def __init__(self, folder: str, file: ManifestFile, stack: ExitStack) -> None:
+        self._problems: list[str] = []
+        self._notes: list[str] = []
+        self._folder, self._file = folder, file
+        self.key_hash = file.manifest.plan.key_hash
+        self.exclusions = exclusions_path_in(folder)
+        # By the open files: one can be dropped from now on, and its name be gone.
+        opened = map(self._open, file.manifest.members)
+        self.files = [stack.enter_context(each) for each in opened if each]
+
+    def run(self) -> Verification:
+        plan, files = self._file.manifest.plan, tuple(_FileCheck(file).run() for file in self.files)
+        for one in files:
+            name = os.path.basename(one.path)
+            self._problems += [f"{name}: {problem}" for problem in one.problems]
+            self._notes += [f"{name}: {note}" for note in one.notes]
         self._strangers()
         positions_set = sum(one.positions_set for one in files)
-        num_positions = sum(each.header.params.num_bits for each in there)
+        num_positions = sum(file.header.params.num_bits for file in self.files)
         return Verification(
             path=self._folder,
-            kind=manifest.plan.kind,
+            kind=plan.kind,
             problems=tuple(self._problems),
             notes=tuple(self._notes),
             file_bytes=sum(one.file_bytes for one in files),
@@ -419,12 +416,10 @@ class _FolderCheck(_Check):
             fill_ratio=positions_set / num_positions if files else 0.0,
             approx_count=sum(one.approx_count for one in files),
             capacity=sum(one.capacity for one in files),
-            error_rate=manifest.plan.error_rate,
+            error_rate=plan.error_rate,
             current_error_rate=rate_of_any(one.current_error_rate for one in files),
             past_plan=any(one.past_plan for one in files),
             unfinished_batches=sum(one.unfinished_batches for one in files),
-            keys_checked=checked,
-            keys_missing=missing,
             files=files,
         )
 
@@ -448,7 +443,7 @@ class _FolderCheck(_Check):
         return file
 
     def _is_named(self, entry: Entry) -> bool:
-        """Look whether a file is still one of the folder's."""
+        """Return whether a file is still one of the folder's."""
         if stamp_of(self._folder) == self._file.stamp:
             return True
         return entry in manifest_of(self._folder).members
@@ -573,13 +568,13 @@ def repair(
     [False  True] True
     """
     path, target = absolute(source), Target(absolute(destination), permissions, allow_network)
-    if not is_folder(path):
+
+    def mend_file(path: str) -> Repair:
         done, mended = _repair_file(path, target, params)
         warn_if_past_plan(mended)
         return done
-    if params is not None:
-        raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
-    return _repair_folder(path, target)
+
+    return as_file_or_folder(path, mend_file, partial(_repair_folder, target=target, params=params))
 
 
 def _repair_file(
@@ -706,9 +701,13 @@ class _Salvage:
             self.notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
 
 
-def _repair_folder(path: str, target: Target) -> Repair:
+_NOTHING_KEPT = Repair("", 0, 0, (), ())
+
+
+def _repair_folder(path: str, target: Target, params: FilterParams | None) -> Repair:
+    if params is not None:
+        raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
     manifest = manifest_of(path)
-    plan = manifest.plan
     entries: list[Entry] = []
     files: list[Repair] = []
     made: list[Counted] = []
@@ -716,25 +715,19 @@ def _repair_folder(path: str, target: Target) -> Repair:
     notes: list[str] = []
     with new_folder(target.path, target.permissions) as folder:
         for entry in manifest.members:
-            name = entry.name
+            name, number = entry.name, entry.number
             old, new = os.path.join(path, name), target.within(folder, name)
-            mended, lost = _mend(old, new, entry, plan)
-            entries.append(entry_of(folder, name, entry.number))
-            if lost:
-                losses.append(f"{name}: {lost}")
-            if not mended:
-                made.append(Counted(new.path, plan.params(entry.number), 0))
-                continue
-            done = mended[0]
-            files.append(done)
-            made.append(mended[1])
-            if done.header_damage:
-                wrong = done.header_damage
+            done, counted, lost = _mend(old, new, entry, manifest.plan)
+            made.append(counted)
+            entries.append(entry_of(folder, name, number))
+            losses += [f"{name}: {loss}" for loss in (lost, *done.losses) if loss]
+            if wrong := done.header_damage:
                 notes.append(f"{name}: header rebuilt by the manifest, its {wrong} was wrong")
-            losses += [f"{name}: {loss}" for loss in done.losses]
             notes += [f"{name}: {note}" for note in done.notes]
-        first_manifest(folder, plan, entries, target.permissions)
-    warn_if_any_past_plan(target.path, plan.kind, made)
+            if done is not _NOTHING_KEPT:
+                files.append(done)
+        first_manifest(folder, manifest.plan, entries, target.permissions)
+    warn_if_any_past_plan(target.path, manifest.plan.kind, made)
     return Repair(
         header_damage="",
         positions_set=sum(done.positions_set for done in files),
@@ -745,25 +738,22 @@ def _repair_folder(path: str, target: Target) -> Repair:
     )
 
 
-def _mend(
-    path: str, made: Target, entry: Entry, plan: FolderPlan
-) -> tuple[tuple[Repair, Counted] | None, str]:
+def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repair, Counted, str]:
     """Make one file of a folder, an empty one if nothing of the old one can be kept.
 
-    Gives what was found in the old one, and how all its keys are lost, "" if they are not.
+    Return what `_repair_file` returns, and how all keys of the old file are lost, "" if not.
     """
     try:
         try:
             with UnmappedFilter(path) as there:
                 found = there.header
         except FormatError:  # its header, or its size, is wrong
-            return _repair_file(path, made, plan.params(entry.number)), ""
+            return *_repair_file(path, made, plan.params(entry.number)), ""
         as_found = replace(entry, uuid=found.uuid)
         require_named(found, path, as_found, plan)  # or no folder can have it
-        done = _repair_file(path, made)
-        if as_found == entry:
-            return done, ""
-        return done, "is another filter: the keys of the folder's own are lost"
+        same = as_found == entry
+        lost = "" if same else "is another filter: the keys of the folder's own are lost"
+        return *_repair_file(path, made), lost
     except FileNotFoundError:
         lost = "is missing: the keys in it are lost"
     except (FormatError, ParameterMismatchError) as error:
@@ -775,4 +765,4 @@ def _mend(
         allow_network=made.allow_network,
         reserve=plan.reserve,
     )
-    return None, lost
+    return _NOTHING_KEPT, Counted(made.path, plan.params(entry.number), 0), lost

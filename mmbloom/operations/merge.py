@@ -16,7 +16,7 @@ import numpy as np
 
 from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
 from mmbloom._storage.folder import ManifestFile, entry_of, file_name, first_manifest, open_named
-from mmbloom._storage.opening import absolute, is_folder
+from mmbloom._storage.opening import absolute, as_file_or_folder, is_folder
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._storage.warnings import warn_if_any_past_plan, warn_if_past_plan
 from mmbloom._system.typing import Path
@@ -95,16 +95,18 @@ def merge(
     """
     target = Target(absolute(destination), permissions, allow_network)
     paths = source_paths(sources)
-    merge_them = _merge_folders if _are_folders(paths) else _merge_files
-    merge_them(target, paths)
+    _require_one_kind(paths)
+    as_file_or_folder(
+        paths[0], lambda _: _merge_files(target, paths), lambda _: _merge_folders(target, paths)
+    )
 
 
-def _are_folders(paths: Sequence[str]) -> bool:
+def _require_one_kind(paths: Sequence[str]) -> None:
+    """Raise `IncompatibleFiltersError` if some paths are folders and others files."""
     folders = [is_folder(path) for path in paths]
     if any(folders) and not all(folders):
         folder, file = paths[folders.index(True)], paths[folders.index(False)]
         raise IncompatibleFiltersError(folder, file, (("kind", "a folder", "a file"),))
-    return folders[0]
 
 
 def _merge_files(target: Target, paths: Sequence[str]) -> None:

@@ -18,6 +18,8 @@ from mmbloom import (
     ParameterMismatchError,
     RotatingFilter,
 )
+from mmbloom._storage import opening
+from mmbloom._system import forks
 
 MAKE: dict[type, Callable[[Path], Any]] = {
     BloomFilter: lambda path: BloomFilter.create(path, 100),
@@ -190,6 +192,38 @@ def test_like_takes_a_filter_of_one_file(tmp_path: Path) -> None:
             with pytest.raises(TypeError, match="expected an open BloomFilter or Counting"):
                 BloomFilter.create(tmp_path / "out", like=like)  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda path, _: mmbloom.verify(path, keys=range(30)).problems,
+        mmbloom.copy,
+        mmbloom.repair,
+        lambda path, out: mmbloom.merge(out, [path, path]),
+    ],
+    ids=["verify", "copy", "repair", "merge"],
+)
+def test_file_that_grows_meanwhile(
+    tmp_path: Path, use: Callable[[Path, Path], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is a folder by the time that it is opened is read as a folder."""
+    path, out, real = tmp_path / "seen", tmp_path / "out", forks.open_file
+    with MAKE[BloomFilter](path) as seen:
+        seen.update(range(30))
+
+    def grow_first(*arguments: Any, **options: Any) -> int:
+        monkeypatch.undo()
+        mmbloom.grow(path)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(opening, "open_file", grow_first)
+    assert not use(path, out) or use is mmbloom.repair
+    assert path.is_dir()
+    if out.exists():
+        with mmbloom.open(out) as made:
+            assert type(made) is GrowingFilter
+            assert made.contains_many(range(30)).all()
 
 
 @pytest.mark.parametrize("seconds", [-5, -0.001, float("nan"), float("-inf")])
