@@ -76,7 +76,7 @@ from mmbloom.format.json_record import decode_record, encode_record
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
     FilterParams,
-    KeyHash,
+    HasHash,
     require_capacity,
     require_error_rate,
 )
@@ -91,7 +91,7 @@ MAX_GROWING_FILES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthPlan:
+class GrowthPlan(HasHash):
     """All that decides which files a growing filter has.
 
     Attributes
@@ -189,11 +189,6 @@ class GrowthPlan:
         """Plan a file."""
         return plan(*self.sizes(number), layout=self.layout, seed=self.seed, hash=self.hash)
 
-    @property
-    def key_hash(self) -> KeyHash:
-        """The hash function."""
-        return KeyHash(self.hash, self.seed)
-
 
 MAX_ROTATING_FILES = 1000  # each is asked for every key that is not found
 _MOST_SECONDS = 2**53  # whole ones in a float
@@ -233,7 +228,7 @@ def seconds_of(duration: Duration) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class PeriodPlan:
+class PeriodPlan(HasHash):
     """All that decides which files a rotating filter has.
 
     Attributes
@@ -295,11 +290,6 @@ class PeriodPlan:
     def params(self, number: int) -> FilterParams:
         """Plan a file."""
         return plan(*self.sizes(number), layout=self.layout, seed=self.seed, hash=self.hash)
-
-    @property
-    def key_hash(self) -> KeyHash:
-        """The hash function."""
-        return KeyHash(self.hash, self.seed)
 
     def period(self, now: float) -> int:
         """Name the period of a time."""

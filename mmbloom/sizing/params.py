@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypedDict, get_args
+from typing import NamedTuple, TypedDict, get_args
 
 from mmbloom._system.typing import HashName, Layout
 from mmbloom.sizing.formulas import (
@@ -77,13 +77,18 @@ def spelled(made_with: "HasHash", name: str) -> str:
     return made_with.key_hash.spelled_seed if name == "seed" else str(getattr(made_with, name))
 
 
-class HasHash(Protocol):
-    """What a filter, or a folder of them, was made with."""
+class HasHash:
+    """What a filter, or a folder of them, was made with: the part that hashes keys."""
+
+    __slots__ = ()
+
+    hash: HashName
+    seed: int
 
     @property
     def key_hash(self) -> KeyHash:
         """The hash function."""
-        ...
+        return KeyHash(self.hash, self.seed)
 
 
 MAX_HASHES = 64
@@ -111,7 +116,7 @@ class Shape(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class FilterParams:
+class FilterParams(HasHash):
     """All that decides which bits a key sets: two filters with equal ones can be merged.
 
     Attributes
@@ -183,11 +188,6 @@ num_hashes=7, hash='siphash', blocks_per_key=1)
                 f"num_hashes is {self.num_hashes}, expected a multiple of the {blocks} blocks a key"
             )
         require_seed(self.hash, self.seed)
-
-    @property
-    def key_hash(self) -> KeyHash:
-        """The hash function."""
-        return KeyHash(self.hash, self.seed)
 
     @property
     def num_bytes(self) -> int:
