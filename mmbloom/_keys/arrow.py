@@ -1,9 +1,9 @@
 """Arrow columns become batches of keys: nothing is copied, and everything is checked.
 
-pyarrow, polars, pandas and others hand over their memory through two methods, so none of them
-is imported here. The bytes of a text are its key. A null row is marked as null; whatever it
-holds is made safe to hash, because the engine may hash it before it is left out. Pointers are
-followed in `arrow_c` only.
+pyarrow, polars, pandas and others export their memory through two methods, so none of them is
+imported here. The bytes of a text are its key. A null row is marked as null; what it holds is made
+safe to hash, because the engine may hash it before it is left out. Only `arrow_c` follows
+pointers.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ from mmbloom.errors import KeyTypeError
 Valid = Array[np.bool_] | None
 
 _SLICE = 1 << 14  # rows that are checked at a time, so that memory stays bounded
-_INLINE = 12  # a key of at most this many bytes stands in the view itself
+_INLINE = 12  # a key of at most this many bytes is in the view itself
 
-# What each format letter is in numpy:
+# The numpy type of each format letter:
 # https://arrow.apache.org/docs/format/CDataInterface.html#data-type-description-format-strings
 _INTEGERS = dict(zip("cCsSiIlL", ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"), strict=True))
 _OFFSETS = {"u": "i4", "z": "i4", "U": "i8", "Z": "i8"}  # text and binary, by their offsets
@@ -40,12 +40,12 @@ _NULL = "n"
 
 _CAST = "cast it to integers or strings"
 
-# Extension types of which the storage is the value. That of any other may need more to be read:
-# pandas' months and days are both numbers, and a month would be the same key as some day.
+# Extension types whose storage is the value. The storage of others can be ambiguous: pandas' months
+# and days are both numbers, and a month would be the same key as some day.
 _TAKEN = ("arrow.uuid", "arrow.json")
 _STORED = "cast it to strings, or pass its storage where that alone is the value"
 
-# Formats that hold no keys, by how they begin: what they are, and what to do.
+# Formats that hold no keys, by their first letters: what they are, and what to do.
 _REFUSED = {
     "b": ("bool", _CAST),
     "e": ("float16", _CAST),
@@ -70,14 +70,14 @@ _REFUSED = {
 
 
 def is_arrow(keys: object) -> bool:
-    """Tell whether an object exports Arrow data: an array, or a stream of arrays."""
+    """Return whether an object exports Arrow data: an array, or a stream of arrays."""
     return hasattr(keys, "__arrow_c_array__") or hasattr(keys, "__arrow_c_stream__")
 
 
 def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
     """Read an Arrow column as batches of keys: strings, binary, integers, or a dictionary of these.
 
-    Gives one pair for each Arrow array of the column: its rows, a view of the producer's memory
+    Return one pair for each Arrow array of the column: its rows, a view of the producer's memory
     that keeps it alive; and which of them are valid, None if all are. Of extension types, UUIDs are
     16 bytes, and JSON is text.
 
@@ -97,19 +97,19 @@ def read(keys: object) -> list[tuple[KeyBatch, Valid]]:
     >>> batch.items.dtype, valid
     (dtype('int64'), array([ True, False]))
     """
-    # Of Python objects polars exports the addresses, as if they were binary keys.
+    # Polars exports the addresses of Python objects, as if they were binary keys.
     if str(getattr(keys, "dtype", "")) == "Object":
         raise KeyTypeError(
             "a column of Python objects", None, "cast it to strings, or pass .to_list()"
         )
     kinds, arrays = open_column(keys)
-    # First of all the type: to make the data may take the producer long.
+    # Checked before the data, which the producer may need long to make.
     formats = _checked_formats(kinds)
     return [_read_array(array, formats) for array in arrays]
 
 
 def _checked_formats(kinds: tuple[Kind, ...]) -> tuple[str, ...]:
-    """Give the formats of a column, and of its dictionary; raise if they hold no keys."""
+    """Return the formats of a column and its dictionary; raise if they hold no keys."""
     for kind in kinds:
         if kind.extension not in (None, *_TAKEN):
             found = f"an Arrow column of the extension type {kind.extension}"
@@ -136,7 +136,7 @@ def _read_array(array: Node, formats: tuple[str, ...]) -> tuple[KeyBatch, Valid]
     kind = formats[0]
     if kind == _NULL:  # the column of an empty list, or of nothing but None
         valid = np.zeros(array.length, dtype=np.bool_) if array.length else None
-        # Rows of no bytes: however many they are, they take no memory.
+        # Rows of no bytes take no memory, however many there are.
         return RowKeys(np.empty((array.length, 0), np.uint8), padded=False), valid
     expected = 3 if kind in _OFFSETS or kind in _VIEWS else 2
     if array.n_buffers < expected or (array.n_buffers > expected and kind not in _VIEWS):
@@ -170,11 +170,11 @@ def _validity(array: Node) -> Valid:
 
 
 def _packed(array: Node, dtype: str) -> PackedKeys:
-    # n rows have n + 1 offsets, but producers leave out the single offset of no rows.
+    # n rows have n + 1 offsets, but producers omit the one offset of an empty column.
     offsets = array.rows(1, dtype, more=1)[:, 0] if array.length else np.zeros(1, dtype)
     if offsets[0] < 0:
         raise array.broken("a negative offset", 0)
-    # Null rows are checked too: where one ends, the next row begins.
+    # Null rows are checked too: the next row begins where one ends.
     for start in range(0, array.length, _SLICE):
         part = offsets[start : start + _SLICE + 1]
         falls = part[1:] < part[:-1]
@@ -184,12 +184,12 @@ def _packed(array: Node, dtype: str) -> PackedKeys:
 
 
 def _views(array: Node, valid: Valid) -> ViewKeys:
-    count = array.n_buffers - 3  # between the views and the last buffer, which has their sizes
+    count = array.n_buffers - 3  # without validity, views and the last buffer, which has the sizes
     sizes = array.buffer(count + 2, np.int64, count)
     if (sizes < 0).any():
         raise ValueError("broken Arrow array: a buffer of negative size")
     buffers = [array.buffer(2 + i, np.uint8, size) for i, size in enumerate(sizes.tolist())]
-    ends = np.append(sizes, -1)  # -1 stands for the end of a buffer that is not there
+    ends = np.append(sizes, -1)  # -1: the end of a buffer that does not exist
 
     def outside(views: Array[Any]) -> Array[np.bool_]:
         length, _, place, start = views.T
@@ -210,14 +210,14 @@ def _dictionary(
         result: Array[np.bool_] = (indices < 0) | (indices >= len(values))
         return result
 
-    # An unsigned index too large for intp becomes a negative one, which is refused as well.
+    # An unsigned index too large for intp becomes negative, which is refused as well.
     indices = array.rows(1, dtype)[:, 0].astype(np.intp, copy=False)
     indices = _checked(array, indices, valid, outside, "an index outside the dictionary")
     if known is not None:
         pointed = known[indices]
         valid = pointed if valid is None else valid & pointed
         valid = None if valid.all() else valid
-    if len(values) == 0:  # then all rows are null, and their index 0 needs a value to point to
+    if len(values) == 0:  # all rows are null, and their index 0 needs a value
         values = ByteKeys.of([b""])
     return DictionaryKeys(values, indices), valid
 
@@ -229,7 +229,7 @@ def _checked(
     outside: Callable[[Array[Any]], Array[np.bool_]],
     what: str,
 ) -> Array[Any]:
-    """Check rows: a valid one that is outside raises, a null one is set to zero in a copy."""
+    """Check rows: raise for a valid one that is outside; set a null one to zero in a copy."""
     safe = rows
     for start in range(0, array.length, _SLICE):
         part = slice(start, start + _SLICE)

@@ -1,16 +1,16 @@
-"""Arrow's C interface: the structs of other libraries, their memory, and when it is freed.
+"""Arrow's C interface: structs of other libraries, their memory, and when it is freed.
 
 This is the only file that follows a pointer; it does not know what a key is. The structs are
 those of https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html, the
 capsules those of CDataInterface/PyCapsuleInterface.html.
 
-1. Memory outlives its views: every array made here refers to whatever frees its memory.
-2. A struct that a stream hands over is freed once; a struct in a capsule is freed by the capsule.
-3. Whatever can be seen to be wrong is a ValueError. The real length of a buffer cannot be seen.
+1. Memory outlives its views: every array made here refers to the owner that frees its memory.
+2. A struct from a stream is freed once, here; a struct in a capsule is freed by the capsule.
+3. What can be checked and is wrong is a ValueError. The real length of a buffer cannot be checked.
 
 The binding is our own, and short. Apache's nanoarrow was tried behind the same tests: it follows
-NULL callbacks and buffer lists, which ends the process, and refuses columns of nulls as polars
-exports them.
+NULL callbacks and buffer lists, which ends the process, and refuses the columns of nulls that
+polars exports.
 """
 
 import ctypes
@@ -42,8 +42,7 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 # The name of an extension type: what a library stores in the columns of another type.
 _EXTENSION = b"ARROW:extension:name"
 
-# No process has more memory: what is to lie beyond that is not there, nor is what an offset past
-# the end of all addresses would come back to.
+# No process has more memory: nothing is at a larger offset, nor where one that wraps around points.
 _MOST_BYTES = min(1 << 56, sys.maxsize)
 _TOO_LARGE = "broken Arrow array: a buffer is larger than memory can be"
 
@@ -88,7 +87,7 @@ class _Stream(ctypes.Structure):
 
 
 class _Owned:
-    """Releases a struct that a stream handed over, once nothing refers to it any more.
+    """The owner of a struct from a stream; releases it when nothing refers to it any more.
 
     A `weakref.finalize` would run at exit, while views are still in use.
     """
@@ -97,11 +96,11 @@ class _Owned:
         self._release, self._struct = struct.release, ctypes.byref(struct)
 
     def __del__(self) -> None:
-        self._release(self._struct)  # uses no global name: at exit those may be gone already
+        self._release(self._struct)  # uses no global name: at exit it may be gone
 
 
 class _Memory:
-    """Memory at an address, for numpy: the array keeps this object, and this keeps the owner."""
+    """Memory at an address, for numpy: an array refers to this object, and this to the owner."""
 
     def __init__(self, address: int, dtype: np.dtype[Any], shape: tuple[int, ...], owner: object):
         self.__array_interface__ = {
@@ -150,32 +149,32 @@ class Node:
         self._addresses = _view(struct.buffers or 0, np.uintp, (self.n_buffers,), owner)
 
     def has_buffer(self, place: int) -> bool:
-        """Tell whether a buffer is there, and not NULL."""
+        """Return whether a buffer is not NULL."""
         return bool(self._addresses[place])
 
     def buffer(self, place: int, dtype: "DTypeLike", count: int, skip: int = 0) -> Array[Any]:
-        """View `count` items of a buffer, after the first `skip`: read-only, of shape (count,).
+        """Return a read-only view of `count` items of a buffer, after the first `skip`.
 
-        Keeps the memory alive; a ValueError if the buffer is NULL and `count` is not 0.
+        It keeps the memory alive. Raise ValueError if the buffer is NULL and `count` is not 0.
         """
         return self._items(place, dtype, (count,), skip)
 
     def rows(self, place: int, dtype: "DTypeLike", width: int = 1, more: int = 0) -> Array[Any]:
-        """View a buffer that has `width` items for each row, as `buffer` does.
+        """Return a view, as `buffer` does, of a buffer with `width` items for each row.
 
         Its shape is (length + more, width).
         """
         return self._items(place, dtype, (self.length + more, width), self.offset * width)
 
     def dictionary(self) -> "Node":
-        """Give the array of values that the rows point into; ValueError if it is missing."""
+        """Return the array of values that the rows point into; ValueError if it is missing."""
         if not self._struct.dictionary:
             raise ValueError("broken Arrow array: its dictionary is missing")
         struct = _Array.from_address(self._struct.dictionary)
         return Node(struct, self._owner, "dictionary value")
 
     def broken(self, what: str, row: int) -> ValueError:
-        """Make the error that says what is wrong with which row of the column."""
+        """Return the error about a row of the column."""
         return ValueError(f"broken Arrow array: {what} at {self._name} {self._first + row}")
 
     def _items(
@@ -188,7 +187,7 @@ class Node:
 
 
 class Kind(NamedTuple):
-    """What a column, or its dictionary, is made of.
+    """The type of a column, or of its dictionary.
 
     Attributes
     ----------
@@ -203,7 +202,7 @@ class Kind(NamedTuple):
 
 
 def open_column(keys: object) -> tuple[tuple[Kind, ...], Iterator[Node]]:
-    """Ask an object for its Arrow data.
+    """Return the types and arrays of an object that exports Arrow data.
 
     Returns
     -------
@@ -248,7 +247,7 @@ def _struct(kind: type[ctypes.Structure], capsule: object, name: bytes) -> Any:
         raise ValueError(f"not an {name.decode()} capsule: {capsule!r}") from None
     if not struct.release:
         raise ValueError(f"this {name.decode()} capsule was used before, and is empty")
-    struct.capsule = capsule  # the struct lies in the capsule, and is freed with it
+    struct.capsule = capsule  # which has the struct, and frees it
     return struct
 
 

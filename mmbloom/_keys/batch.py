@@ -1,6 +1,6 @@
-"""A batch: the keys of one call, cut into chunks, hashed ahead, and their answers put together.
+"""A batch: the keys of one call, cut into chunks, hashed ahead, and their answers joined.
 
-What the keys are, and that they are right, is the matter of ``coerce.py``.
+``coerce.py`` makes batches and checks their keys.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +24,7 @@ _POSITIONS_AT_A_TIME = 1 << 21  # looked up in one pass over a file
 
 
 class Chunk(NamedTuple):
-    """A chunk of a batch's keys, and what was made of them.
+    """A chunk of a batch's keys, with their hashes.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Chunk(NamedTuple):
     hashes : pair of ndarray of uint64, shape (n,)
         Their hash halves.
     prepared : object
-        What else was made of the hashes, ahead of the lock; the hashes themselves if nothing.
+        What else was computed from the hashes, before the lock; the hashes themselves if nothing.
     """
 
     keys: KeyBatch
@@ -42,7 +42,7 @@ class Chunk(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one call was given: keys in one form or several, and where nulls were left out.
+    """The keys that one call was given, in one form or several, and where nulls were left out.
 
     Attributes
     ----------
@@ -59,8 +59,8 @@ class Batch(NamedTuple):
     present: Bools | None = None
 
     def cut(self, size: int = _engine.CHUNK_KEYS) -> Iterable[KeyBatch]:
-        """Cut the keys into chunks of at most `size`, in order."""
-        if len(self.parts) == 1 and 0 < self.num_keys <= size:  # as most calls are
+        """Return the keys in chunks of at most `size`, in order."""
+        if len(self.parts) == 1 and 0 < self.num_keys <= size:  # as in most calls
             return self.parts
         starts = ((part, range(0, len(part), size)) for part in self.parts)
         return (part[start : start + size] for part, here in starts for start in here)
@@ -68,9 +68,9 @@ class Batch(NamedTuple):
     def map(
         self, work: Callable[[KeyBatch], R], threads: int, *, busy: bool = False
     ) -> Iterator[R]:
-        """Work on the chunks, results in order; on a large batch, with threads.
+        """Return the results of work on each chunk, in order; a large batch uses threads.
 
-        A `busy` caller does as much with each result as was done to get it, and counts as one
+        A `busy` caller does as much work with each result as it took to compute, and counts as one
         of the threads.
         """
         helpers = helpers_for(self.num_keys, threads) - busy
@@ -83,9 +83,9 @@ class Batch(NamedTuple):
         prepare: Callable[[HashHalves], Any] | None = None,
         size: int = _engine.CHUNK_KEYS,
     ) -> Iterator[Chunk]:
-        """Hash the chunks, ahead of a caller that adds them under a lock.
+        """Hash the chunks, before a caller adds them under a lock.
 
-        Chunks of the usual size are hashed while the caller works on the one before. Larger ones
+        Chunks of the usual size are hashed while the caller works on the previous one. Larger ones
         are hashed by all threads, as the caller works on each of them with all threads as well.
         """
 
@@ -103,7 +103,7 @@ class Batch(NamedTuple):
 
     def hash_all(self, key_hash: KeyHash, threads: int) -> HashHalves:
         """Hash all keys at once, for a claim or a large chunk."""
-        if len(self.parts) == 1 and self.num_keys <= _engine.CHUNK_KEYS:  # as most claims are
+        if len(self.parts) == 1 and self.num_keys <= _engine.CHUNK_KEYS:  # as in most claims
             return _engine.hash_keys(self.parts[0], key_hash)
         h1, h2 = np.empty((2, self.num_keys), np.uint64)
 
@@ -119,7 +119,7 @@ class Batch(NamedTuple):
         return h1, h2
 
     def answers(self, found: Bools) -> Bools:
-        """Put the answers of the keys in their places, and False in those of nulls."""
+        """Return the answers in the order of the input, with False for nulls."""
         if self.present is None:
             return found
         spread = np.zeros(len(self.present), dtype=np.bool_)
@@ -127,23 +127,23 @@ class Batch(NamedTuple):
         return spread
 
     def answers_of_chunks(self, found: list[Bools]) -> Bools:
-        """Do so for the answers of each chunk, in order."""
+        """Return the answers of all chunks, given in order, as `answers` does."""
         return self.answers(np.concatenate([np.zeros(0, np.bool_), *found]))
 
 
 def helpers_for(num_keys: int, threads: int) -> int:
-    """Tell how many threads beside the caller's are worth starting for a batch."""
+    """Return how many threads, besides the caller's, are worth starting for a batch."""
     return threads if threads > 1 and num_keys >= _WORTH_THREADS else 0
 
 
 def join(parts: list[HashHalves]) -> HashHalves:
-    """Put the hash halves of several chunks one after the other."""
+    """Concatenate the hash halves of several chunks."""
     h1, h2 = map(np.concatenate, zip(*parts, strict=True))
     return h1, h2
 
 
 def gathered(keys: Iterable[Batch], key_hash: KeyHash, num_hashes: int) -> Iterator[HashHalves]:
-    """Hash batches, and join the hashes of as many keys as one pass over the file looks up."""
+    """Hash batches, and yield the hashes of as many keys as one pass over a file looks up."""
     most = max(1, _POSITIONS_AT_A_TIME // num_hashes)
     ready: list[HashHalves] = []
     waiting = 0

@@ -1,12 +1,12 @@
-r"""The border: whatever a caller passes becomes a KeyBatch here, and kernels check nothing.
+r"""Conversion of what a caller passes to a batch of keys: all checks are here, none in kernels.
 
 A key is bytes. A str is its UTF-8. An int, or a numpy integer, is 8 bytes: little-endian, two's
 complement. An item of a numpy ``S`` array is its bytes without trailing NULs, as numpy reads it.
-A tuple of keys is the byte 0xFE, then of each item the length of its bytes, 8 bytes
-little-endian, and these: so two tuples are the same key only if all their items are.
-Keys that the engine can hash as they lie are not copied.
+A tuple of keys is the byte 0xFE, then for each item the length of its bytes, 8 bytes
+little-endian, and the bytes: two tuples are the same key only if all their items are.
+Keys that the engine can hash where they are in memory are not copied.
 
-Keys that are hashed already: hashed once, asked of many filters, or sent to another host.
+`hash_many` hashes keys once, for many filters or another host; `HashedBatch` is a batch of those.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CAST = "cast it to integers or strings: .astype('int64') or .astype('str')"
 
 
 def coerce_one(key: Key) -> bytes:
-    r"""Turn one key into its bytes, which are hashed; raises if it cannot be a key.
+    r"""Return the bytes of a key, which are hashed; raise if it cannot be a key.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def coerce_one(key: Key) -> bytes:
 
 
 def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
-    """Turn the keys of a call into forms that the engine hashes, and check every key.
+    """Return the keys of a call in forms that the engine hashes; every key is checked.
 
     The batch shares memory with a list, an array or a column. A null is None, a masked item of an
     array, or a null of a column; among objects also nan, and pandas' NA and NaT. The first
@@ -82,7 +82,7 @@ def coerce(keys: AnyKeys, nulls: Nulls = "error") -> Batch:
 
 
 def several(keys: Any) -> Iterable[Any]:
-    """Raise `KeyTypeError` of a single key, or what cannot be iterated; gives what it was given.
+    """Return what is given; raise `KeyTypeError` for a single key, or what cannot be iterated.
 
     Examples
     --------
@@ -99,11 +99,11 @@ def several(keys: Any) -> Iterable[Any]:
 
 
 def batches(keys: AnyKeys, nulls: Nulls = "error") -> Iterator[Batch]:
-    """Turn an iterable of any length into batches, in bounded memory.
+    """Yield an iterable of any length as batches, in bounded memory.
 
-    They are of at most 16,384 keys each; but a list, an array or a column is one batch, as it is in
-    memory already. Raises as `coerce` when the batch with the wrong key is reached, whose position
-    counts from the first key of all.
+    Each has at most 16,384 keys; but a list, an array or a column is one batch, as it is in memory
+    already. Raise as `coerce` when a batch with a wrong key is reached; its position counts from
+    the first key of all.
 
     Examples
     --------
@@ -129,7 +129,7 @@ def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
         )
     if not rows and (keys.dtype.kind == "O" or keys.size == 0):
         return _from_list(keys.tolist(), 0, nulls)  # a masked item is None there
-    # The type is looked at first because importing numpy.ma takes 7 ms.
+    # The type is checked first because importing numpy.ma takes 7 ms.
     if type(keys) is not np.ndarray and isinstance(keys, np.ma.MaskedArray):
         return _from_masked(keys, nulls)
     if rows:
@@ -140,7 +140,7 @@ def _from_array(keys: Array[Any], nulls: Nulls) -> Batch:
         rows_of = keys[:, np.newaxis].view(np.uint8)
         return Batch([RowKeys(rows_of, padded=True)], len(keys))
     if keys.dtype.kind == "U":
-        # All is checked before anything is added: a batch with a wrong key adds nothing.
+        # Checked before anything is added: a batch with a wrong key adds nothing.
         if (wrong := _engine.first_unencodable(keys)) >= 0:
             raise KeyEncodingError(wrong)
         return Batch([TextKeys(keys)], len(keys))
@@ -161,8 +161,8 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
     parts: list[KeyBatch] = []
     presents: list[Bools] = []
     done = 0
-    # Of a column of Python objects, Arrow would make one of a single type, or refuse it; and it
-    # has no sparse ones.
+    # Arrow would convert a column of Python objects to a single type, or refuse it; and it has no
+    # sparse columns.
     if str(getattr(keys, "dtype", "")).startswith(("object", "Sparse[")):
         return _from_list(list(keys), 0, nulls)
     try:
@@ -182,13 +182,13 @@ def _from_column(keys: Any, nulls: Nulls) -> Batch:
 
 
 def _may_be_null(kind: type) -> bool:
-    """Tell whether items of a type may stand for a missing key."""
+    """Return whether items of a type may be a missing key."""
     of_pandas = kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
     return of_pandas or issubclass(kind, (type(None), float, np.floating))
 
 
 def _is_null(key: Any) -> bool:
-    """Tell whether an item stands for a missing key, as pandas writes it among objects."""
+    """Return whether an item is a missing key, as in pandas' columns of objects."""
     kind = type(key)
     number = issubclass(kind, (float, np.floating))
     return isnan(key) if number else _may_be_null(kind)
@@ -213,11 +213,11 @@ def _from_list(keys: list[Any], offset: int, nulls: Nulls = "error") -> Batch:
 
 
 def _among_nulls(left: Callable[[], Batch], present: Bools, offset: int = 0) -> Batch:
-    """Make the batch of what nulls leave; an error has the position before they were left out."""
+    """Build the batch without nulls; errors report positions in the original input."""
     try:
         batch = left()
     except (KeyTypeError, KeyEncodingError) as error:
-        if error.position is None:  # of the array as a whole
+        if error.position is None:  # it is about the whole array
             raise
         raise error.at(offset + int(np.flatnonzero(present)[error.position])) from None
     return Batch(batch.parts, batch.num_keys, present)
@@ -227,7 +227,7 @@ _TUPLE = b"\xfe"  # UTF-8 never has it, so no str is the same key
 
 
 def joined(items: Sequence[bytes]) -> bytes:
-    r"""Write the bytes of several keys as those of the tuple of them.
+    r"""Return the bytes of the tuple of several keys, from the bytes of each.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def columns(*values: Keys) -> list[tuple[Any, ...]]:
 
 
 def _items_of(column: Any) -> list[Any]:
-    """List the items of a column as Python's own."""
+    """Return the items of a column as a list of Python objects."""
     if len(shape := getattr(column, "shape", (0,))) != 1:  # list() of a table is its names
         raise ValueError(
             f"a column has one dimension, and this {type(column).__name__} has {len(shape)}: pass "
@@ -289,8 +289,8 @@ def _items_of(column: Any) -> list[Any]:
 
 
 def _to_bytes(key: Any, position: int | None, where: str = "") -> bytes:
-    # By its real type, and by that type's own methods: a mock gives itself out for what it stands
-    # for, and a subclass can spell itself as anything, even as no bytes.
+    # By the real type and its own methods: a mock pretends to be another type, and a subclass can
+    # override its conversion to return anything.
     kind = type(key)
     if issubclass(kind, bytes):
         return bytes.__getitem__(key, slice(None))  # a copy only of a subclass
@@ -304,12 +304,12 @@ def _to_bytes(key: Any, position: int | None, where: str = "") -> bytes:
     if issubclass(kind, tuple) and not where:
         items = tuple.__iter__(key)
         return joined([_to_bytes(item, position, " within a tuple") for item in items])
-    # bool descends from int, and timedelta64 from numpy's integer, but neither is a number here.
+    # bool is a subclass of int, timedelta64 of numpy's integer, but neither is a number here.
     if issubclass(kind, (int, np.integer)) and not issubclass(kind, (bool, np.timedelta64)):
         number = index(key)
         if -(2**63) <= number < 2**64:
             return (number % 2**64).to_bytes(8, "little")
-        # Python refuses to write out an int of thousands of digits.
+        # Python refuses to convert an int of thousands of digits to text.
         bits = number.bit_length()
         shown = f"int {number}" if bits <= 128 else f"an int of {bits} bits"
         raise KeyTypeError(f"{shown} is outside int64 and uint64", position)
@@ -364,7 +364,7 @@ def hash_many(keys: Keys, params: HasHash, *, threads: int | None = None) -> Has
 
 
 class HashedChunk(NamedTuple):
-    """A chunk of a batch of hashes: as `batch.Chunk`, without the keys."""
+    """A chunk of a `HashedBatch`: as `batch.Chunk`, without the keys."""
 
     hashes: HashHalves
     prepared: Any
@@ -378,7 +378,7 @@ class HashedBatch(NamedTuple):
 
     @classmethod
     def of(cls, h1: Words, h2: Words) -> HashedBatch:
-        """Take what a caller passes.
+        """Return the batch of hashes that a caller passes.
 
         Raises
         ------
@@ -395,7 +395,7 @@ class HashedBatch(NamedTuple):
                 raise ValueError(f"{name} has {half.ndim} dimensions, expected 1")
         if len(h1) != len(h2):
             raise ValueError(f"h1 and h2 differ in length: {len(h1)} and {len(h2)}")
-        # As the kernels take them: in the machine's byte order, without gaps.
+        # Kernels need the machine's byte order, without gaps.
         return cls(*(np.ascontiguousarray(half, np.uint64) for half in (h1, h2)))
 
     @property
@@ -404,10 +404,10 @@ class HashedBatch(NamedTuple):
         return len(self.h1)
 
     def chunks(self, size: int = _engine.CHUNK_KEYS) -> Iterator[HashHalves]:
-        """Cut the hashes into chunks of at most `size`, in order."""
+        """Yield the hashes in chunks of at most `size`, in order."""
         for start in range(0, len(self.h1), size):
             h1, h2 = (half[start : start + size] for half in (self.h1, self.h2))
-            # What orders a large chunk reads hashes twice: they must not be the caller's.
+            # The ordering of a large chunk reads hashes twice: the caller must not change them.
             yield (h1.copy(), h2.copy()) if size > _engine.CHUNK_KEYS else (h1, h2)
 
     def hashed(
@@ -417,7 +417,7 @@ class HashedBatch(NamedTuple):
         prepare: Callable[[HashHalves], Any] | None = None,
         size: int = _engine.CHUNK_KEYS,
     ) -> Iterator[HashedChunk]:
-        """Prepare the chunks ahead of a caller that adds them under a lock: as `Batch.hashed`."""
+        """Prepare the chunks, before a caller adds them under a lock: as `Batch.hashed`."""
 
         def work(hashes: HashHalves) -> HashedChunk:
             return HashedChunk(hashes, hashes if prepare is None else prepare(hashes))

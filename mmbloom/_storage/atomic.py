@@ -1,15 +1,15 @@
-"""New files and folders: complete and reserved, or not there at all; small files replaced whole.
+"""New files and folders, complete and reserved or not there at all; replacement of small files.
 
 A file is made under a temporary name in its own folder, filled, forced to the disk, and only
-then linked to its path. A link fails if something is there: of several processes that create
-one path, one wins, and the others get an error. A folder is made under a temporary name beside
-its path and renamed. A rename fails if something is there, unless it is an empty folder, which
-the new one replaces. A folder that takes the place of a file swaps names with it in one step of
-the system: there is no moment at which nothing is at the path.
+then linked to its path. A link fails if something is there: if several processes create one path,
+one succeeds and the others get an error. A folder is made under a temporary name next to its path
+and renamed. A rename fails if something is there, unless it is an empty folder, which the new one
+replaces. A folder that replaces a file swaps names with it in one system call: something is at the
+path at any moment.
 
-Where strangers may write to the folder, they can put something else, a link for one, in the place
-of any name. So what is made is changed by its descriptor, never by its name, and in the end what
-is at the path is compared with that descriptor.
+If strangers may write to the folder, they can replace any name, by a link for example. So a new
+file is changed by its descriptor, never by its name, and in the end what is at the path is compared
+with that descriptor.
 """
 
 import ctypes
@@ -29,7 +29,7 @@ from mmbloom.format.exclusions import exclusions_path
 
 
 class _ModeBits(int):
-    """Mode bits of a file, shown by help() as they are written."""
+    """Mode bits of a file, which help() shows in octal."""
 
     def __repr__(self) -> str:
         return f"0o{self:o}"
@@ -37,7 +37,7 @@ class _ModeBits(int):
 
 OWNER_ONLY: int = _ModeBits(0o600)  # another user must not test keys against it
 
-_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # how file systems say so
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}  # errors of such file systems
 WRITE_BYTES = 8 << 20  # at a time, at multiples of it: see `write_zeros`
 _THERE_ALREADY = "a file is there already; open that one, or choose another path"
 _FOLDER_THERE = "a folder is there already; name a file to be made in it, or choose another path"
@@ -50,15 +50,15 @@ new one is made"
 
 
 def require_reserve(reserve: str) -> None:
-    """Raise ValueError unless it is a way to reserve the disk."""
+    """Raise ValueError unless it is a way to reserve disk space."""
     if reserve not in get_args(Reserve):
         raise ValueError(f"reserve is {reserve!r}, expected 'zeros' or 'fallocate'")
 
 
 def _require_permissions(permissions: int) -> None:
-    """Raise TypeError or ValueError unless they are mode bits of a file that its owner may read.
+    """Raise TypeError or ValueError unless they are mode bits with which the owner may read.
 
-    640 is 0o1200: without the 0o in front, its owner could not read the file.
+    640 without the 0o is 0o1200, with which the owner could not read the file.
     """
     if not isinstance(permissions, int):
         raise TypeError(f"permissions are {permissions!r}, expected an int such as 0o640")
@@ -70,9 +70,9 @@ def _require_permissions(permissions: int) -> None:
 
 
 class Target(NamedTuple):
-    """Where a new file goes, and how: the options that all ways to make one share.
+    """The path of a new file and the options of every call that makes one.
 
-    `instead_of` is of the file at the path, if its place is to be taken.
+    `instead_of` is the status of the file at the path, if it is to be replaced.
     """
 
     path: str
@@ -81,7 +81,7 @@ class Target(NamedTuple):
     instead_of: os.stat_result | None = None
 
     def within(self, folder: str, name: str) -> "Target":
-        """Name a file of a folder that is made with the same options."""
+        """Return the target of a file in a folder, with the same options."""
         return self._replace(path=os.path.join(folder, name), instead_of=None)
 
 
@@ -89,16 +89,16 @@ class NewFile(NamedTuple):
     """A file that has no path yet."""
 
     fd: int
-    reserved: bool  # as zeros that no write has made
+    reserved: bool  # without writing zeros
     file_system: str
 
 
 @contextmanager
 def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewFile]:
-    """Make a file, reserved and private, that gets its path only when the block has succeeded.
+    """Make a file, reserved and private, that gets its path only if the block succeeds.
 
-    The block writes the file and forces it to the disk. Errors are those of `create_file`; `size`
-    is that of the whole file in bytes, and `mapped` whether it is for writing to through a map,
+    The block writes the file and forces it to the disk. Errors are those of `create_file`. `size`
+    is the size of the whole file in bytes; `mapped` is whether it will be written through a map,
     where a full disk is a signal.
     """
     path, permissions, allow_network, instead_of = target
@@ -109,9 +109,9 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
         raise NetworkFileSystemError(path, file_system)
     exclusions = exclusions_path(path)
     if os.path.lexists(exclusions) and not os.path.lexists(path):
-        # They would make the new filter deny keys that it holds: false negatives.
+        # With them the new filter would deny keys that it holds: false negatives.
         raise FileExistsError(errno.EEXIST, _OTHERS_EXCLUSIONS, exclusions)
-    # Before gigabytes are reserved; the link below is what decides.
+    # Checked before gigabytes are reserved; the link below decides.
     if instead_of is None and os.path.lexists(path):
         said = _FOLDER_THERE if os.path.isdir(path) else _THERE_ALREADY
         raise FileExistsError(errno.EEXIST, said, path)
@@ -119,13 +119,13 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
     try:
         fd = open_file(temporary, flags, 0o600)
-    except OSError as error:  # of the path asked for, not of the temporary one
+    except OSError as error:  # it has to name the path asked for, not the temporary one
         raise OSError(error.errno, error.strerror, path) from error
     try:
         with ExitStack() as stack:
             try:
-                # A second one, to know the file by: what closing the first one reports is to be
-                # known before the link.
+                # A second descriptor identifies the file, as the first one is closed before the
+                # link: closing can report an error.
                 stack.callback(close_quietly, os.dup(fd))
                 os.fchmod(fd, permissions)
                 yield NewFile(fd, _reserve(fd, size, path), file_system)
@@ -151,20 +151,20 @@ def new_file(target: Target, size: int, *, mapped: bool = True) -> Iterator[NewF
 
 
 def close_quietly(fd: int) -> None:
-    """Close a file that is on the disk already: no error of it matters any more."""
+    """Close a file that is on the disk already, so that errors do not matter."""
     with suppress(OSError):
         os.close(fd)
 
 
 def require_same(made: os.stat_result, path: str) -> None:
-    """Raise OSError unless what is at a path, no link, is what was made, still open, for it."""
+    """Raise OSError unless a path, which is no link, is the file that was made and is open."""
     if not os.path.samestat(made, os.lstat(path)):
         raise OSError(errno.ESTALE, _PUT_IN_PLACE, path)
 
 
 def _reserve(fd: int, size: int, path: str) -> bool:
-    """Reserve the disk; False if that took writing zeros."""
-    # A write to a hole through a map, on a full disk, is a signal that kills: no exception.
+    """Reserve disk space; return False if zeros had to be written for it."""
+    # On a full disk, a write to a hole through a map is a signal that kills, not an exception.
     try:
         try:
             os.posix_fallocate(fd, 0, size)
@@ -182,24 +182,24 @@ def _reserve(fd: int, size: int, path: str) -> bool:
 def write_zeros(fd: int, start: int, stop: int) -> None:
     """Write zeros over a part of the file, in writes so large that the kernel keeps each together.
 
-    A page that is only reserved takes 7 us at its first touch, and again after each time that
-    the kernel has written it back; one of a large write next to nothing (ext4, 10^9
-    keys: 2 million random touches 2.1 s against 0.1 s, after a flush 0.7 s against 0.1 s).
-    Runs of 2 MiB are mapped as huge pages as well: adding takes 30 ns a key, on pages of
-    4 KiB 45 ns. These zeros need no fsync: the reserved space reads as zeros in any case.
+    A page that is only reserved costs 7 us at its first touch, and again whenever the kernel has
+    written it back; a page of a large write costs almost nothing (ext4, 10^9 keys: 2 million
+    random touches 2.1 s against 0.1 s, after a flush 0.7 s against 0.1 s). Runs of 2 MiB are also
+    mapped as huge pages: adding takes 30 ns a key, and 45 ns on pages of 4 KiB. These zeros need
+    no fsync: the reserved space reads as zeros in any case.
     """
     zeros = memoryview(bytes(min(WRITE_BYTES, max(0, stop - start))))
     while start < stop:
-        # To the next multiple: the kernel aligns what it keeps together.
+        # To the next multiple: the kernel aligns the runs that it keeps together.
         end = min(stop, start - start % WRITE_BYTES + WRITE_BYTES)
         start = write_at(fd, zeros[: end - start], start)
 
 
 def write_at(fd: int, octets: bytes | memoryview, start: int) -> int:
-    """Write all of some bytes at a place of the file; where they end.
+    """Write all bytes at an offset of the file; return the offset after them.
 
-    A write may come back short, at a limit of the size or on a disk that is almost full: the
-    rest is then written, or that gives the error.
+    A write may be short, at a size limit or on a disk that is almost full: then the next one
+    writes the rest, or raises the error.
     """
     rest = memoryview(octets)
     while rest:
@@ -237,9 +237,9 @@ def sync_folder(folder: str) -> None:
 def replace_file(
     path: str, temporary: str, raw: bytes, permissions: int, *, like: os.stat_result | None = None
 ) -> None:
-    """Put other bytes in the place of a file: readers see the old ones or the new ones, whole.
+    """Replace the bytes of a file: readers find either all the old ones or all the new ones.
 
-    If two processes do so at once, one loses what it wrote. So the caller must hold a lock, under
+    If two processes do this at once, one loses what it wrote. So the caller must hold a lock, under
     which it has read what it replaces. The parameters are those of `draft_file`. The caller then
     forces the folder to the disk with `sync_folder`.
     """
@@ -271,9 +271,9 @@ def draft_file(
 ) -> int:
     """Write a new file, whole and forced to the disk; return its descriptor.
 
-    Call it within `gone_on_error` of that name. The owner of `like` is to own this file as well:
-    a PermissionError if it cannot be given away, which only root can. With the descriptor of a
-    folder, the name is one in it.
+    Call it within `gone_on_error` for that name. The file gets the owner of `like`, which only root
+    can do for another user: else a PermissionError. With the descriptor of a folder, the name is
+    one in it.
     """
     fd = open_file(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
     try:
@@ -291,7 +291,7 @@ def draft_file(
 
 
 def _give(fd: int, like: os.stat_result, permissions: int) -> int:
-    """Give a file owner and group of another one; the permissions that it can then have."""
+    """Set owner and group as those of `like`; return the permissions that the file may have."""
     for owner, group in ((like.st_uid, -1), (-1, like.st_gid)):
         with suppress(PermissionError):
             os.fchown(fd, owner, group)
@@ -299,7 +299,7 @@ def _give(fd: int, like: os.stat_result, permissions: int) -> int:
     if status.st_uid != like.st_uid:
         reason = f"it belongs to user {like.st_uid}: only that user and root can change it"
         raise PermissionError(errno.EPERM, reason)
-    # Those of another group may not write what is not for them.
+    # Members of another group may not write it.
     return permissions if status.st_gid == like.st_gid else permissions & ~stat.S_IWGRP
 
 
@@ -314,20 +314,20 @@ def new_folder(
     instead_of: os.stat_result | None = None,
     like: os.stat_result | None = None,
 ) -> Iterator[str]:
-    """Make a folder that gets its path only when the block, which fills it, has succeeded.
+    """Make a folder that gets its path only if the block, which fills it, succeeds.
 
     The permissions are those of the files in it: users that may read or write these may enter the
-    folder. It takes the place of `instead_of`, what is at the path now, in one step, and that is
-    removed: the block is to give a file that stays another name. Owner and group are those of
-    `like`, or it is a PermissionError. Without `instead_of`, what is at the path is a
-    FileExistsError; but for an empty folder that appears at the last moment.
+    folder. It replaces `instead_of`, what is at the path now, in one step, and that is removed: if
+    it must stay, the block links it to another name. Owner and group are those of `like`, else a
+    PermissionError. Without `instead_of`, anything at the path is a FileExistsError, except an
+    empty folder that appears at the last moment.
     """
     _require_permissions(permissions)
     if instead_of is None and os.path.lexists(path):
-        # before gigabytes are reserved; the rename below decides
+        # Checked before gigabytes are reserved; the rename below decides.
         raise FileExistsError(errno.EEXIST, _SOMETHING_THERE, path)
     parent = os.path.dirname(path)
-    os.stat(parent)  # what is missing is to be named, not what was asked for
+    os.stat(parent)  # if it is missing, the error names it
     temporary = os.path.join(parent, f".mmbloom-{os.urandom(16).hex()}.tmp")
     fd = -1
     try:
@@ -341,7 +341,7 @@ def new_folder(
             sync_folder(temporary)
         except NetworkFileSystemError as error:
             raise NetworkFileSystemError(path, error.file_system) from None
-        except OSError as error:  # of the path asked for, not of the temporary one
+        except OSError as error:  # it has to name the path asked for, not the temporary one
             if isinstance(error.filename, str) and not error.filename.startswith(temporary):
                 raise
             raise OSError(error.errno, error.strerror, path) from error
@@ -368,14 +368,14 @@ _THE_FOLDER_ITSELF = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 def _open_empty(folder: str) -> int:
     fd = open_file(folder, _THE_FOLDER_ITSELF)
-    if os.listdir(fd):  # it is not the one that was made, and its files are not ours to remove
+    if os.listdir(fd):  # it is not the one that was made: its files must not be removed
         os.close(fd)
         raise OSError(errno.ESTALE, _PUT_IN_PLACE)
     return fd
 
 
 def _give_all(fd: int, like: os.stat_result, permissions: int) -> None:
-    """Give a folder owner and group of a file, so that the same users can use what is in it."""
+    """Set owner and group of a folder, so that the same users can use what is in it."""
     _give(fd, like, permissions)
     if os.fstat(fd).st_gid != like.st_gid and permissions & stat.S_IRWXG:
         reason = f"it is for group {like.st_gid}: only members of that and root can change it"
@@ -395,7 +395,7 @@ _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 def _exchange(temporary: str, path: str, there: os.stat_result) -> None:
-    """Put a folder in the place of what is there, and that in its; undone if it was another."""
+    """Swap a folder with what is at the path; undo it if that is not `there`."""
     try:
         exchange_names(temporary, path)
     except OSError as error:
@@ -411,11 +411,11 @@ def _exchange(temporary: str, path: str, there: os.stat_result) -> None:
         raise OSError(errno.ESTALE, _PUT_IN_PLACE, path)
 
 
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux; Python has no name for them
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux; Python does not define them
 
 
 def exchange_names(one: str, other: str) -> None:
-    """Let two names of a folder change places, in one step; OSError as the system says."""
+    """Swap two names of a folder in one step; OSError from the system."""
     library = ctypes.CDLL(None, use_errno=True)
     try:
         call = library.renameat2  # of Linux 3.15 and glibc 2.28
@@ -428,13 +428,13 @@ def exchange_names(one: str, other: str) -> None:
 
 
 def _remove(temporary: str, fd: int, path: str) -> None:
-    """Remove what has the temporary name: the folder, or that whose place it has taken."""
+    """Remove what has the temporary name: the new folder, or what it has replaced."""
     with suppress(OSError):
         if fd < 0:
             os.rmdir(temporary)
             return
-        # By a look at both, for an exception may come at any time, from a signal: a folder that
-        # has its path is in use.
+        # Both names are checked, as a signal may raise an exception at any time: a folder that has
+        # its path is in use.
         made, there = os.fstat(fd), os.lstat(temporary)
         if not (os.path.samestat(made, there) or os.path.samestat(made, os.lstat(path))):
             return

@@ -1,6 +1,6 @@
-"""A new filter file, written front to back: an empty one, a copy, a union, a mended one.
+"""A new filter file, written front to back: empty, or a copy, a union, a repaired filter.
 
-The array comes in segments, in order; the header, which counts what was written, is filled in
+The array is written in segments, in order; the header, which counts what was written, is written
 last. The file appears at its path complete and forced to the disk, or not at all.
 """
 
@@ -22,7 +22,7 @@ from mmbloom.sizing.params import FilterParams
 
 
 class Appender:
-    """A file that is being written, from `start` on; what is before is left to `finish`.
+    """A file that is written from `start` on; `finish` writes the bytes before.
 
     The path, which the file does not have yet, is for errors.
     """
@@ -37,14 +37,14 @@ class Appender:
         return self._at + len(self._waiting)
 
     def append(self, octets: bytes) -> None:
-        """Add to the end."""
+        """Write at the end."""
         self._waiting += octets
         if len(self._waiting) >= WRITE_BYTES:
-            # To the next multiple: so the file is mapped as huge pages (see `write_zeros`).
+            # To the next multiple, which lets the file be mapped as huge pages: see `write_zeros`.
             self._write_out(WRITE_BYTES - self._at % WRITE_BYTES)
 
     def finish(self, beginning: bytes = b"") -> None:
-        """Write what waits, then the beginning of the file, and force all to the disk."""
+        """Write what is buffered, then the beginning of the file, and force all to the disk."""
         self._write_out(len(self._waiting))
         with self._named():
             if beginning:
@@ -68,7 +68,7 @@ class Appender:
 
 
 class Builder:
-    """A filter file that is being written; made by `new_filter`."""
+    """A filter file that `new_filter` writes."""
 
     def __init__(self, fd: int, path: str, header: Header, key_rule: str | None) -> None:
         self._header, self._key_rule = header, key_rule
@@ -86,16 +86,17 @@ class Builder:
         self._file.append(octets)
 
     def finish(self, keys_added: int, batches: int) -> int:
-        """Write what is not the array, and force everything to the disk.
+        """Write everything except the array, and force the file to the disk.
 
-        Gives the number of keys added that the file says: the one given, if the bits can be
-        those of that many keys, else an estimate; for the counters of a source are not proved.
+        Return the number of keys added in the header: `keys_added` if so many keys can have set
+        these bits, else an estimate. It is not trusted because the counters of a source may be
+        damaged.
         """
         keys_added = possible_count(self._header, keys_added, self.positions_set)
         if self._header.sealed:
             table = np.array(self._checksums, "<u4").tobytes()
             self._file.append(table + zlib.crc32(table).to_bytes(4, "little"))
-        assert self._file.size == self._header.file_bytes  # noqa: S101  all of it, and nothing else
+        assert self._file.size == self._header.file_bytes  # noqa: S101  the array was complete
         counters = {
             "keys_added": keys_added,
             "positions_set": self.positions_set,
@@ -116,7 +117,7 @@ def new_filter(
     kind: Kind = BITS,
     key_rule: str | None = None,
 ) -> Iterator[Builder]:
-    """Make a filter file of the segments that the block writes; it is there when that succeeds."""
+    """Make a filter file from the segments that the block writes, if the block succeeds."""
     flags = SEALED if sealed else 0
     header = Header(params, time.time_ns(), os.urandom(16), kind.number, read_only_compatible=flags)
     with new_file(target, header.file_bytes) as made:
@@ -136,9 +137,9 @@ def create_file(
     """Create the file of an empty filter.
 
     With `reserve` "zeros" the array's zeros are written as well (see `write_zeros`), else only
-    reserved. Those of a file too large for its pages to be dirty are never written: the kernel
-    would write each run of 2 MiB back for every key in it (10^9 keys at 1e-6 on ext4: 84 us a key,
-    and without zeros 3).
+    reserved. They are never written if the file is too large for its pages to be dirty: the kernel
+    would write back a run of 2 MiB for every key in it (10^9 keys at 1e-6 on ext4: 84 us a key, and
+    3 without zeros).
 
     Raises
     ------
@@ -146,9 +147,9 @@ def create_file(
         If something is at the path, a dangling symbolic link as well, or the exclusions of a
         filter that was there before (with their path).
     OSError
-        If the space cannot be reserved (ENOSPC, with the size asked for), or as the system
-        says. No file is left at the path, but by the very last step: when forcing the
-        folder to the disk fails, a complete filter is there, which others may have opened.
+        If the space cannot be reserved (ENOSPC, with the size asked for), or from the system. No
+        file is left at the path, except by the very last step: if forcing the folder to the disk
+        fails, a complete filter is there, which others may have opened.
     NetworkFileSystemError
         If the folder is on a network file system.
     """

@@ -1,12 +1,12 @@
-"""The file of a filter's exclusions: read at once, and replaced at once or not at all.
+"""The file of a filter's exclusions: read as a whole, and replaced as a whole or not at all.
 
-A file that another user has put beside a filter would make it deny keys that it holds. So it
-counts only if it belongs to the filter's owner, to the user of this process or to root. A
-stranger's file is passed over: the filter has no exclusions then, as before that file came. One
-of the right owner that others may write is an error: what it says may be theirs, or the owner's.
+Another user's file next to a filter could make it deny keys that it holds. So a file counts only
+if it belongs to the filter's owner, to the user of this process or to root. Any other is passed
+over: the filter has no exclusions then, as before that file came. A file of the right owner that
+others may write is an error: its lines may be theirs, or the owner's.
 
-This file takes no lock. The caller that replaces the list must hold the filter's write lock since
-before it read the list, or a change of another process would be lost.
+This file takes no lock. A caller that replaces the list must have held the filter's write lock
+since before it read the list, or a change by another process would be lost.
 """
 
 import errno
@@ -23,42 +23,42 @@ from mmbloom._storage.warnings import warn
 from mmbloom.errors import FormatError, MmbloomWarning
 from mmbloom.format.exclusions import filter_of, read_keys, write_keys
 
-# A list for people, and each process that queries has it in memory.
+# A list that people write; each process that queries has it in memory.
 MOST_BYTES = 1 << 20
 
 
-# For so long after a change of the file another can have the same time, and even the same
-# inode: a file system counts time in ticks of up to 10 ms.
+# So soon after a change, another can have the same time, and even the same inode: a file system
+# counts time in ticks of up to 10 ms.
 _SETTLED_NS = 100_000_000
 
 
-# The last: of a filter whose own name is so long that nothing can be added to it.
+# The last one: the name of the filter is too long to add the suffix.
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG)
 Signature = tuple[int, ...]
 
 
 class Listed(NamedTuple):
-    """What the file held when it was read."""
+    """The contents of the file when it was read."""
 
     raw: bytes
     keys: dict[bytes, None]  # a set in the order of the file
-    signature: Signature  # () if another change may leave the same one
-    passed_over: str = ""  # why it does not count, if it is a stranger's
+    signature: Signature  # () if another change might have the same one
+    passed_over: str = ""  # why it does not count, if it does not
 
 
 NOTHING = Listed(b"", {}, ())
 
 
 def signature_of(status: os.stat_result) -> Signature:
-    """Give what differs after every change of a file."""
+    """Return what differs after every change of a file."""
     times = status.st_mtime_ns, status.st_ctime_ns
     return *times, status.st_size, status.st_ino, status.st_dev
 
 
 def read_listed(path: str, known: Listed = NOTHING) -> Listed:
-    """Read a file of exclusions; one that is not there holds none, nor does a stranger's.
+    """Read a file of exclusions; a missing file, or a stranger's, holds none.
 
-    What is `known` from before is not parsed again if it is still the same.
+    Bytes that are those of `known` are not parsed again.
 
     Raises
     ------
@@ -71,7 +71,7 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
     """
     try:
         beside = os.stat(filter_of(path))
-        # A link is looked at itself: the user that made it has chosen what it leads to.
+        # The link itself is checked: the user that made it chose where it points.
         if passed_over := _of_a_stranger(os.lstat(path), beside, path):
             return Listed(b"", {}, (), passed_over)
         fd = open_regular(path, os.O_RDONLY)
@@ -80,7 +80,7 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
             return NOTHING
         raise
     try:
-        status = os.fstat(fd)  # before the bytes: a change from now on is seen next time
+        status = os.fstat(fd)  # before the bytes: a later change is noticed next time
         passed_over = _of_a_stranger(status, beside, path)
         if not passed_over:
             _require_private(status, beside, path)
@@ -98,7 +98,7 @@ def read_listed(path: str, known: Listed = NOTHING) -> Listed:
 
 
 def _of_a_stranger(status: os.stat_result, beside: os.stat_result, path: str) -> str:
-    """Say why a file is passed over, "" if it is none of a stranger."""
+    """Return why a file is passed over, "" if it is no stranger's."""
     if status.st_uid in (beside.st_uid, os.geteuid(), 0):
         return ""
     return (
@@ -108,7 +108,7 @@ def _of_a_stranger(status: os.stat_result, beside: os.stat_result, path: str) ->
 
 
 def _require_private(status: os.stat_result, beside: os.stat_result, path: str) -> None:
-    # Users that may write the filter itself can make it deny or find whatever they like.
+    # Users that may write the filter itself can make it deny any key anyway.
     group = stat.S_IWGRP if status.st_gid == beside.st_gid else 0
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) & ~(beside.st_mode & (group | stat.S_IWOTH)):
         reason = (
@@ -119,7 +119,7 @@ def _require_private(status: os.stat_result, beside: os.stat_result, path: str) 
 
 
 def check_listed(path: str) -> tuple[list[str], list[str]]:
-    """Say whether a file of exclusions can be read, and how many they are: problems, and notes."""
+    """Return problems and notes: whether the exclusions can be read, and how many there are."""
     try:
         listed = read_listed(path)
     except (FormatError, OSError) as error:
@@ -130,7 +130,7 @@ def check_listed(path: str) -> tuple[list[str], list[str]]:
 
 
 def counted_listed(path: str) -> Listed:
-    """Read the exclusions; raises as `read_listed`, and warns where the file is passed over."""
+    """Read the exclusions; raise as `read_listed`, and warn if the file is passed over."""
     listed = read_listed(path)
     if listed.passed_over:
         warn(listed.passed_over, MmbloomWarning)
@@ -138,7 +138,7 @@ def counted_listed(path: str) -> Listed:
 
 
 def own_listed(path: str) -> dict[bytes, None]:
-    """Read the exclusions in order to change them; raises as `read_listed`, and of a stranger's."""
+    """Read the exclusions to change them; raise as `read_listed`, and if they are a stranger's."""
     listed = read_listed(path)
     if listed.passed_over:
         raise PermissionError(errno.EPERM, listed.passed_over.removeprefix(f"{path}: "), path)
@@ -156,22 +156,21 @@ def _read_whole(fd: int, path: str) -> bytes:
 
 
 def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> None:
-    """Put other keys in the place of those in the file, forced to the disk.
+    """Replace the keys in the file, forced to the disk; without keys, remove it.
 
-    Without keys the file is removed. It gets owner and mode of the filter, whose status `like` is:
-    the same users can read both.
+    It gets owner and mode of `like`, the status of the filter: the same users can read both.
 
     Raises
     ------
     ValueError
         If they take more than 1 MiB.
     FormatError
-        If the path is a symbolic link, which would be replaced and not followed.
+        If the path is a symbolic link: it would be replaced, not followed.
     PermissionError
         If the file would belong to another user than the filter: it would not count for most.
     OSError
-        As the system says, with the path; the file is then as it was, unless it was the very
-        last step that failed, forcing the folder to the disk.
+        From the system, with the path; the file is then unchanged, unless only the very last step
+        failed, forcing the folder to the disk.
     """
     raw = write_keys(keys)
     if len(raw) > MOST_BYTES:
@@ -184,8 +183,8 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
         raise FormatError(path, "file", "a symbolic link", expected)
     try:
         if raw:
-            # One temporary name, so that a killed process leaves one file at most, which the
-            # next change removes.
+            # Always the same name: a killed process leaves one file at most, which the next
+            # change removes.
             temporary = path + ".tmp"
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -194,5 +193,5 @@ def replace_listed(path: str, keys: Iterable[bytes], like: os.stat_result) -> No
             with suppress(FileNotFoundError):
                 os.unlink(path)
         sync_folder(os.path.dirname(path))
-    except OSError as error:  # of the path asked for, not of the temporary one
+    except OSError as error:  # it has to name this path, not the temporary one
         raise OSError(error.errno or errno.EIO, error.strerror, path) from error

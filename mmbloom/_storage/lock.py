@@ -1,12 +1,12 @@
 """The write lock: one holder among all threads and processes; the only importer of filelock.
 
 - The lock is on a descriptor of the data file itself, opened for nothing else: it follows
-  the inode through links and renames and leaves no extra file. Never on the mapped one: the
-  map would keep the lock after a close.
-- It is taken again for free by the thread that holds it.
+  the inode through links and renames and leaves no extra file. It is never on the mapped
+  descriptor: the map would keep the lock after a close.
+- The thread that holds it can take it again at no cost.
 - It never crosses a fork: the child closes what it inherited and opens its own.
-- A signal handler may run at any moment, and another task of an event loop wherever one waits.
-  What they may do while the lock is held says ``_engine/reference/holding.py``.
+- A signal handler may run at any moment, and another task of an event loop at any await.
+  ``_engine/reference/holding.py`` defines what they may do while the lock is held.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from mmbloom.errors import (
 if TYPE_CHECKING:
     import asyncio
 
-# A 50 ms poll gave a p99 wait of 253 ms with 4 writers. Pauses that grow slowly waste a
-# twentieth of a wait at most: 4 writers of batches add 16.2 million keys a second in total so,
-# and 13.1 with pauses that double, as the lock lay free for a fifth of the time.
+# A 50 ms poll gave a p99 wait of 253 ms with 4 writers. Pauses that grow slowly waste a twentieth
+# of a wait at most: with them 4 writers of batches add 16.2 million keys a second in total. With
+# pauses that double it was 13.1 million, as the lock was free for a fifth of the time.
 _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.0001, 0.010, 1.05
 
 
-# How long an event loop is kept waiting for a thread of its process, each time a task looks.
+# How long a task blocks its event loop, at each try, to wait for a thread of its process.
 _TASKS_PATIENCE = 0.002
 
 
@@ -49,7 +49,7 @@ def _filelock() -> Any:
 
 
 if ENGINE == "numpy":
-    _filelock()  # now: a signal handler that adds could interrupt the import, and find half of it
+    _filelock()  # now: a signal handler that adds could interrupt a later import half way
 
 
 class DescriptorLock:
@@ -114,22 +114,22 @@ class WriteLock:
         self.open_at(self._path)
 
     def open_at(self, path: str) -> None:
-        """Open the file by this path, unless it is open: it may have been renamed."""
+        """Open the file by this path, unless it is open; its name may have changed."""
         if self.state.descriptor is None:
             with opening:
                 self.state.descriptor = DescriptorLock(path, self._identity)
 
     def after_fork(self) -> None:
-        """Give up the parent's lock without releasing it (runs in the child)."""
+        """Drop the parent's lock without releasing it (runs in the child)."""
         self._drop()  # while a child keeps it open, a killed parent's lock would stay
         self.state.forget()
 
     def held(self, timeout: float | None, kind: int = BLOCK) -> Hold:
-        """Make a block that has the lock; raises `LockTimeoutError` if that takes too long."""
+        """Return a block that holds the lock; it raises `LockTimeoutError` after the timeout."""
         return Hold(self.state, timeout, kind)
 
     def own_threads(self) -> AbstractContextManager[object]:
-        """Keep this object's other threads out of a block; other processes may go on."""
+        """Return a block that keeps this object's other threads out, but not other processes."""
         return self.state.threads
 
     @contextmanager
@@ -150,26 +150,26 @@ class WriteLock:
 
     def retire(self) -> None:
         """Close the descriptor of a lock that is free, until the lock is wanted again."""
-        with self.own_threads():  # of this object none takes it in between
+        with self.own_threads():  # no thread of this object takes it in between
             if not self.state.depth:
                 self._drop()
 
     def _drop(self) -> None:
-        with opening:  # the child of a fork in between would keep it, and with it the lock
+        with opening:  # else a child that is forked meanwhile would keep the lock
             descriptor, self.state.descriptor = self.state.descriptor, None
             if descriptor is not None:
                 descriptor.close()
 
 
 def wait(hold: Hold) -> None:
-    """Wait until a hold has its lock; raises `LockTimeoutError`."""
+    """Wait until a hold has its lock; raise `LockTimeoutError`."""
     timeout = hold.timeout
     deadline = hold.deadline = None if timeout is None else time.monotonic() + timeout
     hold.patience = -1 if timeout is None else min(max(0.0, timeout), threading.TIMEOUT_MAX)
     pause = _FIRST_PAUSE
     while not hold.attempt():
         time.sleep(_pause_left(hold, pause, deadline))
-        hold.patience = 0  # the threads' time is over: a wait that ended early is not begun anew
+        hold.patience = 0  # the threads' time is over: a wait that ended early is not repeated
         pause = min(_GROWTH * pause, _LONGEST_PAUSE)
 
 
@@ -181,20 +181,20 @@ def _pause_left(hold: Hold, pause: float, deadline: float | None) -> float:
 
 
 class Turn:
-    """Whose turn it is, of the tasks of one event loop that want one lock.
+    """The queue of the tasks of one event loop that wait for one lock.
 
-    They stand in a queue, and only the first of them looks whether the lock is free: a thousand
-    tasks that all look a hundred times a second would keep a core busy.
+    Only the first task tries to take the lock: a thousand tasks that all try a hundred times a
+    second would keep a core busy.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        from asyncio import Lock  # noqa: PLC0415  where there is a loop, it is imported
+        from asyncio import Lock  # noqa: PLC0415  imported already if there is a loop
 
         self.loop, self.lock, self.tasks = loop, Lock(), 0
 
 
 class TaskHold:
-    """The lock for one task of an event loop, which goes on while the task waits.
+    """The lock for one task; its event loop goes on while the task waits.
 
     Parameters
     ----------
@@ -203,8 +203,8 @@ class TaskHold:
 
     Notes
     -----
-    The task looks again and again, and does not wait in a thread: a thread cannot be cancelled,
-    would take the lock for a task that is gone, and its own calls are another thread's.
+    The task polls and does not wait in a thread: a thread cannot be cancelled, would take the lock
+    for a task that is gone, and its own calls would be another thread's.
     """
 
     def __init__(self, hold: Hold) -> None:
@@ -213,12 +213,12 @@ class TaskHold:
         self._mine = False
 
     async def take(self) -> None:
-        """Take the lock; raises `LockTimeoutError`, and takes nothing when it is cancelled."""
+        """Take the lock; raise `LockTimeoutError`; when cancelled, take nothing."""
         state, timeout = self._hold.state, self._hold.timeout
         if state.of_this_task():  # there is nothing to wait for
             self._hold.__enter__()
             return
-        from asyncio import get_running_loop, sleep  # noqa: PLC0415  imported with the loop
+        from asyncio import get_running_loop, sleep  # noqa: PLC0415  as in `Turn`
         from asyncio import timeout as limit  # noqa: PLC0415
 
         loop = get_running_loop()
@@ -234,11 +234,11 @@ class TaskHold:
                 raise LockTimeoutError(state.path, timeout or 0.0) from None
             pause = _FIRST_PAUSE
             while not self._hold.try_once():
-                # A thread that takes the lock again and again has it whenever this task looks, as
-                # that is when it has let go of the interpreter. So the task waits for the thread a
-                # little: without that it never got the lock.
+                # A thread that takes the lock repeatedly holds it at every try of this task, as it
+                # releases the interpreter only then. So the task blocks for the thread a little:
+                # without that it never got the lock.
                 self._hold.patience = _TASKS_PATIENCE
-                if state.mine() and state.task is None:  # this wait keeps it from ending
+                if state.mine() and state.task is None:  # this wait would keep it from ending
                     raise ReentryError(state.path, OF_A_TASK)
                 await sleep(_pause_left(self._hold, pause, deadline))
                 pause = min(_GROWTH * pause, _LONGEST_PAUSE)
@@ -247,7 +247,7 @@ class TaskHold:
             raise
 
     def leave(self) -> None:
-        """Give the lock back, and the turn to the next task."""
+        """Release the lock, and let the next task try."""
         self._hold.leave()
         turn, self._turn = self._turn, None
         if turn is None:

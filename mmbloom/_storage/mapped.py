@@ -1,10 +1,10 @@
-"""One filter file, open: proved, mapped, and looked at before its array is touched.
+"""An open filter file: its header is checked, it is mapped, and it is checked before each access.
 
 - Opening changes nothing: no byte, no size, no time of change.
-- Nothing is mapped before the header and the size of the file are proved right.
-- There are three ways to the map. A reader calls `look`, which proves that the file is still the
+- Nothing is mapped before the header and the size of the file have been checked.
+- There are three ways to the map. A reader calls `look`, which checks that the file is still the
   one that was opened, and whole: touching a file that was cut is a fatal signal. A writer calls
-  `attend` as its section begins, and `change` for each batch in it. `views` is for a caller that
+  `attend` when its section begins, and `change` for each batch in it. `views` is for a caller that
   has just checked the file.
 
 This file takes no lock: a caller that writes through the map holds it.
@@ -45,16 +45,16 @@ from mmbloom.format.header import (
 
 
 class MappedFilter:
-    """A validated, mapped filter file.
+    """A filter file, checked and mapped.
 
     Parameters
     ----------
     path : str
         Absolute path of the file.
     writable : bool
-        Whether to map it for writing; a sealed file is mapped for reading all the same.
+        Whether to map it for writing; a sealed file is mapped for reading in any case.
     allow_network : bool
-        Whether to write on a network file system, where two hosts see different pages.
+        Whether to allow writing on a network file system, where two hosts see different pages.
     kind : Kind
         What it must be.
     resident : bool or "auto"
@@ -69,7 +69,7 @@ class MappedFilter:
     identity : (int, int)
         Device and inode of the mapped file.
     file : (bytes, int, int, int)
-        The path, and what is there as long as nothing has changed: these two, and the size.
+        The path, and the device, inode and size that it has unless something changed it.
     read_only_reason : str
         Why the map cannot be written, "" if it can.
 
@@ -78,7 +78,7 @@ class MappedFilter:
     FormatError
         If the file is no valid filter of this kind.
     NetworkFileSystemError, OSError
-        If it cannot be opened so.
+        If it cannot be opened in this way.
     """
 
     def __init__(
@@ -124,22 +124,22 @@ class MappedFilter:
 
     @property
     def views(self) -> Views:
-        """The map, as arrays, with no look at the file: for a caller that has just looked."""
+        """The map, as arrays, without a check: for a caller that has just checked the file."""
         place = self.array.mapped
         if place is None:
             raise ClosedFilterError(self.path)
         return place.views
 
     def look(self, keys: int) -> Views:
-        """Give the map, for a number of keys to be tested; raises as `check_unchanged`."""
+        """Return the map to test a number of keys; raise as `check_unchanged`."""
         self.check_unchanged()
         self._touch(keys)
         return self.views if self._is_at_home() else self.array.follow().views
 
     def attend(self) -> None:
-        """Make sure that this object may write, and see to its array: a section begins.
+        """Check that this object may write, and attend to its array, when a section begins.
 
-        Raises as `check_writable`, `check_unchanged` and `MovingArray.flush`.
+        Raise as `check_writable`, `check_unchanged` and `MovingArray.flush`.
         """
         self.check_writable()
         self.check_unchanged()
@@ -147,20 +147,20 @@ class MappedFilter:
             self.array.attend()
 
     def change(self, keys: int) -> Views:
-        """Give the map, for a number of keys to be changed, within a section."""
+        """Return the map to change a number of keys, within a section."""
         self._touch(keys)
         return self.views
 
     def _is_at_home(self) -> bool:
-        """Tell whether the array is in the file, as it was: that of most filters always is.
+        """Return whether the array is in the file, as it always is for most filters.
 
-        As `Place.is_plain` and `Place.is_named` say, in one step, as each batch asks.
+        It does what `Place.is_plain` and `Place.is_named` do in one step, as each batch asks.
         """
         place = self.array.mapped
         return place is not None and place.named is NO_COPY and place.word_now[0] == place.word
 
     def _touch(self, keys: int) -> None:
-        """Count keys down to where the kernel may read around their pages."""
+        """Count keys down to the number after which the kernel may read around their pages."""
         array = self.array
         if array.few_left > 0:
             array.few_left -= keys
@@ -168,15 +168,15 @@ class MappedFilter:
                 pages.expect_neighbours(place.array)
 
     def trusted(self, keys: int) -> Place | None:
-        """Look at the file for the keys of a moment, which do not look themselves.
+        """Check the file for all single keys of the next moment, which then need no check.
 
-        Gives None if the file has changed or its array may lie elsewhere: then each key looks.
-        Nothing is raised but what a signal handler raises.
+        Return None if the file has changed or its array may be elsewhere: then each key checks.
+        Nothing is raised, except by a signal handler.
 
         Parameters
         ----------
         keys : int
-            How many went by the last of these looks.
+            How many keys relied on the previous check.
         """
         try:
             there = os.stat(self.path)
@@ -191,14 +191,14 @@ class MappedFilter:
 
     @property
     def counters(self) -> Counters:
-        """The numbers of the header that change."""
+        """The counters of the header."""
         return self.views.counters
 
     @property
     def key_rule(self) -> str | None:
-        """How lines became its keys; None if that is not noted. It looks at the file first."""
+        """How lines became its keys; None if that is not noted. The file is checked first."""
         self.check_unchanged()
-        place = self.array.place  # which keeps it mapped, should another thread close the filter
+        place = self.array.place  # keeps it mapped if another thread closes the filter
         return read_key_rule(place.head[:HEADER_BYTES])
 
     def note_key_rule(self, rule: str) -> None:
@@ -208,7 +208,7 @@ class MappedFilter:
 
     @property
     def positions_set(self) -> int:
-        """How many positions are set; a damaged counter is cut to what is possible."""
+        """How many positions are set; a damaged counter is limited to what is possible."""
         return min(self.counters["positions_set"], self.header.params.num_bits)
 
     @property
@@ -241,7 +241,7 @@ class MappedFilter:
         return not (self.array.closed or self.read_only_reason or self.array.failure)
 
     def check_writable(self) -> None:
-        """Make sure that this object may write.
+        """Check that this object may write.
 
         Raises
         ------
@@ -255,7 +255,7 @@ class MappedFilter:
             raise DurabilityError(self.path, self.array.failure)
 
     def check_unchanged(self) -> None:
-        """Make sure that touching the map is safe: a truncated file is SIGBUS.
+        """Check that touching the map is safe: if the file was truncated, it is SIGBUS.
 
         Raises
         ------
@@ -271,12 +271,12 @@ class MappedFilter:
         except (FileNotFoundError, NotADirectoryError):
             raise self._changed("removed or renamed") from None
         if (there.st_dev, there.st_ino) != self.identity:
-            # As `grow` does: the keys are in the folder.
+            # A folder is there after `grow`, with all keys in it.
             what = "a folder" if stat.S_ISDIR(there.st_mode) else "another file"
             raise self._changed(f"replaced by {what}")
         if there.st_size != size:
             raise self._changed(f"resized from {size} to {there.st_size} bytes")
 
     def _changed(self, what: str) -> FileChangedError:
-        self.array.news[0] += 1  # an earlier look is good no longer
+        self.array.news[0] += 1  # an earlier check is no longer valid
         return FileChangedError(self.path, what)

@@ -1,14 +1,12 @@
-"""The two kinds of filter file: what their positions are, and which class opens them.
+"""A filter file is opened: a regular file, whose header is checked before its use.
 
-The numbers in a header that change, as they are mapped.
+Opening changes nothing: no byte, no size, no time of change. Nothing is mapped here, and only the
+header is read.
 
-Each is stored in one step, so that a reader, or a kill, finds the number of before or of after.
-This file takes no lock: a caller that changes a number holds the write lock.
-
-Opening what should be a filter file: a regular file, whose header is proved before its use.
-
-Opening changes nothing: no byte, no size, no time of change. Nothing is mapped here, and nothing
-is read but the header.
+The two kinds of filter file are here as well: what their positions are, and which class opens
+them. So are the counters of a mapped header. Each is stored in one step, so that a reader finds
+the number before or after a change, also if the writer is killed. This file takes no lock: a
+caller that changes a counter holds the write lock.
 """
 
 import errno
@@ -35,7 +33,7 @@ from mmbloom.format.header import (
 
 
 class Kind(NamedTuple):
-    """What readers and writers of a file need to know of its kind.
+    """A kind of filter file, as readers and writers need it.
 
     Attributes
     ----------
@@ -46,7 +44,7 @@ class Kind(NamedTuple):
     opened_by : str
         The class that opens it.
     otherwise : str
-        What to do where the other kind is wanted.
+        What to do if the other kind is wanted.
     count_set : callable
         Counts the positions of a part of the array that are not 0.
     """
@@ -82,12 +80,12 @@ _BY_NUMBER = {kind.number: kind for kind in ALL_KINDS}
 
 
 def kind_of(header: Header) -> Kind:
-    """Look up the kind that a header names."""
+    """Return the kind that a header names."""
     return _BY_NUMBER[header.kind]
 
 
 def possible_count(header: Header, keys_added: int, positions_set: int) -> int:
-    """Correct a number of keys added that the positions set do not allow, by their estimate.
+    """Return a number of keys added, or an estimate if the positions set do not allow it.
 
     Each new key sets 1 to k positions that were clear.
     """
@@ -98,7 +96,7 @@ def possible_count(header: Header, keys_added: int, positions_set: int) -> int:
 
 
 def require_kind(header: Header, path: str, expected: tuple[Kind, ...]) -> None:
-    """Raise `OtherKindError`, naming the class that opens the file, if its kind is another one."""
+    """Raise `OtherKindError`, with the class that opens the file, if its kind is another one."""
     if (found := kind_of(header)) not in expected:
         wanted = " or ".join(map(str, expected))
         opening = f"open it with {found.opened_by}.open, or mmbloom.open"
@@ -121,13 +119,13 @@ class Counters:
         self.words = words
 
     def __getitem__(self, name: str) -> int:
-        """Read one."""
+        """Return a counter."""
         return self.words.item(MUTABLE_FIELDS.index(name))
 
     def __setitem__(self, name: str, value: int) -> None:
-        """Write one."""
-        # numpy stores all eight bytes at once; struct.pack_into zeroes them first, which a
-        # reader, or a kill, can see.
+        """Write a counter."""
+        # numpy stores all eight bytes at once; struct.pack_into zeroes them first, which a reader
+        # can see, and a kill can leave.
         self.words[MUTABLE_FIELDS.index(name)] = value % 2**64
 
 
@@ -136,14 +134,14 @@ AsFolder = TypeVar("AsFolder")
 
 
 def absolute(path: Path) -> str:
-    """Name a file so that a change of the working folder does not change which one it is."""
+    """Return an absolute path, which a change of the working folder does not affect."""
     return os.path.abspath(os.fsdecode(path))
 
 
 def is_folder(path: str) -> bool:
-    """Tell a folder from all else; OSError if nothing is there, or the system does not say.
+    """Return whether a path is a folder; OSError if nothing is there, or it cannot be checked.
 
-    `os.path.isdir` would take such a path for a file's.
+    `os.path.isdir` would return False then.
     """
     return stat.S_ISDIR(os.stat(path).st_mode)
 
@@ -151,10 +149,10 @@ def is_folder(path: str) -> bool:
 def as_file_or_folder(
     path: str, of_file: Callable[[str], AsFile], of_folder: Callable[[str], AsFolder]
 ) -> AsFile | AsFolder:
-    """Return what one of two functions returns for a path: the one for a file, or for a folder.
+    """Return what the function for files, or the one for folders, returns for a path.
 
-    Another process may grow a file at any moment, and a folder is at its path from then on. So a
-    function for files that fails at a folder was only too late.
+    Another process may grow a file at any moment, which makes the path a folder. So if the function
+    for files fails and a folder is there by then, the one for folders is called.
     """
     if not os.path.isdir(path):
         try:
@@ -166,7 +164,7 @@ def as_file_or_folder(
 
 
 def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
-    """Open a regular file, and nothing else, that is there; gives its descriptor.
+    """Open an existing regular file, and nothing else; return its descriptor.
 
     Parameters
     ----------
@@ -175,7 +173,7 @@ def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
     mode : int
         `os.O_RDONLY` or `os.O_RDWR`.
     of_folders : str, optional
-        What the error of a folder says to do.
+        What to do about a folder, for its error.
 
     Raises
     ------
@@ -184,11 +182,11 @@ def open_regular(path: str, mode: int, *, of_folders: str = "") -> int:
     OSError
         As the system says.
     """
-    # Looked at before it is opened: opening a device can have effects, a FIFO can hang.
+    # Checked before it is opened: opening a device can have effects, a FIFO can hang.
     _require_regular(os.stat(path), path, of_folders)
     try:
         fd = open_file(path, mode | os.O_NONBLOCK)
-    except IsADirectoryError:  # it was none a moment ago
+    except IsADirectoryError:  # it was not a folder at the check
         _require_regular(os.stat(path), path, of_folders)
         raise
     except OSError as error:
@@ -213,12 +211,12 @@ def _require_regular(status: os.stat_result, path: str, of_folders: str) -> None
 
 
 def open_filter_file(path: str, mode: int) -> int:
-    """Open what should be a filter of one file; the error of a folder says what opens it."""
+    """Open the file of a filter; the error about a folder names the call that opens one."""
     return open_regular(path, mode, of_folders="; mmbloom.open opens a folder")
 
 
 def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[Header, int]:
-    """Read and prove the header of a filter; gives it and the size of the file.
+    """Read and check the header of a filter; return it and the size of the file.
 
     Raises
     ------
@@ -232,12 +230,12 @@ def read_header(fd: int, path: str, kinds: tuple[Kind, ...] = (BITS,)) -> tuple[
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:
-    """Tell which file it is, whatever its name: device and inode."""
+    """Return device and inode, which identify a file whatever its name."""
     return status.st_dev, status.st_ino
 
 
 def read_only_reason(header: Header, *, writable: bool) -> str:
-    """Say why a filter cannot be written to, "" if it can."""
+    """Return why a filter cannot be written to, "" if it can."""
     if not writable:
         return "it was opened with mode='r'"
     if header.sealed:

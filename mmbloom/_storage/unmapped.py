@@ -1,9 +1,8 @@
-"""Filter files read with `pread`: what happens to them at that time is an error, no signal.
+"""Filter files read with `pread`: if a file is changed meanwhile, that is an error and no signal.
 
-For files that may be anything, and for all that reads a filter from end to end. If a file is
-truncated, a map of it kills the process, and a `pread` only comes back short. No lock is taken:
-bits only go from 0 to 1, so what is read has at least every key whose add had returned when the
-reading began.
+This is for files that may be anything, and for reading a filter from end to end. If a file is
+truncated, a map of it kills the process, while `pread` only returns less. No lock is taken: bits
+only go from 0 to 1, so a reader finds at least every key whose add had returned when it began.
 """
 
 import os
@@ -69,9 +68,9 @@ class UnmappedFile:
             self._copy.close()
 
     def find_array(self, header: Header) -> None:
-        """Read the array where it lies: in shared memory, the file is as old as its last flush.
+        """Find where the array is: if in shared memory, the file is as old as its last flush.
 
-        Raises OSError if it is there, and cannot be read.
+        Raise OSError if it is there and cannot be read.
         """
         before, self._copy = self._copy, None
         if before is not None:
@@ -79,13 +78,13 @@ class UnmappedFile:
         self._copy = WorkingCopy.find(self._fd, header, self.path, writable=False)[1]
 
     def read(self, start: int, size: int) -> bytes:
-        """Read a part of the file; raises `FileChangedError` if it is no longer there."""
+        """Read a part of the file; raise `FileChangedError` if it is no longer there."""
         fd = self._fd if self._copy is None or start < HEADER_BYTES else self._copy.fd
         parts = []
         while size:
             try:
                 part = os.pread(fd, size, start)
-            except OSError as error:  # the system knows a descriptor only
+            except OSError as error:  # which has a descriptor and no path
                 reason = f"cannot be read: {error.strerror}"
                 raise OSError(error.errno, reason, self.path) from error
             if not part:
@@ -101,17 +100,17 @@ class UnmappedFile:
             raise FileChangedError(self.path, f"resized from {self.size} to {size} bytes")
 
     def bytes_not_reserved(self) -> int:
-        """Count the bytes of the file that have no place on the disk: holes; 0 if unknown."""
+        """Return how many bytes of the file are holes, without disk space; 0 if unknown."""
         blocks = getattr(os.fstat(self._fd), "st_blocks", 0)
-        # A filter has a header: a file system that reports no block at all does not tell.
+        # A filter has a header: a file system that reports no block at all does not count them.
         return max(0, self.size - 512 * blocks) if blocks else 0
 
 
 class UnmappedFilter(UnmappedFile):
-    """A filter file whose header is proved.
+    """A filter file whose header has been checked.
 
-    Raises `FormatError` if it is no valid filter of one of these kinds, and `FileChangedError` if
-    it is another filter than the one with this `uuid`.
+    Opening raises `FormatError` if it is no valid filter of one of these kinds, and
+    `FileChangedError` if its uuid is not the one given.
 
     Attributes
     ----------
@@ -138,7 +137,7 @@ class UnmappedFilter(UnmappedFile):
         return self._copy is not None
 
     def counters(self) -> dict[str, int]:
-        """Read the counters: any values, for nothing proves them."""
+        """Read the counters: any values, as they have no checksum."""
         return read_counters(self.read(0, HEADER_BYTES))
 
     def key_rule(self) -> str | None:
@@ -146,7 +145,7 @@ class UnmappedFilter(UnmappedFile):
         return read_key_rule(self.read(0, HEADER_BYTES))
 
     def header_first(self) -> bytes:
-        """Read the header, and look then where the array is: it has all that was counted."""
+        """Read the header, then find the array, which has all that the header counts."""
         raw = self.read(0, HEADER_BYTES)
         self.find_array(self.header)
         return raw
@@ -164,8 +163,8 @@ class UnmappedFilter(UnmappedFile):
     def checksums(self) -> Array[np.uint32]:
         """Read the checksums of a sealed filter's segments; none if it is not sealed.
 
-        Raises `FormatError` if this table is damaged itself, and `FileChangedError` if that is
-        because the file was overwritten.
+        Raise `FormatError` if the table itself is damaged, and `FileChangedError` if the file was
+        overwritten.
         """
         start = HEADER_BYTES + self.header.array_bytes
         if start == self.size:
@@ -178,22 +177,22 @@ class UnmappedFilter(UnmappedFile):
         return table[:-1]
 
     def segments(self) -> Iterator[Words]:
-        """Read the array segment by segment: proved if sealed, with a warning if bits are lost.
+        """Read the array segment by segment; check a seal, and warn if bits are lost.
 
-        For all that makes another file of this one: what is counted anew there would hide it. A
-        segment is 1 MiB of the array, the last one what remains.
+        The warning is here because every file made from this one counts its bits, which hides the
+        loss. A segment is 1 MiB of the array, the last one what remains.
 
-        Raises `FormatError` at the first segment that is not what was sealed, and
-        `FileChangedError` if that is because the file was overwritten.
+        Raise `FormatError` at the first segment that is not what was sealed, and `FileChangedError`
+        if the file was overwritten.
         """
         checksums = self.checksums().tolist()
-        # Before the array: bits are set first and counted then, and never cleared.
+        # Read before the array: bits are set before they are counted, and never cleared.
         counted = read_counters(self.header_first())["positions_set"]
         array = Segments(self, self.header, checksums, self._refuse)
         yield from array
-        # Counters, which go down, may have been lowered since then.
+        # A file of counters may have lost keys since then.
         if kind_of(self.header) is BITS and array.positions_set < counted:
-            self.check_same()  # or it was overwritten, which is another matter
+            self.check_same()  # if it was overwritten, that is another error
             warn(
                 f"{self.path}: {array.positions_set} bits are set, and {counted} were counted: "
                 "bits are lost, or the counters are damaged; verify the file to find out which",
@@ -206,9 +205,9 @@ class UnmappedFilter(UnmappedFile):
         raise FormatError(self.path, field, hex(found), hex(sealed))
 
     def contains(self, hashes: HashHalves) -> Array[np.bool_]:
-        """Tell for each key of a batch whether it was added; bool array of shape (n,)."""
+        """Return for each key of a batch whether it was added: bool array of shape (n,)."""
         params = self.header.params
-        # Positions a byte, and the mask of the first of them: bits, or counters that are not 0.
+        # Positions in a byte, and the mask of the first of them.
         per, mask = (8, 1) if self.header.kind == KIND_BITS else (2, 15)
         wanted = np.array(list(positions(*hashes, params)), np.uint64)
         flat = wanted.ravel()
@@ -230,19 +229,19 @@ OnDamage = Callable[[int, int, int], None]
 
 
 class Segments:
-    """The array of a file, read segment by segment: its set positions counted, its seal compared.
+    """The array of a file, read in segments; set positions are counted, the seal is compared.
 
     Parameters
     ----------
     file : UnmappedFile
-        The file; where it ends early, zeros are given instead.
+        The file; if it ends early, zeros are returned for the rest.
     header : Header
-        How large the array is, and what its positions are.
+        The size of the array, and its kind.
     checksums : sequence of int
-        Of the segments, as they were sealed; empty if they are not to be compared.
+        Of the segments, as they were sealed; empty to compare none.
     on_damage : callable
         Called with the number of a segment that is not what was sealed, its checksum, and the
-        one that was sealed, before the segment is given.
+        one that was sealed, before the segment is returned.
 
     Attributes
     ----------
@@ -259,8 +258,8 @@ class Segments:
         self.positions_set = 0
 
     def __iter__(self) -> Iterator[Words]:
-        # Not in a loop, whose variable would keep each segment alive until the next is wanted:
-        # a union of many filters waits with a segment of each.
+        # Not a loop, whose variable would keep each segment alive until the next is asked for: a
+        # union of many filters would keep one of each.
         return map(self._read, range(self._header.num_segments))
 
     def _read(self, number: int) -> Words:

@@ -1,4 +1,4 @@
-"""Warnings that point at the caller's line, and those about more keys than planned."""
+"""Warnings that point at the caller's line; warnings of more keys than planned."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from mmbloom.sizing.planning import Fill, share_of
 
 
 def warn(message: str, kind: type[MmbloomWarning]) -> None:
-    """Warn, in the name of the first frame outside of this package."""
+    """Warn, at the line of the first frame outside this package."""
     level, frame = 1, sys._getframe(0)  # noqa: SLF001  inspect costs 10 ms of import time
     while frame.f_back and _ours(frame.f_globals["__name__"]):
         level, frame = level + 1, frame.f_back
@@ -21,11 +21,11 @@ def warn(message: str, kind: type[MmbloomWarning]) -> None:
 
 
 def _ours(module: str) -> bool:
-    return module.startswith("mmbloom.") or module == "contextlib"  # which runs our blocks
+    return module.startswith("mmbloom.") or module == "contextlib"  # it runs our with blocks
 
 
 def warn_past_plan(path: str, params: FilterParams, fill: Fill) -> None:
-    """Warn that a filter is past its plan; called when all else is done, as it may raise."""
+    """Warn that a filter is past its plan; call it last, as a warning may be raised."""
     warn(
         f"{path}: {fill}; false positives rise above {params.error_rate:g}: {fill.taken()}; "
         "make a larger filter",
@@ -47,14 +47,14 @@ class Counted(NamedTuple):
 
 
 def warn_if_past_plan(*files: Counted) -> None:
-    """Warn of each file that has more keys than planned; called when all else is done, as above."""
+    """Warn of each file that has more keys than planned; call it last, as above."""
     for file in files:
         if file.fill.is_past:
             warn_past_plan(file.path, file.params, file.fill)
 
 
 def warn_if_any_past_plan(folder: str, kind: str, files: Iterable[Counted]) -> None:
-    """Warn once of a folder in which files have more keys than planned; called as the other."""
+    """Warn once of a folder whose files have more keys than planned; call it last, as above."""
     advice = "make a folder of larger files"
     if kind == "rotating":
         advice = (

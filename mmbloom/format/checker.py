@@ -1,4 +1,4 @@
-"""Rules that the bytes of a file must obey: a rule that does not hold is a `FormatError`."""
+"""Checks of the bytes of a file: a rule that does not hold raises `FormatError`."""
 
 import re
 
@@ -8,12 +8,12 @@ _DIGITS = re.compile(r"[0-9a-f]*", re.ASCII)
 
 
 def is_hexadecimal(found: object, size: int) -> bool:
-    """Tell whether a value of JSON is so many bytes, written as hexadecimal digits."""
+    """Return whether a value of JSON is `size` bytes, written as hexadecimal digits."""
     return isinstance(found, str) and len(found) == 2 * size and bool(_DIGITS.fullmatch(found))
 
 
 class Checker:
-    """Checks the rules of one file, whose path is for the errors only: nothing is opened."""
+    """The checks of one file. Nothing is opened: its path is for the errors only."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -33,7 +33,7 @@ class Checker:
             raise FormatError(self.path, field, str(found), expected)
 
     def value(self, ok: bool, field: str, found: object, expected: str) -> None:
-        """Raise unless a rule holds about a value of any type and length: quoted, and cut short."""
+        """Raise unless a rule holds; a value of any type is quoted, and cut to 200 characters."""
         if not ok:
             raise FormatError(self.path, field, f"{found!r:.200}", expected)
 

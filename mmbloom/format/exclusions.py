@@ -1,12 +1,12 @@
-r"""How exclusions are written down: the name of their file, and its lines.
+r"""The file of exclusions: its name, and its lines.
 
-That of a filter ``FILE`` is ``FILE.exclusions``, of the file itself and not of a link to it; that
-of a folder is ``exclusions`` in it. A reader believes it only if no other user could write it
+For a filter ``FILE`` it is ``FILE.exclusions``, beside the file itself and not beside a link to
+it; for a folder it is ``exclusions`` in it. A reader trusts it only if no other user could write it
 (docs/SECURITY.md says when).
 
 One key a line, in UTF-8, for people to read and edit. What cannot be seen or typed is escaped, as
 is the backslash: ``\\``, ``\n``, ``\r``, ``\t``, and ``\xNN`` for any byte. The empty key is the
-line ``\empty``; a line without anything is no key. There are no comments: a key may begin with any
+line ``\empty``; an empty line is no key. There are no comments: a key may begin with any
 character. This file opens nothing.
 """
 
@@ -28,17 +28,17 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"  # which some editors begin with
 
 
 def exclusions_path(filter_path: str) -> str:
-    """Name the file of a filter's exclusions: that of the filter itself, for all its links."""
+    """Return the path of a filter's exclusions: links to the filter share it."""
     return os.path.realpath(filter_path) + _SUFFIX
 
 
 def exclusions_path_in(folder: str) -> str:
-    """Name the file of the exclusions of a folder of filters: in it, so as to go where it goes."""
+    """Return the path of a folder's exclusions: in the folder, to move with it."""
     return os.path.join(folder, IN_FOLDER)
 
 
 def filter_of(path: str) -> str:
-    """Name the filter of a file of exclusions, whichever of the two above has named that.
+    """Return the path of the filter for a path that either function above returned.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def filter_of(path: str) -> str:
 
 
 def write_keys(keys: Iterable[bytes]) -> bytes:
-    r"""Write keys down, one a line.
+    r"""Return the lines of keys.
 
     Examples
     --------
@@ -61,9 +61,9 @@ def write_keys(keys: Iterable[bytes]) -> bytes:
 
 
 def read_keys(raw: bytes, path: str) -> Iterable[bytes]:
-    r"""Read what `write_keys` wrote, or a person; the exact inverse.
+    r"""Read what `write_keys` or a person wrote; the exact inverse of it.
 
-    Raises `FormatError`, with this path and the line, if a line is no key.
+    Raise `FormatError`, with this path and the line, if a line is no key.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def read_keys(raw: bytes, path: str) -> Iterable[bytes]:
     [b'a', b'\x00\n']
     """
     for number, line in enumerate(raw.removeprefix(_BYTE_ORDER_MARK).split(b"\n"), start=1):
-        # A carriage return that belongs to the key is escaped: this one is of the editor.
+        # An editor wrote this carriage return: one of the key would be escaped.
         if text := line.removesuffix(b"\r"):
             yield _read(text, path, f"line {number}")
 
@@ -83,7 +83,7 @@ def _written(key: bytes) -> str:
     if text.isprintable() and "\\" not in text and text == text.strip(" "):
         return text
     inner = "".join(map(_escaped, text))
-    # Spaces at the ends are not seen, and cut by editors.
+    # Spaces at the ends are invisible, and editors cut them.
     body = inner.lstrip(" ")
     start, body = len(inner) - len(body), body.rstrip(" ")
     return r"\x20" * start + body + r"\x20" * (len(inner) - start - len(body))

@@ -1,19 +1,16 @@
-"""How a growing filter grows: the sizes of its files, arithmetic only.
+"""Folders of filters: the plans of growing and rotating ones, and the manifest.
 
-File i is planned for n * 2^i keys at the error rate p (1 - r) r^i with r = 1/2, n and p
-being the first capacity and the error rate of the whole. A key that was never added is a
-false positive if any file takes it for one: at most the sum of their rates, which stays
-below p however many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable
-Bloom Filters", 2007). In the standard layout p is 15/16 of what was asked for, to make up for
-its whole k.
+A growing filter: file i is planned for n * 2^i keys at the error rate p (1 - r) r^i with r = 1/2;
+n and p are the first capacity and the error rate of the whole. A key that was never added is a
+false positive if it is one in any file: at most the sum of the rates, which stays below p however
+many files there are (Almeida, Baquero, Preguica and Hutchison, "Scalable Bloom Filters", 2007). In
+the standard layout p is 15/16 of what was asked for, to make up for its whole k.
 
-The periods of a rotating filter: which there are, and how long each is kept; arithmetic only.
-
-Period i is the time from i times `every` up to the next, in Unix time (days of "1d" begin at
-midnight UTC). A file holds the keys of one period. It is asked until `keep` after the end of
-its period: so a key that was added at time t is found until t + keep at least, and until
-t + keep + every at most. The error rate is that of all files together: there are never more
-than ceil(keep / every) + 1, and each is planned for its share.
+A rotating filter: period i is the time from i times `every` to the next, in Unix time (days of
+"1d" begin at midnight UTC). A file holds the keys of one period. It is asked until `keep` after
+the end of its period: a key that was added at time t is found until t + keep at least, and until
+t + keep + every at most. The error rate is that of all files together: there are never more than
+ceil(keep / every) + 1, and each is planned for its share.
 
 The manifest of a folder of filters, version 1: this docstring is the specification.
 
@@ -57,7 +54,7 @@ hash                 "siphash"; or there is no such field: then it is MurmurHash
 All others are ints from 1 to 2^63 - 1. A member of a rotating folder is asked until keep_seconds
 after the end of its period, that is at times before (number + 1) * every_seconds + keep_seconds. A
 growing folder has at most 64 members, a rotating one ceil(keep_seconds / every_seconds) + 1, which
-is at most 1,000. The keys on the list in the file ``exclusions`` (``exclusion_list.py``) are not in
+is at most 1,000. The keys on the list in the file ``exclusions`` (``exclusions.py``) are not in
 the folder, whatever its members say.
 
 Any bytes are either a valid manifest or a `FormatError`.
@@ -123,15 +120,15 @@ class GrowthPlan(HasHash):
 
     def __post_init__(self) -> None:
         require_capacity(self.initial_capacity)  # before it is multiplied
-        # Of the whole: that of each file is less. A float, for the manifest has no other.
+        # Each file has a lower one, so it is checked here. A float, as in the manifest.
         object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
         if self.layout == "standard":
-            # Small files may be many times the textbook's size, larger ones not: an error now, and
-            # not when the folder is to grow.
+            # Only small files may be many times the textbook's size. A larger file that needs
+            # more is an error now, and not when the folder must grow.
             sizes = (self.params(number).num_bits for number in range(MAX_GROWING_FILES))
             try:
                 next(bits for bits in sizes if bits > SMALL_BITS)
-            except ValueError as error:  # speaks of the sizes of one of its files
+            except ValueError as error:  # its text is about a single file
                 raise ValueError(
                     f"no growing filter begins with {self.initial_capacity} keys at this error "
                     f"rate: for one of its files, {error}"
@@ -139,7 +136,7 @@ class GrowthPlan(HasHash):
 
     @classmethod
     def beginning_with(cls, first: FilterParams, reserve: Reserve) -> "GrowthPlan":
-        """Make the plan of a growing filter whose first file is one that is there.
+        """Make the plan of a growing filter whose first file exists.
 
         Parameters
         ----------
@@ -160,7 +157,7 @@ class GrowthPlan(HasHash):
         >>> grown.error_rate, grown.sizes(0), grown.sizes(1)
         (0.02, (1000, 0.01), (2000, 0.005))
         """
-        # A rate that was multiplied and rounded may need a neighbour to come out as it was.
+        # After rounding, only a neighbour of the quotient may lead back to the same rate.
         whole = first.error_rate / to_plan_for(1 - _TIGHTENING, first.layout)
         near = (whole, math.nextafter(whole, 0), math.nextafter(whole, 1))
         for rate in near:
@@ -175,13 +172,13 @@ class GrowthPlan(HasHash):
         raise ValueError(f"no plan has exactly its error rate, {first.error_rate!r}, at first")
 
     def sizes(self, number: int) -> tuple[int, float]:
-        """Give capacity and error rate of a file, counted from 0."""
+        """Return capacity and error rate of a file; files count from 0."""
         share = (1 - _TIGHTENING) * _TIGHTENING**number
         rate = to_plan_for(self.error_rate, self.layout) * share
         return self.initial_capacity * _GROWTH**number, rate
 
     def is_past(self, number: int, newest: int) -> bool:
-        """Tell whether a file is asked no more: none is ever dropped."""
+        """Return whether a file is no longer asked: False, as none is ever dropped."""
         del number, newest
         return False
 
@@ -264,7 +261,7 @@ class PeriodPlan(HasHash):
     hash: HashName = DEFAULT_HASH
 
     def __post_init__(self) -> None:
-        # Of the whole: that of each file is less. A float, for the manifest has no other.
+        # Each file has a lower one, so it is checked here. A float, as in the manifest.
         object.__setattr__(self, "error_rate", require_error_rate(self.error_rate))
         if self.max_files > MAX_ROTATING_FILES:
             raise ValueError(
@@ -278,13 +275,13 @@ class PeriodPlan(HasHash):
         return -(-self.keep_seconds // self.every_seconds) + 1
 
     def sizes(self, number: int) -> tuple[int, float]:
-        """Give capacity and error rate of a file: all have the same."""
+        """Return capacity and error rate of a file: all have the same."""
         del number
         rate = to_plan_for(self.error_rate, self.layout) / self.max_files
         return self.capacity_per_period, rate
 
     def is_past(self, number: int, newest: int) -> bool:
-        """Tell whether a period was asked no more when the newest one began."""
+        """Return whether a period was no longer asked when the newest one began."""
         return self.expired(number, self.start(newest))
 
     def params(self, number: int) -> FilterParams:
@@ -292,23 +289,23 @@ class PeriodPlan(HasHash):
         return plan(*self.sizes(number), layout=self.layout, seed=self.seed, hash=self.hash)
 
     def period(self, now: float) -> int:
-        """Name the period of a time."""
+        """Return the period of a time."""
         return max(0, int(now // self.every_seconds))
 
     def start(self, number: int) -> int:
-        """Give the time at which a period begins."""
+        """Return the time at which a period begins."""
         return number * self.every_seconds
 
     def end(self, number: int) -> int:
-        """Give the time at which a period ends."""
+        """Return the time at which a period ends."""
         return self.start(number + 1)
 
     def expires(self, number: int) -> int:
-        """Give the time from which on a period is asked no more."""
+        """Return the time from which a period is no longer asked."""
         return self.end(number) + self.keep_seconds
 
     def expired(self, number: int, now: float) -> bool:
-        """Tell whether a period is asked no more."""
+        """Return whether a period is no longer asked."""
         return self.expires(number) <= now
 
 
@@ -343,7 +340,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the folder is, and which files are its.
+    """The manifest of a folder: how its files are made, and which they are.
 
     Attributes
     ----------
@@ -361,7 +358,7 @@ class Manifest:
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Write a manifest as the text that the specification above describes."""
+    """Return a manifest as the text that the specification above describes."""
     fields = {
         "format": FORMAT,
         "version": VERSION,
@@ -379,17 +376,17 @@ def encode(manifest: Manifest) -> bytes:
 def _settings(plan: FolderPlan) -> dict[str, object]:
     settings = asdict(plan)
     if settings["hash"] == "murmur3":
-        del settings["hash"]  # as in manifests of before there was another
+        del settings["hash"]  # as in manifests older than SipHash
     else:
-        # No number: of one so large, most readers of JSON keep the first 16 digits.
+        # Not a number: most readers of JSON keep only 16 digits of one so large.
         settings["seed"] = plan.seed.to_bytes(16, "little").hex()
     return settings
 
 
 def decode(raw: bytes, path: str) -> Manifest:
-    """Read and prove a manifest, given as the whole file.
+    """Read and check a manifest, given as the whole file.
 
-    Raises `FormatError` at the first rule that does not hold.
+    Raise `FormatError` at the first rule that does not hold.
     """
     if len(raw) > MAX_BYTES:
         raise FormatError(path, "size", f"more than {MAX_BYTES} bytes", "a manifest")
@@ -427,7 +424,7 @@ def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderP
         elif name not in {"seed", "hash"}:
             ok, expected = type(value) is int and 1 <= value < 2**63, "an int from 1 to 2**63 - 1"
         else:
-            continue  # proved above
+            continue  # checked above
         check.value(ok, name, value, expected)
     try:
         return kind(**record)
@@ -436,14 +433,14 @@ def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderP
 
 
 def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, Any]:
-    """Prove and read the hash and its seed."""
+    """Check and return the hash and its seed."""
     seed = record["seed"]
     if not keyed:
         ok = type(seed) is int and 0 <= seed < 2**32
         check.value(ok, "seed", seed, "0 to 2**32 - 1")
         return {"seed": seed, "hash": "murmur3"}
     check.value(record["hash"] == "siphash", "hash", record["hash"], "siphash, or no such field")
-    # What was found is not said: it may be most of a secret key.
+    # The error does not show what was found: it may be most of a secret key.
     check(is_hexadecimal(seed, 16), "seed", "none", "the hash's key: 32 hexadecimal digits")
     return {"seed": int.from_bytes(bytes.fromhex(seed), "little"), "hash": "siphash"}
 

@@ -71,17 +71,17 @@ class Record:
 
 
 def record_name(generation: int) -> str:
-    """Name the record of a generation."""
+    """Return the name of the record of a generation."""
     return f"generation-{generation:08}.json"
 
 
 def folder_name(generation: int, run: bytes) -> str:
-    """Name the folder of what a run has written."""
+    """Return the name of the folder that a run writes."""
     return f"{generation:08}-{run.hex()}"
 
 
 def slice_name(generation: int, run: bytes, number: int) -> str:
-    """Name the file of one of them.
+    """Return the name of the file of a slice that a run writes.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def slice_name(generation: int, run: bytes, number: int) -> str:
 
 
 def part_name(generation: int, run: bytes, part: int) -> str:
-    """Name the file that notes a part of a run's output.
+    """Return the name of the file that notes a part of a run's output.
 
     Examples
     --------
@@ -103,19 +103,19 @@ def part_name(generation: int, run: bytes, part: int) -> str:
 
 
 def generation_of_record(name: str) -> int | None:
-    """Read the generation off the name of a record; None of any other name."""
+    """Return the generation of a record by its name; None for any other name."""
     found = _RECORD.fullmatch(name)
     return int(found[1]) if found and name == record_name(int(found[1])) else None
 
 
 def generation_of_folder(name: str) -> tuple[int, bytes] | None:
-    """Read generation and run off the name of a folder of slices; None of any other name."""
+    """Return generation and run of a folder of slices by its name; None for any other name."""
     found = _FOLDER.fullmatch(name)
     return (int(found[1]), bytes.fromhex(found[2])) if found else None
 
 
 def encode(record: Record) -> bytes:
-    """Write a record as the text that the specification above describes."""
+    """Return a record as the text that the specification above describes."""
     fields = {
         "format": FORMAT,
         "version": VERSION,
@@ -130,9 +130,9 @@ def encode(record: Record) -> bytes:
 
 
 def decode(raw: bytes, generation: int, path: str) -> Record:
-    """Read and prove a record, given as the whole file, whose name has this generation.
+    """Read and check a record, given as the whole file; its name has this generation.
 
-    Raises `FormatError` at the first rule that does not hold.
+    Raise `FormatError` at the first rule that does not hold.
     """
     check = Checker(path)
     check(len(raw) <= MAX_BYTES, "size", f"{len(raw)} bytes", f"{MAX_BYTES} at most")

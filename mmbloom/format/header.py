@@ -4,7 +4,7 @@ A file is a header of 4096 bytes, then the array, then nothing (a sealed file: t
 trailer). All integers are little-endian. The array begins at byte 4096 and is therefore
 page- and cache-line-aligned. A stranger should be able to write a reader from this page.
 
-Immutable block, bytes 0..511: written once, at creation, never rewritten.
+Immutable block, bytes 0..511: written once, at creation, and never again.
 
 ======  =====  =========================  =================================================
 offset  bytes  field                      rule
@@ -47,8 +47,8 @@ them in each section of the write lock, and a reader in each query.
 
 Key rule, bytes 2560..4095: how lines became the keys of this filter, as text for people, and for
 comparing. The first process that adds keys of lines writes it once, under the write lock, all
-bytes of it; before that, and where no keys are of lines, they are 0. It says nothing about bits,
-and a reader need not know of it.
+bytes of it; before that, and in a filter without keys of lines, they are 0. It says nothing about
+bits, and a reader need not know of it.
 
 ======  =====  =========================  =================================================
 2560    4      crc                        CRC-32 of the 1532 bytes that follow
@@ -56,7 +56,7 @@ and a reader need not know of it.
 ======  =====  =========================  =================================================
 
 Bytes there that are not this are no rule, and no error: a writer was killed, and the next one
-writes the rule anew. A copy, a union and a mended file have the rule of their source.
+writes the rule again. A copy, a union and a repaired file have the rule of their source.
 
 All other bytes of the header are 0; a reader refuses others within the immutable block.
 
@@ -103,7 +103,7 @@ b""        2        bea58827b2bc7ee7  013030dd6adb62fd
 How h1 and h2 become k positions is in ``positions.py``, with more of such examples. A key is in the
 filter if the bits, or the counters, at all of its positions are not 0. To add it sets these bits.
 In a file of counters it adds 1 to the counter at each distinct position, and to remove it subtracts
-1; a counter of 15 stays 15 for ever. A key on the list of ``exclusion_list.py`` is not in the
+1; a counter of 15 stays 15 for ever. A key on the list of ``exclusions.py`` is not in the
 filter, whatever its bits are.
 
 The version counts this format, not the package; a change of any rule above needs a new version or
@@ -131,12 +131,12 @@ MUTABLE_OFFSET = 2048
 MUTABLE_FIELDS = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
 
 
-# Their places, for the engine, which counts a key at a time.
+# Their indices, for the engine, which counts single keys.
 KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = map(
     MUTABLE_FIELDS.index, ("keys_added", "positions_set", "batches_begun", "batches_done")
 )
 
-# Which copy in shared memory has the array, if one has.
+# The name of the copy in shared memory that has the array, 0 if there is none.
 COPY_OFFSET = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
 COPY_BYTES = 32
 
@@ -234,7 +234,7 @@ class Header:
 
 
 def encode(header: Header, key_rule: str | None = None) -> bytes:
-    r"""Lay out a header as its 4096 bytes, counters zero.
+    r"""Return a header as its 4096 bytes, counters zero.
 
     Examples
     --------
@@ -266,20 +266,20 @@ def encode(header: Header, key_rule: str | None = None) -> bytes:
 
 
 def with_counters(block: bytes, counters: Mapping[str, int]) -> bytes:
-    """Write `MUTABLE_FIELDS` into the 4096 bytes of `encode`; those not named are 0."""
+    """Return the 4096 bytes of `encode` with `MUTABLE_FIELDS`; those not given are 0."""
     values = [counters.get(name, 0) for name in MUTABLE_FIELDS]
     mutable = np.array(values, "<u8").tobytes()
     return block[:MUTABLE_OFFSET] + mutable + block[MUTABLE_OFFSET + len(mutable) :]
 
 
 def read_counters(raw: bytes) -> dict[str, int]:
-    """Read `MUTABLE_FIELDS` from the first 4096 bytes of a file: any values, for none is proved."""
+    """Read `MUTABLE_FIELDS` from the first 4096 bytes of a file: any values, as none is checked."""
     values = np.frombuffer(raw, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
     return dict(zip(MUTABLE_FIELDS, values.tolist(), strict=True))
 
 
 def encode_key_rule(rule: str | None) -> bytes:
-    r"""Lay out the bytes of a key rule, from `KEY_RULE_OFFSET` to the end of the header.
+    r"""Return the bytes of a key rule, from `KEY_RULE_OFFSET` to the end of the header.
 
     Examples
     --------
@@ -308,9 +308,9 @@ def read_key_rule(raw: bytes) -> str | None:
 
 
 def decode(raw: bytes, file_bytes: int, path: str) -> Header:
-    """Decode and prove the first 4096 bytes of a file, and its size, `file_bytes`.
+    """Decode and check the first 4096 bytes of a file, and its size, `file_bytes`.
 
-    Raises `FormatError` at the first rule that does not hold, or `NewerFormatError` where only a
+    Raise `FormatError` at the first rule that does not hold, or `NewerFormatError` where only a
     later mmbloom can read the file.
     """
     header = decode_block(raw, file_bytes, path)
@@ -320,9 +320,9 @@ def decode(raw: bytes, file_bytes: int, path: str) -> Header:
 
 
 def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
-    """Decode the first 4096 bytes, whatever the size of the file: for mending, not for opening."""
+    """Decode the first 4096 bytes, whatever the size of the file: for `repair`, not to open it."""
     require = Checker(path)
-    # Before the length, which is of no interest in a file that is no filter.
+    # Checked before the length, which does not matter in a file that is no filter.
     if raw[: len(MAGIC)] != MAGIC[: len(raw)]:
         found = str(raw[: len(MAGIC)])
         said = f"is no filter: it begins with {found}"
@@ -376,7 +376,7 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
 
 
 def _blocks_per_key(record: np.void, layout_id: int, require: Checker) -> int:
-    """Read how many blocks a key has: 1 in a layout that has no field for it."""
+    """Read the number of blocks a key: 1 in a layout without a field for it."""
     field, blocks = "blocks per key", int(record["blocks_per_key"])
     if layout_id != _SEVERAL_BLOCKS:
         require(blocks == 0, field, blocks, f"0, as the layout is {layout_id}")
@@ -386,7 +386,7 @@ def _blocks_per_key(record: np.void, layout_id: int, require: Checker) -> int:
 
 
 def _seed(record: np.void, hash_name: HashName, require: Checker) -> int:
-    """Read the seed of one hash, which has no bytes in the field of the other."""
+    """Read the seed of a hash; the field of the other hash must be 0."""
     seed, key = int(record["seed"]), record["hash_key"].tobytes()
     if hash_name == "murmur3":
         require(not any(key), "hash key", "not zero", "zero, as the hash is MurmurHash3")

@@ -1,4 +1,4 @@
-"""Records in JSON, the text of manifests and of generations: written, and read before any field."""
+"""JSON records, the text of manifests and of generations: written, and read with first checks."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from mmbloom.format.checker import Checker
 
 
 def encode_record(fields: Mapping[str, object]) -> bytes:
-    r"""Write a record, for people to read as well.
+    r"""Return a record as text that people can read as well.
 
     Examples
     --------
@@ -22,9 +22,10 @@ def encode_record(fields: Mapping[str, object]) -> bytes:
 def decode_record(
     raw: bytes, check: Checker, what: str, format_name: str, version: int
 ) -> dict[str, Any]:
-    """Read an object of JSON, called `what` in errors, and prove its format and version.
+    """Read an object of JSON, called `what` in errors, and check its format and version.
 
-    Raises `FormatError` if it is none, or has a field twice; `NewerFormatError` of a later version.
+    Raise `FormatError` if it is no object or has a field twice, `NewerFormatError` if its version
+    is a later one.
     """
     try:
         record = json.loads(raw.decode(), object_pairs_hook=_object, parse_constant=_refuse)

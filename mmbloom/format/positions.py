@@ -56,7 +56,7 @@ _MULTIPLIERS = [pow(_GOLDEN, i + 1, 2**64) for i in range(MAX_HASHES)]
 
 
 def standard(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
-    """Spread over the whole array: ((h1 + i*h2) AND (2^63 - 1)) mod m.
+    """Yield positions over the whole array: ((h1 + i*h2) AND (2^63 - 1)) mod m.
 
     Double hashing (Kirsch and Mitzenmacher, 2006), as Guava's MURMUR128_MITZ_64 does it.
     """
@@ -65,7 +65,7 @@ def standard(h1: Any, h2: Any, num_bits: int, num_hashes: int) -> Iterator[Any]:
 
 
 def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int, blocks: int) -> Iterator[Any]:
-    """Stay within b blocks of 512 bits, with k/b bits in each.
+    """Yield positions within b blocks of 512 bits, k/b in each.
 
     The blocks come from h1, the bits in them from h2, the first k/b in the first block.
     """
@@ -76,7 +76,7 @@ def blocked(h1: Any, h2: Any, num_bits: int, num_hashes: int, blocks: int) -> It
 
 
 def blocks_of(h1: Any, num_bits: int, blocks: int) -> Iterator[Any]:
-    """Choose the blocks of a key: one of all, or several of one page of 64."""
+    """Yield the blocks of a key: one of the whole array, or several of one page of 64."""
     if blocks == 1:
         yield ((h1 >> 32) * (num_bits // BLOCK_BITS)) >> 32
         return
@@ -113,5 +113,5 @@ def positions(h1: Hash, h2: Hash, params: FilterParams) -> Iterator[Hash]:
 
 
 def positions_of_all(h1: Words, h2: Words, params: FilterParams) -> Words:
-    """Give the positions of each key of a batch at once: uint64 of shape (num_hashes, n)."""
+    """Return the positions of each key of a batch: uint64 of shape (num_hashes, n)."""
     return np.stack(list(positions(h1, h2, params)))

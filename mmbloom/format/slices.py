@@ -72,7 +72,7 @@ FIELDS = np.dtype(
 )
 
 assert FIELDS.itemsize == 512  # noqa: S101  the table above is the format
-# Those that are numbers, and stand in `SliceHeader` as they stand here.
+# The fields that are numbers, with the same names as in `SliceHeader`.
 _NUMBERS = ("slices", "number", "generation", "keys_added", "positions_set", "body_crc")
 
 
@@ -82,7 +82,7 @@ def pages_of(params: FilterParams) -> int:
 
 
 def bounds_of(params: FilterParams, slices: int, number: int) -> tuple[int, int]:
-    """Give the bytes of the array that are a slice: the first, and the one after the last.
+    """Return which bytes of the array a slice has: the first, and the one after the last.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def bounds_of(params: FilterParams, slices: int, number: int) -> tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class SliceHeader:
-    """What the header of a slice says.
+    """The header of a slice.
 
     Attributes
     ----------
@@ -136,7 +136,7 @@ class SliceHeader:
 
 
 def encode(of: SliceHeader) -> bytes:
-    r"""Lay out a header as its 4096 bytes.
+    r"""Return a header as its 4096 bytes.
 
     Examples
     --------
@@ -157,9 +157,9 @@ def encode(of: SliceHeader) -> bytes:
 
 
 def decode(raw: bytes, path: str) -> SliceHeader:
-    """Decode and prove the first 4096 bytes of a slice; the body is proved by `require_body`.
+    """Decode and check the first 4096 bytes of a slice; `require_body` checks the body.
 
-    Raises `FormatError` at the first rule that does not hold.
+    Raise `FormatError` at the first rule that does not hold.
     """
     require = Checker(path)
     start = MAGIC[: len(raw)]
@@ -202,12 +202,12 @@ def _crc_of(fields: bytes, block: bytes) -> int:
 
 
 def block_of(params: FilterParams) -> bytes:
-    """Lay out the parameters of a filter, as the immutable block of one that is no file."""
+    """Return the parameters of a filter as an immutable block: time of creation and uuid are 0."""
     return header.encode(header.Header(params, 0, bytes(16)))[:512]
 
 
 def params_of(block: bytes, path: str) -> FilterParams:
-    """Read and prove such a block; `FormatError` unless the filter can be cut."""
+    """Read and check such a block; raise `FormatError` unless the filter can be cut."""
     whole = block.ljust(header.HEADER_BYTES, b"\0")
     try:
         params = header.decode_block(whole, len(whole), path).params

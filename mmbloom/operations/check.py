@@ -1,17 +1,15 @@
-"""Is this a sound filter? All that can be known from its files, read with `pread` only.
+"""`verify`, whether a filter is sound; and `repair`, a sound filter from a damaged one.
 
-Nothing is locked, mapped or changed, so a live filter can be verified, and so can a file that may
-be anything. A filter's array has no checksum while it lives: a flipped bit is seen only
-if it makes the counters differ, if the copy is sealed, or if its keys are given. Of a folder,
-the manifest is verified, and each of its files.
+`verify` checks all that the files can show. It reads them with `pread` and locks, maps and changes
+nothing: so it can check a live filter, and a file that may be anything. The array of a live filter
+has no checksum: a flipped bit is noticed only if it makes the counters differ, if the filter is a
+sealed copy, or if its keys are given. In a folder, the manifest and each file are checked.
 
-A new, sound filter from a damaged one: what is there is kept, nothing is made up.
-
-No bit is invented and none is dropped. Where bits may be missing, keys that were added may not
-be found, and the report says so: such a filter has no guarantee left, and only its owner knows
-whether it is still of use. What is damaged is read, never mapped, never changed. Of a folder,
-each file is mended in this way. Its manifest must be sound, because it says which files there
-were, and how they were made.
+`repair` keeps every bit that it can read and invents none. Where bits may be missing, keys that
+were added may not be found, and the report says so: that filter has no guarantee left, and only
+its owner knows whether it is still of use. The damaged file is read, never mapped, never changed.
+In a folder, each file is repaired in this way. The manifest must be sound, because it says which
+files there were and how they were made.
 """
 
 import os
@@ -108,7 +106,7 @@ class Verification:
         False-positive rate to expect now; of a folder that of all its files together.
     past_plan : bool
         Whether it has more keys than it was planned for, or a file of it: sound as it is, it
-        takes more new keys for seen than planned.
+        calls more new keys seen than planned.
     unfinished_batches : int
         Batches begun and not done: writers at work, or killed.
     keys_checked, keys_missing : int
@@ -244,7 +242,7 @@ def _look_up(
 
 
 class _FileCheck:
-    """The check of one file, but for keys and exclusions."""
+    """A check of one file, except for keys and exclusions."""
 
     def __init__(self, file: UnmappedFilter) -> None:
         self._problems: list[str] = []
@@ -284,7 +282,7 @@ class _FileCheck:
         )
 
     def _array(self) -> tuple[int, int]:
-        """Compare the seal, and count what is set; gives segments compared, and positions set."""
+        """Compare the seal and count set positions; return segments compared and positions set."""
         try:
             checksums = self._file.checksums().tolist()
         except FormatError as error:
@@ -319,7 +317,7 @@ class _FileCheck:
             )
 
     def _counters(self, before: dict[str, int], after: dict[str, int], positions_set: int) -> int:
-        """Compare the counters with the bits; gives the number of unfinished batches."""
+        """Compare the counters with the bits; return the number of unfinished batches."""
         again, recount = self._advice()
         quiet = before == after  # counters that move are read at different moments
         if not quiet:
@@ -339,7 +337,7 @@ class _FileCheck:
                     f"counted: something else changed them, or the figures are damaged{recount}"
                 )
             return max(0, unfinished)
-        # Bits are set first and counted then, and never cleared; and a new key set one at least.
+        # Bits are set before they are counted, and never cleared; each new key sets at least one.
         if positions_set < before["positions_set"]:
             self._problems.append(
                 f"{positions_set} bits are set, and {before['positions_set']} were counted: "
@@ -358,8 +356,8 @@ class _FileCheck:
         return max(0, unfinished)
 
     def _advice(self) -> tuple[str, str]:
-        """Say what to do about lost bits, and about counters; nothing that would be refused."""
-        if self._seal_damaged:  # neither copied nor written to
+        """Return what to do about lost bits and about wrong counters, "" if it would be refused."""
+        if self._seal_damaged:  # it can be neither copied nor written to
             return "", ""
         if self._file.header.sealed:
             return _COPY, _COPY
@@ -383,7 +381,7 @@ class _FileCheck:
 
 
 class _FolderCheck:
-    """The check of a folder's manifest and files, which the stack closes."""
+    """A check of a folder's manifest and files; the stack closes the files."""
 
     def __init__(self, folder: str, file: ManifestFile, stack: ExitStack) -> None:
         self._problems: list[str] = []
@@ -391,7 +389,7 @@ class _FolderCheck:
         self._folder, self._file = folder, file
         self.key_hash = file.manifest.plan.key_hash
         self.exclusions = exclusions_path_in(folder)
-        # By the open files: one can be dropped from now on, and its name be gone.
+        # From here on the open files are used: a name can be gone when a file is dropped.
         opened = map(self._open, file.manifest.members)
         self.files = [stack.enter_context(each) for each in opened if each]
 
@@ -459,8 +457,9 @@ class _FolderCheck:
             )
 
 
-# A file of a few bytes must not fill the disk with the terabyte of zeros that it asks for.
-_MOST_TIMES = 100  # times the array that is there may be as large as it should be
+# The size in the header over the size that is there, at most: a file of a few bytes must not fill
+# the disk with the terabyte of zeros that its header asks for.
+_MOST_TIMES = 100
 _DAMAGED_COUNTERS = "the counters were damaged, and cannot tell if bits are lost: recounted"
 
 
@@ -471,8 +470,8 @@ class Repair:
     Attributes
     ----------
     header_damage : str
-        The part of the header that was wrong, so that it was made anew: from the parameters
-        given, or from the folder's manifest. "" if none; of a folder always "", see `files`.
+        The part of the header that was wrong, so that it was rebuilt: from the parameters given,
+        or from the folder's manifest. "" if none; of a folder always "", see `files`.
     positions_set : int
         Bits that are 1, counted; of a folder the sum.
     keys_added : int
@@ -548,9 +547,9 @@ def repair(
 
     Notes
     -----
-    Of a folder each file is mended, and an empty one takes the place of one that is missing or
-    of which nothing can be kept. Exclusions are not copied. A `CapacityWarning` tells, after the
-    result is there, if it has more keys than planned.
+    In a folder each file is repaired, and an empty one replaces a file that is missing or
+    of which nothing can be kept. Exclusions are not copied. When the result is there, a
+    `CapacityWarning` is given if it has more keys than planned.
 
     Examples
     --------
@@ -607,7 +606,7 @@ def _repair_file(
 def _header_of(
     damaged: UnmappedFile, raw: bytes, params: FilterParams | None
 ) -> tuple[Header, str]:
-    """Read the header, or make one; and what was wrong with it, "" if nothing."""
+    """Return the header, read or rebuilt, and what was wrong with it, "" if nothing."""
     wrong = ""
     try:
         header = decode_block(raw, damaged.size, damaged.path)
@@ -642,7 +641,7 @@ def _of_this_version(damaged: UnmappedFile, raw: bytes, error: NewerFormatError)
 
 
 class _Salvage:
-    """Reading what there is of an array, noting what there is not."""
+    """A reader of a damaged array, which notes what is missing."""
 
     def __init__(self, damaged: UnmappedFile, header: Header, *, maybe_sealed: bool) -> None:
         self._damaged, self._header = damaged, header
@@ -661,7 +660,7 @@ class _Salvage:
             self.notes.append(f"{damaged.size - end} bytes after the end are left out")
 
     def segments(self) -> Iterator[Words]:
-        """Read the array from front to back; what is not there is zeros."""
+        """Read the array from front to back, with zeros for what is missing."""
         wrong: list[int] = []
         array = Segments(
             self._damaged, self._header, self._checksums, lambda number, *_: wrong.append(number)
@@ -678,7 +677,7 @@ class _Salvage:
         values = np.frombuffer(self._damaged.read(start, there).ljust(size, b"\0"), "<u4")
         if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
             return [int(value) for value in values[:-1]]
-        if self._header.sealed:  # of a header made anew that is not known
+        if self._header.sealed:  # unknown if the header was rebuilt
             self.losses.append("the seal is damaged itself, so the array could not be checked")
         return []
 
@@ -747,10 +746,10 @@ def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repa
         try:
             with UnmappedFilter(path) as there:
                 found = there.header
-        except FormatError:  # its header, or its size, is wrong
+        except FormatError:  # the header or the size is wrong
             return *_repair_file(path, made, plan.params(entry.number)), ""
         as_found = replace(entry, uuid=found.uuid)
-        require_named(found, path, as_found, plan)  # or no folder can have it
+        require_named(found, path, as_found, plan)  # else it fits no folder of this plan
         same = as_found == entry
         lost = "" if same else "is another filter: the keys of the folder's own are lost"
         return *_repair_file(path, made), lost

@@ -1,16 +1,14 @@
-"""Filters with equal parameters, read side by side: compared, or combined to a new one.
+"""Filters with equal parameters, read together: intersected, or compared.
 
-Inputs are read without a lock, never mapped, and left as they are. Of each, a segment of 1 MiB
-is in memory, whatever their sizes.
+Inputs are read segment by segment, without a lock or a map, and left as they are. One segment of
+1 MiB of each is in memory, whatever their sizes.
 
-Filters with equal parameters, intersected: a key that all of them have is in the result.
+`intersect` makes a filter of the keys that all of them have. The result is always a new file:
+readers take no lock, because the bits of a live filter only go from 0 to 1, and an intersection in
+place would clear some.
 
-The result is always a new file: readers take no lock, because the bits of a living filter only go
-from 0 to 1, and an intersection in place would clear some.
-
-How many keys two filters share, estimated from the bits that both, either or one of them set.
-
-Both files are read from end to end, without a lock or a map, segment by segment.
+`compare` estimates how many keys two filters share, from the bits that are set in one of them, in
+either and in both.
 """
 
 import errno
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from mmbloom.format.folder import FolderPlan
 
 
-# What the counters of all inputs, and the set bits of the result, say of its keys.
+# The number of keys of a result: from the keys added of all inputs, and its own set bits.
 CountKeys = Callable[[Sequence[int], int, FilterParams], int]
 
 
@@ -51,11 +49,11 @@ class FilterAt(NamedTuple):
 
 
 class Combined(NamedTuple):
-    """A filter that was made of others."""
+    """A filter that was made from others."""
 
     file: Counted
-    sources: tuple[Counted, ...]  # each once; by what their counters say
-    key_rules: tuple[str, ...]  # of the others, each once
+    sources: tuple[Counted, ...]  # each once, with what its counters say
+    key_rules: tuple[str, ...]  # of the sources, each once
 
 
 def require_alike(path: str, here: Parameters, other: str, there: Parameters) -> None:
@@ -82,18 +80,18 @@ def open_alike(sources: Iterable[FilterAt]) -> Iterator[list[UnmappedFilter]]:
 
 
 def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[Words]:
-    """Read all arrays at once, and give them combined by OR or AND, segment by segment.
+    """Read all arrays together, and yield each segment combined by OR or AND.
 
-    At the end the files must be what they were (`FileChangedError`).
+    Raise `FileChangedError` if a file has changed by the end.
     """
     first, *others = [each.segments() for each in inputs]
     for segment in first:
         result = segment.copy()
-        for other in others:  # one at a time: of each of many inputs a segment is in memory
+        for other in others:  # no list of segments: many inputs would need much memory
             operation(result, next(other), out=result)
         yield result
     for other in others:
-        next(other, None)  # so that it comes to its end, where it compares what it has read
+        next(other, None)  # runs it to its end, where it checks what it has read
     for each in inputs:
         each.check_same()
 
@@ -101,13 +99,13 @@ def combined(inputs: Sequence[UnmappedFilter], operation: np.ufunc) -> Iterator[
 def combine(
     target: Target, paths: Iterable[str], operation: np.ufunc, count_keys: CountKeys
 ) -> Combined:
-    """Make a filter of the arrays of others: what `merge` and `intersect` have in common."""
+    """Make a filter from the arrays of others, for `merge` and `intersect`."""
     with in_steps_if_too_many(), open_alike(map(FilterAt, paths)) as inputs:
         return combine_opened(target, inputs, operation, count_keys)
 
 
 def source_paths(sources: Iterable[Path]) -> list[str]:
-    """Name what is to be combined, so that there is something to combine."""
+    """Return the absolute paths of sources; raise unless it is a list of one or more."""
     if isinstance(sources, (str, bytes)):
         raise TypeError(f"sources is {sources!r}, expected a list of paths")
     paths = [absolute(source) for source in sources]
@@ -117,7 +115,7 @@ def source_paths(sources: Iterable[Path]) -> list[str]:
 
 
 def require_files(paths: Iterable[str], why: str) -> None:
-    """Raise `FormatError` of the first folder; `why` none can be taken, and what to do instead."""
+    """Raise `FormatError` for the first folder; `why` is the reason and what to do instead."""
     for path in paths:
         if is_folder(path):
             raise FormatError(path, "file", "a folder", f"a single file: {why}")
@@ -126,7 +124,7 @@ def require_files(paths: Iterable[str], why: str) -> None:
 def combine_opened(
     target: Target, inputs: Sequence[UnmappedFilter], operation: np.ufunc, count_keys: CountKeys
 ) -> Combined:
-    """Make a filter of the arrays of others that are open, and of equal parameters."""
+    """Make a filter from the arrays of open filters with equal parameters."""
     counters, params = [each.counters() for each in inputs], inputs[0].header.params
     added = [each["keys_added"] for each in counters]
     sources = dict.fromkeys(
@@ -143,12 +141,12 @@ def combine_opened(
 
 
 def different_rules(rules: Iterable[str | None]) -> tuple[str, ...]:
-    """Give each key rule once, in order; a filter without one says nothing of its keys."""
+    """Return each key rule once, in order; None is no rule."""
     return tuple(dict.fromkeys(rule for rule in rules if rule is not None))
 
 
 def warn_of_rules(path: str, rules: Iterable[str | None]) -> None:
-    """Warn if keys that are now in one filter were made of lines in different ways."""
+    """Warn if the keys of one filter were made of lines in different ways."""
     different = different_rules(rules)
     if len(different) > 1:
         warn(
@@ -161,7 +159,7 @@ def warn_of_rules(path: str, rules: Iterable[str | None]) -> None:
 
 @contextmanager
 def in_steps_if_too_many() -> Iterator[None]:
-    """Say what to do where more files are to be open at once than may be."""
+    """Add what to do to the error of too many open files."""
     try:
         yield
     except OSError as error:
@@ -174,7 +172,7 @@ def in_steps_if_too_many() -> Iterator[None]:
 def united_count(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
     """Estimate the keys of a union: no fewer than of one part, no more than of all together."""
     estimate = round(params.estimated_count(positions_set))
-    # Counters are not proved: a damaged one must not exceed what the bits can hold.
+    # Counters may be damaged: the result must not exceed what the bits can hold.
     return min(positions_set, max(*keys_added, min(sum(keys_added), estimate)))
 
 
@@ -245,7 +243,7 @@ def intersect(
 
 
 def _most_keys(keys_added: Sequence[int], positions_set: int, params: FilterParams) -> int:
-    """Estimate the keys that such bits can be those of: no more than any source has."""
+    """Estimate the keys of an intersection: no more than any source has."""
     return min(*keys_added, round(params.estimated_count(positions_set)))
 
 
@@ -337,12 +335,12 @@ def compare(one: Path, other: Path) -> Similarity:
 
 
 def compare_sources(one: FilterAt, other: FilterAt) -> Similarity:
-    """Compare two files as `compare` does; a `FilterAt` also says which filter must be there."""
+    """Compare two files as `compare` does, which must have the uuids given."""
     return _compare(one, other)[0]
 
 
 def _compare(one: FilterAt, other: FilterAt) -> tuple[Similarity, tuple[Counted, Counted]]:
-    """Compare two files; tells of each how full it is, too."""
+    """Compare two files; return how full each is as well."""
     first = second = either = 0
     with open_alike((one, other)) as (left, right):
         for ours, theirs in zip(left.segments(), right.segments(), strict=True):
@@ -366,6 +364,6 @@ def _compare(one: FilterAt, other: FilterAt) -> tuple[Similarity, tuple[Counted,
 
 
 def disjoint_sources(one: FilterAt, other: FilterAt) -> bool:
-    """Tell whether two filters have no bit in common, up to the first that they have."""
+    """Return whether two filters have no bit in common; stop at the first that they have."""
     with open_alike((one, other)) as inputs:
         return not any(segment.any() for segment in combined(inputs, np.bitwise_and))

@@ -1,10 +1,9 @@
-"""A consistent copy of a filter that others go on writing to: of a file or of a folder.
+"""A consistent copy of a filter, a file or a folder, that others go on writing to.
 
 No lock is taken. Bits only go from 0 to 1, so the copy has at least every key whose add had
 returned when it began; in a folder, such a key is in one of the files that the manifest named
 then, and all of these are copied. The copy is complete, checked and on the disk before it gets
-its path. In the place of another copy it comes in one step of the system: at any time the old one
-or the new one is there.
+its path. Another copy is replaced in one system call: the old one or the new one is always there.
 """
 
 import errno
@@ -101,9 +100,9 @@ def copy(
 
 @contextmanager
 def _to_be_replaced(source: str, path: str) -> Iterator[os.stat_result | None]:
-    """Look at the filter whose place a copy is to take; None if nothing is there.
+    """Check the filter that a copy is to replace; yield its status, None if nothing is there.
 
-    It is kept open, so that no other file can have its inode, by which it is known.
+    The file is kept open: while it is, no other file can get its inode, which identifies it.
     """
     try:
         there = os.lstat(path)
@@ -125,7 +124,7 @@ def _to_be_replaced(source: str, path: str) -> Iterator[os.stat_result | None]:
 
 
 def _why_it_stays(source: str, path: str, there: os.stat_result) -> str:
-    """Say why something is not replaced, "" if it is a filter that can be."""
+    """Return why something is not replaced, "" if it is a filter that can be."""
     if stat.S_ISLNK(there.st_mode):
         return f"is a symbolic link to {os.path.realpath(path)}"
     if os.path.samestat(there, os.stat(source)):
@@ -152,7 +151,7 @@ def _copy_file(path: str, target: Target, *, seal: bool) -> None:
     listed, beside = counted_listed(exclusions_path(path)).keys, exclusions_path(target.path)
 
     def deny_no_key_of_either() -> None:
-        """Leave out the exclusions of the old filter that are none of the new one."""
+        """Remove exclusions of the old filter that the new one does not have."""
         old = {} if target.instead_of is None else counted_listed(beside).keys
         if target.instead_of is not None and old.keys() - listed.keys():
             replace_listed(beside, [key for key in old if key in listed], target.instead_of)
@@ -160,7 +159,7 @@ def _copy_file(path: str, target: Target, *, seal: bool) -> None:
     with UnmappedFilter(path, kinds=ALL_KINDS) as original:
         copied = _copy_opened(original, target, seal=seal, last=deny_no_key_of_either)
     if listed:
-        # Not under the copy's lock, which a sealed one has not: no other process knows of it yet.
+        # Without the lock, which a sealed copy does not have: no other process uses the copy yet.
         replace_listed(beside, listed, os.stat(target.path))
     warn_if_past_plan(copied._replace(path=path))
 
@@ -172,8 +171,8 @@ def _copy_opened(
     seal: bool,
     last: Callable[[], None] = lambda: None,
 ) -> Counted:
-    """Copy a file; `last` is called when all but its name is on the disk."""
-    # Before the array: what is counted later may be of keys that the copy has not.
+    """Copy a file; `last` is called when everything except its name is on the disk."""
+    # Read before the array: later counts may include keys that the copy does not have.
     counters, kind = original.counters(), kind_of(original.header)
     params, rule = original.header.params, original.key_rule()
     with new_filter(target, params, sealed=seal, kind=kind, key_rule=rule) as copied:
@@ -186,7 +185,7 @@ def _copy_opened(
 
 
 def _copy_folder(path: str, target: Target, *, seal: bool) -> None:
-    listed = counted_listed(exclusions_path_in(path))  # if damaged, nothing is made
+    listed = counted_listed(exclusions_path_in(path))  # first: if it is damaged, nothing is made
     with (
         open_named(path) as (there, originals),
         new_folder(target.path, target.permissions, instead_of=target.instead_of) as folder,

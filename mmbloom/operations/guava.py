@@ -1,8 +1,8 @@
-"""Filters that a JVM reads and writes: the files of Guava's `BloomFilter`, out and in.
+"""Files of Guava's `BloomFilter`, which a JVM reads and writes: export and import.
 
-The standard layout with MurmurHash3 and seed 0 sets the very bits that Guava's strategy
-MURMUR128_MITZ_64 sets, so that only the bytes around and within the array differ. A file, as
-`BloomFilter.writeTo` makes it and `readFrom` takes it, all of it big-endian:
+The standard layout with MurmurHash3 and seed 0 sets the same bits as Guava's strategy
+MURMUR128_MITZ_64, so that only the bytes around and within the array differ. A file, as
+`BloomFilter.writeTo` writes it and `readFrom` reads it, all of it big-endian:
 
 ======  =====  ======================  ===================================================
 offset  bytes  field                   rule
@@ -13,7 +13,7 @@ offset  bytes  field                   rule
 6       8 each  the array              bit p is bit p & 63 of long p >> 6
 ======  =====  ======================  ===================================================
 
-Which bytes a key has is said nowhere in the file, but by the Funnel that the JVM's program uses;
+The file does not say which bytes a key has: the Funnel that the JVM's program uses decides that;
 docs/interchange.md has the table.
 """
 
@@ -194,12 +194,12 @@ def import_guava(
             foreign.check_size()
             if foreign.read(0, _PREFIX.size) != prefix:
                 raise FileChangedError(foreign.path, "overwritten")
-            made.finish(keys_added=0, batches=0)  # the keys are estimated: no file has 0 of some
+            made.finish(keys_added=0, batches=0)  # 0 does not fit the bits: it is estimated
     warn_if_past_plan(Counted(target.path, params, made.positions_set))
 
 
 def _decode(prefix: bytes, file_bytes: int, path: str) -> tuple[int, int]:
-    """Prove the first bytes of a file, and its size; gives k and m."""
+    """Check the first bytes of a file and its size; return k and m."""
     require = Checker(path)
     require(len(prefix) == _PREFIX.size, "length", f"{file_bytes} bytes", "at least 14")
     strategy, num_hashes, longs = _PREFIX.unpack(prefix)

@@ -1,9 +1,9 @@
-"""Filters with equal parameters, united: a key of any of them is in the result.
+"""Union of filters with equal parameters: a key of any of them is in the result.
 
-This is how writers need not share a lock: each fills a filter of its own, made like the others,
-and these are merged. Sources are read without a lock, never mapped, and left as they are.
+With it writers need not share a lock: each fills a filter of its own, made like the others, and
+these are merged. Sources are read without a lock, never mapped, and left as they are.
 
-Folders of one plan are united file by file: by their plan, files of one number have equal
+Folders of one plan are merged file by file: by the plan, files of one number have equal
 parameters. A key whose add had returned when the merge began is in one of the files that a
 manifest named then, and all of these are read.
 """
@@ -136,25 +136,25 @@ def _merge_folders(target: Target, paths: Sequence[str]) -> None:
 
 
 def _common_plan(paths: Sequence[str], opened: Sequence[_Opened]) -> FolderPlan:
-    """Give the plan of all; `IncompatibleFiltersError` if they have more than one."""
+    """Return the plan of all; raise `IncompatibleFiltersError` if they have more than one."""
     first = opened[0][0].manifest.plan
     for path, (file, _) in zip(paths, opened, strict=True):
         plan = file.manifest.plan
         if type(plan) is not type(first):
             raise IncompatibleFiltersError(paths[0], path, (("kind", first.kind, plan.kind),))
-        # How the disk was reserved for a file says nothing of its bits.
+        # How disk space was reserved does not matter for the bits.
         require_alike(paths[0], first, path, replace(plan, reserve=first.reserve))
     return first
 
 
 def _parts(plan: FolderPlan, opened: Sequence[_Opened]) -> dict[int, list[UnmappedFilter]]:
-    """List what each file of the result is the union of, by number, oldest first."""
+    """Return the sources of each file of the result, by number, oldest first."""
     parts: dict[int, list[UnmappedFilter]] = {}
     for file, files in opened:
         for entry, each in zip(file.manifest.members, files, strict=True):
             same = parts.setdefault(entry.number, [])
             same.append(each)
-            # Another version may have planned its bits otherwise.
+            # Another version may have planned another size.
             require_alike(same[0].path, same[0].header.params, each.path, each.header.params)
     newest = max(parts)
     return {number: parts[number] for number in sorted(parts) if not plan.is_past(number, newest)}

@@ -1,6 +1,6 @@
-"""How large a filter is: arithmetic only, no file, no key. The public page of formulas.
+"""How large a filter is: arithmetic only, without files or keys. The public module of formulas.
 
-``formulas``  false positives and counts, in both layouts; names the sources
+``formulas``  false positives and counts, in both layouts, with their sources
 ``params``    `FilterParams`, and the limits of the format
 ``planning``  from keys and error rate to bits and hashes, and back; how full a filter is
 """

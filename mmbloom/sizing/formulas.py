@@ -25,8 +25,8 @@ MAX_BLOCKS_PER_KEY = 8
 _PER_BIT = math.log1p(-1 / BLOCK_BITS)  # ln of the chance that one bit choice misses a given bit
 
 
-# Of the keys of one block, by the number of blocks a key: the share that falls into another block
-# of one key as well. Found by counting all 2048 ways to choose a first block and a step.
+# By the number of blocks a key: the share of the keys in one block of a key that are in another
+# block of it as well. Found by counting all 2048 ways to choose a first block and a step.
 _SHARED = {2: 1 / 32, 3: 1 / 24, 4: 1 / 16, 5: 29 / 400, 6: 43 / 480, 7: 3 / 28, 8: 1 / 8}
 
 
@@ -96,7 +96,7 @@ def false_positive_rate(
         fill = -math.expm1(-num_hashes * num_keys / num_bits)
         return standard_rate(num_keys, num_bits, num_hashes, fill)
     mean = BLOCK_BITS * blocks_per_key * num_keys / num_bits
-    if mean == 0:  # less than a double can hold
+    if mean == 0:  # too small for a double
         return 0.0
     if blocks_per_key > 1:
         return _rate_in_pages(mean, num_hashes // blocks_per_key, blocks_per_key)
@@ -108,18 +108,18 @@ def false_positive_rate(
 
 
 def textbook_rate(num_keys: float, num_bits: int, num_hashes: int) -> float:
-    """Compute (1 - e^(-kn/m))^k: the rate if each position were drawn on its own."""
+    """Compute (1 - e^(-kn/m))^k: the rate of independent positions."""
     return float(-math.expm1(-num_hashes * num_keys / num_bits)) ** num_hashes
 
 
 def standard_rate(num_keys: float, num_bits: int, num_hashes: int, fill: float) -> float:
     """Compute the standard layout's rate for a share of set bits, 0 to 1.
 
-    A key has the positions of another where both begin and step alike: for n keys n/m^2. It has
-    all but s of them where it begins s steps further on, or wraps at 2^63 that much later, and
-    the other s are set by chance: each time 1 + 2f + 2f^2 + ... = (1 + f) / (1 - f). Of random keys
-    1.4 n/m^2 were found at f = 0.1, 2.3 at 0.2, 3.1 to 4.7 at 0.35, 7 to 10 at 0.5; this has 1.5,
-    2.3, 4.3 and 9.
+    Two keys have the same positions if first position and step are equal: n/m^2 for n keys. All but
+    s positions are the same if one begins s steps later, or wraps at 2^63 s steps later, and the
+    other s are set by chance: each case adds a factor 1 + 2f + 2f^2 + ... = (1 + f) / (1 - f). With
+    random keys 1.4 n/m^2 were found at f = 0.1, 2.3 at 0.2, 3.1 to 4.7 at 0.35, 7 to 10 at 0.5;
+    this formula has 1.5, 2.3, 4.3 and 9.
     """
     if fill >= 1:
         return 1.0
@@ -130,7 +130,7 @@ def standard_rate(num_keys: float, num_bits: int, num_hashes: int, fill: float) 
 
 
 def _poisson(mean: float) -> tuple[Array[np.float64], Array[np.float64]]:
-    """List consecutive numbers, and the chance of each: all that a double can see."""
+    """Return consecutive numbers and the chance of each, where that is not 0 in a double."""
     spread = 12 * math.sqrt(mean) + 40  # 12 standard deviations
     first = max(0, math.floor(mean - spread))
     numbers = np.arange(first, math.ceil(mean + spread) + 1, dtype=np.float64)
@@ -141,20 +141,20 @@ def _poisson(mean: float) -> tuple[Array[np.float64], Array[np.float64]]:
 
 def _rate_in_pages(mean: float, bits: int, blocks: int) -> float:
     """Compute the rate of several blocks a key, from the keys a block and the bits in each."""
-    if mean < 1e-300:  # less than a double can hold, shared out
+    if mean < 1e-300:  # its share is too small for a double
         return 0.0
     if mean * bits > 40 * BLOCK_BITS:  # a bit is clear with a chance of e^-40: all are set
         return 1.0
     shared, chance_of_shared = _poisson(mean * _SHARED[blocks])
     others, chance_of_others = _poisson(mean * (1 - _SHARED[blocks]))
     keys = np.arange(shared[0] + others[0], shared[-1] + others[-1] + 1)
-    # The element z is the sum over the others, with z shared ones.
+    # Element z: the chance with z shared keys, summed over the numbers of others.
     hit = np.correlate(_hit(keys, bits), chance_of_others, "valid")
     return min(1.0, float(np.sum(chance_of_shared * hit**blocks)))
 
 
 def _hit(keys: Array[np.float64], bits: int) -> Array[np.float64]:
-    """Compute the chance that a block holds all of some bits, by the keys that drew as many."""
+    """Compute the chance that `bits` bits of a block are all set, by its number of keys."""
     clear = np.exp(_PER_BIT * bits * keys)  # share of bits, expected
     both_clear = np.exp(math.log1p(-2 / BLOCK_BITS) * bits * keys)
     variance = np.maximum(0, (clear + (BLOCK_BITS - 1) * both_clear) / BLOCK_BITS - clear**2)
@@ -165,9 +165,9 @@ def _hit(keys: Array[np.float64], bits: int) -> Array[np.float64]:
 
 
 def rate_of_any(rates: Iterable[float]) -> float:
-    """Compute the rate of filters of which any may take a key for one of its own.
+    """Compute the rate at which any of several filters has a false positive.
 
-    Their hashes are taken for independent: they differ in no way that counts.
+    False positives of different filters count as independent, which is close enough.
 
     Examples
     --------
@@ -229,7 +229,7 @@ def distinct_positions(num_hashes: int, layout: Layout, blocks: int) -> float:
 
 
 def _require(layout: str, num_hashes: int, blocks: int) -> None:
-    if layout not in get_args(Layout):  # a misspelt one must not be taken for the other
+    if layout not in get_args(Layout):  # else a misspelt one would be "blocked"
         raise ValueError(f"layout is {layout!r}, expected 'blocked' or 'standard'")
     most = MAX_BLOCKS_PER_KEY if layout == "blocked" else 1
     if not 1 <= blocks <= most or num_hashes % blocks:

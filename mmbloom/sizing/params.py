@@ -1,4 +1,4 @@
-"""What decides which bits a key sets, and the limits of the file format, all checked."""
+"""The parameters that decide which bits a key sets, within the limits of the file format."""
 
 import math
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from mmbloom.sizing.formulas import (
 
 
 def require_capacity(capacity: int) -> None:
-    """Raise `TypeError` if a number of keys is no int."""
+    """Raise `TypeError` unless a number of keys is an int."""
     if not isinstance(capacity, int) or isinstance(capacity, bool):
         raise TypeError(
             f"capacity is {capacity!r}, expected an int; write 1_000_000_000 or int(1e9)"
@@ -25,9 +25,9 @@ def require_capacity(capacity: int) -> None:
 
 
 def require_error_rate(error_rate: float) -> float:
-    """Give a rate of any type of numbers as a float.
+    """Return a rate of any numeric type as a float.
 
-    Raises `TypeError` if it is no number, `ValueError` if it is not between 0 and 1.
+    Raise `TypeError` if it is no number, `ValueError` if it is not between 0 and 1.
     """
     if not hasattr(error_rate, "__float__"):
         raise TypeError(f"error_rate is {error_rate!r}, expected a number; write 0.01 or 1e-6")
@@ -37,7 +37,7 @@ def require_error_rate(error_rate: float) -> float:
 
 
 def require_hash(name: HashName) -> None:
-    """Raise `ValueError` if no hash has this name."""
+    """Raise `ValueError` unless a hash has this name."""
     if name not in get_args(HashName):
         raise ValueError(f"hash is {name!r}, expected 'siphash' or 'murmur3'")
 
@@ -63,22 +63,22 @@ class KeyHash(NamedTuple):
 
     @property
     def spelled_seed(self) -> str:
-        """The seed, for people: of SipHash's secret key only a fingerprint, to tell two apart."""
+        """The seed, for people; of SipHash's secret key only a fingerprint, to compare two keys."""
         if self.name == "murmur3":
             return str(self.seed)
-        import hashlib  # noqa: PLC0415  two milliseconds, and errors and reports alone need it
+        import hashlib  # noqa: PLC0415  it takes 2 ms, and only errors and reports need it
 
         digest = hashlib.sha256(self.seed.to_bytes(16, "little")).hexdigest()
         return f"secret (fingerprint {digest[:8]})"
 
 
 def spelled(made_with: "HasHash", name: str) -> str:
-    """Spell a parameter for people, without SipHash's secret key."""
+    """Return a parameter as text for people, without SipHash's secret key."""
     return made_with.key_hash.spelled_seed if name == "seed" else str(getattr(made_with, name))
 
 
 class HasHash:
-    """What a filter, or a folder of them, was made with: the part that hashes keys."""
+    """The hash and seed that a filter, or a folder of them, was made with."""
 
     __slots__ = ()
 
@@ -97,9 +97,9 @@ MAX_BLOCKS = 2**31
 
 
 def sizes_of(layout: Layout, blocks_per_key: int) -> tuple[int, int]:
-    """Give what a number of bits is a multiple of, and the largest there is.
+    """Return the unit and the most of the number of bits, which is a multiple of the unit.
 
-    Several blocks a key are chosen within a page, and the array is whole pages.
+    Several blocks a key are chosen within a page, so that the array is whole pages.
     """
     if layout == "standard":
         return MIN_BITS, MAX_BITS
@@ -109,7 +109,7 @@ def sizes_of(layout: Layout, blocks_per_key: int) -> tuple[int, int]:
 
 
 class Shape(TypedDict):
-    """What the formulas ask for besides the sizes."""
+    """The arguments of the formulas other than sizes."""
 
     layout: Layout
     blocks_per_key: int
@@ -117,7 +117,7 @@ class Shape(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class FilterParams(HasHash):
-    """All that decides which bits a key sets: two filters with equal ones can be merged.
+    """The parameters that decide which bits a key sets: filters with equal ones can be merged.
 
     Attributes
     ----------

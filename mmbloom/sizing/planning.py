@@ -1,13 +1,10 @@
-"""How many bits and hashes a new filter gets, and how many keys they are good for.
+"""Plans: bits and hashes of a new filter; the keys that these are good for; how full a filter is.
 
-Formulas for the standard layout, a search for the blocked one. The numbers that the format
-allows are in ``params.py``; false-positive rates are in ``formulas.py``.
+The standard layout has formulas, the blocked one a search. The numbers that the format allows are
+in ``params.py``; false-positive rates are in ``formulas.py``.
 
-Rates and costs side by side: the table that people choose an error rate from.
-
-How full a filter is: its keys against its plan, and the words in which that is said everywhere.
-
-Past its plan a filter takes more and more new keys for seen: 95 % of them at 100 times its plan.
+How full a filter is compares its keys with its plan; messages about that use the words here. Past
+its plan a filter calls more and more new keys seen: 95 % of them at 100 times its plan.
 """
 
 import math
@@ -28,27 +25,27 @@ from mmbloom.sizing.params import (
     sizes_of,
 )
 
-# The textbook's sizes make do with a whole k: its rate at capacity is up to 5 % above the one
+# The textbook's sizes round k to a whole number: the rate at capacity is up to 5 % above the one
 # planned for, near 0.35.
 _STANDARD_SPARE = 15 / 16
 
 
 def to_plan_for(error_rate: float, layout: Layout) -> float:
-    """Give the rate to plan for where the one at capacity must not be above `error_rate`."""
+    """Return the rate to plan for, so that the one at capacity is not above `error_rate`."""
     return error_rate * _STANDARD_SPARE if layout == "standard" else error_rate
 
 
-# What a whole k and double hashing may add to the rate, before more bits make up for it: at most
-# this many times the textbook's, or a MiB.
+# A whole k and double hashing may raise the rate by the first factor; above it more bits make up
+# for them: at most the second factor times the textbook's, or a MiB.
 _TOLERATED, _MOST = 1.05, 16
 SMALL_BITS = 2**23
-# The formulas speak of many keys. Plans for fewer than these by them had up to 25 times the rate
-# asked for (measured: 1 key at 0.01), so that fewer get the bits and hashes of 64.
+# The formulas hold for many keys. Plans for fewer than these had up to 25 times the rate asked for
+# (measured: 1 key at 0.01): fewer keys get the bits and hashes of 64.
 _FEW_KEYS = 64
 
 
 def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
-    """Take the textbook's bits and hashes, and more bits where double hashing asks for them."""
+    """Return the textbook's bits and hashes, with more bits where double hashing needs them."""
     keys = max(capacity, _FEW_KEYS)
     num_bits, num_hashes = _textbook(keys, error_rate)
 
@@ -67,12 +64,12 @@ def plan_standard(capacity: int, error_rate: float) -> tuple[int, int]:
             "textbook's bits in the standard layout, as its double hashing has few sets of "
             "positions; use the blocked layout, or a higher error rate"
         )
-    while high - low > 1:  # low is not good, high is
+    while high - low > 1:  # low is too small, high is large enough
         middle = (low + high) // 2
         low, high = (low, middle) if rate(64 * middle) <= error_rate else (middle, high)
-    # Of an odd number of words: a key whose step shares powers of two with m comes back to the
-    # same positions too soon. Wrapping at 2^63 helps, but not where m is such a power, or nearly:
-    # 1.4 times the rate was found for 24 words.
+    # An odd number of words: a key whose step shares powers of two with m returns to the same
+    # positions too soon. Wrapping at 2^63 helps, but not if m is nearly a power of two: 1.4 times
+    # the rate was found for 24 words.
     return 64 * (high | 1), num_hashes
 
 
@@ -84,21 +81,21 @@ def _textbook(capacity: int, error_rate: float) -> tuple[int, int]:
     num_hashes = min(max(1, round(best)), MAX_HASHES)
     if 1 <= best < MAX_HASHES + 0.5:
         return num_bits, num_hashes
-    # Above 0.5 and below about 1e-19 the best k is out of reach: more bits make up for it.
+    # Above 0.5 and below about 1e-19 the best k is not allowed: more bits make up for it.
     ideal = math.ceil(-num_hashes * capacity / math.log1p(-(error_rate ** (1 / num_hashes))))
     return max(num_bits, -(-ideal // 64) * 64), num_hashes
 
 
-# What one more block a key must save: the bits above this many times the textbook's.
+# A plan with at most this many times the textbook's bits needs no more blocks a key.
 _NEAR_TEXTBOOK = 1.1
 
 
-@lru_cache(maxsize=256)  # a plan takes milliseconds, and many filters are alike
+@lru_cache(maxsize=256)  # a plan takes milliseconds, and many filters have the same
 def plan_blocked(capacity: int, error_rate: float) -> tuple[int, int, int]:
-    """Search blocks a key, bits and hashes: the fewest blocks whose size is near the textbook's.
+    """Find bits, hashes and blocks a key: the fewest blocks whose size is near the textbook's.
 
-    Where that is none (a small filter is whole blocks, or whole pages), those of the smallest size;
-    of several, the fewest blocks.
+    If none is near (a small filter is whole blocks, or whole pages), take the smallest size, with
+    the fewest blocks that have it.
     """
     textbook = -capacity * math.log(error_rate) / math.log(2) ** 2
     for blocks in range(1, MAX_BLOCKS_PER_KEY + 1):
@@ -120,9 +117,9 @@ def plan_blocked(capacity: int, error_rate: float) -> tuple[int, int, int]:
 def _fewest(
     capacity: int, error_rate: float, blocks: int, textbook: float, most: float
 ) -> tuple[int, int] | None:
-    """Find the fewest bits that are good enough, and the fewest hashes of which; None above most.
+    """Find the fewest bits that are good enough, with the fewest hashes; None if above `most`.
 
-    There are at least as many as in the textbook, which would have none too many in any block.
+    The textbook's number is a lower bound: it holds if all blocks are equally full.
     """
     step, largest = sizes_of("blocked", blocks)
     least, end = max(1, math.floor(textbook / step)), math.floor(min(most, largest) / step)
@@ -137,8 +134,8 @@ def _fewest(
             )
             return rate <= error_rate
 
-        # Most numbers of hashes need more than the best one so far. Where they do by far, the
-        # textbook's rate tells, which is never halved by blocks; for the others one look tells.
+        # Most numbers of hashes need more bits than the best so far. The textbook's rate, which
+        # blocks never halve, excludes those that need far more; one check excludes the others.
         hopeless = textbook_rate(capacity, end * step, num_hashes) > 2 * error_rate
         if not hopeless and good(end):
             end = bisect_left(range(end), True, lo=least, key=good)
@@ -252,7 +249,7 @@ def capacity_of(
     999177
     """
     require_error_rate(error_rate)
-    low, high = 1, 64 * num_bits  # low is good enough (or the least), high is not
+    low, high = 1, 64 * num_bits  # low keeps the rate (or is the least), high does not
     while high - low > 1:
         middle = (low + high) // 2
         rate = false_positive_rate(
@@ -339,26 +336,26 @@ def best_practice(error_rate: float) -> BestPractice:
     raise ValueError(f"error_rate is {error_rate!r}, expected at least {row.error_rate:.1e}")
 
 
-# A filter that takes every other new key for seen is past all use, and so is a folder with it.
+# A filter that calls every other new key seen is useless, and so is a folder with it.
 _USELESS_RATE = 0.5
 
 
 def most_keys(capacity: float) -> float:
-    """Give the estimated number of keys above which a filter is past its plan.
+    """Return the estimated number of keys above which a filter is past its plan.
 
-    Beyond capacity by more than the estimate's own spread, about sqrt(n)/4: a filter that has just
-    what was planned for is not past its plan.
+    It is above the capacity by more than the spread of the estimate, about sqrt(n)/4: a filter that
+    has just the planned keys is not past its plan.
     """
     return capacity + math.sqrt(capacity)
 
 
 def full_at(params: FilterParams) -> float:
-    """Give the number of set positions above which a filter is past its plan."""
+    """Return the number of set positions above which a filter is past its plan."""
     return params.expected_positions_set(most_keys(params.capacity))
 
 
 def share_of(error_rate: float) -> str:
-    """Say which share of new keys a rate of false positives is.
+    """Return a false-positive rate as a share of new keys, for messages.
 
     Examples
     --------
@@ -395,13 +392,13 @@ now taken for seen
 
     @classmethod
     def of(cls, params: FilterParams, positions_set: int) -> Self:
-        """Tell it of a filter by how many positions are set."""
+        """Return how full a filter is, by its set positions."""
         keys, now = params.estimated_count(positions_set), params.expected_error_rate(positions_set)
         return cls(keys, params.capacity, now)
 
     @classmethod
     def with_keys(cls, params: FilterParams, keys: float) -> Self:
-        """Tell it of a filter by the keys that it has, or would have."""
+        """Return how full a filter is with a number of keys."""
         return cls(keys, params.capacity, params.rate_with(keys))
 
     @property
@@ -411,17 +408,17 @@ now taken for seen
 
     @property
     def is_useless(self) -> bool:
-        """Whether it takes every other new key for seen, or more."""
+        """Whether at least every other new key is a false positive."""
         return self.now >= _USELESS_RATE
 
     def __str__(self) -> str:
         return f"holds about {round(self.keys)} keys and was planned for {self.capacity}"
 
     def taken(self, noun: str = "keys") -> str:
-        """Say what comes of it for new keys, or lines."""
+        """Return what it means for new keys, or lines."""
         return f"{share_of(self.now)} of new {noun} are now taken for seen"
 
     @property
     def past_plan(self) -> str:
-        """Say all of it, of a filter past its plan."""
+        """The whole message about a filter past its plan."""
         return f"past its plan: it {self}: {self.taken()}"

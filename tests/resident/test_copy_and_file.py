@@ -127,7 +127,7 @@ def test_whole_filters_are_read_where_they_are(file: str, tmp_path: Path) -> Non
                 assert missing(made, NEW) == 0
         with pytest.warns(
             MmbloomWarning,
-            match="this one was copied from: the file counts, as it was last flushed",
+            match="from which this one was copied: the file is used as it was last flushed",
         ):
             stale = BloomFilter.open(tmp_path / "stale")
         with stale:

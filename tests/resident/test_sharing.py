@@ -237,7 +237,7 @@ def test_reader_of_a_lost_copy_sees_that_others_use_it(file: str) -> None:
     copy = left_behind(file)
     away = copy.with_name("elsewhere")
     copy.rename(away)
-    with pytest.warns(MmbloomWarning, match="the file counts"):
+    with pytest.warns(MmbloomWarning, match="the file is used"):
         reader = BloomFilter.open(file, "r")
     with reader:
         assert missing(reader, OLD) == 0

@@ -63,7 +63,7 @@ def test_copy_of_a_stranger(file: str, what: str, tally: Callable[..., None]) ->
     copy = left_behind(file)
     STRANGE[what](copy)
     tally(changes=1)
-    with pytest.warns(MmbloomWarning, match="not there any more.*the file counts"):
+    with pytest.warns(MmbloomWarning, match="in a copy that is gone.*the file is used"):
         seen = BloomFilter.open(file)
     with seen:
         assert not seen.info().resident
@@ -126,7 +126,7 @@ def test_any_name(file: str, seed: int, tally: Callable[..., None]) -> None:
         tally(files=1)
         for mode in ("r", "r+"):
             if name.startswith(memory.boot_id()):
-                with pytest.warns(MmbloomWarning, match="the file counts"):
+                with pytest.warns(MmbloomWarning, match="the file is used"):
                     seen = BloomFilter.open(file, mode)
             else:
                 seen = BloomFilter.open(file, mode)

@@ -1,7 +1,7 @@
 """The array of a filter in shared memory, where keys do not wait for the disk.
 
-``share``           which writers use it: the last one gives it up
-``moving``          where an array lies, and how it moves to memory and back
-``leaving``         the last one brings the file up to date
-``working_copy``    the copy itself: how it is made, found, proved, and written to the file
+``share``           the writers that use it: the last one ends it
+``moving``          where an array is, and how it moves to memory and back
+``leaving``         the last writer brings the file up to date
+``working_copy``    the copy itself: made, found, checked, and written to the file
 """

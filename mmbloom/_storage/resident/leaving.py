@@ -1,7 +1,7 @@
-"""Leaving a filter: the last writer brings its file up to date, and frees the shared memory.
+"""The end of a filter's use: the last writer updates the file and frees the shared memory.
 
-Only where the array lies in shared memory is anything done here. What a process that was killed
-did not do is done by the next one that opens the filter for writing, and closes it.
+This only concerns arrays in shared memory. If a process was killed before it did so, the next one
+that opens the filter for writing and closes it does.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from mmbloom._storage.resident.working_copy import say_not_saved
 from mmbloom._system.reentry import CALL
 from mmbloom.errors import FileChangedError, LockTimeoutError, ReentryError
 
-# The lock is wanted for some milliseconds.
+# The lock is needed for some milliseconds.
 _LEAVE_SECONDS = 10.0
 
-# What a killed process has left is not worth waiting for: the next writer that closes removes it.
+# What a killed process left is not worth a longer wait: the next writer that closes removes it.
 _SWEEP_SECONDS = 0.1
 
 
 def leave_when_dropped(filter_: object, array: MovingArray) -> weakref.finalize[..., object]:
-    """Let a filter that is dropped, or is open when the program ends, leave its file up to date."""
+    """Update the file of a filter that is dropped, or still open when the program ends."""
     array.on_share = _leave_when_worker_ends
-    if array.place.share is not None:  # of a copy that was there when the file was opened
+    if array.place.share is not None:  # the copy existed when the file was opened
         array.on_share(array)
     return weakref.finalize(filter_, leave, array)
 
 
 def _leave_when_worker_ends(array: MovingArray) -> None:
-    """Let a worker of multiprocessing leave at its end, where no finalizers of weakref run."""
+    """Call `leave` at the end of a multiprocessing worker, where no weakref finalizers run."""
     process = sys.modules.get("multiprocessing.process")
     if process is not None and process.parent_process() is not None:
         from multiprocessing.util import Finalize  # noqa: PLC0415  the worker has it
@@ -49,12 +49,12 @@ def _leave_if_there(array: weakref.ref[MovingArray]) -> None:
 def leave(array: MovingArray, lock: WriteLock | None = None) -> None:
     """Bring the file up to date and remove its copy, if there is one that no other process uses.
 
-    Also remove copies that processes have left that were killed while they made them.
+    Also remove copies of processes that were killed while they made them.
 
     Parameters
     ----------
     array : MovingArray
-        Open, and to be closed next; nothing is done if it is closed. No other thread uses it.
+        It is closed next, and no other thread uses it. If it is closed already, nothing is done.
     lock : WriteLock, optional
         Its lock.
 
@@ -63,7 +63,7 @@ def leave(array: MovingArray, lock: WriteLock | None = None) -> None:
     DurabilityError
         If the file cannot be written; the copy then stays.
     FileChangedError
-        If the file was cut or extended; the copy then stays as well.
+        If the file was cut or extended; the copy then stays, too.
 
     Warns
     -----
@@ -76,7 +76,7 @@ def leave(array: MovingArray, lock: WriteLock | None = None) -> None:
         with _lock_of(array, lock) as free:
             _give_back(array, free)
     elif array.may_have_left_copies():
-        # What cannot be done now, also where the lock cannot be opened, the next writer does.
+        # If that cannot be done now, the next writer does it.
         with (
             suppress(LockTimeoutError, ReentryError, FileChangedError, OSError),
             _lock_of(array, lock) as free,
@@ -87,7 +87,7 @@ def leave(array: MovingArray, lock: WriteLock | None = None) -> None:
 
 @contextmanager
 def _lock_of(array: MovingArray, lock: WriteLock | None) -> Iterator[WriteLock]:
-    if lock is not None:  # the filter's own: what a signal handler adds is refused, and waits not
+    if lock is not None:  # the filter's own: a signal handler that adds is refused at once
         lock.open_at(array.open_path)
         yield lock
         return
@@ -106,16 +106,16 @@ def _give_back(array: MovingArray, lock: WriteLock) -> None:
                 begun = array.place.views.counters["batches_begun"]
             try:
                 _flush(array, begun)  # while others may come
-            except LockTimeoutError:  # below it is done without the turn, if it can be
+            except LockTimeoutError:  # it is tried under the write lock below
                 break
             with lock.held(_LEAVE_SECONDS, CALL):
                 if array.give_back():
                     return
-        with lock.held(_LEAVE_SECONDS, CALL):  # others have come, added and left, each time
+        with lock.held(_LEAVE_SECONDS, CALL):  # others came, added and left, each time
             _flush(array, array.place.views.counters["batches_begun"], locked=True)
             array.give_back()
     except (LockTimeoutError, ReentryError) as error:
-        if not array.has_company():  # which would do it in its turn
+        if not array.has_company():  # another writer would do it later
             say_not_saved(array.path, error)
 
 

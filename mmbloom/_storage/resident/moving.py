@@ -1,17 +1,14 @@
-"""Where the array of a filter lies, mapped: in its file or in shared memory.
+"""The array of an open filter: mapped from its file or from shared memory, and moved between them.
 
-The header of the file, with the counters, is mapped from the file in both cases.
-
-The array of an open filter: where it lies, and how it moves.
-
-- It lies in its file, or in shared memory once a writer has moved it there. The header of the file
-  says which, and each call follows: it maps the array anew where the header names another place.
-- A writer moves it to shared memory under the write lock, and takes a share in the copy. While any
-  writer has a share, the copy is the filter.
-- The last writer that leaves writes the copy to the file, and lets the header name no copy.
+- The array is in its file, or in shared memory once a writer has moved it there. The header of the
+  file shows which, and each call follows: it maps the array again if the header names another
+  place. The header itself, with the counters, is always mapped from the file.
+- A writer moves the array to shared memory under the write lock, and takes a share in the copy.
+  While any writer has a share, the copy is the filter.
+- The last writer that leaves writes the copy to the file, and removes its name from the header.
 - A failed flush is final: a second one would report success with nothing written.
 
-This file takes no lock: where the write lock is needed, it says so.
+This file takes no lock: calls that need the write lock are marked.
 """
 
 from __future__ import annotations
@@ -65,29 +62,29 @@ from mmbloom.format.header import (
 
 
 class Views(NamedTuple):
-    """The mapped array and counters, seen three ways; never handed out of the package."""
+    """Three views of the map; they never leave the package."""
 
     words: Array[np.uint64]  # the array
-    counters: Counters  # of the header of the file
-    one: Any  # the array, for a key at a time: `OneKey` of bits, None of counters
+    counters: Counters  # in the header of the file
+    one: Any  # the array, for single keys: `OneKey`; None for a filter that counts
 
 
 class Place(NamedTuple):
-    """A mapped array. It never changes: a thread goes on with the one that it began with.
+    """A mapped array. It never changes: a thread goes on with the one with which it began.
 
     Attributes
     ----------
     copy : WorkingCopy or None
-        What is mapped, if not the file.
+        The copy, if that is mapped and not the file.
     share : Share or None
-        That of a writer in the copy.
+        The share of a writer in the copy.
     named : bytes
         Which copy the header named when this was mapped.
     word, word_now : int, memoryview
-        One word of that name, and the same word as the header has it now. Each call compares the
-        two: to compare whole names takes three times as long.
+        One word of that name, and the same word in the header now. Each call compares the two: to
+        compare whole names takes three times as long.
     head, array : mmap
-        The header of the file; the file or the copy.
+        The map of the header; the map of the array, in the file or the copy.
     """
 
     copy: WorkingCopy | None
@@ -100,7 +97,7 @@ class Place(NamedTuple):
     views: Views
 
     def is_named(self) -> bool:
-        """Tell whether the header names what is mapped here."""
+        """Return whether the header names what is mapped here."""
         return self.word_now[0] == self.word
 
     @property
@@ -109,10 +106,10 @@ class Place(NamedTuple):
         return self.copy is None and self.named == NO_COPY
 
     def name(self, named: bytes) -> None:
-        """Let the header name a copy, or none.
+        """Write the name of a copy, or of none, to the header.
 
-        One store of eight bytes decides, of the word that all processes compare; the rest is
-        written while that word is 0. So a process killed in here has named the copy, or has not.
+        All processes compare one word of it, which is written by one store of eight bytes; the rest
+        is written while that word is 0. So a process killed here has named the copy, or has not.
         """
         self.word_now[0] = 0
         fields = np.frombuffer(self.head, np.uint8, COPY_BYTES, COPY_OFFSET)
@@ -122,7 +119,7 @@ class Place(NamedTuple):
             self.word_now[0] = word_of(named)
 
     def closers(self) -> list[Callable[[], object]]:
-        """Give the functions that unmap and close it; drop this object, and its views, first.
+        """Return the functions that unmap and close it; drop this object and its views first.
 
         A thread that still reads keeps the map until it is done.
         """
@@ -146,7 +143,7 @@ def map_array(
     writable: bool,
     at_random: bool,
 ) -> Place:
-    """Map the array of an open file where it lies: in a copy, or in the file if there is none."""
+    """Map the array of an open file: from its copy, or from the file if there is none."""
     size = header.file_bytes if copy is None else HEADER_BYTES
     array = head = pages.map_file(fd, size, path, writable=writable)
     if copy is not None:
@@ -164,20 +161,20 @@ def map_array(
 
 
 def word_of(named: bytes) -> int:
-    """Give the part of a name by which it is told from others."""
+    """Return the word of a name that processes compare."""
     return int.from_bytes(named[WORD_OF_NAME], sys.byteorder)
 
 
-# When to look again whether a part of it is to be written, if there was nothing to write.
+# When to try again, if another writer was writing the array to the file.
 _LOOK_SECONDS = 1.0
 
-# How many keys an array that is not in memory answers from single pages before the kernel may
-# read around them: 1,000 keys of a cold file took 0.07 s so and 0.6 s with reading around,
-# 2 million 12.7 s and 1.1 s; they meet at about 15,000. A file in memory knows no difference.
+# After how many keys the kernel may read around the pages that they need. 1,000 keys of a cold file
+# took 0.07 s with single pages and 0.6 s with reading around, 2 million keys 12.7 s and 1.1 s; the
+# two are equal at about 15,000. In memory there is no difference.
 _FEW_KEYS = 10_000
 
-# A file that is there already is changed itself until this many keys were: to read gigabytes into
-# shared memory takes seconds, which a few keys are not worth.
+# After how many new keys an existing file is moved: to read gigabytes into shared memory takes
+# seconds, which a few keys are not worth.
 _FEW_CHANGES = 50_000
 
 _READ_AT_A_TIME = 8 << 20
@@ -191,7 +188,7 @@ class MovingArray:
     Parameters
     ----------
     file : OpenFile
-        The file, which this closes; opened for writing if `writable`.
+        The file, open for writing if `writable`; `close` closes it.
     path : str
         Of the file.
     identity : (int, int)
@@ -199,27 +196,27 @@ class MovingArray:
     size : int
         Of the file.
     header : Header
-        What it says.
+        Its header.
     writable : bool
         Whether to map it for writing.
     resident : bool or "auto"
-        Whether to move it to shared memory once keys are added: "auto" where the file is too large
-        for its pages to be dirty. A copy that other processes have made is used in any case.
+        Whether to move it to shared memory once keys are added: "auto" moves it if the file is too
+        large for its pages to be dirty. A copy that other processes made is used in any case.
 
     Attributes
     ----------
     mapped : Place or None
         What is mapped; None after `close`.
     wanted : bool
-        Whether it is to be moved to shared memory, sooner or later.
+        Whether it should be moved to shared memory, sooner or later.
     few_left : int
-        How many more keys are few: after these the kernel may read around the pages asked for.
+        After how many more keys the kernel may read around the pages that they need.
     closed : bool
         Whether `close` was called.
     failure : str
         Why a flush has failed, "" if none has.
     news : memoryview of one uint64
-        Changed where a look at the file is good no longer.
+        Changed when an earlier check of the file is no longer valid.
     on_share : callable
         Called with this as soon as it has a share in a copy.
     """
@@ -242,12 +239,12 @@ class MovingArray:
         self.news = memoryview(bytearray(8)).cast("Q")
         self.on_share: Callable[[Any], object] = _nothing
         self.few_left = _FEW_KEYS
-        self._attend_at = 0.0  # when it is time to
-        self._flushing = 0  # in which process
+        self._attend_at = 0.0  # when to move it, or to write pieces of it
+        self._flushing = 0  # the process that is in `flush`
         self.mapped: Place | None = None
         self._moving = ThreadLock()
         place = self._find_array()
-        # Whether it is to be moved; at how many keys.
+        # Whether it should be moved, and at how many keys.
         possible = writable and kind_of(header) is BITS
         self.wanted = possible and is_wanted(resident, header.array_bytes, path)
         few = place.views.counters["keys_added"] + _FEW_CHANGES
@@ -255,19 +252,19 @@ class MovingArray:
 
     @property
     def _fd(self) -> int:
-        """The descriptor of the file, for a caller that `close` waits for."""
+        """The descriptor of the file, for a caller for which `close` waits."""
         return self._file.fd
 
     @contextmanager
     def _using(self) -> Iterator[int]:
-        """Give the descriptor to a caller that `close` does not wait for: a query."""
+        """Hold the descriptor for a caller for which `close` does not wait: a query."""
         with self._file.used() as fd:
             if fd < 0:
                 raise ClosedFilterError(self.path)
             yield fd
 
     def _find_array(self) -> Place:
-        """Map the array where it lies now, and the counters, which are in the file."""
+        """Map the array where it is now, and the header of the file."""
         with self._using() as fd:
             return self._found_from(fd)
 
@@ -280,7 +277,7 @@ class MovingArray:
                 before = self.mapped
                 named_before = NO_COPY if before is None else before.named
                 share = None if before is None else before.share
-                # While it has a share no other process gives the copy up, or names another.
+                # While it has a share, no other process removes the copy or names another.
                 if share is not None and share.held and not share.gives_up:
                     what = "overwritten where it says where the array lies"
                     raise FileChangedError(self.path, what)
@@ -288,7 +285,7 @@ class MovingArray:
                 if self.mapped is before:
                     self.mapped, self._attend_at = found, 0.0
                     break
-            closers = found.closers()  # a signal handler has found it first
+            closers = found.closers()  # a signal handler was faster
             del found
             for close in closers:
                 close()
@@ -307,7 +304,7 @@ class MovingArray:
             share = Share(fd, self.path) if copy is not None and self._writable else None
             if share is None or named_by(fd) == named:
                 return self._map(fd, named, copy, share)
-            share.close()  # the copy was given up in between
+            share.close()  # the copy was removed in between
 
     def _map(self, fd: int, named: bytes, copy: WorkingCopy | None, share: Share | None) -> Place:
         return map_array(
@@ -323,7 +320,7 @@ class MovingArray:
 
     @property
     def place(self) -> Place:
-        """What is mapped, with no look whether the array is still there."""
+        """What is mapped, without a check whether the array is still there."""
         place = self.mapped
         if place is None:
             raise ClosedFilterError(self.path)
@@ -331,34 +328,34 @@ class MovingArray:
 
     @property
     def wants_memory(self) -> bool:
-        """Whether the array is to be moved to shared memory, sooner or later."""
+        """Whether the array should be moved to shared memory, sooner or later."""
         return self.wanted and self.place.copy is None
 
     @property
     def resident(self) -> bool:
-        """Whether the array lies in shared memory."""
+        """Whether the array is in shared memory."""
         return self.follow().copy is not None
 
     def follow(self) -> Place:
-        """Map the array where it lies now, should that be elsewhere than what is mapped."""
+        """Return the map of the array; map it again if it is elsewhere now."""
         place = self.place
         if not place.is_named() or (not place.is_plain and self._is_astray(place)):
             return self._find_array()
         return place
 
     def steady(self) -> Place | None:
-        """Give what is mapped, if the array is there and nothing is to be done about it first."""
+        """Return what is mapped, or None if `follow` or `attend` must come first."""
         place = self.mapped
         if place is None or not place.is_named():
             return None
-        # The header is to name no copy that is lost before a key is added.
+        # The name of a lost copy must go before a key is added.
         if not place.is_plain and (place.copy is None or self._is_astray(place)):
             return None
         return place
 
     def _is_astray(self, place: Place) -> bool:
-        """Tell whether what is mapped is a parent's share, or has none while others have one."""
-        if place.share is not None:  # one that was dropped, by a thread that leaves, stays so
+        """Return whether the share is a parent's, or the file is mapped while others use a copy."""
+        if place.share is not None:  # dropped by a thread that leaves, it stays dropped
             return place.share.inherited
         if place.copy is not None or not is_named(place.named):
             return False
@@ -366,7 +363,7 @@ class MovingArray:
             return in_use(fd)
 
     def attend(self) -> None:
-        """Follow the array, and move it or write a part of it to the file, if it is time to.
+        """Follow the array; if it is time, move it or write a part of it to the file.
 
         Call it within a section of the write lock, so that no signal handler adds.
         """
@@ -377,7 +374,7 @@ class MovingArray:
             self._attend(place)
 
     def _forget_lost(self) -> Place:
-        """Clear the lost copy's name, so that the next process does not warn again."""
+        """Remove the name of a lost copy, so that the next process does not warn again."""
         place = self._find_array()  # the copy may be there by now
         if place.copy is None:
             place.name(NO_COPY)
@@ -388,16 +385,16 @@ class MovingArray:
         if place.copy is not None and place.share is not None:
             self._attend_at = time.monotonic() + _LOOK_SECONDS
             begun = place.views.counters["batches_begun"]
-            with suppress(LockTimeoutError), place.share.writing(0.0):  # or another writes it all
+            with suppress(LockTimeoutError), place.share.writing(0.0):  # or another flushes it
                 write = partial(place.copy.write_due, self._fd, self.path, begun)
                 self._attend_at = self._to_disk(write)
         elif self.wanted and place.views.counters["keys_added"] >= self._move_at:
             self._move(place, empty=False)
 
     def move_to_memory(self) -> None:
-        """Move the array of a file that was just made to shared memory, if that is wanted.
+        """Move the array of a file that was just made to shared memory, if wanted.
 
-        Call it within a section of the write lock that nothing interrupts.
+        Call it within a section of the write lock that no signal handler interrupts.
 
         Warns
         -----
@@ -406,12 +403,12 @@ class MovingArray:
         """
         place = self.follow()
         if self.wanted and place.is_plain:
-            # Others may have opened the new file, and added to it, before this one had its lock.
+            # Others may have opened the new file and added keys before this process had its lock.
             self._move(place, empty=not place.views.counters["batches_begun"])
 
     def _move(self, before: Place, *, empty: bool) -> None:
         """Move the array to shared memory; nothing is read if no bit is set."""
-        self.wanted = False  # it is tried once
+        self.wanted = False  # it is tried only once
         share = copy = None
         try:
             share = Share(self._fd, self.path)
@@ -419,7 +416,7 @@ class MovingArray:
             place = self._map(self._fd, copy.named, copy, share)
             self.settle(found)
             copy.set_written(before.views.counters["batches_begun"])
-            # Else each page is mapped at its first key, which takes 1 us.
+            # Else each page is mapped at its first key, which costs 1 us.
             pages.populate(place.array, copy.size, writable=True)
             with self._moving.here():
                 if self.mapped is not before:
@@ -435,23 +432,23 @@ class MovingArray:
                 for made in (copy, share):
                     if made is not None:
                         made.close()
-            if not isinstance(error, OSError):  # an interrupt, or no memory for it now
+            if not isinstance(error, OSError):  # an interrupt, or no memory now
                 self.wanted = True
                 raise
             say_why_mapped(self.path, error)
             return
         self.wanted = True
         self.on_share(self)
-        outlast()  # until every reader has looked, nothing is added
+        outlast()  # nothing is added until every reader has checked again
 
     def settle(self, positions_set: int) -> None:
-        """Let the counters say what was counted anew, for the holder of the write lock.
+        """Correct the counters by a new count of the bits; the caller holds the write lock.
 
-        What was killed, or lost with the power, may have been counted and never set.
+        After a kill or a power cut, keys may have been counted whose bits were never set.
         """
         counters = self.place.views.counters
         counters["positions_set"] = positions_set
-        # Of counters those of keys that were removed are not set any more.
+        # In a filter that counts, removed keys have no positions that are set.
         if kind_of(self._header) is BITS:
             added = counters["keys_added"]
             counters["keys_added"] = possible_count(self._header, added, positions_set)
@@ -459,7 +456,7 @@ class MovingArray:
 
     @property
     def open_path(self) -> str:
-        """A path of the file as long as it is open, whatever became of its name."""
+        """A path of the open file, whatever became of its name."""
         return f"/proc/self/fd/{self._fd}"
 
     def check_idle(self) -> None:
@@ -468,7 +465,7 @@ class MovingArray:
             raise ReentryError(self.path, AMID)
 
     def drop_share(self) -> bool:
-        """Drop the share in the copy; True if it was the last one and the copy is to be saved.
+        """Drop the share in the copy; True if it was the last one and the copy must be saved.
 
         Then the share is taken again, for `give_back` or until `close`.
 
@@ -493,20 +490,20 @@ class MovingArray:
         share.take()
         if place.is_named() or self.is_removed():
             return True
-        if place.copy is not None:  # no header names it: another filter was written over the file
+        if place.copy is not None:  # no header names it: another filter overwrote the file
             place.copy.remove()
         return False
 
     def has_company(self) -> bool:
-        """Tell whether other writers have a share in the copy."""
+        """Return whether other writers have a share in the copy."""
         share = self.place.share
         return share is not None and share.has_company()
 
     def may_have_left_copies(self) -> bool:
-        """Tell whether a process that was killed while it made a copy may have left it behind."""
+        """Return whether a process that was killed while it made a copy may have left it."""
         if kind_of(self._header) is not BITS or not self._writable:
             return False
-        # Which are there comes first: for most filters that is all, and costs no look at the file.
+        # Copies are checked first: most filters have none, and their file is not read.
         return has_copies(*self.identity) and named_by(self._fd) == NO_COPY
 
     def remove_left_copies(self) -> None:
@@ -515,38 +512,38 @@ class MovingArray:
             sweep(self._fd)
 
     def is_removed(self) -> bool:
-        """Tell whether the file has no name any more: nothing is saved in it."""
+        """Return whether the file has no name any more: then nothing is saved in it."""
         return not os.fstat(self._fd).st_nlink
 
     def give_back(self) -> bool:
-        """Let the file be the filter again, and remove the copy, if no other writer has a share.
+        """Make the file the filter again and remove the copy, if no other writer has a share.
 
         Call it within a section of the write lock, after `flush`, and before `close`.
 
         Returns
         -------
         bool
-            False if the file lacks what others have added since.
+            False if the file does not have what others have added since.
         """
         place = self.place
         share = place.share
         if share is None or place.copy is None:
             return True
         with share.alone() as alone:
-            if not alone:  # a writer that is there now will do it
+            if not alone:  # another writer will do it
                 return share.has_company() or self._is_written(place.copy)
             if not self.is_removed():
-                if not place.is_named():  # a writer that came and went has done it
+                if not place.is_named():  # a writer that came and left has done it
                     return True
                 if not self._is_written(place.copy):
                     return False
-                if not place.copy.can_be_removed():  # it is left to its owner
+                if not place.copy.can_be_removed():  # its owner has to do it
                     return True
                 share.gives_up = True
                 place.name(NO_COPY)
-            share.drop()  # before it is not alone any more: the copy is never taken up again
+            share.drop()  # while it is alone: nobody takes a share in the copy again
         place.copy.remove()
-        outlast()  # as when it was made
+        outlast()  # as in `_move`
         return True
 
     def _is_written(self, copy: WorkingCopy) -> bool:
@@ -571,18 +568,18 @@ class MovingArray:
             Seconds to wait for another process that writes the same array to the file.
         begun : int, optional
             How many batches had begun when this process had the write lock: none of them is
-            under way, though some may never have been done, as their process was killed.
+            running, but some may never have ended, as their process was killed.
         locked : bool, default False
-            Whether the caller has the write lock all the time.
+            Whether the caller holds the write lock all the time.
 
         Raises
         ------
         DurabilityError
-            If the system reports an error, which `failure` says from then on.
+            If the system reports an error; `failure` keeps it from then on.
         LockTimeoutError
             If the other process takes longer.
         FileChangedError
-            If the file was cut: even to look at its header is then a signal that kills.
+            If the file was cut: even reading its header is then a signal that kills.
         """
         if os.fstat(self._fd).st_size != self._size:
             raise FileChangedError(self.path, "truncated")
@@ -598,12 +595,12 @@ class MovingArray:
                 self._to_disk(partial(os.fsync, self._fd))
             finally:
                 self._flushing = 0
-        finally:  # an exception out of a handler has kept it from its end
+        finally:  # again, if a signal handler's exception interrupted the one above
             self._flushing = 0
 
     def _write_all(self, copy: WorkingCopy, begun: int | None) -> None:
         counters = self.place.views.counters
-        # Each is read once: a batch that begins between two readings would be taken for written.
+        # Each is read once: a batch that begins between two reads would count as written.
         done, now = counters["batches_done"], counters["batches_begun"]
         if begun is None and now == done:
             begun = done
@@ -611,7 +608,7 @@ class MovingArray:
             begun = now
         else:
             self._to_disk(partial(copy.write_to, self._fd, self.path))
-        copy.set_written(None)  # unless it gets to the disk: the system says only once that not
+        copy.set_written(None)  # until it is on the disk: the system reports a failure only once
         self._to_disk(partial(os.fsync, self._fd))
         copy.set_written(begun)
 

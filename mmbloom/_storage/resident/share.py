@@ -1,17 +1,17 @@
-"""A writer's share in the working copy of a filter: while any is taken, none gives the copy up.
+"""A writer's share in the working copy of a filter: while there is any, the copy is not removed.
 
-Two locks on bytes of the filter's own file, beyond its end, so that they are seen wherever the
-file is, by containers that have a ``/dev/shm`` each as well:
+There are two locks on bytes of the filter's own file, beyond its end. They work wherever the file
+is, also among containers that do not share ``/dev/shm``:
 
-- Each writer whose array lies in shared memory has one byte of many. The process that gets all of
-  them is the last writer, and may let the file be the filter again. So an array moves from the
-  file to a copy while others write, who follow within the write lock, and never back.
-- The process that writes the array to the file has another byte: older pieces could come over
-  newer ones.
+- Each writer whose array is in shared memory locks one byte of many. The process that can lock all
+  of them is the last writer, and may make the file the filter again. So an array can move to a copy
+  while others write, who follow within the write lock, but never back.
+- The process that writes the array to the file locks another byte: else older pieces could
+  overwrite newer ones.
 
-All are locked for writing, which takes write permission. A program that may only read the file
-can lock bytes for reading. It is never taken for a writer. If it keeps a byte locked, the writer
-says so in an error, or works under the write lock instead.
+All are write locks, which need write permission. A program that may only read the file can take
+read locks. It never counts as a writer. If it keeps a byte locked, the writer raises an error that
+says so, or works under the write lock instead.
 
 They are locks of an open file (``F_OFD_SETLK``), not of a process, on a descriptor of this
 object's own. A forked child inherits none: when it uses the filter it opens its own.
@@ -37,7 +37,7 @@ _SHARES = ((1 << 61) + 1, 1 << 32)
 
 _HERE = "in this process"
 
-# Giving up a copy takes milliseconds. A longer wait means that the process was stopped.
+# To remove a copy takes milliseconds. A longer wait means that the process was stopped.
 _PATIENCE = 10.0
 _PAUSE = 0.001
 
@@ -59,26 +59,26 @@ class Share:
     Attributes
     ----------
     held : bool
-        Whether this process has it: it was not dropped, and is not a parent's.
+        Whether this process has the share: it was not dropped, and is not a parent's.
     inherited : bool
-        Whether it is a parent's: then this process takes one of its own.
+        Whether it is a parent's: then this process has to take its own.
     gives_up : bool
-        Whether this process gives the copy up, or has done so: set before the header names none.
+        Whether this process removes the copy, or has done so: set before the header names none.
 
     Raises
     ------
     OSError
-        If the system does not know such locks, or has no descriptor left.
+        If the system does not have such locks, or has no descriptor left.
     LockTimeoutError
-        If another process gives the copy up, and does not get on.
+        If another process is removing the copy and does not finish.
     """
 
     def __init__(self, fd: int, path: str) -> None:
         self._path, self._byte = path, _any_byte()
         self.held = self.inherited = self.gives_up = self._alone = False
-        self._writer: dict[str, int] = {}  # the thread that writes the array to the file just now
+        self._writer: dict[str, int] = {}  # the thread that is writing the array to the file
         with opening:
-            # By this name: the file may have been renamed, or removed.
+            # By this path: the file may have been renamed or removed.
             self._file = OpenFile(open_file(f"/proc/self/fd/{fd}", os.O_RDWR))
             remember(self)
         try:
@@ -99,34 +99,34 @@ class Share:
         self.held = True
 
     def drop(self) -> bool:
-        """Drop the share; tell whether others have one.
+        """Drop the share; return whether others have one.
 
-        In this order: of two that do so at once, one at least sees that it is the last.
+        The order matters: if two do this at once, at least one sees that it is the last.
         """
         self.held = False
         _try(self._file.fd, fcntl.F_UNLCK, *_SHARES)
         return self.has_company()
 
     def has_company(self) -> bool:
-        """Tell whether other writers have a share."""
+        """Return whether other writers have a share."""
         return in_use(self._file.fd)
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
-        """Keep others from taking a share; False if that cannot be, and then this one is dropped.
+        """Keep others from taking a share; if others have one, yield False and drop this one.
 
-        Call it under the write lock: of two that are about to leave, the second is then the last.
+        Call it under the write lock: if two are about to leave, the second is then the last.
         """
         try:
             try:
-                self._alone = True  # first: what an interrupt leaves is given back below
+                self._alone = True  # first, so that locks are released after an interrupt
                 alone = _try(self._file.fd, fcntl.F_WRLCK, *_SHARES)
                 if not alone:
                     self.drop()
                 yield alone
             finally:
                 self._end_alone()
-        finally:  # an exception out of a handler has kept it from its end
+        finally:  # again, if a signal handler's exception interrupted the one above
             self._end_alone()
 
     def _end_alone(self) -> None:
@@ -134,29 +134,29 @@ class Share:
             first, number = _SHARES
             kept = self._byte - first if self.held else number
             for start, end in ((0, kept), (kept + 1, number)):
-                if start < end:  # no bytes at all would be all that follow
+                if start < end:  # length 0 would mean all bytes that follow
                     _try(self._file.fd, fcntl.F_UNLCK, first + start, end - start)
         self._alone = False
 
     @contextmanager
     def writing(self, timeout: float | None, *, locked: bool = False) -> Iterator[None]:
-        """Be the only one who writes the array to the file.
+        """Return a block in which nobody else writes the array to the file.
 
         Parameters
         ----------
         timeout : float or None
-            Seconds to wait for another process that does; None for ever.
+            Seconds to wait for another process that writes it; None for ever.
         locked : bool
-            Whether the caller has the write lock. Then nothing changes the array, so that a
-            writer that comes later writes the same or newer pieces: a program that only reads is
-            not waited for.
+            Whether the caller has the write lock. Then nothing changes the array, and a later
+            writer writes the same pieces or newer ones: it need not wait for a program that only
+            reads.
 
         Raises
         ------
         LockTimeoutError
             If that takes longer.
         ReentryError
-            In a signal handler that interrupts such a block of this thread.
+            In a signal handler that interrupts such a block in this thread.
         """
         me = threading.get_ident()
         if self._writer.get(_HERE) == me:
@@ -172,7 +172,7 @@ class Share:
 
     def _wait_for_turn(self, me: int, timeout: float | None, *, locked: bool) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        # Threads of this object first, of which the lock on the byte keeps none out.
+        # First among threads of this object, which the lock on the byte does not exclude.
         while self._writer.setdefault(_HERE, me) != me or not _try(
             self._file.fd, fcntl.F_WRLCK, *_WRITING
         ):
@@ -185,7 +185,7 @@ class Share:
             time.sleep(_PAUSE)
 
     def _end_writing(self, me: int) -> None:
-        if self._writer.get(_HERE) == me:  # in a child there is none, as in `_end_alone`
+        if self._writer.get(_HERE) == me:  # not in a child, as in `_end_alone`
             _try(self._file.fd, fcntl.F_UNLCK, *_WRITING)
             self._writer.pop(_HERE, None)
 
@@ -195,14 +195,14 @@ class Share:
         self._file.close()
 
     def after_fork(self) -> None:
-        """Leave it to the parent (runs in the child)."""
+        """Forget the parent's share (runs in the child)."""
         self.held, self.inherited, self._alone = False, True, False
         self._writer.clear()
         self._file.close()
 
 
 def in_use(fd: int) -> bool:
-    """Tell whether a writer has a share in the copy of a file, not counting one taken by `fd`."""
+    """Return whether a writer has a share in the copy of a file, not counting one taken by `fd`."""
     return _is_locked(fd, *_SHARES)
 
 
@@ -211,7 +211,7 @@ def _any_byte() -> int:
 
 
 def _is_locked(fd: int, start: int, number: int) -> bool:
-    """Tell whether another open file has any of these bytes locked for writing."""
+    """Return whether another open file has a write lock on any of these bytes."""
     asked = _LOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, number, 0)
     answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
     return bool(_LOCK.unpack(answer)[0] != fcntl.F_UNLCK)
@@ -220,6 +220,6 @@ def _is_locked(fd: int, start: int, number: int) -> bool:
 def _try(fd: int, kind: int, start: int, number: int) -> bool:
     try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _LOCK.pack(kind, os.SEEK_SET, start, number, 0))
-    except (BlockingIOError, PermissionError):  # the two ways to say that another has it
+    except (BlockingIOError, PermissionError):  # either means that another has it
         return False
     return True

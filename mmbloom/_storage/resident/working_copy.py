@@ -1,21 +1,22 @@
 """The array of one filter in shared memory, which all processes map and change instead of the file.
 
-Where more than a part of the memory is changed pages of files, the kernel lets a process that
-changes more of them wait for the disk: a key took 90 us so. It takes 0.1 us in shared memory, whose
-pages are written nowhere. The file is the checkpoint of the copy. Bits only go from 0 to 1, so any
-mix of an older and a newer array is a valid filter between the two: the file may be written at any
-time, in any order. (Four-bit counters go down as well: a torn checkpoint of them could forget a
-key, so filters that count stay mapped.)
+If changed pages of files take more than a part of the memory, the kernel makes a process that
+changes more of them wait for the disk: a key took 90 us then. It takes 0.1 us in shared memory,
+whose pages are written nowhere. The file is the checkpoint of the copy. Bits only go from 0 to 1,
+so any mix of an older and a newer array is a valid filter between the two: the file may be written
+at any time, in any order. (Four-bit counters go down as well: a torn checkpoint of them could
+forget a key, so filters that count stay mapped.)
 
 - The file's header names its copy: the boot of the kernel, and 16 random bytes. Whoever can write
-  these can write the filter, so a name that anyone else has made first is never believed.
-- The copy's first page names its file: device, inode, uuid and size. What `cp` made of a file has
-  the name of a copy that is not its own, and is the filter as of its last checkpoint.
-- A copy is made under the file's write lock. Every call compares what the header names with what
-  it has mapped, and follows. It is removed when no writer has a share in it any more
-  (``share.py``): so whoever changes the array follows once, from the file to the copy.
+  these can write the filter, so nobody else can choose the name that is trusted.
+- The copy's first page names its file: device, inode, uuid and size. A file that `cp` made has the
+  name of a copy that is not its own; it is the filter as of its last checkpoint.
+- A copy is made under the file's write lock. Every call compares the name in the header with the
+  copy that it has mapped, and maps the array that the header names. A copy is removed when no
+  writer has a share in it any more (``share.py``): so a writer moves once, from the file to the
+  copy.
 
-It is changed through maps, which are none of this file's business.
+The maps through which a copy is changed are in ``moving.py``.
 """
 
 import errno
@@ -39,15 +40,15 @@ from mmbloom._system.typing import Resident
 from mmbloom.errors import FileChangedError, MmbloomWarning, ReservationWarning
 from mmbloom.format.header import COPY_BYTES, COPY_OFFSET, HEADER_BYTES, Header
 
-# The bytes of the pieces in which it is written and read: with 1 MiB it takes a tenth longer.
+# The size of the pieces in which it is written and read: with 1 MiB that takes a tenth longer.
 PIECE = 8 << 20
 
-# How much of the free memory a copy may take: the rest is for the processes that use the filter.
+# The share of the free memory that a copy may take: the processes that use the filter need some.
 _SHARE = 0.8
 
 _PAGE = struct.Struct("<8sQQ16sQ16s")  # magic, device, inode, uuid, bytes of the array, boot
 _MAGIC = b"MMBLcopy"
-_WRITTEN_OFFSET = 2048  # whether the file was equal to it, and how many batches had begun then
+_WRITTEN_OFFSET = 2048  # whether the file was equal to it, and how many batches had begun by then
 _WRITTEN = struct.Struct("<QQ")
 _TURN_OFFSET = 2064  # the next turn to write a piece: turn t is of piece t modulo their number
 _TURN = struct.Struct("<Q")
@@ -59,45 +60,45 @@ ROUND_SECONDS = 300.0
 # The most pieces to write in one section of the lock: after a pause, many are due.
 _PIECES_AT_ONCE = 32
 
-# What opening says of something at the name of a copy that cannot be one.
+# Errors of opening what has the name of a copy and cannot be one.
 _STRANGE = {errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENOTDIR}
 
 NO_COPY = bytes(COPY_BYTES)
 
-# The first of the random bytes: while they are 0 no copy is named, whatever else stands there.
+# The first of the random bytes: while they are 0, no copy is named, whatever the other bytes are.
 WORD_OF_NAME = slice(16, 24)
 
 
 def named_by(fd: int) -> bytes:
-    """Read which copy the header of an open file names."""
+    """Return the name of a copy in the header of an open file, `NO_COPY` if it names none."""
     named = os.pread(fd, COPY_BYTES, COPY_OFFSET)
     return named if any(named[WORD_OF_NAME]) else NO_COPY
 
 
 def is_named(named: bytes) -> bool:
-    """Tell whether what a header names is a copy of this boot."""
+    """Return whether a header names a copy of this boot."""
     return named != NO_COPY and named[:16] == memory.boot_id()
 
 
 def is_wanted(resident: Resident, array_bytes: int, path: str) -> bool:
-    """Tell whether the array of a file is to lie in shared memory."""
+    """Return whether the array of a file should be in shared memory."""
     if resident is False or (resident == "auto" and not memory.too_large_to_be_dirty(array_bytes)):
         return False
     file_system = mounts.file_system_type(path)
     if resident == "auto" and file_system in mounts.IN_MEMORY:
         return False
-    return file_system not in mounts.NETWORK  # whose other hosts would not see a key
+    return file_system not in mounts.NETWORK  # other hosts would not see the keys
 
 
 class WorkingCopy:
-    """A copy, open; made by `make` or `find`.
+    """An open copy, which `make` or `find` returns.
 
     Attributes
     ----------
     named : bytes
         As the header names it.
     fd : int
-        Its descriptor. The array lies where it lies in the file.
+        Its descriptor. The array has the same offset as in the file.
     size : int
         As of the file.
     """
@@ -113,7 +114,7 @@ class WorkingCopy:
 
     @classmethod
     def make(cls, fd: int, header: Header, path: str, *, empty: bool) -> tuple["WorkingCopy", int]:
-        """Make the copy of a file, by the holder of its write lock; no header names it yet.
+        """Make the copy of a file, under its write lock; the header does not name it yet.
 
         Parameters
         ----------
@@ -124,21 +125,21 @@ class WorkingCopy:
         path : str
             Of the file: for errors.
         empty : bool
-            Whether no bit of it is set: then nothing is read.
+            Whether no bit is set: then the file is not read.
 
         Returns
         -------
         WorkingCopy, int
-            And how many bits are set.
+            The copy, and how many bits are set.
 
         Raises
         ------
         OSError
-            If the shared memory cannot be had, or the file cannot be read.
+            If there is not enough shared memory, or the file cannot be read.
         """
         size, named = header.file_bytes, memory.boot_id() + os.urandom(16)
         status = os.fstat(fd)
-        sweep(fd)  # first: what it frees is room
+        sweep(fd)  # first: it may free memory
         _require_possible(size, status, path)
         there = _path(named, status)
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -149,7 +150,7 @@ class WorkingCopy:
             pages.reserve(made.fd, size, path)
             positions_set = 0 if empty else made._load(fd, path)
             made._give(fd, path)
-        except BaseException:  # an interrupt may come before the name is noted
+        except BaseException:  # also an interrupt between creation and assignment
             with suppress(FileNotFoundError):
                 os.unlink(there)
             if made is not None:
@@ -166,12 +167,12 @@ class WorkingCopy:
         Returns
         -------
         bytes, WorkingCopy or None
-            What the header says, and the copy; None if the file is what counts.
+            The name in the header, and the copy; None if the file has the array.
 
         Raises
         ------
         OSError
-            If it is there and may not be used, or others use it and it cannot be found here.
+            If the copy may not be used, or if others use it and it cannot be found here.
         """
         while True:
             named, found, there = named_by(fd), -1, ""
@@ -188,12 +189,12 @@ class WorkingCopy:
                 if not fault:
                     return named, copy
                 copy.close()
-            if named_by(fd) == named:  # else it was half written a moment ago, or was given up
+            if named_by(fd) == named:  # else the name was half written, or the copy was removed
                 _require_unused(fd, fault, path)
                 return named, None
 
     def _load(self, fd: int, path: str) -> int:
-        """Read the array of the file; how many bits are set."""
+        """Read the array of the file; return how many bits are set."""
         positions_set = 0
         for start, piece in _pieces(fd, self.size, path, HEADER_BYTES):
             if found := count_set(np.frombuffer(piece, "<u8")):
@@ -202,7 +203,7 @@ class WorkingCopy:
         return positions_set
 
     def _give(self, fd: int, path: str) -> None:
-        """Give it the owner, group and mode of the file; OSError if that cannot be."""
+        """Set owner, group and mode as those of the file; OSError if that is impossible."""
         file = os.fstat(fd)
         if os.geteuid() == 0:
             os.fchown(self.fd, file.st_uid, file.st_gid)
@@ -225,8 +226,8 @@ class WorkingCopy:
         """
         for start, piece in _pieces(self.fd, self.size, path, HEADER_BYTES):
             write_at(fd, piece, start)
-            # Lets the disk begin with it at once, and the page cache forget it afterwards. Advice
-            # only: a kernel built without it is no disk that failed.
+            # Starts the write at once, and frees the page cache afterwards. It is advice only:
+            # that a kernel does not have it is no failure of the disk.
             with suppress(OSError):
                 os.posix_fadvise(fd, start, len(piece), os.POSIX_FADV_DONTNEED)
 
@@ -249,25 +250,25 @@ class WorkingCopy:
         return (end + 1) * ROUND_SECONDS / pieces
 
     def is_written(self, begun: int) -> bool:
-        """Tell whether the file has all bits: no batch has begun since it was written."""
+        """Return whether the file has all bits: no batch has begun since it was written."""
         return os.pread(self.fd, _WRITTEN.size, _WRITTEN_OFFSET) == _WRITTEN.pack(True, begun)
 
     def set_written(self, begun: int | None) -> None:
         """Note that the file has the keys of the first `begun` batches, all of which had ended.
 
-        A batch under way could have set its bits after they were written. None says that the file
-        is not known to have everything.
+        A running batch could have set bits after their piece was written. None notes that the file
+        may not have everything.
         """
         raw = _WRITTEN.pack(begun is not None, begun or 0)
         os.pwrite(self.fd, raw, _WRITTEN_OFFSET)
 
     def remove(self) -> None:
-        """Remove its name: a process that has it open keeps it."""
+        """Remove its name: a process that has it open can go on."""
         with suppress(FileNotFoundError):
             os.unlink(self._path)
 
     def can_be_removed(self) -> bool:
-        """Tell whether this process may: in a sticky folder it must be the owner."""
+        """Return whether this process may remove it: in a sticky folder, its owner and root may."""
         return os.geteuid() in (0, os.fstat(self.fd).st_uid)
 
     def close(self) -> None:
@@ -276,7 +277,7 @@ class WorkingCopy:
 
 
 def discard(fd: int) -> None:
-    """Remove the copy of a file, open, that has no name any more, unless it is in use."""
+    """Remove the copy of an open file that has no name any more, unless the copy is in use."""
     if named_by(fd) != NO_COPY and not in_use(fd):
         sweep(fd)
 
@@ -290,7 +291,7 @@ def _has_access_list(fd: int) -> bool:
 
 
 def _page(header: Header, file: os.stat_result) -> bytes:
-    """Lay out what a copy says of its file."""
+    """Return the first bytes of a copy, which identify its file."""
     named = _PAGE.pack(
         _MAGIC, file.st_dev, file.st_ino, header.uuid, header.array_bytes, memory.boot_id()
     )
@@ -309,7 +310,7 @@ def _turn(size: int) -> int:
 
 def _pieces(fd: int, end: int, path: str, start: int) -> Iterator[tuple[int, memoryview]]:
     """Read a part of an array piece by piece, each into the same memory."""
-    # Of a small array no more than that: zeroed, 8 MiB take 3 ms.
+    # No larger than needed: to zero 8 MiB takes 3 ms.
     buffer, size = memoryview(bytearray(max(0, min(PIECE, end - start)))), end
     while start < size:
         piece = buffer[: min(PIECE - start % PIECE, size - start)]
@@ -326,7 +327,7 @@ def _require_possible(size: int, file: os.stat_result, path: str) -> None:
     if not memory.boot_id():
         raise OSError(errno.ENOTSUP, "this system does not name its boots", path)
     if os.geteuid() not in (0, file.st_uid):
-        # Others would not believe it, see `_fault`.
+        # Others would not trust it, see `_fault`.
         raise OSError(errno.EPERM, f"only its owner, user {file.st_uid}, can do that", path)
     if (room := int(_SHARE * memory.shared_bytes())) < size:
         reason = f"{size} bytes of shared memory are needed, and {room} could be had"
@@ -337,7 +338,7 @@ _CLOSED = "its array is in shared memory, in a copy that cannot be used: "
 
 
 def _open(there: str, *, writable: bool, path: str) -> tuple[int, str]:
-    """Open what is at the name of a copy; or -1, and why that is no copy."""
+    """Open what has the name of a copy; return -1 and the reason if it is no copy."""
     flags = (os.O_RDWR if writable else os.O_RDONLY) | os.O_NONBLOCK
     try:
         return open_file(there, flags | os.O_NOFOLLOW), ""
@@ -358,18 +359,18 @@ def _require_unused(fd: int, fault: str, path: str) -> None:
 
 
 def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
-    """Say why a file is not the copy of another one, "" if it is.
+    """Return why a file is not the copy of another one, "" if it is.
 
-    Raises OSError if it is, and users who may not change the file may have changed the copy.
+    Raise OSError if it is, but users who may not change the file may have changed the copy.
     """
     there = os.fstat(fd)
     if not stat.S_ISREG(there.st_mode):
         return "its name is of no regular file"
-    if there.st_size < header.file_bytes:  # it may be longer: see `pages.extent`
+    if there.st_size < header.file_bytes:  # it may be larger: see `pages.extent`
         return f"it has {there.st_size} bytes"
     if os.pread(fd, _PAGE.size, 0) != _page(header, file)[: _PAGE.size]:
         return "it is the copy of another file"
-    # The name of a copy that is gone can be made by anyone, so the owner counts.
+    # Anyone can make a file with the name of a copy that is gone, so the owner is checked.
     if there.st_uid not in (0, file.st_uid):
         strange = f"it belongs to user {there.st_uid}, the file to {file.st_uid}"
     elif wider := there.st_mode & ~file.st_mode & 0o022:
@@ -382,19 +383,19 @@ def _fault(fd: int, header: Header, file: os.stat_result, path: str) -> str:
 
 
 def say_lost(path: str) -> None:
-    """Warn that the copy of a file is gone, with what was not flushed."""
+    """Warn that the copy of a file is gone, with all that was not flushed."""
     warn(
-        f"{path}: its array was in shared memory, in a copy that is not there any more, or is "
-        "of the file that this one was copied from: the file counts, as it was last flushed",
+        f"{path}: its array was in shared memory, in a copy that is gone, or that belongs to the "
+        "file from which this one was copied: the file is used as it was last flushed",
         MmbloomWarning,
     )
 
 
 def say_not_saved(path: str, error: Exception) -> None:
-    """Warn that the last writer has left the array in shared memory."""
+    """Warn that the last writer left the array in shared memory."""
     warn(
         f"{path}: its file was not brought up to date, as {error}; its keys are in shared memory "
-        "until the machine starts anew: open the filter for writing and close it again",
+        "until the machine restarts: open the filter for writing and close it again",
         MmbloomWarning,
     )
 
@@ -403,21 +404,21 @@ def say_why_mapped(path: str, error: OSError) -> None:
     """Warn that a filter cannot be kept in memory, and what that means."""
     warn(
         f"{path}: not kept in shared memory: {error.strerror}. Its file is changed itself: keys "
-        "wait for the disk where more of it is dirty than the kernel allows",
+        "wait for the disk if more of it is dirty than the kernel allows",
         ReservationWarning,
     )
 
 
 def sweep(fd: int) -> None:
-    """Remove copies of an open file whose header names none: their makers were killed."""
+    """Remove copies of an open file whose header names none: processes were killed making them."""
     file = os.fstat(fd)
     for copy in _copies(file.st_dev, file.st_ino):
-        with suppress(OSError):  # another user's, perhaps: the others go all the same
+        with suppress(OSError):  # perhaps it is another user's: go on with the others
             os.unlink(copy)
 
 
 def has_copies(device: int, inode: int) -> bool:
-    """Tell whether there are copies of a file, named by it or left by killed makers."""
+    """Return whether a file has copies, in use or left by killed processes."""
     return bool(_copies(device, inode))
 
 
