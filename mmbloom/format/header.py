@@ -129,16 +129,11 @@ HEADER_BYTES = 4096
 SEGMENT_BYTES = 1 << 20  # of the array, for each checksum of a sealed file
 MUTABLE_OFFSET = 2048
 MUTABLE_FIELDS = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
+# The first four by number, for the engine, which counts a key at a time.
+KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = range(4)
 
-
-# Their indices, for the engine, which counts single keys.
-KEYS_ADDED, POSITIONS_SET, BATCHES_BEGUN, BATCHES_DONE = map(
-    MUTABLE_FIELDS.index, ("keys_added", "positions_set", "batches_begun", "batches_done")
-)
-
-# The name of the copy in shared memory that has the array, 0 if there is none.
-COPY_OFFSET = MUTABLE_OFFSET + 8 * len(MUTABLE_FIELDS)
-COPY_BYTES = 32
+# Which copy in shared memory has the array, if one has. A literal, as it may never move.
+COPY_OFFSET, COPY_BYTES = 2088, 32
 
 KEY_RULE_OFFSET = 2560
 KEY_RULE_BYTES = HEADER_BYTES - KEY_RULE_OFFSET - 4  # of the text

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from naive import step_of
 
 from mmbloom import FormatError, NewerFormatError
-from mmbloom.format.header import IMMUTABLE, Header, decode, encode
+from mmbloom.format import header as spec
+from mmbloom.format.header import IMMUTABLE, Header, decode, encode, with_counters
 from mmbloom.sizing import FilterParams, Layout
 
 LAYOUTS = get_args(Layout)
@@ -113,6 +114,17 @@ def test_table_in_the_code_is_the_table_of_the_format() -> None:
         name: (offset, dtype.itemsize)
         for name, (dtype, offset, *_) in (IMMUTABLE.fields or {}).items()
     } == offsets
+
+
+def test_places_in_the_mutable_block_never_move() -> None:
+    """Each counter, and the name of the copy, is where the files that exist have it."""
+    names = ("keys_added", "positions_set", "batches_begun", "batches_done", "flushed_ns")
+    raw = with_counters(encode(header()), dict(zip(names, range(1, 6), strict=True)))
+    assert struct.unpack_from("<5Q", raw, 2048) == (1, 2, 3, 4, 5)
+    assert names == spec.MUTABLE_FIELDS  # the name of the copy begins where they end
+    places = spec.KEYS_ADDED, spec.POSITIONS_SET, spec.BATCHES_BEGUN, spec.BATCHES_DONE
+    assert tuple(names[place] for place in places) == names[:4]
+    assert (spec.COPY_OFFSET, spec.COPY_BYTES) == (2088, 32)
 
 
 @hypothesis.given(
