@@ -7,6 +7,7 @@ from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import kind_of
 from mmbloom._system.typing import HashName, Layout
 from mmbloom.filters.exclusions import ExclusionList
+from mmbloom.sizing.params import HASHES
 from mmbloom.sizing.planning import Fill
 
 
@@ -90,8 +91,8 @@ class FilterInfo:
 
 
 def without_secret(record: dict[str, Any]) -> dict[str, Any]:
-    """Blank the seed of a record with `hash` and `seed`, if it is SipHash's."""
-    return record if record["hash"] == "murmur3" else {**record, "seed": None}
+    """Return a record that has `hash` and `seed` without the seed, if that is secret."""
+    return {**record, "seed": None} if HASHES[record["hash"]].secret else record
 
 
 def read_info(storage: MappedFilter, exclusions: ExclusionList) -> FilterInfo:

@@ -11,13 +11,12 @@ from mmbloom._system.typing import HashName, Layout, Mode, OnFull, Resident
 from mmbloom.errors import ParameterMismatchError
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
-    SEED_BITS,
     FilterParams,
     HasHash,
     KeyHash,
-    require_hash,
     require_seed,
     spelled,
+    traits_of,
 )
 from mmbloom.sizing.planning import plan
 
@@ -94,9 +93,8 @@ def choose_hash(name: HashName | None, seed: int | None) -> KeyHash:
     who cannot read the file does.
     """
     name = DEFAULT_HASH if name is None else name
-    require_hash(name)
     if seed is None:
-        seed = int.from_bytes(os.urandom(SEED_BITS[name] // 8), "little")
+        seed = int.from_bytes(os.urandom(traits_of(name).seed_bits // 8), "little")
     require_seed(name, seed)
     return KeyHash(name, seed)
 

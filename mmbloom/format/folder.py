@@ -72,6 +72,7 @@ from mmbloom.format.checker import Checker, is_hexadecimal
 from mmbloom.format.json_record import decode_record, encode_record
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
+    HASHES,
     FilterParams,
     HasHash,
     require_capacity,
@@ -79,6 +80,8 @@ from mmbloom.sizing.params import (
 )
 from mmbloom.sizing.planning import SMALL_BITS, plan, to_plan_for
 
+# Manifests of this hash have no field for it: they are of before there was another.
+_UNNAMED: HashName = "murmur3"
 _GROWTH = 2
 _TIGHTENING = 0.5  # r: exact powers of two, which a header's double holds as they are
 
@@ -375,11 +378,11 @@ def encode(manifest: Manifest) -> bytes:
 
 def _settings(plan: FolderPlan) -> dict[str, object]:
     settings = asdict(plan)
-    if settings["hash"] == "murmur3":
-        del settings["hash"]  # as in manifests older than SipHash
-    else:
-        # Not a number: most readers of JSON keep only 16 digits of one so large.
-        settings["seed"] = plan.seed.to_bytes(16, "little").hex()
+    if plan.hash == _UNNAMED:
+        del settings["hash"]
+    if (traits := HASHES[plan.hash]).secret:
+        # No number: of one so large, most readers of JSON keep the first 16 digits.
+        settings["seed"] = plan.seed.to_bytes(traits.seed_bits // 8, "little").hex()
     return settings
 
 
@@ -433,16 +436,21 @@ def _decode_plan(kind: type[FolderPlan], record: Any, check: Checker) -> FolderP
 
 
 def _hash(record: dict[str, Any], check: Checker, *, keyed: bool) -> dict[str, Any]:
-    """Check and return the hash and its seed."""
-    seed = record["seed"]
-    if not keyed:
-        ok = type(seed) is int and 0 <= seed < 2**32
-        check.value(ok, "seed", seed, "0 to 2**32 - 1")
-        return {"seed": seed, "hash": "murmur3"}
-    check.value(record["hash"] == "siphash", "hash", record["hash"], "siphash, or no such field")
-    # The error does not show what was found: it may be most of a secret key.
-    check(is_hexadecimal(seed, 16), "seed", "none", "the hash's key: 32 hexadecimal digits")
-    return {"seed": int.from_bytes(bytes.fromhex(seed), "little"), "hash": "siphash"}
+    """Check and read the hash and its seed."""
+    name, seed = record.get("hash", _UNNAMED), record["seed"]
+    named = [each for each in HASHES if each != _UNNAMED]
+    expected = f"{' or '.join(named)}, or no such field"
+    check.value(not keyed or name in named, "hash", name, expected)
+    traits = HASHES[name]
+    if traits.secret:
+        # The message does not show the seed: it may be most of a secret key.
+        expected = f"the hash's key: {traits.seed_bits // 4} hexadecimal digits"
+        check(is_hexadecimal(seed, traits.seed_bits // 8), "seed", "none", expected)
+        seed = int.from_bytes(bytes.fromhex(seed), "little")
+    else:
+        ok = type(seed) is int and 0 <= seed < 1 << traits.seed_bits
+        check.value(ok, "seed", seed, f"0 to 2**{traits.seed_bits} - 1")
+    return {"seed": seed, "hash": name}
 
 
 def _members(records: Any, plan: FolderPlan, check: Checker) -> tuple[Entry, ...]:

@@ -117,11 +117,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mmbloom._system.typing import HashName, Layout
+from mmbloom._system.typing import Array, HashName, Layout
 from mmbloom.errors import DamagedHeaderError, FormatError, NewerFormatError, NoFilterError
 from mmbloom.format.checker import Checker
 from mmbloom.sizing.formulas import MAX_BLOCKS_PER_KEY
-from mmbloom.sizing.params import FilterParams, sizes_of
+from mmbloom.sizing.params import HASHES, FilterParams, sizes_of
 
 MAGIC = b"\x89MMBLM\r\n"  # no text starts with 0x89; CR LF is damaged by text-mode transfer
 VERSION = 1
@@ -140,7 +140,6 @@ KEY_RULE_BYTES = HEADER_BYTES - KEY_RULE_OFFSET - 4  # of the text
 
 KIND_BITS, KIND_COUNTERS = 1, 2
 SEALED = 1  # bit 0 of read_only_compatible
-_HASH_IDS: dict[HashName, int] = {"murmur3": 1, "siphash": 2}
 _LAYOUT_IDS: dict[Layout, int] = {"standard": 1, "blocked": 2}
 _SEVERAL_BLOCKS = 3  # the layout id of "blocked" with several blocks a key
 _CRC_OFFSET = 508
@@ -250,11 +249,9 @@ def encode(header: Header, key_rule: str | None = None) -> bytes:
         record["layout"] = _SEVERAL_BLOCKS
         record["blocks_per_key"] = params.blocks_per_key
     record["num_positions"] = params.num_bits
-    record["hash_id"] = _HASH_IDS[params.hash]
-    if params.hash == "murmur3":
-        record["seed"] = params.seed
-    else:
-        record["hash_key"] = np.void(params.seed.to_bytes(16, "little"))
+    record["hash_id"], place = HASHES[params.hash].number, HASHES[params.hash].field
+    field = IMMUTABLE[place]
+    record[place] = np.frombuffer(params.seed.to_bytes(field.itemsize, "little"), field)[0]
     record["uuid"] = np.void(header.uuid)
     record["crc"] = zlib.crc32(record.tobytes()[:_CRC_OFFSET])
     return record.tobytes().ljust(KEY_RULE_OFFSET, b"\0") + encode_key_rule(key_rule)
@@ -324,7 +321,7 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
         raise NoFilterError(path, "magic", found, f"{MAGIC!r}", said)
     if len(raw) < HEADER_BYTES:
         raise NoFilterError(path, "length", f"{file_bytes} bytes", "at least 4096")
-    record = np.frombuffer(raw, dtype=IMMUTABLE, count=1)[0]
+    record = np.frombuffer(raw, dtype=IMMUTABLE, count=1).reshape(())
     require.version("format version", int(record["version"]), VERSION)
     found_crc, crc = int(record["crc"]), zlib.crc32(raw[:_CRC_OFFSET])
     if found_crc != crc:
@@ -339,8 +336,8 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     layout: Layout = "standard" if layout_id == _LAYOUT_IDS["standard"] else "blocked"
     known = "1 (standard), 2 (blocked) or 3 (blocked with several blocks a key)"
     require(layout_id in {*_LAYOUT_IDS.values(), _SEVERAL_BLOCKS}, "layout", layout_id, known)
-    hash_name = {number: name for name, number in _HASH_IDS.items()}.get(hash_id)
-    known = "1 (MurmurHash3_x64_128) or 2 (SipHash-1-3)"
+    hash_name = {traits.number: name for name, traits in HASHES.items()}.get(hash_id)
+    known = " or ".join(sorted(f"{each.number} ({each.title})" for each in HASHES.values()))
     require(hash_name is not None, "hash id", hash_id, known)
     blocks = _blocks_per_key(record, layout_id, require)
     whole = num_hashes % blocks == 0
@@ -370,8 +367,8 @@ def decode_block(raw: bytes, file_bytes: int, path: str) -> Header:
     )
 
 
-def _blocks_per_key(record: np.void, layout_id: int, require: Checker) -> int:
-    """Read the number of blocks a key: 1 in a layout without a field for it."""
+def _blocks_per_key(record: Array[np.void], layout_id: int, require: Checker) -> int:
+    """Read how many blocks a key has: 1 in a layout that has no field for it."""
     field, blocks = "blocks per key", int(record["blocks_per_key"])
     if layout_id != _SEVERAL_BLOCKS:
         require(blocks == 0, field, blocks, f"0, as the layout is {layout_id}")
@@ -380,11 +377,11 @@ def _blocks_per_key(record: np.void, layout_id: int, require: Checker) -> int:
     return blocks
 
 
-def _seed(record: np.void, hash_name: HashName, require: Checker) -> int:
-    """Read the seed of a hash; the field of the other hash must be 0."""
-    seed, key = int(record["seed"]), record["hash_key"].tobytes()
-    if hash_name == "murmur3":
-        require(not any(key), "hash key", "not zero", "zero, as the hash is MurmurHash3")
-        return seed
-    require(seed == 0, "seed", seed, "0, as the hash is SipHash, whose key is elsewhere")
-    return int.from_bytes(key, "little")
+def _seed(record: Array[np.void], hash_name: HashName, require: Checker) -> int:
+    """Read the seed of one hash; the fields of the others must be 0."""
+    chosen = HASHES[hash_name]
+    for other in HASHES.values():
+        ok = other is chosen or not any(record[other.field].tobytes())
+        field, expected = other.field.replace("_", " "), f"zero, as the hash is {chosen.title}"
+        require(ok, field, "not zero", expected)
+    return int.from_bytes(record[chosen.field].tobytes(), "little")

@@ -36,23 +36,51 @@ def require_error_rate(error_rate: float) -> float:
     return float(error_rate)
 
 
-def require_hash(name: HashName) -> None:
-    """Raise `ValueError` unless a hash has this name."""
-    if name not in get_args(HashName):
-        raise ValueError(f"hash is {name!r}, expected 'siphash' or 'murmur3'")
-
-
 def require_seed(name: HashName, seed: int) -> None:
-    """Raise `TypeError` or `ValueError` if a hash cannot have this seed."""
-    require_hash(name)
+    """Raise `TypeError` or `ValueError` if a hash cannot have this seed, or has another name."""
+    bits = traits_of(name).seed_bits
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise TypeError(f"seed is {seed!r}, expected an int")
-    if not 0 <= seed < 1 << SEED_BITS[name]:
-        raise ValueError(f"seed is {seed}, expected 0 to 2**{SEED_BITS[name]} - 1 for {name}")
+    if not 0 <= seed < 1 << bits:
+        raise ValueError(f"seed is {seed}, expected 0 to 2**{bits} - 1 for {name}")
 
 
+class HashTraits(NamedTuple):
+    """What sets a hash apart from the others; the engines have its function.
+
+    Attributes
+    ----------
+    title : str
+        Its name, for people.
+    number : int
+        Its id in the header of a file.
+    field : str
+        The field of the header that has its seed, and is 0 with any other hash.
+    seed_bits : int
+        Size of the seed.
+    secret : bool
+        Whether the seed is a key, which nothing that is printed may show.
+    """
+
+    title: str
+    number: int
+    field: str
+    seed_bits: int
+    secret: bool
+
+
+HASHES: dict[HashName, HashTraits] = {
+    "siphash": HashTraits("SipHash-1-3", 2, "hash_key", 128, secret=True),
+    "murmur3": HashTraits("MurmurHash3_x64_128", 1, "seed", 32, secret=False),
+}
 DEFAULT_HASH: HashName = "siphash"
-SEED_BITS: dict[HashName, int] = {"siphash": 128, "murmur3": 32}
+
+
+def traits_of(name: HashName) -> HashTraits:
+    """Return the record of a hash; raise `ValueError` if no hash has this name."""
+    if name not in get_args(HashName):
+        raise ValueError(f"hash is {name!r}, expected {' or '.join(map(repr, HASHES))}")
+    return HASHES[name]
 
 
 class KeyHash(NamedTuple):
@@ -63,17 +91,18 @@ class KeyHash(NamedTuple):
 
     @property
     def spelled_seed(self) -> str:
-        """The seed, for people; of SipHash's secret key only a fingerprint, to compare two keys."""
-        if self.name == "murmur3":
+        """The seed, for people: of a secret one only a fingerprint, to compare two."""
+        traits = HASHES[self.name]
+        if not traits.secret:
             return str(self.seed)
         import hashlib  # noqa: PLC0415  it takes 2 ms, and only errors and reports need it
 
-        digest = hashlib.sha256(self.seed.to_bytes(16, "little")).hexdigest()
+        digest = hashlib.sha256(self.seed.to_bytes(traits.seed_bits // 8, "little")).hexdigest()
         return f"secret (fingerprint {digest[:8]})"
 
 
 def spelled(made_with: "HasHash", name: str) -> str:
-    """Return a parameter as text for people, without SipHash's secret key."""
+    """Return a parameter as text for people, without a secret seed."""
     return made_with.key_hash.spelled_seed if name == "seed" else str(getattr(made_with, name))
 
 

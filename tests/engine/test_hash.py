@@ -1,5 +1,7 @@
 """Hashes of each engine are MurmurHash3_x64_128, one by one, in batches, and of arrays."""
 
+from typing import Any
+
 import hypothesis
 import numpy as np
 import pytest
@@ -7,7 +9,7 @@ from forms import SIPHASH, bytes_of, hashed
 from hypothesis import strategies as st
 from kernels import Engine, each_engine
 
-from mmbloom._engine.key_batch import ByteKeys, IntegerKeys
+from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, KeyBatch
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom.sizing.params import KeyHash
 
@@ -62,6 +64,17 @@ def test_known_vectors(engine: Engine, key: bytes, seed: int, h1: int, h2: int) 
         )
     for one, two in ways:
         assert (one.tolist(), two.tolist()) == ([h1], [h2])
+
+
+@each_engine
+@pytest.mark.parametrize("keys", [ByteKeys.of([]), ByteKeys.of([b"a"]), IntegerKeys(np.arange(2))])
+def test_a_hash_of_another_name_is_refused(engine: Engine, keys: KeyBatch) -> None:
+    """No engine hashes by one of the hashes what asks for a third."""
+    third: Any = "xxh3"
+    with pytest.raises(AssertionError, match="xxh3"):
+        engine.hash_keys(keys, KeyHash(third, 7))
+    with pytest.raises(AssertionError, match="xxh3"):
+        hash_one(b"a", KeyHash(third, 7))
 
 
 @each_engine

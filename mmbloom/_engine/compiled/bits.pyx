@@ -344,8 +344,10 @@ cdef class OneKey:
         self.keyed = params.hash == "siphash"
         if self.keyed:
             self.siphash = siphash_of(params.seed & 0xFFFFFFFFFFFFFFFF, params.seed >> 64)
-        else:
+        elif params.hash == "murmur3":
             self.murmur3 = murmur3_of(params.seed)
+        else:
+            raise AssertionError(f"{params.hash!r} is no hash of this engine")
         self.to_bytes = to_bytes
         self.writable = words.flags.writeable
         if self.writable:

@@ -100,14 +100,14 @@ def hash_keys(keys, key_hash):
     # Of a list, as its `len` says, which is a call of Python.
     n = keys.stop - keys.start if isinstance(keys, ByteKeys) else len(keys)
     h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
-    if not n:
-        return h1, h2
     if name == "siphash":
         siphash = siphash_of(seed & 0xFFFFFFFFFFFFFFFF, seed >> 64)
         hash_form[SipHash](keys, &siphash, h1, h2)
-    else:
+    elif name == "murmur3":
         murmur3 = murmur3_of(seed)
         hash_form[Murmur3](keys, &murmur3, h1, h2)
+    else:
+        raise AssertionError(f"{name!r} is no hash of this engine")
     return h1, h2
 
 
@@ -123,7 +123,9 @@ def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalization
 
 
 cdef int hash_form(keys, const Seeded *hash, h1, h2) except -1:
-    """Hash a batch of one key or more, in whatever form."""
+    """Hash a batch, in whatever form."""
+    if not len(h1):
+        return 0
     if isinstance(keys, ByteKeys):
         hash_list[Seeded](keys.items, keys.start, hash, h1, h2)
     elif isinstance(keys, IntegerKeys):

@@ -11,7 +11,7 @@ bytes are hashed by the same algorithm written for arrays (about 20 ns).
 """
 
 from itertools import repeat
-from typing import Any
+from typing import Any, assert_never
 
 import mmh3
 import numpy as np
@@ -138,18 +138,19 @@ class _Lanes:
         np.bitwise_or(lanes, spare, out=lanes)
 
 
-def siphash_of_words(words: Words, key: int) -> HashHalves:
+def _siphash_of_words(words: Words, seed: int) -> HashHalves:
     """Hash keys of exactly 8 bytes, given as little-endian numbers."""
-    lanes = _Lanes(len(words), key)
+    lanes = _Lanes(len(words), seed)
     lanes.compress(words)
     lanes.compress(np.full(len(words), 8 << 56, dtype=np.uint64))
     return lanes.finish()
 
 
-def siphash_of_all(keys: list[bytes], key: int) -> HashHalves:
+def _siphash_of_spelled(keys: SpelledKeys, seed: int) -> HashHalves:
     """Hash keys of any lengths: all that have a word in its place are mixed at once."""
-    n = len(keys)
-    num_words = np.fromiter(map(len, keys), np.int64, n) // 8 + 1
+    octets = bytes_of(keys)
+    n = len(octets)
+    num_words = np.fromiter(map(len, octets), np.int64, n) // 8 + 1
     longest_first = np.argsort(-num_words, kind="stable")
     # The longest few would be alone in their words at the end.
     few = min(n, _FEW)
@@ -158,9 +159,9 @@ def siphash_of_all(keys: list[bytes], key: int) -> HashHalves:
     alone, others = longest_first[:few].tolist(), longest_first[few:]
     h1, h2 = np.empty(n, dtype=np.uint64), np.empty(n, dtype=np.uint64)
     for i in alone:
-        h1[i], h2[i] = siphash(keys[i], key)
+        h1[i], h2[i] = siphash(octets[i], seed)
     if len(others):
-        h1[others], h2[others] = _together([keys[i] for i in others.tolist()], key)
+        h1[others], h2[others] = _together([octets[i] for i in others.tolist()], seed)
     return h1, h2
 
 
@@ -223,10 +224,14 @@ def hash_one(key: bytes, key_hash: KeyHash) -> tuple[int, int]:
     (0, 0)
     """
     name, seed = key_hash
-    if name == "siphash":
-        return siphash(key, seed)
-    h1, h2 = mmh3.mmh3_x64_128_utupledigest(key, seed)
-    return h1, h2
+    match name:
+        case "siphash":
+            return siphash(key, seed)
+        case "murmur3":
+            h1, h2 = mmh3.mmh3_x64_128_utupledigest(key, seed)
+            return h1, h2
+        case _:
+            assert_never(name)
 
 
 def hash_keys(keys: KeyBatch, key_hash: KeyHash) -> HashHalves:
@@ -245,19 +250,27 @@ def hash_keys(keys: KeyBatch, key_hash: KeyHash) -> HashHalves:
         h1, h2 = keys.hashes[key_hash]
         return h1[keys.indices], h2[keys.indices]
     name, seed = key_hash
+    match name:
+        case "siphash":
+            of_words, of_spelled = _siphash_of_words, _siphash_of_spelled
+        case "murmur3":
+            of_words, of_spelled = _murmur3_of_words, _murmur3_of_spelled
+        case _:
+            assert_never(name)
     if isinstance(keys, IntegerKeys):
         # Sign-extended, so that 5 and -5 are the same key in any width.
-        words = keys.items.astype("<i8", copy=False).view("<u8")
-        return siphash_of_words(words, seed) if name == "siphash" else _hash_8_bytes(words, seed)
-    if name == "siphash":
-        return siphash_of_all(bytes_of(keys), seed)
+        return of_words(keys.items.astype("<i8", copy=False).view("<u8"), seed)
+    return of_spelled(keys, seed)
+
+
+def _murmur3_of_spelled(keys: SpelledKeys, seed: int) -> HashHalves:
     # map and join keep the loop in C: the fastest of the pure-Python ways measured.
     digests = b"".join(map(mmh3.hash_bytes, items_of(keys), repeat(seed)))
     halves = np.frombuffer(digests, dtype="<u8")
     return halves[0::2].copy(), halves[1::2].copy()
 
 
-def _hash_8_bytes(words: Array[np.uint64], seed: int) -> HashHalves:
+def _murmur3_of_words(words: Array[np.uint64], seed: int) -> HashHalves:
     """MurmurHash3_x64_128 of 8-byte keys: no 16-byte block, a tail of k1 only, length 8."""
     k1 = words * _C1
     k1 = ((k1 << _31) | (k1 >> _33)) * _C2

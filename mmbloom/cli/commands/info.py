@@ -15,7 +15,7 @@ from mmbloom.cli.process import OK, TOO_FULL, in_rows, say, terminal_columns
 from mmbloom.filters.folder import FolderInfo
 from mmbloom.filters.info import FilterInfo
 from mmbloom.filters.open import open as open_filter
-from mmbloom.sizing.params import KeyHash
+from mmbloom.sizing.params import HASHES, KeyHash
 
 WIDTH = 40
 _BLOCKS, _PLAIN = "█░", "#-"
@@ -136,7 +136,8 @@ def _fullest(info: FilterInfo | FolderInfo) -> FilterInfo | None:
 
 def _key_of(info: FilterInfo | FolderInfo) -> str | None:
     name, seed = _hash_of(info)
-    return f"{seed:#034x}" if name == "siphash" else None
+    digits = HASHES[name].seed_bits // 4
+    return f"0x{seed:0{digits}x}" if HASHES[name].secret else None
 
 
 def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
