@@ -14,7 +14,7 @@
     |-- ReadOnlyError (io.UnsupportedOperation)
     |-- ClosedFilterError (ValueError)
     |-- LockTimeoutError (TimeoutError)            another writer kept the lock
-    |-- ReentryError (RuntimeError)           another task, or a handler, amid a call
+    |-- ReentryError (RuntimeError)           the thread that holds the lock, again
     |-- DurabilityError (OSError)             a flush failed: trust nothing unflushed
     |-- CommitConflictError (RuntimeError)         another run has made this generation
     |-- LostBitsError (RuntimeError)          keys just added are not there
@@ -29,14 +29,14 @@
 
     MmbloomWarning (UserWarning)
     |-- CapacityWarning                       more keys than the filter was planned for
-    |-- EngineWarning                         numpy serves, as the compiled engine cannot
+    |-- EngineWarning                         the compiled engine cannot serve
     `-- ReservationWarning                    this file system cannot reserve disk space
 
 Each error has a builtin as its second base, so code that knows nothing of mmbloom can
 catch it; carries what it knows as attributes; and survives pickling between processes.
 A full disk, a missing file or a refused permission is the system's own `OSError`.
 
-What calls of one kind have in common is said here; a docstring names what is special:
+Common to all calls of a kind (docstrings add what is special to one):
 
 ======================  ====================================================================
 a call that             raises
@@ -55,25 +55,26 @@ changes an open filter  `ReadOnlyError`, `ClosedFilterError`, `LockTimeoutError`
 """
 
 import io
+from typing import Any
 
 
 class MmbloomError(Exception):
     """Base of all errors of mmbloom.
 
-    Subclasses pass their constructor's arguments on as `details`, which is what makes
-    every one of them picklable whatever its builtin base does with ``args``.
+    A pickle has the message and the attributes, and calls no constructor of a subclass.
     """
 
-    def __init__(self, message: str, *details: object) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(message)
-        self._message = message
-        self._details = details or (message,)
 
-    def __str__(self) -> str:
-        return self._message
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), str(self)), vars(self)
 
-    def __reduce__(self) -> tuple[type["MmbloomError"], tuple[object, ...]]:
-        return type(self), self._details
+
+def _unpickled(cls: type[MmbloomError], message: str) -> MmbloomError:
+    error = cls.__new__(cls)
+    MmbloomError.__init__(error, message)
+    return error
 
 
 class FormatError(MmbloomError, ValueError):
@@ -91,7 +92,7 @@ class FormatError(MmbloomError, ValueError):
 
     def __init__(self, path: str, field: str, found: str, expected: str, said: str = "") -> None:
         said = said or f"{field} is {found}"
-        super().__init__(f"{path}: {said}, expected {expected}", path, field, found, expected, said)
+        super().__init__(f"{path}: {said}, expected {expected}")
         self.path, self.field, self.found, self.expected = path, field, found, expected
 
 
@@ -116,7 +117,6 @@ class OtherKindError(FormatError):
 
     def __init__(self, path: str, kind: str, found: str, expected: str) -> None:
         super().__init__(path, "kind", found, expected)
-        self._details = path, kind, found, expected
         self.kind = kind
 
 
@@ -142,7 +142,7 @@ class ParameterMismatchError(MmbloomError, ValueError):
             f"exists with {field} {found}, asked for {expected}; open it as it is, or choose "
             "another path"
         )
-        super().__init__(f"{path}: {said}", path, field, found, expected, said)
+        super().__init__(f"{path}: {said}")
         self.path, self.field, self.found, self.expected = path, field, found, expected
 
 
@@ -161,10 +161,7 @@ class IncompatibleFiltersError(MmbloomError, ValueError):
         said = ", ".join(f"{field} {here} and {there}" for field, here, there in differences)
         super().__init__(
             f"{path} and {other}: cannot be combined, they differ in {said}; make filters that "
-            "are to be combined with like= (--like) of one of them",
-            path,
-            other,
-            differences,
+            "are to be combined with like= (--like) of one of them"
         )
         self.path, self.other, self.differences = path, other, differences
 
@@ -181,7 +178,7 @@ class FileChangedError(MmbloomError, RuntimeError):
     """
 
     def __init__(self, path: str, found: str) -> None:
-        super().__init__(f"{path}: {found} since it was opened; open it again", path, found)
+        super().__init__(f"{path}: {found} since it was opened; open it again")
         self.path, self.found = path, found
 
 
@@ -197,7 +194,7 @@ class ReadOnlyError(MmbloomError, io.UnsupportedOperation):
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: cannot be written, {reason}", path, reason)
+        super().__init__(f"{path}: cannot be written, {reason}")
         self.path, self.reason = path, reason
 
 
@@ -211,7 +208,7 @@ class ClosedFilterError(MmbloomError, ValueError):
     """
 
     def __init__(self, path: str) -> None:
-        super().__init__(f"{path}: this filter object is closed; open the file again", path)
+        super().__init__(f"{path}: this filter object is closed; open the file again")
         self.path = path
 
 
@@ -223,26 +220,23 @@ class LockTimeoutError(MmbloomError, TimeoutError):
     path : str
         The file.
     seconds : float
-        How long it was waited for.
+        How long the call waited.
     lock : str
-        What was waited for, if not for the write lock.
+        What the call waited for: the write lock, unless the message names another.
     """
 
     def __init__(self, path: str, seconds: float, lock: str = "the write lock") -> None:
         super().__init__(
             f"{path}: {lock} was held by others for {seconds:g} s; "
-            "try again, or allow a longer lock timeout",
-            path,
-            seconds,
-            lock,
+            "try again, or allow a longer lock timeout"
         )
         self.path, self.seconds, self.lock = path, seconds, lock
 
 
 class ReentryError(MmbloomError, RuntimeError):
-    """The thread that has the write lock comes again, where no right answer could be given.
+    """The thread that holds the write lock called again where no correct answer exists.
 
-    That is in another task of its event loop; from a signal handler (or the like) amid a call;
+    It did so in another task of its event loop; in a signal handler (or the like) during a call;
     or in a claim within a claim of the same filter. The message says what to use instead.
 
     Attributes
@@ -250,11 +244,11 @@ class ReentryError(MmbloomError, RuntimeError):
     path : str
         The filter.
     reason : str
-        Which of these it is, and what to do.
+        Which of these happened, and what to do.
     """
 
     def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}", path, reason)
+        super().__init__(f"{path}: {reason}")
         self.path, self.reason = path, reason
 
 
@@ -272,9 +266,7 @@ class DurabilityError(MmbloomError, OSError):
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(
             f"{path}: a flush failed ({reason}); keys added since the last good flush may not "
-            "be on the disk: close the filter, check the disk, open it and add them again",
-            path,
-            reason,
+            "be on the disk: close the filter, check the disk, open it and add them again"
         )
         self.path, self.reason = path, reason
 
@@ -298,16 +290,13 @@ class CommitConflictError(MmbloomError, RuntimeError):
     def __init__(self, path: str, generation: int, reason: str) -> None:
         super().__init__(
             f"{path}: generation {generation} cannot be committed: {reason}; drop the rows of this "
-            "run, and begin again",
-            path,
-            generation,
-            reason,
+            "run, and begin again"
         )
         self.path, self.generation, self.reason = path, generation, reason
 
 
 class LostBitsError(MmbloomError, RuntimeError):
-    """Keys that were just added are not found: `verify_after_add` looked.
+    """`verify_after_add` did not find keys that were just added.
 
     Attributes
     ----------
@@ -318,8 +307,7 @@ class LostBitsError(MmbloomError, RuntimeError):
     def __init__(self, path: str) -> None:
         super().__init__(
             f"{path}: keys that were just added are not found, so something else writes to the "
-            "file or its memory; find out what does, then add the batch again",
-            path,
+            "file or its memory; find out what does, then add the batch again"
         )
         self.path = path
 
@@ -327,11 +315,11 @@ class LostBitsError(MmbloomError, RuntimeError):
 class FilterFullError(MmbloomError, RuntimeError):
     """A batch goes past what the filter was planned for: none of it was marked.
 
-    Raised where the filter was opened with ``on_full="raise"``. Past its plan a filter takes more
-    and more new keys for seen. Of an iterable that is given to `update`, each 16,384 keys are a
-    batch, and those before this one stay added.
+    Raised where the filter was opened with ``on_full="raise"``. Past its plan a filter reports
+    more and more new keys as seen. `update` adds an iterable in batches of 16,384 keys, and those
+    before this one stay added.
 
-    A run of a cluster raises it too: one of its tasks does, or its commit, which is then not made.
+    A run of a cluster raises it too, in a task or in its commit, which then has no effect.
 
     Attributes
     ----------
@@ -357,12 +345,7 @@ class FilterFullError(MmbloomError, RuntimeError):
             what, none = f"would hold about {keys} keys or more", "this run is not committed, and"
         super().__init__(
             f"{path}: is full: it {what} and was planned for {capacity}; {none} none of it was "
-            f"marked: {advice}",
-            path,
-            keys,
-            capacity,
-            fits,
-            advice,
+            f"marked: {advice}"
         )
         self.path, self.keys, self.capacity = path, keys, capacity
         self.fits, self.advice = fits, advice
@@ -382,9 +365,7 @@ class NetworkFileSystemError(MmbloomError, OSError):
     def __init__(self, path: str, file_system: str) -> None:
         super().__init__(
             f"{path}: is on a network file system ({file_system}), where two hosts would lose "
-            "each other's bits; use a local disk, or allow_network=True from one host only",
-            path,
-            file_system,
+            "each other's bits; use a local disk, or allow_network=True from one host only"
         )
         self.path, self.file_system = path, file_system
 
@@ -403,7 +384,7 @@ class KeyTypeError(MmbloomError, TypeError):
     _ADVICE = "a key is bytes, str, an int within int64 or uint64, or a tuple of these"
 
     def __init__(self, found: str, position: int | None = None, advice: str = _ADVICE) -> None:
-        super().__init__(f"{_place(position)}{found}; {advice}", found, position, advice)
+        super().__init__(f"{_place(position)}{found}; {advice}")
         self.found, self.position = found, position
         self._advice = advice
 
@@ -439,8 +420,7 @@ class KeyEncodingError(MmbloomError, ValueError):
 
     def __init__(self, position: int | None = None) -> None:
         super().__init__(
-            f"{_place(position)}a str with a lone surrogate cannot be encoded as UTF-8; pass bytes",
-            position,
+            f"{_place(position)}a str with a lone surrogate cannot be encoded as UTF-8; pass bytes"
         )
         self.position = position
 
@@ -477,7 +457,7 @@ class MissingLibraryError(MmbloomError, ImportError):
 
 
 class ColumnError(MmbloomError, ValueError):
-    """The header of a CSV file lacks a column that is asked for, or has it twice."""
+    """The header of a CSV file does not have a column that is asked for, or has it twice."""
 
 
 class OpenQuoteError(MmbloomError, ValueError):
@@ -491,7 +471,7 @@ class OpenQuoteError(MmbloomError, ValueError):
 
     def __init__(self, line: int, end: str) -> None:
         super().__init__(
-            f"line {line}: the row that begins here has a quote that is not closed {end}", line, end
+            f"line {line}: the row that begins here has a quote that is not closed {end}"
         )
         self.line = line
 
@@ -505,14 +485,14 @@ class MmbloomWarning(UserWarning):
 
 
 class CapacityWarning(MmbloomWarning):
-    """The filter goes past its plan: it takes more and more new keys for seen."""
+    """The filter goes past its plan: it reports more and more new keys as seen."""
 
 
 class EngineWarning(MmbloomWarning):
     """The compiled engine cannot serve, and numpy's does, several times slower.
 
-    It is never raised: where warnings are errors it is printed to stderr instead, for an import
-    must not fail because it is slow. ``MMBLOOM_ENGINE=compiled`` insists on the compiled engine.
+    It is never raised: where warnings are errors it is printed to stderr instead, as an import must
+    not fail because it is slow. ``MMBLOOM_ENGINE=compiled`` insists on the compiled engine.
     """
 
 

@@ -45,6 +45,7 @@ EXAMPLES: list[MmbloomError] = [
     errors.ColumnError("the column 'a' is not in the header: id, b"),
     errors.OpenQuoteError(7, "by the end of the input"),
     errors.InputError("/f/a.gz: damaged or cut off"),
+    errors.LockTimeoutError("/f/seen", 2.5, lock="the lock of its exclusions"),
     errors.MissingLibraryError("reading needs backports.zstd, which is not installed"),
 ]
 BUILTIN = {

@@ -104,7 +104,7 @@ def test_names_are_looked_up_where_type_checkers_find_them() -> None:
 def test_every_error_is_exported() -> None:
     """Each exception and warning of errors.py can be had from the package itself."""
     for name, value in vars(mmbloom.errors).items():
-        if inspect.isclass(value):
+        if inspect.isclass(value) and issubclass(value, Exception):
             assert getattr(mmbloom, name) is value
 
 
