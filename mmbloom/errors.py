@@ -54,8 +54,7 @@ changes an open filter  `ReadOnlyError`, `ClosedFilterError`, `LockTimeoutError`
 ======================  ====================================================================
 """
 
-import io
-from typing import Any
+import io as _io  # without the underscore, `from mmbloom.errors import *` has it too
 
 
 class MmbloomError(Exception):
@@ -67,7 +66,7 @@ class MmbloomError(Exception):
     def __init__(self, message: str) -> None:
         super().__init__(message)
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _unpickled, (type(self), str(self)), vars(self)
 
 
@@ -182,7 +181,7 @@ class FileChangedError(MmbloomError, RuntimeError):
         self.path, self.found = path, found
 
 
-class ReadOnlyError(MmbloomError, io.UnsupportedOperation):
+class ReadOnlyError(MmbloomError, _io.UnsupportedOperation):
     """A write to a filter that was opened for reading only.
 
     Attributes

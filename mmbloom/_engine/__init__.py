@@ -12,7 +12,7 @@ it: two that write at once lose bits, and both report one key as new.
 
 from importlib import import_module
 
-from mmbloom._engine.choice import ENGINE as ENGINE
+from mmbloom._engine.choice import engine as engine
 from mmbloom._engine.key_batch import CHUNK_KEYS as CHUNK_KEYS
 from mmbloom._engine.reference.bits import (
     Claimed as Claimed,
@@ -70,7 +70,7 @@ from mmbloom._engine.reference.slices import (
     slices_of as slices_of,
 )
 
-if ENGINE == "compiled":
+if engine == "compiled":
     # What the compiled module of the same name has serves in the place of the reference.
     for _name, _value in [*globals().items()]:
         _home = str(getattr(_value, "__module__", ""))

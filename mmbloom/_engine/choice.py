@@ -127,8 +127,8 @@ def _say(fault: str) -> None:
 _asked = os.environ.get("MMBLOOM_ENGINE")
 # Nothing compiled is looked at where numpy is asked for, or on a machine that it is not for.
 FAULT = fault() if sys.byteorder == "little" and _asked in (None, "", "compiled") else ""
-ENGINE = choose(_asked, fault=FAULT, byteorder=sys.byteorder)
+engine = choose(_asked, fault=FAULT, byteorder=sys.byteorder)
 if FAULT:
     _say(FAULT)
-if ENGINE == "compiled":
+if engine == "compiled":
     import_module("mmbloom._engine.compiled.vectors").use(os.environ.get("MMBLOOM_VECTORS") or None)

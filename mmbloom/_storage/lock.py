@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mmbloom._engine import ENGINE, Hold, LockState
+from mmbloom._engine import Hold, LockState, engine
 from mmbloom._system.forks import OpenFile, open_file, opening, remember
 from mmbloom._system.reentry import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
@@ -48,7 +48,7 @@ def _filelock() -> Any:
     return filelock
 
 
-if ENGINE == "numpy":
+if engine == "numpy":
     _filelock()  # now: a signal handler that adds could interrupt a later import half way
 
 

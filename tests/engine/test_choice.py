@@ -69,7 +69,7 @@ shared = ("import_module", "Words", "lines_of", "narrower", "union", "count_nonz
           "counted_claim", "nonzero_bits", "bytes_of", "described", "fields_of")
 homes = {getattr(_engine, name).__module__ for name in names if name not in shared}
 homes.discard("types"), homes.discard("builtins"), homes.discard("numpy")
-print(mmbloom.engine, _engine.ENGINE, all(".compiled." in home for home in homes))
+print(mmbloom.engine, _engine.engine, all(".compiled." in home for home in homes))
 print(any(".compiled." in name for name in sys.modules))
 """
 

@@ -39,7 +39,7 @@ def test_same_interface() -> None:
             assert (same.default, same.kind) == (parameter.default, parameter.kind), name
     types = {"Claimed", "Grounds", "HashHalves", "SingleKeys", "Words", "described"}
     shared = {"bytes_of", "count_nonzero", "counted_claim", "nonzero_bits", "union"}
-    constants = {"CHUNK_KEYS", "COUNTER_BITS", "ENGINE", "INSIDE", "WHOLE_LINE"}
+    constants = {"CHUNK_KEYS", "COUNTER_BITS", "engine", "INSIDE", "WHOLE_LINE"}
     named = {"fields_of", "lines_of", "narrower", *constants, *shared, *types}
     for_tests = {"siphash"}  # published digests are of other rounds
     locks = {"Held", "Hold", "LockState"}

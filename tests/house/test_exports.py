@@ -1,14 +1,17 @@
 """What the package offers is what it says it offers, documented and typed."""
 
 import ast
+import importlib
 import importlib.metadata
 import inspect
+import os
 import pkgutil
 import pydoc
 import re
 import subprocess
 import sys
 import types
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -71,34 +74,28 @@ def test_help_of_a_filter_begins_with_how_to_make_one(name: str) -> None:
 
 
 def test_names_are_looked_up_where_type_checkers_find_them() -> None:
-    """What the package imports for type checkers, and its table of places, are the same."""
-    tree = ast.parse((ROOT / "__init__.py").read_text())
-    (checked,) = (
-        node
-        for node in tree.body
-        if isinstance(node, ast.If)
-        and not node.orelse
-        and any(isinstance(each, ast.ImportFrom) for each in node.body)
-    )
+    """Each line of the stub is read as type checkers read it, and has its name from its module."""
+    tree = ast.parse((ROOT / "__init__.pyi").read_text())
     found = {}
-    for node in checked.body:
-        if isinstance(node, ast.ImportFrom):
-            for alias in node.names:
-                module = node.module == "mmbloom"
-                place = f"mmbloom.{alias.name}" if module else f"{node.module}:{alias.name}"
-                found[alias.asname or alias.name] = place
-    found["engine"] = found.pop("ENGINE")  # a value, as users see it
-    # Without "as", type checkers take an import for the package's own.
-    said = {
-        alias.asname
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-        if alias.asname == alias.name
-    }
-    assert said | {"engine"} == {*NAMES}
-    assert found == mmbloom._PLACES
-    assert {*found} | {*vars(mmbloom.errors)} >= {*NAMES} - {"errors"}
+    for node in (node for node in tree.body if isinstance(node, ast.ImportFrom)):
+        for alias in node.names:
+            if alias.name != "*":
+                assert alias.asname == alias.name, "type checkers take it for the package's own"
+                value = getattr(importlib.import_module(node.module or ""), alias.name)
+                assert getattr(mmbloom, alias.name) is value
+                found[alias.name] = node.module
+    assert found == vars(mmbloom)["_MODULES"]
+
+
+def test_names_are_found_in_a_zip_file(tmp_path: Path) -> None:
+    """The stub is read with the loader of the package, wherever that has it from."""
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
+        for file in [*FILES, ROOT / "__init__.pyi"]:
+            archive.write(file, file.relative_to(ROOT.parent))
+    command = [sys.executable, "-P", "-c", "import mmbloom; print(mmbloom.sizing.__file__)"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "all.zip")}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.startswith(str(tmp_path))
 
 
 def test_every_error_is_exported() -> None:

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from mmbloom._engine import ENGINE
+from mmbloom._engine import engine
 from mmbloom.cli.filters import fill_of
 from mmbloom.cli.options import share
 from mmbloom.cli.process import OK, TOO_FULL, in_rows, say, terminal_columns
@@ -149,7 +149,7 @@ def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
 
 
 def _as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
-    record: dict[str, Any] = {**info.as_dict(), "engine": ENGINE}
+    record: dict[str, Any] = {**info.as_dict(), "engine": engine}
     if key is not None:
         for each in (record, *record.get("files", ())):
             each.get("settings", each)["seed"] = key
@@ -160,7 +160,7 @@ def _for_people(info: FilterInfo | FolderInfo, key: str | None) -> str:
     rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
     chosen = _hash_of(info)
     rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
-    rows.append(("engine", f"{ENGINE} (of this installation, not of the file)"))
+    rows.append(("engine", f"{engine} (of this installation, not of the file)"))
     width = max(15, *(len(name) for name, _ in rows))  # the files of a folder have longer names
     return in_rows([row for row in rows if row[1]], width)
 
