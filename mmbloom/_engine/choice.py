@@ -33,7 +33,7 @@ _CHECKOUT = os.path.exists(os.path.join(_ROOT, "setup.sh"))
 
 
 def fault() -> str:
-    """Say why the compiled engine cannot serve this interpreter; "" if it can."""
+    """Return why the compiled engine cannot serve this interpreter; "" if it can."""
     absent = [name for name in _COMPILED if not find_spec(f"mmbloom._engine.compiled.{name}")]
     if absent:
         mine = [absent[0] + suffix for suffix in EXTENSION_SUFFIXES]
@@ -53,7 +53,7 @@ def fault() -> str:
 
 
 def _newer_than_built() -> str:
-    """Name the source that changed last, if that was after any module was built."""
+    """Return the source that changed last, if that was after any module was built."""
     with os.scandir(_FOLDER) as entries:
         times = {entry.name: entry.stat().st_mtime_ns for entry in entries}
     names = [name + suffix for name in _COMPILED for suffix in EXTENSION_SUFFIXES]
@@ -64,7 +64,7 @@ def _newer_than_built() -> str:
 
 
 def remedy() -> str:
-    """Say what to do, so that the compiled engine serves."""
+    """Return what to do, so that the compiled engine serves."""
     needed = "a C compiler and Python's headers (on Debian gcc and python3-dev)"
     if _CHECKOUT:
         environment = sys.prefix if sys.prefix != sys.base_prefix else ".venv"
@@ -73,7 +73,7 @@ def remedy() -> str:
 
 
 def choose(asked: str | None, *, fault: str, byteorder: str) -> str:
-    """Name the engine: "compiled" or "numpy".
+    """Return the engine: "compiled" or "numpy".
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _say(fault: str) -> None:
 
 
 _asked = os.environ.get("MMBLOOM_ENGINE")
-# Nothing compiled is looked at where numpy is asked for, or on a machine that it is not for.
+# Nothing compiled is imported where numpy is asked for, or on a big-endian machine.
 FAULT = fault() if sys.byteorder == "little" and _asked in (None, "", "compiled") else ""
 engine = choose(_asked, fault=FAULT, byteorder=sys.byteorder)
 if FAULT:

@@ -1,4 +1,4 @@
-"""What `single` and `counters` need of the array's kernels."""
+"""The array's kernels, for `single` and `counters`."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

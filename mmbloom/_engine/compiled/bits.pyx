@@ -53,7 +53,7 @@ cdef Py_ssize_t FEWEST_COUNTERS = 1 + max(KEYS_ADDED, POSITIONS_SET, BATCHES_BEG
 
 
 cdef inline const BlockLoops *loops() noexcept nogil:
-    """Give the loops over blocks of the vectors that serve."""
+    """Return the loops over blocks of the vectors that serve."""
     return &BLOCK_LOOPS[chosen]
 
 
@@ -82,7 +82,7 @@ cdef tuple run(
 
 
 def chunk_keys(params, Py_ssize_t num_keys, int width=1):
-    """Tell how many keys of a batch to hand to a call; see `reference.bits.chunk_keys`."""
+    """Return how many keys of a batch to hand to a call; see `reference.bits.chunk_keys`."""
     cdef Shape shape = shape_of(params, params.num_bits // 64)
     cdef Py_ssize_t calls
     if not in_regions(&shape, num_keys, width):
@@ -231,7 +231,7 @@ cdef uint64_t set_standard(
 
 
 def meeting(const uint64_t[::1] h1, params):
-    """Tell which of n keys may share a block with another; see `reference.bits.meeting`."""
+    """Return which of n keys may share a block with another; see `reference.bits.meeting`."""
     cdef Shape shape = shape_of(params, params.num_bits // 64)
     cdef Py_ssize_t n = h1.shape[0]
     cdef bint done = True

@@ -1,4 +1,4 @@
-"""What Cython takes of ``blocks.h``: where the bits of a key lie in blocks, and the loops."""
+"""Declarations of ``blocks.h``: where the bits of a key lie in blocks, and the loops."""
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 

@@ -74,7 +74,7 @@ cdef inline uint8_t count_at(const uint8_t *octets, uint64_t p) noexcept nogil:
 
 
 cdef inline uint64_t *queued(Queue *queue, Py_ssize_t j) noexcept nogil:
-    """Give the place of the positions of key j."""
+    """Return the place of the positions of key j."""
     return queue.positions + (j & (DISTANCE - 1)) * MAX_HASHES
 
 

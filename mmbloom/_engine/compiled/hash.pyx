@@ -4,7 +4,7 @@
 
 Those of `reference.hash`, answer for answer. The bytes of keys are hashed where they lie. The
 interpreter is needed to find them in its objects only; hashing goes on without it. Spans and
-views are proved to lie within their buffers before any is read. Every text is looked at before
+views are proved to lie within their buffers before any is read. Every text is checked before
 the first is added: a batch with a wrong key adds nothing.
 """
 
@@ -47,7 +47,7 @@ ctypedef fused Offset:
 
 
 def plain(list items):
-    """Tell whether every item is a `bytes`, or a `str` that encodes; see `reference.hash.plain`."""
+    """Return whether each item is `bytes`, or a `str` that encodes; see `reference.hash.plain`."""
     cdef Py_ssize_t i, n
     cdef PyObject *item
     cdef Text text
@@ -82,7 +82,7 @@ def first_unencodable(items):
 
 
 def code_points(items):
-    """Give a U array of one item or more as code points in this machine's byte order."""
+    """Return a U array of one item or more as code points in this machine's byte order."""
     native = np.ascontiguousarray(items, dtype=items.dtype.newbyteorder("="))
     return np.require(native, None, "CA").view(np.uint32).reshape(len(items), -1)
 
@@ -154,7 +154,7 @@ cdef int hash_form(keys, const Seeded *hash, h1, h2) except -1:
 
 
 cdef inline object aligned(array):
-    """Give an array whose items lie where they may be read; `np.require` takes ten times as long."""
+    """Return an array with aligned items; `np.require` takes ten times as long."""
     return array if array.flags.aligned else array.copy()
 
 
@@ -230,7 +230,7 @@ cdef bint hash_long_texts(
 
 
 cdef inline PyObject *kept(PyObject *item) except NULL:
-    """Give a reference of one's own to a key, or to its UTF-8 where no text can be looked into.
+    """Return a new reference to a key, or to its UTF-8 where the text itself cannot be read.
 
     To a new object: what `PyUnicode_AsUTF8AndSize` gives would stay in the caller's.
     """
@@ -241,7 +241,7 @@ cdef inline PyObject *kept(PyObject *item) except NULL:
 
 
 cdef int refuse(PyObject *item, Py_ssize_t i) except -1:
-    """Say what is wrong with a key of which `find_text` finds nothing."""
+    """Raise what is wrong with a key in which `find_text` finds nothing."""
     if PyUnicode_CheckExact(item):
         raise ValueError(f"key {i} has a lone surrogate")
     raise TypeError(f"key {i} is a {type(<object>item).__name__}, not bytes or str")

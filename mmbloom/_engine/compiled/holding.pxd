@@ -1,4 +1,4 @@
-"""What `single` needs of the lock's state."""
+"""The lock's state, for `single`."""
 
 cdef extern from *:
     """

@@ -53,7 +53,7 @@ cdef object known_asyncio = None, running_loop = None
 
 
 cdef object running_task():
-    """Give the task that runs in this thread, as `_reentry.running_task` does."""
+    """Return the task that runs in this thread, as `_system.reentry.running_task` does."""
     global known_asyncio, running_loop
     cdef object look = None, asyncio = loaded.get("asyncio")
     if asyncio is None:  # None forbids its import
@@ -88,7 +88,7 @@ cdef class LockState:
 
     @property
     def descriptor(self):
-        """What the lock is on, if it is open."""
+        """The descriptor that is locked, if it is open."""
         return self._descriptor
 
     @descriptor.setter
@@ -97,25 +97,25 @@ cdef class LockState:
         self._descriptor = descriptor
 
     cpdef bint mine(self):
-        """Tell whether the calling thread of this very process holds the lock."""
+        """Return whether the calling thread of this process holds the lock."""
         return (
             read_owner(&self.owner) == PyThread_get_thread_ident() and self.pid == this_process
         )
 
     cpdef bint amid(self):
-        """Tell whether this thread is in a call that holds the lock, and not in a block."""
+        """Return whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == C_CALL
 
     cpdef bint around(self):
-        """Tell whether a block of the running task is around, and no call between."""
+        """Return whether the running task is in a block that holds the lock, and in no call."""
         return self.mine() and self.kind == C_BLOCK and self.task is running_task()
 
     cpdef bint of_this_task(self):
-        """Tell whether the running task holds the lock."""
+        """Return whether the running task holds the lock."""
         return self.mine() and self.task is running_task()
 
     cpdef swap(self, Hold inner):
-        """Give back the lock of one file, and the other one with the outermost hold instead."""
+        """Release the lock of one file now, and that of `inner` with the outermost hold."""
         cdef Hold before = self.inner
         self.inner = inner
         if before is not None:
@@ -148,7 +148,7 @@ cdef class LockState:
         return False
 
     cdef int let_go(self) except -1:
-        """Give back what `seize` took."""
+        """Release what `seize` took."""
         try:
             self.release()
         finally:
@@ -156,7 +156,7 @@ cdef class LockState:
         return 0
 
     cdef int release(self) except -1:
-        """Give it back."""
+        """Release the lock of the file."""
         if self._descriptor is None:
             return 0
         if self.fd < 0:
@@ -182,7 +182,7 @@ cdef class Hold:
         return self
 
     def __exit__(self, kind, error, traceback):
-        """Give the lock back."""
+        """Release the lock."""
         self.leave()
 
     cdef int enter(self) except -1:
@@ -264,7 +264,7 @@ cdef class Hold:
         return False
 
     cpdef leave(self):
-        """Give back what was taken; again, or in a forked child: nothing."""
+        """Release what was taken; do nothing when called again, or in a forked child."""
         cdef LockState state = self.state
         cdef Hold inner = None
         cdef object task = None
@@ -292,7 +292,7 @@ cdef class Hold:
             self.threads.release()
 
     def __dealloc__(self):
-        """Give back what a block that was never left has taken.
+        """Release what a block that was never left has taken.
 
         No `__del__`, which a module for every Python (abi3) cannot have. What this calls may run
         anything, and keeps nothing of this object.

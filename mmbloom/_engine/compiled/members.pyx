@@ -43,7 +43,7 @@ cdef struct Path:
     int depth
     Span[MOST_NAMES] names
 
-# Of each byte within a string: 0 if it stands for itself, 1 if it is looked at.
+# Of each byte within a string: 0 if it stands for itself, 1 if it needs a check.
 cdef uint8_t[256] special
 cdef int _octet
 for _octet in range(256):
@@ -189,7 +189,7 @@ cdef inline const uint8_t *after_name(
     const uint8_t *at, const uint8_t *end, const Path *path, int depth, int following,
     uint64_t *seen, bint *wanted,
 ) noexcept nogil:
-    """Give where the value of a name begins, and whether it is the next of the path."""
+    """Return where the value of a name begins, and whether the name is the next of the path."""
     cdef bint escaped
     cdef const uint8_t *name = at + 1
     cdef size_t length
@@ -220,7 +220,7 @@ cdef inline const uint8_t *after_name(
 cdef inline const uint8_t *after_string(
     const uint8_t *at, const uint8_t *end, bint *escaped
 ) noexcept nogil:
-    """Give where a string ends that begins here; NULL if it is none of JSON, or of UTF-8."""
+    """Return where a string ends that begins here; NULL if it is none of JSON, or of UTF-8."""
     cdef int i
     escaped[0] = False
     at += 1
@@ -256,7 +256,7 @@ cdef inline const uint8_t *after_string(
 
 
 cdef inline const uint8_t *at_special(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Give where the first byte is that is looked at; the end if there is none."""
+    """Return where the first byte that needs a check is; the end if there is none."""
     cdef uint64_t word, found
     # Eight bytes at once: in a byte that is less than what is taken away the high bit is set. What
     # that borrows is from bytes after it, so that the first one found is right.
@@ -277,7 +277,7 @@ cdef inline const uint8_t *at_special(const uint8_t *at, const uint8_t *end) noe
 
 
 cdef const uint8_t *after_point(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Give where a code point of two bytes or more ends; NULL if it is no UTF-8."""
+    """Return where a code point of two bytes or more ends; NULL if it is no UTF-8."""
     cdef int i, more
     cdef uint8_t lead = at[0], low = 0x80, high = 0xBF  # of the second byte
     if 0xC2 <= lead <= 0xDF:
@@ -305,14 +305,14 @@ cdef const uint8_t *after_point(const uint8_t *at, const uint8_t *end) noexcept 
 
 
 cdef const uint8_t *after_word(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Give where true, false or null ends; NULL if it is none of them."""
+    """Return where true, false or null ends; NULL if it is none of them."""
     if end - at >= 4 and (memcmp(at, b"true", 4) == 0 or memcmp(at, b"null", 4) == 0):
         return at + 4
     return at + 5 if end - at >= 5 and memcmp(at, b"false", 5) == 0 else NULL
 
 
 cdef inline const uint8_t *after_digits(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Give where one digit or more end; NULL if there is none."""
+    """Return where one digit or more end; NULL if there is none."""
     cdef const uint8_t *first = at
     while at < end and c"0" <= at[0] <= c"9":
         at += 1
@@ -320,7 +320,7 @@ cdef inline const uint8_t *after_digits(const uint8_t *at, const uint8_t *end) n
 
 
 cdef const uint8_t *after_number(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """Give where a number ends; NULL if it is none, or longer than Python may take."""
+    """Return where a number ends; NULL if it is none, or longer than Python may take."""
     cdef const uint8_t *first = at
     if at[0] == c"-":
         at += 1

@@ -1,4 +1,4 @@
-"""What Cython takes of ``octets.h``: little-endian words of the bytes at any address."""
+"""Declarations of ``octets.h``: little-endian words of the bytes at any address."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

@@ -60,7 +60,7 @@ cdef inline bint begin(Overlay *overlay, size_t keys) noexcept nogil:
 
 
 cdef inline bint in_blocks(const Shape *shape) noexcept nogil:
-    """Tell whether all bits of a key lie in one block, or in a few."""
+    """Return whether all bits of a key lie in one block, or in a few."""
     return shape.blocked or shape.paged
 
 
@@ -122,7 +122,7 @@ cdef inline size_t place_of(const Overlay *overlay, uint64_t at) noexcept nogil:
 
 
 cdef inline size_t slot_of(uint64_t entry) noexcept nogil:
-    """Give the slot of a place that is not free."""
+    """Return the slot of a place that is not free."""
     return (entry & 0xFFFFFFFFU) - 1
 
 
@@ -132,7 +132,7 @@ cdef inline void note_at(Overlay *overlay, size_t place, size_t slot) noexcept n
 
 
 cdef inline uint64_t *mask_at(Overlay *overlay, uint64_t at) noexcept nogil:
-    """Give the mask of a cell, which is held from now on; call after `has_room`."""
+    """Return the mask of a cell, which is held from now on; call after `has_room`."""
     cdef size_t slot, place = place_of(overlay, at)
     cdef int w
     if overlay.index[place]:
@@ -149,7 +149,7 @@ cdef inline uint64_t *mask_at(Overlay *overlay, uint64_t at) noexcept nogil:
 cdef inline bint find_meeting(
     const Shape *shape, const uint64_t *h1, Py_ssize_t n, uint8_t *meeting
 ) noexcept nogil:
-    """Tell of n keys which may share a block with another one; False if there is no memory."""
+    """Mark which of n keys may share a block with another; False if there is no memory."""
     if not in_blocks(shape) or <uint64_t>n * shape.blocks > 2 * shape.num_blocks:
         memset(meeting, 1, n)  # most do
         return True
@@ -280,7 +280,7 @@ cdef inline bint hold_noted(
 
 
 cdef inline uint64_t mask_of_word(const Overlay *overlay, uint64_t word) noexcept nogil:
-    """Give the mask of one word of the array, 0 if its cell is not held."""
+    """Return the mask of one word of the array, 0 if its cell is not held."""
     cdef uint64_t entry = overlay.index[place_of(overlay, word // overlay.width)]
     if not entry:
         return 0

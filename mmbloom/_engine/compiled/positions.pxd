@@ -47,7 +47,7 @@ cdef inline uint64_t standard_position(
 cdef inline uint64_t position_of(
     const Shape *shape, uint64_t h1, uint64_t h2, int i
 ) noexcept nogil:
-    """Give the i-th position of a key."""
+    """Return the i-th position of a key."""
     if shape.blocked:
         return 512 * block_of(shape, h1) + bit_in_block(shape, h2, i)
     if shape.paged:

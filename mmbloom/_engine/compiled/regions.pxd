@@ -1,4 +1,4 @@
-"""What Cython takes of ``regions.h``: large batches, in the order of the regions of an array."""
+"""Declarations of ``regions.h``: large batches, in the order of the regions of an array."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

@@ -83,8 +83,8 @@ cdef extern from *:
     void write_left "mmbloom_write"(int *, int) noexcept
 
 cdef enum:
-    KEYS = 1000  # go by one look at most: they take 60 us, and the look a twentieth of that
-    FEW = 256  # keys of a call: of more the look is a tenth, and other threads would wait
+    KEYS = 1000  # go by one check at most: they take 60 us, and the check a twentieth of that
+    FEW = 256  # keys of a call: of more the check is a tenth, and other threads would wait
 
 cdef enum Taken:
     NOT_TAKEN
@@ -101,7 +101,7 @@ cdef object empty = np.empty, bool_ = np.bool_
 
 
 cdef uint8_t *octets_of(array) except NULL:
-    """Give the place of an array's items, which stays as long as the array."""
+    """Return the place of an array's items, which stays as long as the array."""
     cdef Py_buffer view
     PyObject_GetBuffer(array, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
     PyBuffer_Release(&view)
@@ -144,7 +144,7 @@ cdef int find_unlocked(
 
 
 cdef int64_t nanoseconds(double seconds) noexcept:
-    """Give a time in whole nanoseconds; `EVER` if it is too far off for that, as infinity is."""
+    """Return a time in whole nanoseconds; `EVER` if it is too far off for that, as infinity is."""
     return <int64_t>(seconds * 1e9) if seconds < EVER_SECONDS else EVER
 
 
@@ -162,7 +162,7 @@ cdef class Word:
 @cython.final
 @cython.no_gc_clear  # a finalizer of the same cycle may still ask by them
 cdef class Grounds:
-    """What a look has found; see `reference.single.Grounds`."""
+    """Result of a check; see `reference.single.Grounds`."""
 
     cdef OneKey newest
     cdef tuple older
@@ -217,7 +217,7 @@ cdef class Grounds:
         return self.ends == EVER or self.since <= now_by(CLOCK_REALTIME) < self.ends
 
     cdef inline bint allow(self, Py_ssize_t keys) noexcept:
-        """Tell whether a number of keys may go by these, and count them."""
+        """Count keys that skip the check; return whether they may."""
         if read_left(&self.left) < keys or not self.are_in_force():
             return False
         self.count(keys)
@@ -236,12 +236,12 @@ cdef class Grounds:
         )
 
     cdef inline bint is_listed(self):
-        """Look whether these are all the files; for one key, so no other thread runs."""
+        """Check whether these are all the files; for one key, so no other thread runs."""
         cdef Stamp found
         return not self.each or (look(self.path, &found) and self.is_stamped(&found))
 
     cdef bint is_there(self):
-        """Look whether the file, or the list, is; of several keys, so other threads run."""
+        """Check whether they are; for several keys, so other threads run."""
         cdef Stamp found
         cdef const char *at = self.path
         cdef bint any
@@ -250,11 +250,11 @@ cdef class Grounds:
         return any and self.is_stamped(&found)
 
     cdef bint is_listed_anew(self):
-        """Tell whether the exclusions are to be looked at again."""
+        """Return whether the exclusions must be checked again."""
         return now_by(CLOCK_MONOTONIC) > self.listed_until
 
     cdef inline bint have_room(self, Py_ssize_t keys):
-        """Tell whether keys fit into the plan of the newest array."""
+        """Return whether keys fit into the plan of the newest array."""
         cdef OneKey one = self.newest
         return (
             <double>one.counters[POSITIONS_SET] + keys * one.shape.num_hashes <= self.full_at
@@ -262,7 +262,7 @@ cdef class Grounds:
         )
 
     cdef inline bint is_older(self, uint64_t h1, uint64_t h2) noexcept:
-        """Tell whether an older array has a key that is hashed."""
+        """Return whether an older array has a key that is hashed."""
         cdef Py_ssize_t i
         for i in range(len(self.older)):
             if (<OneKey>self.older[i]).has(h1, h2):
@@ -278,7 +278,7 @@ cdef class SingleKeys:
     cdef unsigned int forgotten  # how often
 
     def _look_again(self):
-        """Look at the file before the next key."""
+        """Check the file before the next key."""
         require(self)
         cdef Grounds dropped  # when all is done, as that may run anything
         with cython.critical_section(self):
@@ -286,12 +286,12 @@ cdef class SingleKeys:
             dropped, self.grounds = self.grounds, None
 
     cdef inline Grounds current(self):
-        """Give the grounds; another thread may replace them as soon as this has them."""
+        """Return the grounds; another thread may replace them as soon as this has them."""
         with cython.critical_section(self):
             return self.grounds
 
     cdef inline bint are_current(self, Grounds grounds):
-        """Tell whether grounds were not replaced since."""
+        """Return whether these grounds are still the current ones."""
         with cython.critical_section(self):
             return self.grounds is grounds
 
@@ -317,18 +317,18 @@ cdef class SingleKeys:
         return NOT_TAKEN
 
     cdef inline Grounds grounds_for(self, Py_ssize_t keys, nulls):
-        """Give the grounds on which a list of few keys may go, if no key is excluded."""
+        """Return the grounds for a list of few keys, if no key is excluded."""
         cdef Grounds grounds = self.current()
         if grounds is None or not grounds.plain or not 0 < keys <= FEW:
             return None
         return grounds if nulls == "error" or nulls == "skip" else None
 
     cdef int renew(self) except -1:
-        """Ask for grounds, after a call the long way, whose answer is known.
+        """Replace the grounds, after a call that checked the file and whose answer is known.
 
-        The file is looked at once more: that call may have taken long since it did. If the filter
-        is closed during this look, by another thread or a finalizer, its grounds never serve.
-        What a signal handler raises in it is raised.
+        The file is checked once more, as that call may have taken long since. If another thread or
+        a finalizer closes the filter during this check, its grounds never serve. What a signal
+        handler raises in it is raised.
         """
         cdef Grounds before, after, made
         cdef unsigned int forgotten
@@ -346,7 +346,7 @@ cdef class SingleKeys:
         return 0
 
     def __contains__(self, key):
-        """Tell whether one key was added (or is a false positive), and is not excluded."""
+        """Return whether one key was added (or is a false positive), and is not excluded."""
         cdef uint64_t h1, h2
         cdef Grounds grounds = self.current()
         cdef bint found
@@ -401,7 +401,7 @@ cdef class SingleKeys:
         cdef bint new
         require(self)
         grounds = self.current()
-        # All else is looked at with the lock.
+        # All else is checked with the lock.
         if (
             grounds is not None
             and grounds.fresh

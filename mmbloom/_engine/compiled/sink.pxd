@@ -97,7 +97,7 @@ cdef struct Group:  # keys whose words are taken in at once, where they lie
 
 
 cdef inline bint in_groups(size_t octets, Py_ssize_t n, const Seeded *hash) noexcept nogil:
-    """Tell whether n keys with this number of bytes together are hashed faster in groups."""
+    """Return whether n keys with this number of bytes together are hashed faster in groups."""
     return Seeded is SipHash and can_absorb(chosen) and octets >= LONG * <size_t>n
 
 

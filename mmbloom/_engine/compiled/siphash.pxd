@@ -1,4 +1,4 @@
-"""What Cython takes of ``siphash.h``: SipHash-1-3 of one key, or of many side by side."""
+"""Declarations of ``siphash.h``: SipHash-1-3 of one key, or of many side by side."""
 
 from libc.stdint cimport uint8_t, uint64_t
 

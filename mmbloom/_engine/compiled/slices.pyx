@@ -31,7 +31,7 @@ cdef inline uint64_t pages_of(const Shape *shape) noexcept nogil:
 
 
 cdef inline uint64_t unit_of(const Shape *shape, uint64_t h1) noexcept nogil:
-    """Give the block of a key, or its page if it has several blocks."""
+    """Return the block of a key, or its page if it has several blocks."""
     return block_of(shape, h1) if shape.blocked else page_of(shape, h1) // 64
 
 
@@ -45,7 +45,7 @@ cdef inline int32_t slice_of(
 
 
 def slices_of(const uint64_t[::1] h1, params, slices):
-    """Give the number of the slice of each key; see `reference.slices.slices_of`."""
+    """Return the number of the slice of each key; see `reference.slices.slices_of`."""
     cdef Shape shape = whole_of(params, slices)
     cdef uint64_t count = slices, pages = pages_of(&shape)
     cdef Py_ssize_t i, n = h1.shape[0]

@@ -27,7 +27,7 @@ cdef inline Narrowing narrowing(skip_fields, skip_chars, compare_at_most, ignore
 
 
 cdef inline bint is_blank(uint8_t c) noexcept nogil:
-    """Tell a blank of uniq(1) and awk(1); a newline can stand within a line that NUL ends."""
+    """Return whether a byte is a blank of uniq(1) and awk(1); NUL-ended lines may have newlines."""
     return c == 32 or 9 <= c <= 10
 
 
@@ -46,7 +46,7 @@ cdef inline void narrow(const Narrowing *chosen, Span *part) noexcept nogil:
 
 
 cdef inline uint8_t folded(uint8_t c) noexcept nogil:
-    """Give a small letter for an ASCII capital, and any other byte as it is."""
+    """Return a small letter for an ASCII capital, and any other byte as it is."""
     return c | 32 if 65 <= c <= 90 else c
 
 

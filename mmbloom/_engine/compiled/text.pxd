@@ -132,7 +132,7 @@ cdef inline size_t encode_points(
 
 
 cdef inline bint encodable(const Text *text) noexcept nogil:
-    """Tell whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
+    """Return whether all is in Unicode and nothing is a surrogate, for which UTF-8 has no bytes."""
     if text.width == 2:
         return encodable_points(<const uint16_t *>text.at, text.length)
     return text.width < 4 or encodable_points(<const uint32_t *>text.at, text.length)

@@ -11,7 +11,7 @@ cdef int chosen = SCALAR
 
 
 def kinds():
-    """Name the kinds of vectors that this machine can run, the best last."""
+    """Return the kinds of vectors that this machine can run, the best last."""
     return [name for number, name in enumerate(NAMES) if can_run(number)]
 
 
@@ -31,5 +31,5 @@ def use(kind=None):
 
 
 def used():
-    """Name the kind that the kernels use."""
+    """Return the kind that the kernels use."""
     return NAMES[chosen]

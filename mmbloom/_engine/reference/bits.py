@@ -46,7 +46,7 @@ class Claimed(NamedTuple):
 
 
 def chunk_keys(params: FilterParams, num_keys: int, width: int = 1) -> int:  # noqa: ARG001
-    """Tell how many keys of a batch to hand to a call, for an array of these parameters.
+    """Return how many keys of a batch to hand to a call, for an array of these parameters.
 
     A position of the array has `width` bits.
 
@@ -106,7 +106,7 @@ def add(
 
 
 def meeting(h1: Words, params: FilterParams) -> Bools:
-    """Tell which of n keys may hold a position that another of them holds as well.
+    """Return which of n keys may hold a position that another of them holds as well.
 
     Only keys of one block can do that in the blocked layout, and in a large filter few share one:
     a key alone in its blocks is new if the array lacks a bit of it, whatever the others are. Two
@@ -174,7 +174,7 @@ def _claim(
 
 
 def _clear(words: Words, columns: Words, pending: Words) -> Bools:
-    """Tell which positions are clear; the sorted positions `pending` are taken as set."""
+    """Return which positions are clear; the sorted positions `pending` are taken as set."""
     clear = np.empty(columns.shape, dtype=np.bool_)
     for i, column in enumerate(columns):
         np.logical_not(_is_set(words, column), out=clear[i])

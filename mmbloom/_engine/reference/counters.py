@@ -156,7 +156,7 @@ def _distinct(h1: Words, h2: Words, params: FilterParams) -> Held:
 
 
 def _first_of_zero(words: Words, distinct: Held, num_keys: int) -> Bools:
-    """Tell which keys are the first of their batch to hold some counter that is 0."""
+    """Return which keys are the first of their batch to hold some counter that is 0."""
     held, key = distinct
     zero = _counts(words, held) == 0
     new = np.zeros(num_keys, dtype=np.bool_)

@@ -189,7 +189,7 @@ _SLICE = 1 << 14  # str checked at a time, as they are copied
 
 
 def plain(items: list[Any]) -> bool:
-    """Tell whether every item is a `bytes`, or a `str` that has a UTF-8: what `ByteKeys` takes."""
+    """Return whether each item is a `bytes`, or a `str` that has a UTF-8: what `ByteKeys` takes."""
     kinds = set(map(type, items))
     if kinds <= {bytes}:
         return True
@@ -308,7 +308,7 @@ def items_of(keys: SpelledKeys) -> list[Any]:
 
 
 def bytes_of(keys: KeyBatch) -> list[bytes]:
-    r"""Give the bytes of each key; for few keys, as it makes an object of each.
+    r"""Return the bytes of each key; for few keys, as it makes an object of each.
 
     Examples
     --------

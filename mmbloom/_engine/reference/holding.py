@@ -88,23 +88,23 @@ class LockState:
         self.turns: dict[int, Any] = {}
 
     def mine(self) -> bool:
-        """Tell whether the calling thread of this very process holds the lock."""
+        """Return whether the calling thread of this process holds the lock."""
         return self.depth > 0 and self.owner == get_ident() and self.pid == getpid()
 
     def amid(self) -> bool:
-        """Tell whether this thread is in a call that holds the lock, and not in a block."""
+        """Return whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == CALL and self.holder() is not None
 
     def around(self) -> bool:
-        """Tell whether a block of the running task is around, and no call between."""
+        """Return whether the running task is in a block that holds the lock, and in no call."""
         return self.depth > 0 and self.kind == BLOCK and self.of_this_task()
 
     def of_this_task(self) -> bool:
-        """Tell whether the running task holds the lock."""
+        """Return whether the running task holds the lock."""
         return self.mine() and self.task is running_task()
 
     def mend(self) -> None:
-        """Give back what this thread has taken for blocks that are gone, and were never left."""
+        """Release what blocks of this thread that were never left still hold."""
         if self.depth and self.holder() is None:
             for _ in range(self.depth):
                 self.threads.release()
@@ -116,7 +116,7 @@ class LockState:
             self.inner = self.task = None
 
     def swap(self, inner: "Hold") -> None:
-        """Give back the lock of one file, and the other one with the outermost hold instead."""
+        """Release the lock of one file now, and that of `inner` with the outermost hold."""
         before, self.inner = self.inner, inner
         if before is not None:
             before.leave()
@@ -186,7 +186,7 @@ class Hold:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         try:
             self.leave()
         finally:
@@ -257,7 +257,7 @@ class Hold:
         return False
 
     def leave(self) -> None:
-        """Give back what was taken; again, or in a forked child: nothing."""
+        """Release what was taken; do nothing when called again, or in a forked child."""
         self.patience = 0.0
         try:
             self._go_on_leaving()
@@ -339,11 +339,11 @@ class Held:
         """Raise if it was entered before."""
 
     def _begin(self) -> Any:
-        """Give what the block is entered with."""
+        """Return what the `with` statement binds."""
 
     def _end(self, kind: type[BaseException] | None) -> None:
         """Do what is to be done under the lock."""
 
     def _again(self, error: Exception) -> bool:  # noqa: ARG002  that of a block that does
-        """Tell whether to begin again after an error; called without the lock."""
+        """Return whether to begin again after an error; called without the lock."""
         return False

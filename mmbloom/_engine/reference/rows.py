@@ -126,7 +126,7 @@ def select_columns(
 
 
 def fields_of(row: bytes, delimiter: int) -> list[bytes]:
-    r"""Give the values of a row's fields; none of an empty row.
+    r"""Return the values of a row's fields; none of an empty row.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Keys asked and added one or a few at a time: by definition each call looks at the file.
+"""Keys asked and added one or a few at a time: by definition each call checks the file.
 
-Crawlers, web workers and task queues ask one key at a time, where a look at the file takes many
-times as long as the key itself. The compiled engine trusts a look for a moment, and takes a key
+Crawlers, web workers and task queues ask one key at a time, where a check of the file takes many
+times as long as the key itself. The compiled engine trusts a check for a moment, and takes a key
 from the interpreter's slot to the bits with no bytecode in between.
 """
 
@@ -14,7 +14,7 @@ C = TypeVar("C", bound=type)
 
 
 class Grounds(NamedTuple):
-    """What a look at the file, or files, has found, on which the next keys may go without one.
+    """Result of a check of the file, or files, which the next keys need not repeat.
 
     Attributes
     ----------
@@ -22,16 +22,16 @@ class Grounds(NamedTuple):
         Of the files, newest first: keys are asked for in all, and added to the first.
     words : sequence of (memoryview of one uint64, int)
         Numbers that say that all this still holds, and what they were: which array of a file
-        counts, whether its last look is good, how often the exclusions have changed.
+        counts, whether its last check is good, how often the exclusions have changed.
     lock : LockState
         Of the write lock of the first.
     section : LockState
         What a block of the filter holds around its calls; of a single file the lock itself.
     file : (bytes, int, int, int, int)
         The path of the file, or of the list of the files, and what is there: device, inode, size,
-        time of change in nanoseconds. A batch looks whether it still is.
+        time of change in nanoseconds. A batch checks whether it still is.
     listed_until : float
-        When the exclusions are to be looked at again, by the monotonic clock.
+        When the exclusions must be checked again, by the monotonic clock.
     plain : bool
         Whether no key is excluded.
     full_at : float
@@ -45,7 +45,7 @@ class Grounds(NamedTuple):
     each : bool
         Whether each key looks as well: for a list of files.
     kept : object
-        What keeps another file from being taken for that one, as long as it lives.
+        What prevents that another file gets the identity of that one, as long as it lives.
     """
 
     arrays: Sequence[Any]
@@ -65,14 +65,14 @@ class Grounds(NamedTuple):
 
 
 class SingleKeys:
-    """The base of a filter whose methods look at the file, and stand behind it.
+    """The base of a filter that has methods of the same names, which check the file.
 
-    A subclass looks at the file, and gives the `Grounds` for more keys, or None:
-    ``_grounds(gone, more)``, with the numbers of keys that went by the last ones, and that may.
+    A subclass has ``_grounds(gone, more)``, which checks the file and returns `Grounds` for more
+    keys, or None; `gone` keys went by the last grounds, and `more` may.
     """
 
     def _look_again(self) -> None:
-        """Look at the file before the next key."""
+        """Check the file before the next key."""
 
 
 def described(cls: C) -> C:

@@ -17,7 +17,7 @@ _LOW = np.uint64(2**32 - 1)
 
 
 def slices_of(h1: Words, params: FilterParams, slices: int) -> Numbers:
-    """Give the number of the slice that each key belongs to: int32 of shape (n,).
+    """Return the number of the slice that each key belongs to: int32 of shape (n,).
 
     Parameters
     ----------
@@ -100,6 +100,6 @@ def rebase(h1: Words, params: FilterParams, first: int, units: int) -> tuple[Wor
 
 
 def _units_of(h1: Words, params: FilterParams) -> Words:
-    """Give the block of each key, or its page if it has several blocks."""
+    """Return the block of each key, or its page if it has several blocks."""
     unit_bits = BLOCK_BITS if params.blocks_per_key == 1 else PAGE_BITS
     return ((h1 >> _32) * np.uint64(params.num_bits // unit_bits)) >> _32
