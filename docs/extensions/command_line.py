@@ -12,7 +12,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.rst import escape
 
-from mmbloom.cli.parser import COMMANDS, file_of, whole
+from mmbloom.cli.parser import COMMANDS, whole
 
 _WIDTH = 66  # of the lines of a usage, "usage: " included: a page between its indexes has no more
 
@@ -42,7 +42,7 @@ def _section(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
                 continue
             yield f".. option:: {formatter._format_action_invocation(action)}"
             yield from ("", f"   {escape(formatter._expand_help(action))}", "")
-    yield from _literal("sh", "\n".join(file_of(name).EXAMPLES))
+    yield from _literal("sh", "\n".join(COMMANDS[name].examples))
 
 
 def _literal(language: str, text: str) -> Iterator[str]:

@@ -2,13 +2,21 @@
 
 ``main``      runs a command; turns errors into exit codes
 ``parser``    the commands, and the parser of each
-``options``   options that several commands share
+``options``   the options of every command, as tables
+``values``    the values of options: text as people write it
 ``filters``   opens or creates the filter that a command names
 ``report``    a progress bar, and the figures at the end
 ``lines``     inputs and outputs that a command names; their lines, marked with a patient lock
 ``process``   exit codes, standard streams, signals
 ``workers``   several inputs in several processes
-``commands``  the commands, one file each
+
+The commands, functions of their names:
+
+``marking``     change what a filter holds, by lines: dedup, add, remove, exclude
+``checking``    ask a filter: check, verify
+``making``      make a filter: create, copy, merge, intersect, grow, repair, export, import
+``showing``     show figures: info, compare, plan
+``describing``  describe the command line: help, completion, manual
 """
 
 from mmbloom.cli.main import main

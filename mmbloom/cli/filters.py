@@ -54,13 +54,13 @@ def open_or_create(
     options = {**sizing, **options, **given(args, "permissions")}
     if args.rotate or (args.growing and not os.path.isdir(args.file)):
         _refuse_file(args.file)
-        made: OfBits = create(args, {**times, **options, "exist_ok": True})
+        made: OfBits = make(args, {**times, **options, "exist_ok": True})
         return made
     return mmbloom.open_or_create(args.file, args.capacity, **options)
 
 
-def create(args: argparse.Namespace, options: Mapping[str, Any]) -> Any:
-    """Create the filter for -n keys that the other options ask for."""
+def make(args: argparse.Namespace, options: Mapping[str, Any]) -> Any:
+    """Make the filter for -n keys that the other options ask for."""
     if args.rotate:
         return mmbloom.RotatingFilter.create(
             args.file, capacity_per_period=args.capacity, **options
@@ -70,7 +70,7 @@ def create(args: argparse.Namespace, options: Mapping[str, Any]) -> Any:
 
 
 def one_file(args: argparse.Namespace) -> "type[mmbloom.BloomFilter | mmbloom.CountingBloomFilter]":
-    """Tell of which class a filter of one file is to be."""
+    """Return the class of a filter of one file."""
     counting = getattr(args, "counting", False)
     return mmbloom.CountingBloomFilter if counting else mmbloom.BloomFilter
 

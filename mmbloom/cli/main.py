@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from mmbloom._system.holders import holder
-from mmbloom.cli.parser import COMMANDS, file_of, parse, without_n
+from mmbloom.cli.parser import COMMANDS, function_of, parse, without_n
 from mmbloom.cli.process import (
     FULL,
     INTERRUPTED,
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(command: str, args: argparse.Namespace) -> int:
     """Run a command; if it is for one filter and several are named, for each of them."""
     _refuse_empty_names(args)
-    run: Callable[[argparse.Namespace], int] = file_of(command).run
+    run: Callable[[argparse.Namespace], int] = function_of(command, COMMANDS[command].module)
     if not COMMANDS[command].each:
         return run(args)
     files: list[str] = args.file

@@ -1,18 +1,20 @@
-"""The options that several commands share, and the functions that read their values."""
+"""The options of every command, as tables, and what a command makes of them.
+
+A function named after the command declares its options.
+"""
 
 import argparse
-import os
-import re
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any, get_args
 
-from mmbloom import _engine
 from mmbloom._system.typing import HashName
+from mmbloom.cli.parser import COMMANDS, no_command
 from mmbloom.cli.process import STDERR_FD, UsageError, say
+from mmbloom.cli.values import FIELDS, READERS, hash_seed
 from mmbloom.logs.lines import Empty, KeyRule, LineKeys
 
-# Of filters that commands make: a false positive is a line that dedup drops. In Python it is
-# 0.01, for a look into the real data that was not needed is all that one costs most programs.
+# Of filters that commands make: a false positive is a line that dedup drops. In Python it is 0.01:
+# in most programs a false positive costs one needless lookup.
 ERROR_RATE = 1e-6
 
 RATE_HELP = (
@@ -23,186 +25,396 @@ RATE_HELP = (
 # Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
 _KEEP, _EVERY = 7 * 86_400, 86_400
 
-_FIELDS = "they are counted from 1, such as 3, or 1,3 for two of them"
+_HASHES, _EMPTY = (",".join(get_args(words)) for words in (HashName, Empty))
 
-_SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
-
-
-def count(text: str) -> int:
-    """Read a whole number as people write it: 1e9, 10M, 1_000_000.
-
-    Examples
-    --------
-    >>> count("1e9"), count("2.5M"), count("1_000")
-    (1000000000, 2500000, 1000)
-    """
-    factor = _SUFFIXES.get(text[-1:].upper(), 1)
-    digits = text[:-1] if factor > 1 else text
-    try:
-        value = Decimal(digits) * factor
-        # Compare before converting to an int: 1e999999 has a million digits.
-        wrong = "is less than 0" if value < 0 else ""
-        wrong = "is too large: at most 2^64 - 1, which is 1.8e19" if value >= 2**64 else wrong
-        if not wrong and value != int(value):
-            wrong = "is not a whole number"
-    except (ArithmeticError, ValueError):
-        wrong = "is not a count such as 1000000, 1e6 or 1M"
-    if wrong:
-        raise argparse.ArgumentTypeError(f"{text!r} {wrong}")
-    return int(value)
+Table = Mapping[str, str]
+"""How arguments are spelled in a usage, and their help; see `add_options`."""
 
 
-def hash_seed(text: str) -> int:
-    """Read a seed: as many digits as it has, or hexadecimal ones after 0x, or as `count`."""
-    try:
-        return int(text, 16 if text[:2] in {"0x", "0X"} else 10)
-    except ValueError:
-        return count(text)
-
-
-def positive(text: str) -> int:
-    """Read a count of at least 1."""
-    if (value := count(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
-    return value
-
-
-def columns(text: str) -> tuple[int | str, ...]:
-    """Read numbers of fields or, for CSV, names; one with a comma, or of digits, has quotes.
-
-    Examples
-    --------
-    >>> columns("3"), columns('1,user,"last, first"'), columns('"2024"')
-    ((3,), (1, 'user', 'last, first'), ('2024',))
-    """
-    # As UTF-8 in each locale, as the header of a file is.
-    fields = _engine.fields_of(os.fsencode(text), ord(","))
-    parts = [part.decode("utf-8", "surrogateescape") for part in fields]
-    numbers = [
-        int(part) if re.fullmatch(r"\d+", part, re.ASCII) and f'"{part}"' not in text else part
-        for part in parts
-    ]
-    if not parts or not all(numbers):
-        raise argparse.ArgumentTypeError(f"{text!r} is no field: {_FIELDS}")
-    return tuple(numbers)
-
-
-def member(text: str) -> str:
-    """Read the name of a member of JSON, which is UTF-8 in each locale."""
-    try:
-        return os.fsencode(text).decode()
-    except UnicodeDecodeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not UTF-8, as JSON is") from None
-
-
-def rate(text: str) -> float:
-    """Read an error rate between 0 and 1: 0.01, 1e-3, 1%."""
-    if not 0 < (value := _part(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a rate between 0 and 1, such as 0.01")
-    return value
-
-
-def share(text: str) -> float:
-    """Read a share of a whole: 80% or 0.8.
-
-    Examples
-    --------
-    >>> share("80%"), share("0.8"), share("100%")
-    (0.8, 0.8, 1.0)
-    """
-    if not 0 < (value := _part(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share of a whole, such as 80% or 0.8")
-    return value
-
-
-def _part(text: str) -> float:
-    """Read a number, or a percentage; -1 if it is neither."""
-    try:
-        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        return -1.0
-
-
-def seconds(text: str) -> float:
-    """Read a number of seconds, 0 or more."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
-    return value
-
-
-def duration(text: str) -> int:
-    """Read a duration such as 90s, 30m, 12h, 7d or 2w; return seconds."""
-    # Here, not above: only commands with a duration need what says of periods what they are.
-    from mmbloom.format.folder import seconds_of  # noqa: PLC0415
-
-    try:
-        return seconds_of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("duration is ")) from None
-
-
-def mode_bits(text: str) -> int:
-    """Read the mode bits of a file, in octal as for chmod."""
-    if not re.fullmatch("[0-7]{3,4}", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a mode such as 640")
-    return int(text, 8)
-
-
-def separator(text: str) -> bytes:
-    r"""Read a field separator; ``\t``, ``\0`` and other escapes stand for their bytes."""
-    escapes = {rb"\t": b"\t", rb"\0": b"\0", rb"\n": b"\n", rb"\\": b"\\"}
-    value = re.sub(rb"\\[t0n\\]", lambda found: escapes[found.group()], os.fsencode(text))
-    if not value:
-        raise argparse.ArgumentTypeError("the field separator is empty")
-    return value
-
-
-def add_sizing_options(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, *, required: bool
+def add_options(
+    to: argparse.ArgumentParser | argparse._ArgumentGroup, table: Table, **how: Any
 ) -> None:
-    """Add the options that give the size of a new filter."""
-    add_planning_options(parser, required=required)
-    add_shape_options(
-        parser,
-        layout_help="default blocked",
-        hash_help="default siphash, safe for keys of strangers; Guava has murmur3",
-        seed_help="seed of the hash, also as 0x... (default random)",
+    """Declare arguments, each spelled as in a usage, with its default at the end.
+
+    An option without a value is a flag: ``--json``. A value has a name, or is one of some words:
+    ``-j --jobs N=1``, ``--when-full {stop,warn}=stop``. With ``...`` an option can be given several
+    times: ``--keys INPUT ...``. ``--[no-]progress`` has an opposite. What has no dashes is not an
+    option but an argument, with its name in Python first: ``file FILE``, ``inputs INPUT*``.
+
+    Parameters
+    ----------
+    to
+        The parser, or a group of its options.
+    table
+        How each is spelled, and its help.
+    how
+        Passed to each call of ``add_argument``.
+    """
+    for row, text in table.items():
+        spelled, _, default = row.partition("=")
+        words = spelled.split()
+        names = [word.replace("[no-]", "") for word in words if word[0] == "-"] or words[:1]
+        name, values = names[-1].strip("-").replace("-", "_"), words[len(names) :]
+        options: dict[str, Any] = {"help": text, "default": default or None, **how}
+        if "[no-]" in row:
+            options["action"] = argparse.BooleanOptionalAction
+        elif not values:
+            options |= {"action": "store_true", "default": False}
+        elif values[0][0] == "{":
+            options["choices"] = tuple(values[0].strip("{}").split(","))
+        else:
+            options |= {"metavar": values[0].rstrip("*+"), "type": READERS.get(name)}
+            if values[0][-1] in "*+":
+                # Without the default argparse reports arguments of which there may be none.
+                options |= {"nargs": values[0][-1], "default": []}
+            if values[1:]:
+                options |= {"action": "append", "default": []}
+        to.add_argument(*names, **options)
+
+
+_ALLOW_NETWORK = "allow writing on a network file system (safe from one host only)"
+_QUIET = "on a terminal too, no progress bar and no line of figures in the end"
+_RESERVE = "--reserve {zeros,fallocate}=zeros"
+
+_WRITING = {
+    "--lock-timeout S": "give up after S seconds of waiting for other writers (default: wait)",
+    "--allow-network": _ALLOW_NETWORK,
+}
+_MAKING = {
+    "--permissions MODE=600": "mode bits of the new filter, in octal (default 600)",
+    "--allow-network": "allow a network file system",
+}
+_TIMES = {
+    "--keep TIME": "with --rotate: the least time that a line is known (90s, 12h; default 7d)",
+    "--every TIME": "with --rotate: the length of a period (default 1d)",
+}
+_FAMILY = {
+    "--growing": "a folder of ever larger files; the first is for -n keys",
+    "--rotate": "a folder with a file of -n keys for each period, dropped after --keep",
+}
+_LINES = {
+    "inputs INPUT*": "files, also compressed by gzip, bzip2, xz or zstd; - or no INPUT: stdin",
+}
+_PROGRESS = {
+    "--[no-]progress": "show a progress bar (default: on a terminal, unless lines are printed to "
+    "it)",
+}
+_KEYS = {
+    "-i --ignore-case": "ignore differences of case (ASCII)",
+    "-f --skip-fields N=0": "skip N fields and the blanks before them",
+    "-s --skip-chars N=0": "skip N bytes",
+    "-w --check-chars N": "compare at most N bytes",
+    "--crlf": "a line's last carriage return is not compared",
+    "-z --zero-terminated": "lines end in NUL, not newline",
+    "-t --separator SEP": "field separator for -k (default: runs of spaces and tabs, as in awk)",
+    "-k --field FIELD": "compare only this field (from 1), or only these: 1,3; with --csv also by "
+    "the names in the header; lines that lack one, or in which it is empty, are compared whole",
+    "--csv": "the inputs are CSV: quotes, newlines within them, and a header, which is no key and "
+    "is printed once; fields are compared by their values; -t is a comma by default",
+    "--no-header": "with --csv: the first row is one like others",
+    "--json-key A.B ...": "compare only this member of JSON lines (write a backslash before a dot "
+    "within a name); several, if given again; lines that lack one, or in which it is null or "
+    '"", are compared whole',
+    f"--empty {{{_EMPTY}}}": "how to treat a line whose field or member is missing, empty or null: "
+    "whole (default, and an error if no line has it) compares the whole line; skip neither prints "
+    "nor marks it; key compares what is missing as empty",
+}
+
+
+def _planning(rate: str = RATE_HELP) -> Table:
+    return {
+        "-n --capacity N": "distinct keys to plan for (1e9, 10M)",
+        "-p --error-rate P": rate,
+    }
+
+
+def _shape(
+    to: argparse.ArgumentParser | argparse._ArgumentGroup, layout: str, hash_: str, seed: str
+) -> None:
+    add_options(to, {"--layout {blocked,standard}": layout, f"--hash {{{_HASHES}}}": hash_})
+    to.add_argument("--seed", type=hash_seed, help=seed)
+
+
+def _sizing(parser: argparse.ArgumentParser) -> None:
+    add_options(parser, _planning())
+    hashes = "default siphash, safe for keys of strangers; Guava has murmur3"
+    _shape(parser, "default blocked", hashes, "seed of the hash, also as 0x... (default random)")
+
+
+def add_key_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose the part of a line that is its key, and --progress."""
+    add_options(parser, _PROGRESS)
+    what = "what is compared (as in uniq; the whole line by default)"
+    add_options(parser.add_argument_group(what), _KEYS)
+
+
+def create(parser: argparse.ArgumentParser) -> None:
+    """Make an empty filter."""
+    add_options(parser, {"file FILE": "the new filter; must not exist"})
+    _sizing(parser)
+    like = "take sizes, hash and seed from this filter, instead of -n and -p"
+    add_options(parser, {"--like OTHER": like})
+    counting = "keep a counter of four bits for each bit, so that lines can be removed"
+    family = parser.add_mutually_exclusive_group()
+    add_options(family, _FAMILY)
+    add_options(parser, _TIMES)
+    add_options(family, {"--counting": counting})
+    reserve = "zeros (default) writes the whole file; fallocate is instant, but first use is slower"
+    add_options(parser, {**_MAKING, "-q --quiet": _QUIET, _RESERVE: reserve})
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Mark lines as seen: the filter to write to, and lines."""
+    add_options(parser, {"file FILE": "the filter; created if -n is given"})
+    _sizing(parser)
+    add_options(parser.add_mutually_exclusive_group(), _FAMILY)
+    permissions = "mode bits of the new filter, in octal (default 600)"
+    add_options(parser, {**_TIMES, "--permissions MODE": permissions, **_WRITING})
+    resident = (
+        "keep the filter in shared memory, and write it to its file at the end (default: where "
+        "the file is so large that keys would wait for the disk)"
     )
-
-
-def add_shape_options(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
-    *,
-    layout_help: str,
-    hash_help: str,
-    seed_help: str,
-) -> None:
-    """Add the options that say how keys become positions."""
-    parser.add_argument("--layout", choices=("blocked", "standard"), help=layout_help)
-    parser.add_argument("--hash", choices=get_args(HashName), help=hash_help)
-    parser.add_argument("--seed", type=hash_seed, help=seed_help)
-
-
-def add_planning_options(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
-    *,
-    required: bool,
-    rate_help: str = RATE_HELP,
-) -> None:
-    """Add the options that give the planned capacity and error rate of a filter."""
+    add_options(parser, {"--[no-]resident=auto": resident})
     parser.add_argument(
-        "-n",
-        "--capacity",
-        type=positive,
-        required=required,
-        metavar="N",
-        help="distinct keys to plan for (1e9, 10M)",
+        "--stats",
+        action="append_const",
+        const=STDERR_FD,
+        dest="stats_to",
+        default=[],
+        help="print one JSON object of figures, of all inputs and of each, to stderr",
     )
-    parser.add_argument("-p", "--error-rate", type=rate, metavar="P", help=rate_help)
+    stats_to = "write the figures of --stats to this file, in place of what it has"
+    add_options(parser, {"--stats-to FILE ...": stats_to, "-q --quiet": _QUIET, **_LINES})
+    add_key_options(parser)
+
+
+def dedup(parser: argparse.ArgumentParser) -> None:
+    """Print each line the first time it is seen."""
+    add(parser)
+    table = {
+        "-d --repeated": "print the repeated lines instead",
+        "-c --count": "before each line print how many lines of this run's inputs have its key, as "
+        "uniq; the inputs are read twice",
+        "-u --unique": "print only lines whose key comes once in this run's inputs; all are marked",
+        "--dry-run": "print what would be printed, and mark nothing: on a copy of the filter in "
+        "TMPDIR",
+        "-o --output OUTPUT": "append to this file instead of stdout; compressed, if it is a .gz, "
+        ".bz2, .xz or .zst",
+        "--output-dir DIR": "append to one file per input in this folder",
+        "--repeats-to FILE": "append the lines that are not printed to this file, which is written "
+        "and forced to the disk as OUTPUT is; with --output-dir a folder, with one file per input",
+        "--relative": "with --output-dir: keep the folders of inputs in it, as they are typed",
+        "-j --jobs N=1": "number of processes (with --output-dir)",
+        "--durable": "force lines to the disk before they are marked: then a power cut loses none "
+        "(slower; the output must be a file)",
+        "--when-full {stop,warn}=stop": "stop (default) ends with 6 before the first line that "
+        "goes past the filter's plan; warn goes on, and drops more and more new lines as seen",
+    }
+    add_options(parser, table)
+
+
+def check(parser: argparse.ArgumentParser) -> None:
+    """Print the lines that are in a filter."""
+    add_options(parser, {"file FILE": "the filter; opened for reading only", **_LINES})
+    add_key_options(parser)
+    table = {
+        "-v --invert-match": "print the lines that are not in it",
+        "-H --with-name": "print the input's name before each line",
+    }
+    add_options(parser, table)
+    table = {
+        "-c --count": "print only their number; with -H of each input",
+        "-q --quiet": "print nothing; exit with 0 or 1",
+    }
+    add_options(parser.add_mutually_exclusive_group(), table)
+
+
+def remove(parser: argparse.ArgumentParser) -> None:
+    """Take lines out of a counting filter."""
+    made = "the filter, made with create --counting"
+    add_options(parser, {"file FILE": made, **_WRITING, **_LINES})
+    add_key_options(parser)
+
+
+def exclude(parser: argparse.ArgumentParser) -> None:
+    """List, add or remove exclusions."""
+    where = "FILE.exclusions, or in FILE/exclusions for a folder"
+    table = {
+        "file FILE": f"the filter; its exclusions are in {where}",
+        "keys KEY*": "a key; no KEY: each line of stdin is one, or the part of it that is chosen "
+        "below",
+    }
+    add_options(parser, table)
+    table = {
+        "--add": "exclude these keys",
+        "--remove": "stop excluding these keys; exit 1 if none of them was excluded",
+        "--list": "print all exclusions as in the file; exit 1 if there is none",
+    }
+    add_options(parser.add_mutually_exclusive_group(required=True), table)
+    add_key_options(parser)
+
+
+def grow(parser: argparse.ArgumentParser) -> None:
+    """Make a full filter grow."""
+    table = {
+        "file FILE": "the filter, a single file; the folder takes its place, with the file in it",
+        _RESERVE: "for the further files; zeros (default) writes them whole, fallocate is instant",
+    }
+    add_options(parser, {**table, **_WRITING})
+
+
+def info(parser: argparse.ArgumentParser) -> None:
+    """Show what a filter is and what it holds."""
+    table = {
+        "file FILE+": "a filter",
+        "--json": "print one JSON object for each",
+        "--fail-above SHARE": "exit with 1 if a filter has more than this share of its planned "
+        "keys (such as 0.8); of a rotating folder, in any period; a growing one makes room by "
+        "itself",
+        "--show-key": "print the hash's secret key as well, for repair --seed; whoever has it can "
+        "make keys that the filter confuses",
+        "--recount": "first count the set bits again (corrects the figures after a killed writer)",
+    }
+    add_options(parser, table)
+
+
+def verify(parser: argparse.ArgumentParser) -> None:
+    """Check everything in a filter that can be checked."""
+    table = {
+        "file FILE+": "a filter; read only, and others may write to it meanwhile",
+        "--keys INPUT ...": "check that the key of each line is found; may be repeated; - is stdin",
+        "--json": "print one JSON object for each",
+    }
+    add_options(parser, table)
+    add_key_options(parser)
+
+
+def copy(parser: argparse.ArgumentParser) -> None:
+    """Copy a filter."""
+    table = {
+        "file SRC": "the filter; read only",
+        "destination DST": "the copy; must not exist, unless --replace is given",
+    }
+    add_options(parser, table)
+    table = {
+        "--plain": "of a counting filter: a plain one, a quarter as large, of the lines that are "
+        "in it",
+        "--seal": "freeze the copy: read-only for ever, with checksums that verify compares",
+    }
+    add_options(parser.add_mutually_exclusive_group(), table)
+    replace = "put the copy in the place of the filter at DST, in one step; other files stay"
+    add_options(parser, {"--replace": replace, **_MAKING, "-q --quiet": _QUIET})
+
+
+def merge(parser: argparse.ArgumentParser) -> None:
+    """Make one filter from several."""
+    _combining(parser, "filters, files or folders,")
+
+
+def intersect(parser: argparse.ArgumentParser) -> None:
+    """Make one filter of the keys that several filters share."""
+    _combining(parser, "filters")
+
+
+def _combining(parser: argparse.ArgumentParser, inputs: str) -> None:
+    table = {
+        "destination OUT": "the new filter; must not exist",
+        "file IN+": f"{inputs} with equal parameters, hash and seed (create --like); read only",
+    }
+    add_options(parser, {**table, **_MAKING, "-q --quiet": _QUIET})
+
+
+def compare(parser: argparse.ArgumentParser) -> None:
+    """Estimate how many keys two filters share."""
+    table = {
+        "file A": "a filter",
+        "other B": "a filter with equal parameters, hash and seed",
+        "--json": "print one JSON object",
+    }
+    add_options(parser, table)
+
+
+def repair(parser: argparse.ArgumentParser) -> None:
+    """Make a sound filter from a damaged one."""
+    table = {
+        "file FILE": "the damaged filter; not changed",
+        "destination DST": "the new filter; must not exist",
+    }
+    add_options(parser, {**table, **_MAKING})
+    group = parser.add_argument_group(
+        "for a damaged header: the parameters of the filter",
+        "--hash, --seed and --layout, and either -n and -p or the sizes below (info --show-key "
+        "shows all of them)",
+    )
+    table = {
+        "--num-bits M": "size of the array in bits",
+        "--num-hashes K": "number of positions of each key",
+        "--blocks-per-key BLOCKS": "with --num-bits: number of blocks of each key (blocked layout)",
+    }
+    add_options(group, {**table, **_planning()})
+    _shape(
+        group,
+        "needed: blocked, unless another was given",
+        "needed: siphash, unless another was given",
+        "needed: the seed or the key of the hash, also as 0x...",
+    )
+
+
+def export(parser: argparse.ArgumentParser) -> None:
+    """Write a filter in another program's format."""
+    table = {
+        "file FILE": "the filter; read only",
+        "destination DST": "the new file; must not exist",
+    }
+    add_options(parser, table)
+    guava = "write for Guava's BloomFilter.readFrom (JVM); FILE needs --layout standard --seed 0"
+    formats = parser.add_mutually_exclusive_group(required=True)  # room for other formats
+    add_options(formats, {"--guava": guava})
+    add_options(parser, _MAKING)
+
+
+def import_(parser: argparse.ArgumentParser) -> None:
+    """Make a filter from another program's file."""
+    table = {
+        "source SRC": "the other program's file; read only",
+        "destination FILE": "the new filter; must not exist",
+    }
+    add_options(parser, table)
+    formats = parser.add_mutually_exclusive_group(required=True)  # room for other formats
+    add_options(formats, {"--guava": "SRC was written by Guava's BloomFilter.writeTo (JVM)"})
+    made_for = "false-positive rate that the file was made for (default 1e-6)"
+    add_options(parser, {**_planning(made_for), **_MAKING, "-q --quiet": _QUIET})
+
+
+def plan(parser: argparse.ArgumentParser) -> None:
+    """Show what a filter will cost."""
+    number, rate = _planning().items()
+    add_options(parser, dict([number]), required=True)
+    add_options(parser, dict([rate]) | {"--json": "print one JSON object"})
+
+
+def help_(parser: argparse.ArgumentParser) -> None:
+    """Describe a command."""
+    text = "the command; without it, all are listed"
+    known, named = tuple(COMMANDS), "COMMAND"
+    add = parser.add_argument
+    add("command", nargs="?", type=_command, choices=known, metavar=named, help=text)
+
+
+def _command(name: str) -> str:
+    if name not in COMMANDS:
+        raise argparse.ArgumentTypeError(no_command(name))
+    return name
+
+
+def completion(parser: argparse.ArgumentParser) -> None:
+    """Print what completes commands and options in a shell."""
+    text = "bash, zsh or fish; save what is printed where that shell looks, as below"
+    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help=text)
+
+
+def manual(parser: argparse.ArgumentParser) -> None:
+    """Print the manual page: no option."""
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
@@ -212,36 +424,8 @@ def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
 
 
 def error_rate(args: argparse.Namespace) -> float:
-    """Give the error rate asked for, or the default."""
+    """Return the error rate asked for, or the default."""
     return ERROR_RATE if args.error_rate is None else float(args.error_rate)
-
-
-def add_family_options(parser: argparse.ArgumentParser) -> "argparse._MutuallyExclusiveGroup":
-    """Add the options that make a folder of files; gives the group of kinds, for another one."""
-    family = parser.add_mutually_exclusive_group()
-    family.add_argument(
-        "--growing",
-        action="store_true",
-        help="a folder of ever larger files; the first is for -n keys",
-    )
-    family.add_argument(
-        "--rotate",
-        action="store_true",
-        help="a folder with a file of -n keys for each period, dropped after --keep",
-    )
-    parser.add_argument(
-        "--keep",
-        type=duration,
-        metavar="TIME",
-        help="with --rotate: the least time that a line is known (90s, 12h; default 7d)",
-    )
-    parser.add_argument(
-        "--every",
-        type=duration,
-        metavar="TIME",
-        help="with --rotate: the length of a period (default 1d)",
-    )
-    return family
 
 
 def rotation(args: argparse.Namespace) -> dict[str, Any]:
@@ -259,181 +443,21 @@ def rotation(args: argparse.Namespace) -> dict[str, Any]:
     return times
 
 
-def add_permissions_option(parser: argparse.ArgumentParser, default: int | None) -> None:
-    """Add the option for who may use a new filter; of no default where it may be there already."""
-    parser.add_argument(
-        "--permissions",
-        type=mode_bits,
-        default=default,
-        metavar="MODE",
-        help="mode bits of the new filter, in octal (default 600)",
-    )
-
-
-def add_making_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that make a new filter from others."""
-    add_permissions_option(parser, 0o600)
-    parser.add_argument("--allow-network", action="store_true", help="allow a network file system")
-
-
 def making_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Gather the options of `add_making_options`."""
+    """Gather the options of commands that make a filter."""
     return {"permissions": args.permissions, "allow_network": args.allow_network}
 
 
-def add_quiet_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option of commands that say on a terminal what they did."""
-    parser.add_argument(
-        "-q",
-        "--quiet",
-        action="store_true",
-        help="on a terminal too, no progress bar and no line of figures in the end",
-    )
-
-
-def add_combining_arguments(parser: argparse.ArgumentParser, inputs: str) -> None:
-    """Add the arguments of a command that makes one filter from several `inputs`."""
-    parser.add_argument("destination", metavar="OUT", help="the new filter; must not exist")
-    parser.add_argument(
-        "file",
-        nargs="+",
-        metavar="IN",
-        help=f"{inputs} with equal parameters, hash and seed (create --like); read only",
-    )
-    add_making_options(parser)
-    add_quiet_option(parser)
-
-
-def add_filter_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that write to a filter."""
-    parser.add_argument("file", metavar="FILE", help="the filter; created if -n is given")
-    add_sizing_options(parser, required=False)
-    add_family_options(parser)
-    add_permissions_option(parser, None)
-    add_writing_options(parser)
-    parser.add_argument(
-        "--resident",
-        action=argparse.BooleanOptionalAction,
-        default="auto",
-        help="keep the filter in shared memory, and write it to its file at the end (default: "
-        "where the file is so large that keys would wait for the disk)",
-    )
-    parser.add_argument(
-        "--stats",
-        action="append_const",
-        const=STDERR_FD,
-        dest="stats_to",
-        default=[],
-        help="print one JSON object of figures, of all inputs and of each, to stderr",
-    )
-    parser.add_argument(
-        "--stats-to",
-        action="append",
-        metavar="FILE",
-        help="write the figures of --stats to this file, in place of what it has",
-    )
-    add_quiet_option(parser)
-
-
-def add_writing_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for opening a filter for writing."""
-    parser.add_argument(
-        "--lock-timeout",
-        type=seconds,
-        metavar="S",
-        help="give up after S seconds of waiting for other writers (default: wait)",
-    )
-    parser.add_argument(
-        "--allow-network",
-        action="store_true",
-        help="allow writing on a network file system (safe from one host only)",
-    )
-
-
 def writing_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Gather the options of `add_writing_options`."""
+    """Gather the options of commands that write to a filter."""
     return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
 
 
-def add_line_options(parser: argparse.ArgumentParser) -> None:
-    """Add the inputs, and the options that select the part of a line that is its key."""
-    parser.add_argument(
-        "inputs",
-        nargs="*",
-        default=[],  # otherwise argparse reports them as required
-        metavar="INPUT",
-        help="files, also compressed by gzip, bzip2, xz or zstd; - or no INPUT: stdin",
-    )
-    add_key_options(parser)
-
-
-def add_key_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select the part of a line that is its key, and --progress."""
-    parser.add_argument(
-        "--progress",
-        action=argparse.BooleanOptionalAction,
-        help="show a progress bar (default: on a terminal, unless lines are printed to it)",
-    )
-    group = parser.add_argument_group("what is compared (as in uniq; the whole line by default)")
-    add = group.add_argument
-    add("-i", "--ignore-case", action="store_true", help="ignore differences of case (ASCII)")
-    add(
-        "-f",
-        "--skip-fields",
-        type=count,
-        default=0,
-        metavar="N",
-        help="skip N fields and the blanks before them",
-    )
-    add("-s", "--skip-chars", type=count, default=0, metavar="N", help="skip N bytes")
-    add("-w", "--check-chars", type=count, metavar="N", help="compare at most N bytes")
-    add("--crlf", action="store_true", help="a line's last carriage return is not compared")
-    add("-z", "--zero-terminated", action="store_true", help="lines end in NUL, not newline")
-    add(
-        "-t",
-        "--separator",
-        type=separator,
-        metavar="SEP",
-        help="field separator for -k (default: runs of spaces and tabs, as in awk)",
-    )
-    add(
-        "-k",
-        "--field",
-        type=columns,
-        metavar="FIELD",
-        help="compare only this field (from 1), or only these: 1,3; with --csv also by the names "
-        "in the header; lines that lack one, or in which it is empty, are compared whole",
-    )
-    add(
-        "--csv",
-        action="store_true",
-        help="the inputs are CSV: quotes, newlines within them, and a header, which is no key "
-        "and is printed once; fields are compared by their values; -t is a comma by default",
-    )
-    add("--no-header", action="store_true", help="with --csv: the first row is one like others")
-    add(
-        "--json-key",
-        action="append",
-        type=member,
-        metavar="A.B",
-        help="compare only this member of JSON lines (write a backslash before a dot within "
-        "a name); several, if given again; lines that lack one, or in which it is null or "
-        '"", are compared whole',
-    )
-    add(
-        "--empty",
-        choices=get_args(Empty),
-        help="how to treat a line whose field or member is missing, empty or null: whole "
-        "(default, and an error if no line has it) compares the whole line; skip neither prints "
-        "nor marks it; key compares what is missing as empty",
-    )
-
-
 def line_keys(args: argparse.Namespace) -> KeyRule:
-    """Gather the options of `add_key_options`."""
-    if args.field is not None and args.json_key is not None:
+    """Return the rule by which lines become keys."""
+    if args.field is not None and args.json_key:
         raise UsageError("-k FIELD and --json-key cannot be combined")
-    if args.field is None and args.json_key is None and args.empty not in (None, "whole"):
+    if args.field is None and not args.json_key and args.empty not in (None, "whole"):
         raise UsageError("--empty is for lines without a field or member: choose it with -k FIELD")
     return _row_keys(args) if args.csv else _line_keys(args)
 
@@ -447,14 +471,14 @@ def _line_keys(args: argparse.Namespace) -> LineKeys:
         raise UsageError("--crlf is for lines that end in newline: leave out -z")
     chosen: tuple[int | str, ...] = args.field or ()
     if named := [name for name in chosen if isinstance(name, str)]:
-        raise UsageError(f"-k: {named[0]!r} is no field: {_FIELDS}; names are for --csv")
+        raise UsageError(f"-k: {named[0]!r} is no field: {FIELDS}; names are for --csv")
     field = tuple(number for number in chosen if isinstance(number, int))
-    members: list[str] | None = args.json_key
+    members: list[str] = args.json_key
     return LineKeys(
         crlf=args.crlf,
         field=field[0] if len(field) == 1 else field or None,
         separator=args.separator,
-        json_key=members[0] if members and len(members) == 1 else tuple(members or ()) or None,
+        json_key=members[0] if len(members) == 1 else tuple(members) or None,
         skip_fields=args.skip_fields,
         skip_chars=args.skip_chars,
         compare_at_most=args.check_chars,

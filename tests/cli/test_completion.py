@@ -11,7 +11,7 @@ import pytest
 from cli_runner import inside, is_one_line
 from workers import PATIENCE
 
-from mmbloom.cli.commands.completion import FILES, FOLDERS
+from mmbloom.cli.describing import FILES, FOLDERS
 from mmbloom.cli.parser import COMMANDS, parser_of
 
 Capture = pytest.CaptureFixture[bytes]

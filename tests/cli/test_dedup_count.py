@@ -17,7 +17,7 @@ from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter
 from mmbloom._system import mounts
-from mmbloom.cli.commands import dedup as command
+from mmbloom.cli import marking as command
 from mmbloom.logs.dedup import Sink
 
 Capture = pytest.CaptureFixture[bytes]

@@ -14,7 +14,7 @@ from cli_runner import EXACT, exact_filter, forked, inside, is_one_line, mmbloom
 
 from mmbloom import GrowingFilter
 from mmbloom import open as open_filter
-from mmbloom.cli.commands.dedup import FileJob
+from mmbloom.cli.marking import FileJob
 from mmbloom.filters.claim import Claim
 from mmbloom.logs.dedup import Tally
 

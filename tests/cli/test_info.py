@@ -12,7 +12,7 @@ import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom, on_a_terminal, started
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, engine
-from mmbloom.cli.commands.info import _fullest
+from mmbloom.cli.showing import _fullest
 
 Capture = pytest.CaptureFixture[bytes]
 BATCHES_BEGUN, POSITIONS_SET = 2048 + 16, 2048 + 8

@@ -11,7 +11,7 @@ from checks import change_header, seal
 from cli_runner import inside, started
 from unions import make
 
-from mmbloom.cli.commands.info import WIDTH, bar
+from mmbloom.cli.showing import WIDTH, bar
 
 Capture = pytest.CaptureFixture[bytes]
 CREATED, CAPACITY = 64, 48  # offsets in the header

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from cli_runner import inside
 
-from mmbloom.cli.parser import COMMANDS, file_of, parser_of
+from mmbloom.cli.parser import COMMANDS, parser_of
 from mmbloom.cli.process import EXIT_CODES
 
 Capture = pytest.CaptureFixture[bytes]
@@ -50,7 +50,7 @@ def test_it_has_every_example_and_exit_code(page: str) -> None:
     _, _, rest = page.partition("\n.SH EXAMPLES\n")
     lines = [line.replace(r"\-", "-").replace(r"\e", "\\") for line in rest.split("\n")]
     for name in COMMANDS:
-        for example in file_of(name).EXAMPLES:
+        for example in COMMANDS[name].examples:
             for line in example.split("\n"):
                 assert line in lines
     assert EXIT_CODES.removeprefix("exit codes: ") in plain(page.partition(".SH EXIT STATUS")[2])

@@ -11,7 +11,7 @@ from cli_runner import environment
 from pages import ROOT
 
 from mmbloom import BloomFilter, CountingBloomFilter, export_guava
-from mmbloom.cli.parser import COMMANDS, file_of
+from mmbloom.cli.parser import COMMANDS
 
 LOG = (ROOT / "examples" / "access.log").read_bytes()
 LINES = LOG.splitlines(keepends=True)
@@ -68,7 +68,7 @@ def make_filters(folder: Path) -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_run(folder: Path, name: str) -> None:
     """One after the other, in a folder with the files that they name."""
-    examples = file_of(name).EXAMPLES
+    examples = COMMANDS[name].examples
     assert any(f"mmbloom {name} " in f"{example} " for example in examples)
     if name not in MAKES:
         make_filters(folder)

@@ -19,14 +19,14 @@ from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
 from mmbloom.cli.main import main
-from mmbloom.cli.parser import COMMANDS, file_of
+from mmbloom.cli.parser import COMMANDS, function_of
 from mmbloom.logs.dedup import Tally
 
 # -P: the package that is installed, not the folder of that name where the tests are run.
 COMMAND = [sys.executable, "-P", "-m", "mmbloom"]
 # A command's own file is imported when it runs: here once, not by each fork of this process.
-for command in COMMANDS:
-    file_of(command)
+for command, described in COMMANDS.items():
+    function_of(command, described.module)
 # Far fewer false positives than tests have lines, and the same ones in every run.
 EXACT = ("-n", "100000", "-p", "1e-9", "--seed", "7")
 

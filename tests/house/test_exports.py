@@ -123,7 +123,7 @@ def test_version() -> None:
 FRESH = """
 import mmbloom
 print(*dir(mmbloom))
-import mmbloom.operations.copy, mmbloom.operations.combine, mmbloom.cli.commands.merge
+import mmbloom.operations.copy, mmbloom.operations.combine, mmbloom.cli.making
 print(mmbloom.copy.__name__, mmbloom.compare.__name__, mmbloom.merge.__name__)
 print(*dir(mmbloom))
 """

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from kernels import MODULES as MODULES_BUILT
 
+from mmbloom.cli.parser import COMMANDS
+
 ROOT = Path(__file__).parents[2] / "mmbloom"
 FILES = sorted(ROOT.rglob("*.py"))
 CYTHON = sorted(file for ending in ("pyx", "pxd") for file in ROOT.rglob(f"*.{ending}"))
@@ -24,19 +26,19 @@ LATE = {
     "filters.open": {"_storage.folder", "filters.growing", "filters.rotating"},  # for one file
     # For programs that never ask for it; for files beside no manifest.
     "filters.file": {"filters.info", "_storage.folder"},
+    "cli.checking": {"operations.check"},  # for `check`, which verifies nothing
     "cli.main": {"format.header"},  # for files that are filters
     # For filters that are not past their plan, and runs that are not dry.
     "cli.filters": {"_storage.folder", "operations.copy"},
     "logs.lines": {"logs.members"},  # for lines that are no JSON
-    "cli.options": {
-        "format.folder",
-        "logs.rows",
-    },  # for commands without a duration, or without CSV
+    # For commands without a duration; without CSV.
+    "cli.values": {"format.folder"},
+    "cli.options": {"logs.rows"},
     "logs.dedup": {"logs.rows"},  # for lines that are no CSV
     # For outputs that are not compressed, no CSV, and in a folder without a manifest.
     "logs.outputs": {"logs.rows", "logs.compressed", "_storage.folder"},
     # For runs that do not end at a full filter; that count nothing.
-    "cli.commands.dedup": {"filters.grow", "logs.counts"},
+    "cli.marking": {"filters.grow", "logs.counts"},
 }
 
 
@@ -153,7 +155,7 @@ def test_every_package_is_on_the_map() -> None:
     assert PLACES.keys() == on_disk
 
 
-FOLDERS = sorted({file.parent for file in FILES} - {ROOT, ROOT / "cli" / "commands"})
+FOLDERS = sorted({file.parent for file in FILES} - {ROOT})
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
@@ -247,14 +249,15 @@ def test_modules_for_other_libraries(library: str) -> None:
 
 
 def test_every_private_file_is_imported() -> None:
-    """A file that no other imports is public, or a command."""
+    """A file that no other imports is public, or has commands."""
     imported = set[str]().union(*map(own_imports_of, [*FILES, *CYTHON]))
     for file in FILES:  # by `import_module`
         values = (node.value for node in nodes_of(file) if isinstance(node, ast.Constant))
         imported |= {value.removeprefix("mmbloom.") for value in values if isinstance(value, str)}
     for module, file in MODULES.items():
         private = module.startswith(("_", "format.", "cli."))
-        if private and file.stem not in TOP and not module.startswith("cli.commands."):
+        commands = module in {f"cli.{command.module}" for command in COMMANDS.values()}
+        if private and file.stem not in TOP and not commands:
             assert module in imported, module
 
 

@@ -1,23 +1,34 @@
-"""``mmbloom info``: show what a filter is and what it holds."""
+"""Commands that show figures: of a filter, of two, of one that is planned."""
+
+from __future__ import annotations
 
 import argparse
 import json
 import os
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
+import mmbloom
 from mmbloom._engine import engine
+from mmbloom._system.typing import Layout
 from mmbloom.cli.filters import fill_of
-from mmbloom.cli.options import share
-from mmbloom.cli.process import OK, TOO_FULL, in_rows, say, terminal_columns
+from mmbloom.cli.options import error_rate
+from mmbloom.cli.process import NOT_ALIKE, OK, TOO_FULL, UsageError, in_rows, say, terminal_columns
+from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.filters.folder import FolderInfo
 from mmbloom.filters.info import FilterInfo
-from mmbloom.filters.open import open as open_filter
-from mmbloom.sizing.params import HASHES, KeyHash
+from mmbloom.format.header import HEADER_BYTES
+from mmbloom.sizing.params import HASHES, FilterParams, KeyHash
+from mmbloom.sizing.planning import best_practice, best_practice_table
+from mmbloom.sizing.planning import plan as plan_for
 
 WIDTH = 40
+
+
 _BLOCKS, _PLAIN = "█░", "#-"
 
 
@@ -44,7 +55,11 @@ def _drawn(filled: int, width: int, characters: str) -> str:
 
 
 _LEAST_AGE = 60.0  # seconds; a younger filter allows no forecast
+
+
 _DAY = 86_400
+
+
 _LONGEST = 1000 * 365 * _DAY  # a date has only four digits for the year
 
 
@@ -76,47 +91,15 @@ def when_full(info: FilterInfo, now_ns: int) -> str:
     return f"will be passed about {date}, at the pace since it was made"
 
 
-EXAMPLES = (
-    "mmbloom info seen.bloom",
-    "mmbloom info --json seen.bloom",
-    "mmbloom info --fail-above 80% seen.bloom    # for monitoring: exit code 1",
-    "mmbloom info --recount seen.bloom    # after a writer was killed",
-)
-
-
-def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    parser.add_argument("file", nargs="+", metavar="FILE", help="a filter")
-    parser.add_argument("--json", action="store_true", help="print one JSON object for each")
-    parser.add_argument(
-        "--fail-above",
-        type=share,
-        metavar="SHARE",
-        help="exit with 1 if a filter has more than this share of its planned keys (such as 0.8); "
-        "of a rotating folder, in any period; a growing one makes room by itself",
-    )
-    parser.add_argument(
-        "--show-key",
-        action="store_true",
-        help="print the hash's secret key as well, for repair --seed; whoever has it can make "
-        "keys that the filter confuses",
-    )
-    parser.add_argument(
-        "--recount",
-        action="store_true",
-        help="first count the set bits again (corrects the figures after a killed writer)",
-    )
-
-
-def run(args: argparse.Namespace) -> int:
+def info(args: argparse.Namespace) -> int:
     """Run the command."""
-    with open_filter(args.file, "r+" if args.recount else "r") as seen:
+    with mmbloom.open(args.file, "r+" if args.recount else "r") as seen:
         if args.recount:
             seen.recount()
         info = seen.info()
     # Not unless asked for: what is printed ends up in logs, and in reports to others.
     key = _key_of(info) if args.show_key else None
-    print(_as_json(info, key) if args.json else _for_people(info, key))
+    print(_info_as_json(info, key) if args.json else _info(info, key))
     if args.fail_above is not None and (full := _fullest(info)):
         used = full.approx_count / full.capacity
         if used > args.fail_above:
@@ -148,7 +131,7 @@ def _hash_of(info: FilterInfo | FolderInfo) -> KeyHash:
     return KeyHash(name, seed)
 
 
-def _as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
+def _info_as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
     record: dict[str, Any] = {**info.as_dict(), "engine": engine}
     if key is not None:
         for each in (record, *record.get("files", ())):
@@ -156,7 +139,7 @@ def _as_json(info: FilterInfo | FolderInfo, key: str | None) -> str:
     return json.dumps(record)
 
 
-def _for_people(info: FilterInfo | FolderInfo, key: str | None) -> str:
+def _info(info: FilterInfo | FolderInfo, key: str | None) -> str:
     rows = _of_file(info) if isinstance(info, FilterInfo) else _of_folder(info)
     chosen = _hash_of(info)
     rows.insert(2, ("hash", f"{chosen.name}, seed {key or chosen.spelled_seed}"))
@@ -266,3 +249,146 @@ def _fill_bar(share: float) -> str:
 
 def _time(nanoseconds: int) -> str:
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC).isoformat(" ", "seconds")
+
+
+Differences = Mapping[str, tuple[str, str]]
+
+
+def compare(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if the filters can be compared, 1 if their parameters differ."""
+    found: mmbloom.Similarity | None = None
+    differences: Differences = {}
+    try:
+        found = mmbloom.compare(args.file, args.other)
+    except IncompatibleFiltersError as error:
+        differences = {name: (here, there) for name, here, there in error.differences}
+    print(
+        _similarity_as_json(found, differences)
+        if args.json
+        else _similarity(args, found, differences)
+    )
+    return OK if found else NOT_ALIKE
+
+
+def _similarity_as_json(found: mmbloom.Similarity | None, differences: Differences) -> str:
+    figures = (
+        asdict(found)
+        if found
+        else dict.fromkeys(field.name for field in fields(mmbloom.Similarity))
+    )
+    return json.dumps({**figures, "differences": differences})
+
+
+def _similarity(
+    args: argparse.Namespace, found: mmbloom.Similarity | None, differences: Differences
+) -> str:
+    rows = [("first", args.file), ("second", args.other)]
+    if found:
+        rows += [
+            ("keys of first", f"about {found.first_count:,}"),
+            ("keys of second", f"about {found.second_count:,}"),
+            ("common keys", f"about {found.common_count:,}"),
+            ("keys of either", f"about {found.union_count:,}"),
+            ("Jaccard", f"{found.jaccard:.4f}"),
+        ]
+    else:
+        rows += [(name, f"{here} and {there}") for name, (here, there) in differences.items()]
+        rows.append(("verdict", "cannot be compared: their parameters differ"))
+    return in_rows(rows)
+
+
+_LAYOUTS: tuple[Layout, ...] = ("blocked", "standard")
+
+
+_ROWS_AROUND = 3  # that people see, before the one that is enough and after it
+
+
+_TABLE_ROWS = 24  # whole bits per key up to an error rate of 1e-5
+
+
+def plan(args: argparse.Namespace) -> int:
+    """Run the command."""
+    try:
+        plans = _plans(args.capacity, error_rate(args))
+        figures = _planned_figures(args.capacity, error_rate(args), plans)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+    print(json.dumps(figures) if args.json else _planned(figures))
+    return OK
+
+
+def _plans(capacity: int, error_rate: float) -> dict[Layout, FilterParams | ValueError]:
+    """Plan for each layout; a layout that is impossible gives its error."""
+    plans: dict[Layout, FilterParams | ValueError] = {}
+    for layout in _LAYOUTS:
+        try:
+            plans[layout] = plan_for(capacity, error_rate, layout=layout)
+        except ValueError as error:
+            plans[layout] = error
+    if all(isinstance(params, ValueError) for params in plans.values()):
+        raise ValueError(f"no layout can hold {capacity} keys at an error rate of {error_rate:g}")
+    return plans
+
+
+def _planned_figures(
+    capacity: int, error_rate: float, plans: Mapping[Layout, FilterParams | ValueError]
+) -> dict[str, object]:
+    layouts: dict[str, object] = {
+        layout: {"error": str(params)}
+        if isinstance(params, ValueError)
+        else {
+            "bits_per_key": round(params.bits_per_key, 3),
+            "num_hashes": params.num_hashes,
+            "blocks_per_key": params.blocks_per_key,
+            "file_bytes": HEADER_BYTES + params.num_bytes,
+        }
+        for layout, params in plans.items()
+    }
+    return {
+        "capacity": capacity,
+        "error_rate": error_rate,
+        **layouts,
+        "whole_bits": _enough(error_rate),
+        "table": [row._asdict() for row in best_practice_table(_TABLE_ROWS)],
+    }
+
+
+def _enough(error_rate: float) -> dict[str, object] | None:
+    """Find the first sufficient row; None if the rate takes more than 64 hashes."""
+    try:
+        return best_practice(error_rate)._asdict()
+    except ValueError:
+        return None
+
+
+def _planned(figures: dict[str, object]) -> str:
+    capacity, error_rate = figures["capacity"], figures["error_rate"]
+    lines = [
+        f"{capacity:,} keys at an error rate of {error_rate:g}",
+        "",
+        "layout     bits per key  hashes  blocks a key            file size",
+    ]
+    for layout in _LAYOUTS:
+        row = figures[layout]
+        assert isinstance(row, dict)  # noqa: S101  for the type checker
+        if "error" in row:
+            lines.append(f"{layout:<9} not possible: {row['error']}")
+            continue
+        bits, hashes, size = row["bits_per_key"], row["num_hashes"], row["file_bytes"]
+        blocks = row["blocks_per_key"] if layout == "blocked" else "-"
+        lines.append(f"{layout:<9} {bits:>13.2f} {hashes:>7} {blocks:>13} {size:>14,} bytes")
+    lines += [
+        "",
+        "whole bits per key (the textbook's: few keys in the standard layout need more):",
+        "bits per key  hashes  error rate",
+    ]
+    whole = figures["whole_bits"]
+    enough = whole["bits_per_key"] if isinstance(whole, dict) else 0
+    for best in best_practice_table(max(_TABLE_ROWS, enough + _ROWS_AROUND)):
+        if enough and abs(best.bits_per_key - enough) > _ROWS_AROUND:
+            continue  # all of them would push the answer out of the window
+        mark = "  <- enough" if best.bits_per_key == enough else ""
+        lines.append(
+            f"{best.bits_per_key:>12} {best.num_hashes:>7}  {best.error_rate:>10.3g}{mark}"
+        )
+    return "\n".join(lines)

@@ -1,24 +1,40 @@
-"""``mmbloom manual``: print the manual page, made from the parser."""
+"""Commands that describe the command line: help, completion, manual."""
 
 import argparse
 import sys
 
 import mmbloom
 from mmbloom._system import extras as _extras
-from mmbloom.cli.parser import COMMANDS, file_of, whole
+from mmbloom.cli.parser import COMMANDS, outline, parser_of, whole
 from mmbloom.cli.process import EXIT_CODES, OK
 
-EXAMPLES = (
-    "mmbloom manual | man -l -",
-    "mmbloom manual > ~/.local/share/man/man1/mmbloom.1    # then: man mmbloom",
-)
+
+def help_(args: argparse.Namespace) -> int:
+    """Run the command."""
+    (parser_of(args.command) if args.command else outline()[0]).print_help()
+    return OK
 
 
-def register(parser: argparse.ArgumentParser) -> None:
-    """Take no arguments."""
+# What a value is, by the name that help gives it.
+FILES = frozenset(("A", "B", "DST", "FILE", "IN", "INPUT", "OTHER", "OUT", "OUTPUT", "SRC"))
+FOLDERS = frozenset(("DIR",))
 
 
-def run(_args: argparse.Namespace) -> int:
+def completion(args: argparse.Namespace) -> int:
+    """Run the command."""
+    shtab = _extras.load("shtab", "completion")
+    parser, commands = whole()
+    for command in commands.values():
+        for action in command._actions:  # noqa: SLF001  argparse has no other way to list them
+            if action.metavar in FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab looks there
+            elif action.metavar in FOLDERS:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    print(shtab.complete(parser, shell=args.shell))
+    return OK
+
+
+def manual(_args: argparse.Namespace) -> int:
     """Run the command."""
     library = _extras.load("argparse_manpage.manpage", "the manual page")
     parser, commands = whole()
@@ -34,7 +50,7 @@ def run(_args: argparse.Namespace) -> int:
         "version": mmbloom.__version__,
     }
     page = library.Manpage(parser, about, format="single-commands-section")
-    examples = (_roff(example) for name in COMMANDS for example in file_of(name).EXAMPLES)
+    examples = (_roff(example) for command in COMMANDS.values() for example in command.examples)
     page.add_section("examples", "=", "\n".join((".nf", *examples, ".fi")))
     page.add_section("exit status", "=", _roff(EXIT_CODES.removeprefix("exit codes: ")))
     print(page, end="")

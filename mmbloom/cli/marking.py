@@ -1,18 +1,33 @@
-"""``mmbloom dedup``: print each line the first time that any run or process sees it."""
+"""Commands that change what a filter holds, by lines: dedup, add, remove, exclude."""
 
 import argparse
 import os
+import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from typing import Any
 
-from mmbloom.cli.filters import copied, fill_of_file, in_use, open_or_create
+import numpy as np
+
+from mmbloom._engine import bytes_of, fields_of
+from mmbloom._keys.coerce import coerce
+from mmbloom._storage.opening import absolute
+from mmbloom.cli.filters import (
+    copied,
+    fill_of_file,
+    in_use,
+    open_or_create,
+    say_if_past_plan,
+    say_of_another_rule,
+)
 from mmbloom.cli.lines import (
+    Patiently,
     check_lines,
+    find_keys,
     input_names,
     keep_stdin,
     make_folder,
@@ -22,105 +37,37 @@ from mmbloom.cli.lines import (
     require_durable,
     require_folder,
     require_stats,
+    say_what_is_read,
 )
 from mmbloom.cli.options import (
-    add_filter_options,
-    add_line_options,
     delimiter,
     line_keys,
-    positive,
     terminator,
+    writing_options,
 )
+from mmbloom.cli.parser import AS_TYPED
 from mmbloom.cli.process import (
     NOT_TO_REPEAT,
+    NOTHING_FOUND,
     OK,
     STDIN_FD,
     STDOUT_FD,
     StoppedError,
     UsageError,
+    say,
 )
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies, counted, progress_bar
 from mmbloom.errors import InputError
 from mmbloom.filters.bloom import BloomFilter
+from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.filters.open import OfBits, open_of_bits
-from mmbloom.logs.dedup import Sink, Tally
+from mmbloom.filters.open import open as open_filter
+from mmbloom.format.exclusions import write_keys
+from mmbloom.logs.dedup import Discard, Sink, Tally
 from mmbloom.logs.frames import COMPRESSED
-from mmbloom.logs.lines import LineWriter
+from mmbloom.logs.lines import WHOLE_LINES, LineWriter
 from mmbloom.logs.outputs import is_special, open_output, require_apart, require_appendable
-
-EXAMPLES = (
-    "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
-    "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
-    "mmbloom dedup today.bloom -n 1e6 -c access.log | sort -rn    # the most frequent first",
-    "mmbloom dedup events.bloom -n 1e6 --json-key user.id events.jsonl.gz",
-    "mmbloom dedup days.bloom -n 1e6 --output-dir unique -j 2 monday.log tuesday.log",
-    "mmbloom dedup all.bloom -n 1e6 --output-dir kept --relative north/a.log south/a.log",
-)
-
-
-def register(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the command."""
-    add_filter_options(parser)
-    add_line_options(parser)
-    add = parser.add_argument
-    add("-d", "--repeated", action="store_true", help="print the repeated lines instead")
-    add(
-        "-c",
-        "--count",
-        action="store_true",
-        help="before each line print how many lines of this run's inputs have its key, as uniq; "
-        "the inputs are read twice",
-    )
-    add(
-        "-u",
-        "--unique",
-        action="store_true",
-        help="print only lines whose key comes once in this run's inputs; all are marked",
-    )
-    add(
-        "--dry-run",
-        action="store_true",
-        help="print what would be printed, and mark nothing: on a copy of the filter in TMPDIR",
-    )
-    add(
-        "-o",
-        "--output",
-        metavar="OUTPUT",
-        help="append to this file instead of stdout; compressed, if it is a .gz, .bz2, .xz or .zst",
-    )
-    add("--output-dir", metavar="DIR", help="append to one file per input in this folder")
-    add(
-        "--repeats-to",
-        metavar="FILE",
-        help="append the lines that are not printed to this file, which is written and forced to "
-        "the disk as OUTPUT is; with --output-dir a folder, with one file per input",
-    )
-    add(
-        "--relative",
-        action="store_true",
-        help="with --output-dir: keep the folders of inputs in it, as they are typed",
-    )
-    add(
-        "-j",
-        "--jobs",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="number of processes (with --output-dir)",
-    )
-    add(
-        "--durable",
-        action="store_true",
-        help="force lines to the disk before they are marked: then a power cut loses none "
-        "(slower; the output must be a file)",
-    )
-    add(
-        "--when-full",
-        choices=("stop", "warn"),
-        default="stop",
-        help="stop (default) ends with 6 before the first line that goes past the filter's plan; "
-        "warn goes on, and drops more and more new lines as seen",
-    )
+from mmbloom.operations.combine import require_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +137,7 @@ def _to_go_on(seen: OfBits) -> str:
     return to_do
 
 
-def run(args: argparse.Namespace) -> int:
+def dedup(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
     _refuse_contradictions(args)
@@ -399,3 +346,111 @@ class _Counting:
                 "an input has changed between counting and printing: what is printed is marked; "
                 "run it again on a copy of the inputs"
             ) from None
+
+
+def add(args: argparse.Namespace) -> int:
+    """Run the command; the filter is on the disk when this returns."""
+    started = time.perf_counter()
+    keys, names = line_keys(args), input_names(args.inputs)
+    check_lines(args, names)
+    require_stats(args, names, [])
+    tallies = [(name, Tally()) for name in names]
+    # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
+    with (
+        open_or_create(args, open_filter) as seen,
+        in_use(args, seen, keys),
+        counted(args, tallies, seen, started),
+    ):
+        with progress_bar(args, names, printing=False) as bar:
+            for name, tally in tallies:
+                if stopped := mark_lines(args, seen, name, bar, Discard(), tally=tally):
+                    raise StoppedError(stopped)
+        seen.flush()
+    return OK
+
+
+_WHY_FILES = "bits, which many keys share, cannot be taken back; make one with create --counting"
+
+
+def remove(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if a line was there, 1 if none was.
+
+    The change is on the disk when this returns.
+    """
+    keys, names, removed = line_keys(args), input_names(args.inputs), 0
+    check_lines(args, names)
+    refuse_overlap(None, names, args.file)
+    require_files([absolute(args.file)], _WHY_FILES)
+    with (
+        CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
+        in_use(args, seen, keys),
+        progress_bar(args, names, printing=False) as bar,
+    ):
+        for name in names:
+            with open_lines(args, name, bar) as lines:
+                for _, found in find_keys(lines, name):
+                    with Patiently(seen.path, seen.locked, args.lock_timeout):
+                        removed += int(np.count_nonzero(seen.remove_many(found.keys)))
+        seen.flush()
+    return OK if removed else NOTHING_FOUND
+
+
+def exclude(args: argparse.Namespace) -> int:
+    """Run the command; a change is on the disk when this returns."""
+    args.file, *args.keys = (word.removeprefix(AS_TYPED) for word in (args.file, *args.keys))
+    if args.list:
+        if args.keys:
+            raise UsageError("--list prints all exclusions: leave out KEY")
+        return _print_all(args.file)
+    chosen = line_keys(args)
+    if args.keys and chosen.rule != WHOLE_LINES:
+        raise UsageError("a KEY is a whole key: options that choose a part are for lines of stdin")
+    with open_filter(args.file) as seen, _keys(args) as keys:
+        if chosen.rule != WHOLE_LINES:
+            say_of_another_rule(seen, chosen)
+        elif _is_of_several(rule := seen.key_rule or ""):
+            say(
+                f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
+                f"be typed here: give lines that have them to stdin, with {rule}"
+            )
+        exclusions = seen.exclusions
+        changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
+        say_if_past_plan(args.file, seen)
+    return OK if args.add or changed else NOTHING_FOUND
+
+
+def _is_of_several(rule: str) -> bool:
+    """Tell whether keys by a rule have several parts, as a row of CSV has without -k."""
+    try:
+        words = shlex.split(rule)
+    except ValueError:  # a long one is cut off
+        return False
+    if "-k" in words:
+        chosen = words[words.index("-k") + 1].encode()
+        return len(fields_of(chosen, ord(","))) > 1
+    return "--csv" in words or words.count("--json-key") > 1
+
+
+def _print_all(file: str) -> int:
+    with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
+        written = write_keys(seen.exclusions)
+        writer.write(np.frombuffer(written, np.uint8), terminated=True)
+        say_if_past_plan(file, seen)
+    return OK if written else NOTHING_FOUND
+
+
+@contextmanager
+def _keys(args: argparse.Namespace) -> Iterator[Iterable[bytes]]:
+    if args.keys:
+        yield map(os.fsencode, args.keys)  # the bytes as typed
+        return
+    say_what_is_read("keys, one a line,", "keys come after the filter")
+    with open_lines(args, STDIN, NO_BAR) as lines:
+        # Of a last line without its newline both keys, as by either it would be known.
+        batches = (
+            coerce(of_line)
+            for _, found in find_keys(lines, STDIN)
+            for of_line in (found.keys, found.part_key)
+            if of_line is not None
+        )
+        yield (key for batch in batches for part in batch.parts for key in bytes_of(part))

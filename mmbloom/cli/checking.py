@@ -1,0 +1,154 @@
+"""Commands that ask a filter, and change nothing: check by lines, and verify."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from functools import partial
+from itertools import starmap
+from typing import Any
+
+import numpy as np
+
+import mmbloom
+from mmbloom._keys.batch import Batch
+from mmbloom._keys.coerce import coerce
+from mmbloom._system.threads import ReadAhead
+from mmbloom._system.typing import Bools, Octets
+from mmbloom.cli.filters import in_use, say_of_another_rule
+from mmbloom.cli.lines import check_lines, find_keys, input_names, open_lines, refuse_overlap, shown
+from mmbloom.cli.options import delimiter, line_keys, terminator
+from mmbloom.cli.process import NOT_SOUND, NOTHING_FOUND, OK, UsageError, in_rows
+from mmbloom.cli.report import STDIN, bytes_of, progress_bar, watched
+from mmbloom.filters.base import Filter
+from mmbloom.filters.open import open as open_filter
+from mmbloom.logs.dedup import begin
+from mmbloom.logs.lines import Chunk, Found, KeyRule, LineWriter
+from mmbloom.logs.outputs import open_output
+
+
+def check(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if a line was found, 1 if none was."""
+    names, end = input_names(args.inputs), terminator(args)
+    if args.csv and args.with_name and not args.count:
+        raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
+    check_lines(args, names)
+    refuse_overlap(None, names, args.file)
+    counts: list[int] = []
+    with (
+        open_filter(args.file, "r") as seen,
+        open_output(None, end, delimiter=delimiter(args)) as writer,
+    ):
+        with (
+            in_use(args, seen, line_keys(args)),
+            progress_bar(args, names, printing=not args.count) as bar,
+        ):
+            for name in names:
+                counts.append(_look_up(args, seen, name, bar, writer))
+                if args.quiet and counts[-1]:
+                    return OK
+        if args.count:
+            each = zip(map(_prefix, names), counts, strict=True)
+            for prefix, count in each if args.with_name else [(b"", sum(counts))]:
+                line = b"%b%d%b" % (prefix, count, end)
+                writer.write(np.frombuffer(line, np.uint8), terminated=True)
+    return OK if any(counts) else NOTHING_FOUND
+
+
+def _look_up(
+    args: argparse.Namespace, seen: Filter, name: str, bar: Any, writer: LineWriter
+) -> int:
+    """Print the lines of one input that are asked for; gives their number, of -q at least one."""
+    end, number = terminator(args), 0
+
+    def look(chunk: Chunk, found: Found) -> tuple[Chunk, Bools]:
+        return chunk, found.of_lines(found.known(seen) != args.invert_match)
+
+    with (
+        open_lines(args, name, bar) as lines,
+        closing(ReadAhead(starmap(look, find_keys(lines, name)))) as looked_at,
+    ):
+        if lines.head and not (args.quiet or args.count):
+            begin(writer, lines.head, shown(name))
+        for chunk, wanted in looked_at:
+            number += int(np.count_nonzero(wanted))
+            if args.quiet and number:
+                break
+            if not (args.quiet or args.count):
+                printed = chunk.where(wanted)
+                named = _prefixed(printed, _prefix(name), end) if args.with_name else printed
+                writer.write(named, terminated=chunk.terminated)
+    return number
+
+
+def _prefix(name: str) -> bytes:
+    return b"stdin:" if name == STDIN else os.fsencode(name) + b":"
+
+
+def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
+    """Put the name of their input before each of some lines, which end as those of a chunk do."""
+    whole = lines.tobytes()
+    parts = whole.removesuffix(end).split(end) if whole else []
+    named = end.join(prefix + part for part in parts)
+    return np.frombuffer(named + end * whole.endswith(end), np.uint8)
+
+
+def verify(args: argparse.Namespace) -> int:
+    """Run the command; return 0 if the filter is sound, 1 if not."""
+    names = input_names(args.keys) if args.keys else []
+    check_lines(args, names)  # before a large filter is read
+    refuse_overlap(None, names, args.file)
+    key_of = line_keys(args)
+    from mmbloom.operations.check import verify_batches  # noqa: PLC0415  for this alone
+
+    with watched(
+        args, "rchar", partial(bytes_of, args.file)
+    ) as end:  # of the array, which comes first
+        found = verify_batches(args.file, _batches(args, key_of, names, end))
+    print(json.dumps(found.as_dict()) if args.json else _verified(found))
+    return OK if found.ok else NOT_SOUND
+
+
+def _batches(
+    args: argparse.Namespace, keys: KeyRule, names: list[str], before: Callable[[], None]
+) -> Iterator[Batch]:
+    if not names:
+        return
+    before()
+    with open_filter(args.file, "r") as seen:
+        say_of_another_rule(seen, keys)
+    with progress_bar(args, names, printing=False) as bar:
+        for name in names:
+            with open_lines(args, name, bar) as lines:
+                for _, found in find_keys(lines, name):
+                    yield coerce(found.keys)
+
+
+def _verified(found: mmbloom.Verification) -> str:
+    rows, of_folder = [("path", found.path)], bool(found.files)
+    if of_folder:
+        rows.append(("files", f"{len(found.files)}, {found.kind}, oldest first"))
+    for file in found.files:
+        name, seal = os.path.basename(file.path), " sealed," if file.sealed_segments else ""
+        filled = f"about {file.approx_count:,} of {file.capacity:,} keys"
+        rows.append(("", f"{name}:{seal} {file.file_bytes:,} bytes, {filled}"))
+    asked, noun = ("headers ask", "bits") if of_folder else ("header asks", found.kind)
+    compared = found.sealed_segments
+    rows += [
+        ("size", f"{found.file_bytes:,} bytes, as the {asked} for"),
+        ("holes", f"{found.bytes_not_reserved:,} bytes"),
+        ("seal", f"{compared:,} MiB compared" if compared else "none to compare"),
+        (f"{noun} set", f"{found.positions_set:,}, counted; fill ratio {found.fill_ratio:.4f}"),
+        ("holds about", f"{found.approx_count:,} keys, planned for {found.capacity:,}"),
+        ("error rate now", f"{found.current_error_rate:.3g}, planned {found.error_rate:g}"),
+    ]
+    if found.keys_checked:
+        rows.append(("keys", f"{found.keys_checked:,} looked up, {found.keys_missing:,} missing"))
+    rows += [("note", note) for note in found.notes]
+    rows += [("PROBLEM", problem) for problem in found.problems]
+    sound = "sound, but past its plan" if found.past_plan else "sound"
+    rows.append(("verdict", sound if found.ok else "not sound"))
+    return in_rows(rows)
