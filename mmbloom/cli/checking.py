@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import starmap
-from typing import Any
 
 import numpy as np
 
@@ -19,35 +18,35 @@ from mmbloom._keys.coerce import coerce
 from mmbloom._system.threads import ReadAhead
 from mmbloom._system.typing import Bools, Octets
 from mmbloom.cli.filters import in_use, say_of_another_rule
-from mmbloom.cli.lines import check_lines, find_keys, input_names, open_lines, refuse_overlap, shown
-from mmbloom.cli.options import delimiter, line_keys, terminator
+from mmbloom.cli.lines import check_lines, input_names, inputs_of, open_lines, refuse_overlap
 from mmbloom.cli.process import NOT_SOUND, NOTHING_FOUND, OK, UsageError, in_rows
 from mmbloom.cli.report import STDIN, bytes_of, progress_bar, watched
 from mmbloom.filters.base import Filter
 from mmbloom.filters.open import open as open_filter
-from mmbloom.logs.dedup import begin
-from mmbloom.logs.lines import Chunk, Found, KeyRule, LineWriter
-from mmbloom.logs.outputs import open_output
+from mmbloom.logs.inputs import Inputs
+from mmbloom.logs.lines import Chunk, Found, LineWriter
+from mmbloom.logs.outputs import begin, open_output
 
 
 def check(args: argparse.Namespace) -> int:
     """Run the command; return 0 if a line was found, 1 if none was."""
-    names, end = input_names(args.inputs), terminator(args)
+    inputs, names = inputs_of(args), input_names(args.inputs)
+    end = inputs.terminator
     if args.csv and args.with_name and not args.count:
         raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
-    check_lines(args, names)
+    check_lines(inputs, names)
     refuse_overlap(None, names, args.file)
     counts: list[int] = []
     with (
         open_filter(args.file, "r") as seen,
-        open_output(None, end, delimiter=delimiter(args)) as writer,
+        open_output(None, end, delimiter=inputs.delimiter) as writer,
     ):
         with (
-            in_use(args, seen, line_keys(args)),
-            progress_bar(args, names, printing=not args.count) as bar,
+            in_use(args, seen, inputs.keys),
+            progress_bar(args, names, printing=not args.count) as inputs.progress,
         ):
             for name in names:
-                counts.append(_look_up(args, seen, name, bar, writer))
+                counts.append(_look_up(args, seen, inputs, name, writer))
                 if args.quiet and counts[-1]:
                     return OK
         if args.count:
@@ -59,28 +58,29 @@ def check(args: argparse.Namespace) -> int:
 
 
 def _look_up(
-    args: argparse.Namespace, seen: Filter, name: str, bar: Any, writer: LineWriter
+    args: argparse.Namespace, seen: Filter, inputs: Inputs, name: str, writer: LineWriter
 ) -> int:
-    """Print the lines of one input that are asked for; gives their number, of -q at least one."""
-    end, number = terminator(args), 0
+    """Print the lines of one input that are asked for; return their number, with -q 1 or more."""
+    number = 0
 
     def look(chunk: Chunk, found: Found) -> tuple[Chunk, Bools]:
         return chunk, found.of_lines(found.known(seen) != args.invert_match)
 
     with (
-        open_lines(args, name, bar) as lines,
-        closing(ReadAhead(starmap(look, find_keys(lines, name)))) as looked_at,
+        open_lines(inputs, name) as lines,
+        closing(ReadAhead(starmap(look, lines.found()))) as looked_at,
     ):
         if lines.head and not (args.quiet or args.count):
-            begin(writer, lines.head, shown(name))
+            begin(writer, lines.head, lines.name)
         for chunk, wanted in looked_at:
             number += int(np.count_nonzero(wanted))
             if args.quiet and number:
                 break
             if not (args.quiet or args.count):
                 printed = chunk.where(wanted)
-                named = _prefixed(printed, _prefix(name), end) if args.with_name else printed
-                writer.write(named, terminated=chunk.terminated)
+                if args.with_name:
+                    printed = _prefixed(printed, _prefix(name), inputs.terminator)
+                writer.write(printed, terminated=chunk.terminated)
     return number
 
 
@@ -99,31 +99,31 @@ def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
 def verify(args: argparse.Namespace) -> int:
     """Run the command; return 0 if the filter is sound, 1 if not."""
     names = input_names(args.keys) if args.keys else []
-    check_lines(args, names)  # before a large filter is read
+    inputs = inputs_of(args)
+    check_lines(inputs, names)  # before a large filter is read
     refuse_overlap(None, names, args.file)
-    key_of = line_keys(args)
     from mmbloom.operations.check import verify_batches  # noqa: PLC0415  for this alone
 
     with watched(
         args, "rchar", partial(bytes_of, args.file)
     ) as end:  # of the array, which comes first
-        found = verify_batches(args.file, _batches(args, key_of, names, end))
+        found = verify_batches(args.file, _batches(args, inputs, names, end))
     print(json.dumps(found.as_dict()) if args.json else _verified(found))
     return OK if found.ok else NOT_SOUND
 
 
 def _batches(
-    args: argparse.Namespace, keys: KeyRule, names: list[str], before: Callable[[], None]
+    args: argparse.Namespace, inputs: Inputs, names: list[str], before: Callable[[], None]
 ) -> Iterator[Batch]:
     if not names:
         return
     before()
     with open_filter(args.file, "r") as seen:
-        say_of_another_rule(seen, keys)
-    with progress_bar(args, names, printing=False) as bar:
+        say_of_another_rule(seen, inputs.keys)
+    with progress_bar(args, names, printing=False) as inputs.progress:
         for name in names:
-            with open_lines(args, name, bar) as lines:
-                for _, found in find_keys(lines, name):
+            with open_lines(inputs, name) as lines:
+                for _, found in lines.found():
                     yield coerce(found.keys)
 
 

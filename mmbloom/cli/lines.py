@@ -1,10 +1,6 @@
-"""The INPUT arguments: files, and stdin; what a command looks at before it reads them.
+"""What commands that read lines share: inputs and outputs, and the wait for the write lock.
 
-The outputs that a command names: what cannot be one is refused before anything is made.
-
-The lines of an input as the options of a command say, with what finds their keys.
-
-Mark the lines of an input in a filter; a long wait for its lock is reported.
+What cannot be an input or an output is refused before anything is made. A long wait is reported.
 """
 
 import argparse
@@ -12,28 +8,32 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from io import FileIO
+from itertools import repeat
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from mmbloom._system import extras as _extras
 from mmbloom._system.holders import holder
-from mmbloom._system.typing import Bools
-from mmbloom.cli.options import line_keys, terminator
+from mmbloom.cli.options import line_keys
 from mmbloom.cli.process import STDERR_FD, STDIN_FD, STDOUT_FD, UsageError, say
-from mmbloom.cli.report import NO_BAR, STDIN
-from mmbloom.errors import FilterFullError, LockTimeoutError
-from mmbloom.filters.base import Filter
-from mmbloom.filters.claim import Claim
-from mmbloom.logs import inputs
+from mmbloom.cli.report import NO_BAR, STDIN, Tallies
+from mmbloom.errors import LockTimeoutError
 from mmbloom.logs import outputs as apart
-from mmbloom.logs.dedup import Keyed, Proof, Sink, Tally, check_first_lines, dedup_lines, lines_of
+from mmbloom.logs.dedup import Run
 from mmbloom.logs.frames import AT_A_TIME, kind_by_name, kind_of
-from mmbloom.logs.inputs import HEAD, Looked, Raw, load_library, require_lines
-from mmbloom.logs.lines import Chunk, Empty, Found, KeyRule, RawInput
+from mmbloom.logs.inputs import (
+    HEAD,
+    Inputs,
+    Keyed,
+    Looked,
+    Raw,
+    check_first_lines,
+    load_library,
+    require_lines,
+)
 from mmbloom.logs.outputs import force_names, is_regular
 
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
@@ -42,15 +42,6 @@ _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put
 def shown(name: str) -> str:
     """Name an input in a message."""
     return "stdin" if name == STDIN else name
-
-
-def open_input(name: str, progress: Any) -> AbstractContextManager[RawInput]:
-    """Open one input for reading, decompressed."""
-    if name != STDIN:
-        return inputs.open_input(name, name, progress)
-    head = bytes(_taken)
-    _taken.clear()
-    return inputs.open_input(STDIN_FD, shown(name), progress, head)
 
 
 def input_names(named: list[str]) -> list[str]:
@@ -135,19 +126,6 @@ def keep_stdin() -> int:
     return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
 
 
-class FirstBytes:
-    """An input up to a byte, so that what is read twice is the same, though more was appended."""
-
-    def __init__(self, source: RawInput, size: int) -> None:
-        self._source, self._left = source, size
-
-    def readinto(self, buffer: Any, /) -> int | None:
-        """Read some bytes; 0 at the last one."""
-        count = self._source.readinto(memoryview(buffer)[: self._left]) if self._left else 0
-        self._left -= count or 0
-        return count
-
-
 def _require_regular(path: str | None, file: str | int) -> None:
     if not is_regular(file):
         raise UsageError(
@@ -206,115 +184,59 @@ def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> No
     apart.refuse_overlap(STDOUT_FD if output is None else output, inputs, filter_path)
 
 
-@contextmanager
-def open_lines(
-    args: argparse.Namespace, name: str, progress: Any, size: int | None = None
-) -> Iterator[Keyed]:
-    """Open one input, or its first `size` bytes, decompressed."""
-    if not hasattr(args, "proof"):
-        args.proof = Proof(args.empty is not None)
-    with open_input(name, progress) as source:
-        yield lines_of(
-            source if size is None else FirstBytes(source, size),
-            shown(name),
-            line_keys(args),
-            terminator=terminator(args),
-            header=not args.no_header,
-            proof=args.proof,
-            is_file=_is_file(name),
-            warn=None if getattr(args, "warned", False) else partial(_warn, args),
-        )
+def inputs_of(args: argparse.Namespace) -> Inputs:
+    """Return how the options of a command have its inputs read."""
+    return Inputs(
+        line_keys(args),
+        b"\0" if args.zero_terminated else b"\n",
+        header=not args.no_header,
+        proven=args.empty is not None,
+        warn=_warn,
+    )
 
 
-def _warn(args: argparse.Namespace, message: str) -> None:
-    args.warned = True  # once a run
+def _warn(message: str) -> None:
     say(f"warning: {message}")
 
 
-def find_keys(lines: Keyed, name: str) -> Iterator[tuple[Chunk, Found]]:
-    """Give each chunk with its keys; in the end `warn_of_lacking`."""
-    number = lacking = 0
-    for chunk in lines.chunks:
-        found = lines.keys.find(chunk)
-        number, lacking = number + len(chunk), lacking + found.lacking
-        yield chunk, found
-    warn_of_lacking(lines.keys, name, number, lacking)
+def open_lines(inputs: Inputs, name: str, size: int | None = None) -> AbstractContextManager[Keyed]:
+    """Open one input, or its first `size` bytes, decompressed and cut into lines."""
+    if name != STDIN:
+        return inputs.open(name, name, size=size)
+    head = bytes(_taken)
+    _taken.clear()
+    return inputs.open(STDIN_FD, shown(name), head=head, size=size)
 
 
-def check_lines(args: argparse.Namespace, names: list[str]) -> None:
+def check_lines(inputs: Inputs, names: list[str]) -> None:
     """Fail if inputs cannot be read as asked for, before anything is created or marked.
 
     Of a pipe that is found only when it is read.
     """
     check_inputs(names)
-    files = [name for name in names if _is_file(name)]
+    files = [name for name in names if os.path.isfile(STDIN_FD if name == STDIN else name)]
     begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN in files else 0
-    check_first_lines(open_lines(args, name, NO_BAR) for name in files)
+    check_first_lines(open_lines(inputs, name) for name in files)
     if STDIN in files:
         os.lseek(STDIN_FD, begin, os.SEEK_SET)
 
 
-def _is_file(name: str) -> bool:
-    return os.path.isfile(STDIN_FD if name == STDIN else name)
-
-
-def warn_of_lacking(keys: KeyRule, name: str, lines: int, lacking: int) -> None:
-    """Say so if no line of an input has the field or member asked for, and that is no error."""
-    if not lines or lines != lacking:
-        return
-    say(f"warning: {shown(name)}: no line has the {keys.part} empty: {_DONE[keys.empty]}")
-
-
-_DONE: dict[Empty, str] = {
-    "whole": "each whole line was its own key",
-    "skip": "each line was skipped",
-    "key": "all lines were the same for it",
-}
-
-
 def mark_lines(
-    args: argparse.Namespace,
-    seen: Filter,
-    name: str,
-    bar: Any,
-    writer: Sink,
-    *,
-    tally: Tally,
-    repeats_to: Sink | None = None,
-    size: int | None = None,
+    run: Run, inputs: Inputs, tallies: Tallies, sizes: Iterable[int | None] = repeat(None)
 ) -> str:
-    """Mark the lines of one input, or of its first `size` bytes, and write those that are new.
+    """Mark the lines of inputs, or of their first bytes, and write those that are new.
 
-    Counts them in `tally`, so that what was done is known after an error too. Returns why a filter
-    that is full has stopped it, "" at the end: no error, so that the output is completed.
+    Returns why a filter that is full has stopped it, "" at the end.
     """
-    keys, path, stopped = line_keys(args), seen.path, ""
-    repeats = getattr(args, "repeated", False)
-
-    def enter(claim: Claim) -> AbstractContextManager[Bools]:
-        return Patiently(path, claim.within, args.lock_timeout)
-
-    try:
-        with open_lines(args, name, bar, size) as lines:
-            dedup_lines(
-                seen,
-                lines,
-                shown(name),
-                writer,
-                repeats=repeats,
-                repeats_to=repeats_to,
-                locked=lambda: Patiently(path, seen.locked, args.lock_timeout),
-                enter=enter,
-                tally=tally,
-            )
-    except FilterFullError as full:
-        marked = "what was read before" if repeats else "what is printed"
-        stopped = (
-            f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
-            f"{full.capacity}; stopped in {shown(name)}: {marked} is marked, and nothing else"
-        )
-    warn_of_lacking(keys, name, tally.lines, tally.lacking)
-    return stopped
+    works = zip(tallies, sizes)  # noqa: B905  sizes may be endless
+    stopped = run.over((open_lines(inputs, name, size), tally) for (name, tally), size in works)
+    if stopped is None:
+        return ""
+    full, marked = stopped.full, "what was read before" if run.repeats else "what is printed"
+    return (
+        f"{full.path}: is full: it holds about {full.keys} keys and was planned for "
+        f"{full.capacity}; stopped in {stopped.name}: {marked} is marked, and nothing else"
+    )
 
 
 T = TypeVar("T")

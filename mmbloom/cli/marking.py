@@ -5,10 +5,11 @@ import os
 import shlex
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,8 @@ from mmbloom.cli.filters import (
 from mmbloom.cli.lines import (
     Patiently,
     check_lines,
-    find_keys,
     input_names,
+    inputs_of,
     keep_stdin,
     make_folder,
     mark_lines,
@@ -39,12 +40,7 @@ from mmbloom.cli.lines import (
     require_stats,
     say_what_is_read,
 )
-from mmbloom.cli.options import (
-    delimiter,
-    line_keys,
-    terminator,
-    writing_options,
-)
+from mmbloom.cli.options import writing_options
 from mmbloom.cli.parser import AS_TYPED
 from mmbloom.cli.process import (
     NOT_TO_REPEAT,
@@ -56,16 +52,17 @@ from mmbloom.cli.process import (
     UsageError,
     say,
 )
-from mmbloom.cli.report import NO_BAR, STDIN, Tallies, counted, progress_bar
+from mmbloom.cli.report import STDIN, Tallies, counted, progress_bar
 from mmbloom.errors import InputError
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.filters.open import OfBits, open_of_bits
 from mmbloom.filters.open import open as open_filter
 from mmbloom.format.exclusions import write_keys
-from mmbloom.logs.dedup import Discard, Sink, Tally
+from mmbloom.logs.dedup import Discard, Run, Sink, Tally
 from mmbloom.logs.frames import COMPRESSED
-from mmbloom.logs.lines import WHOLE_LINES, LineWriter
+from mmbloom.logs.inputs import Inputs
+from mmbloom.logs.lines import WHOLE_LINES
 from mmbloom.logs.outputs import is_special, open_output, require_apart, require_appendable
 from mmbloom.operations.combine import require_files
 
@@ -76,6 +73,7 @@ class FileJob:
 
     seen: OfBits  # pickled as its path and identity
     args: argparse.Namespace
+    inputs: Inputs
     name: str
     output: str | None
     repeats: str | None
@@ -86,30 +84,36 @@ class FileJob:
         The filter is not flushed here: that would put the marks of all processes on the disk while
         the lines of the others are still in memory, and a power cut would lose those lines.
         """
-        with self.seen as seen, _writers(self.args, self.output, self.repeats) as (writer, rest):
-            stopped = mark_lines(
-                self.args, seen, self.name, NO_BAR, writer, repeats_to=rest, tally=tally
-            )
+        with (
+            self.seen as seen,
+            _run(self.args, seen, self.output, self.repeats, self.inputs) as run,
+        ):
+            stopped = mark_lines(run, self.inputs, [(self.name, tally)])
         if stopped:
             raise StoppedError(stopped)
 
 
 @contextmanager
-def _writers(
-    args: argparse.Namespace, output: str | None, repeats: str | None
-) -> Iterator[tuple[LineWriter, LineWriter | None]]:
+def _run(
+    args: argparse.Namespace,
+    seen: OfBits,
+    output: str | None,
+    repeats: str | None,
+    inputs: Inputs,
+) -> Iterator[Run]:
     """Open the output, and that of what is not printed; both are on the disk after the block."""
     opened = partial(
         open_output,
-        terminator=terminator(args),
-        delimiter=delimiter(args),
+        terminator=inputs.terminator,
+        delimiter=inputs.delimiter,
         durable=args.durable,
     )
+    wait = partial(Patiently, seen.path, timeout=args.lock_timeout)
     with (
         nullcontext() if repeats is None else opened(repeats) as rest,
         opened(output) as writer,
     ):
-        yield writer, rest
+        yield Run(seen, writer, rest, args.repeated, wait)
 
 
 def _require_use(seen: OfBits) -> None:
@@ -141,25 +145,27 @@ def dedup(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
     _refuse_contradictions(args)
-    keys, names = line_keys(args), input_names(args.inputs)
+    inputs, names = inputs_of(args), input_names(args.inputs)
     outputs = _outputs(args, names, args.output_dir)
     repeats = _outputs(args, names, args.repeats_to) if outputs else [args.repeats_to]
+    check_lines(inputs, names)
     _prepare(args, names, outputs or [args.output], repeats)
     on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
     tallies = [(name, Tally()) for name in names]
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
         open_or_create(opened, open_of_bits, on_full=on_full) as seen,
-        in_use(args, seen, keys),
+        in_use(args, seen, inputs.keys),
     ):
         with counted(args, tallies, seen, started):
             try:
                 if args.when_full == "stop":
                     _require_use(seen)
                 if outputs:
-                    _to_folder(args, seen, [*zip(names, outputs, repeats, strict=True)], tallies)
+                    works = [*zip(names, outputs, repeats, strict=True)]
+                    _to_folder(args, seen, inputs, works, tallies)
                 else:
-                    _to_one(args, seen, tallies)
+                    _to_one(args, seen, inputs, tallies)
             except StoppedError as error:
                 stopped = error
             to = outputs or [args.output]
@@ -253,8 +259,7 @@ def _prepare(
     outputs: Sequence[str | None],
     repeats: Sequence[str | None],
 ) -> None:
-    """Refuse what cannot be read or written: before gigabytes are reserved in vain."""
-    check_lines(args, names)
+    """Refuse what cannot be written: before gigabytes are reserved in vain."""
     others = [output for output in repeats if output is not None]
     for output in [*outputs, *others]:
         refuse_overlap(output, names, args.file)
@@ -273,10 +278,11 @@ def _prepare(
 def _to_folder(
     args: argparse.Namespace,
     seen: OfBits,
+    inputs: Inputs,
     works: Sequence[tuple[str, str | None, str | None]],
     tallies: Tallies,
 ) -> None:
-    jobs = [FileJob(seen, args, *work) for work in works]
+    jobs = [FileJob(seen, args, inputs, *work) for work in works]
     names = [job.name for job in jobs]
     sizes = [os.path.getsize(name) for name in names]
     with progress_bar(args, names, printing=False) as bar:
@@ -286,26 +292,20 @@ def _to_folder(
         workers.run_jobs(jobs, args.jobs, counts, lambda done: bar.update(sizes[done]))
 
 
-def _to_one(args: argparse.Namespace, seen: OfBits, tallies: Tallies) -> None:
-    names, stopped = [name for name, _ in tallies], ""
-    sizes: list[int | None] = [None] * len(names)
-    with ExitStack() as stack:
-        printing = args.output is None
-        counting = _Counting(args) if args.count or args.unique else None
-        if counting is not None:
-            with progress_bar(args, names, printing=False) as bar:
-                sizes = [counting.count(name, bar) for name in names]
-        bar = stack.enter_context(progress_bar(args, names, printing=printing))
-        lines, rest = stack.enter_context(_writers(args, args.output, args.repeats_to))
-        writer: Sink = lines
-        if counting is not None:
-            writer = stack.enter_context(counting.before(writer))
-        for (name, tally), size in zip(tallies, sizes, strict=True):
-            stopped = mark_lines(
-                args, seen, name, bar, writer, repeats_to=rest, tally=tally, size=size
-            )
-            if stopped:
-                break
+def _to_one(args: argparse.Namespace, seen: OfBits, inputs: Inputs, tallies: Tallies) -> None:
+    names, printing = [name for name, _ in tallies], args.output is None
+    counting, sizes = None, list[int]()
+    if args.count or args.unique:
+        counting = _Counting(args, inputs)
+        with progress_bar(args, names, printing=False) as inputs.progress:
+            sizes = [counting.count(name) for name in names]
+    with (
+        progress_bar(args, names, printing=printing) as inputs.progress,
+        _run(args, seen, args.output, args.repeats_to, inputs) as run,
+        nullcontext() if counting is None else counting.before(run.sink) as counted_sink,
+    ):
+        run.sink = counted_sink or run.sink
+        stopped = mark_lines(run, inputs, tallies, sizes or repeat(None))
     if stopped:
         raise StoppedError(stopped)
 
@@ -313,16 +313,15 @@ def _to_one(args: argparse.Namespace, seen: OfBits, tallies: Tallies) -> None:
 class _Counting:
     """How often each line occurs in all inputs, which are read for that before one is printed."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: argparse.Namespace, inputs: Inputs) -> None:
         from mmbloom.logs.counts import LineCounts  # noqa: PLC0415  few runs count
 
-        self._args, self._counts = args, LineCounts(line_keys(args))
-        self._end = terminator(args)
+        self._args, self._inputs, self._counts = args, inputs, LineCounts(inputs.keys)
 
-    def count(self, name: str, bar: Any) -> int:
-        """Count the lines of an input; gives how many bytes that are."""
+    def count(self, name: str) -> int:
+        """Count the lines of an input; return how many bytes that are."""
         begin, size = keep_stdin() if name == STDIN else 0, 0
-        with open_lines(self._args, name, bar) as lines:
+        with open_lines(self._inputs, name) as lines:
             for chunk in lines.chunks:
                 self._counts.add(chunk)
                 size += chunk.num_bytes
@@ -332,14 +331,14 @@ class _Counting:
 
     @contextmanager
     def before(self, writer: Sink) -> Iterator[Sink]:
-        """Give what writes the number before each line, or leaves out what comes again."""
+        """Yield what writes the number before each line, or leaves out what comes again."""
         from mmbloom.logs.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
 
         try:
             if self._args.count:
-                writer = CountedWriter(writer, self._counts, self._end)
+                writer = CountedWriter(writer, self._counts, self._inputs.terminator)
             if self._args.unique:
-                writer = OnceWriter(writer, self._counts, self._end)
+                writer = OnceWriter(writer, self._counts, self._inputs.terminator)
             yield writer
         except NotCountedError:
             raise InputError(
@@ -351,20 +350,20 @@ class _Counting:
 def add(args: argparse.Namespace) -> int:
     """Run the command; the filter is on the disk when this returns."""
     started = time.perf_counter()
-    keys, names = line_keys(args), input_names(args.inputs)
-    check_lines(args, names)
+    inputs, names = inputs_of(args), input_names(args.inputs)
+    check_lines(inputs, names)
     require_stats(args, names, [])
     tallies = [(name, Tally()) for name in names]
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     with (
         open_or_create(args, open_filter) as seen,
-        in_use(args, seen, keys),
+        in_use(args, seen, inputs.keys),
         counted(args, tallies, seen, started),
     ):
-        with progress_bar(args, names, printing=False) as bar:
-            for name, tally in tallies:
-                if stopped := mark_lines(args, seen, name, bar, Discard(), tally=tally):
-                    raise StoppedError(stopped)
+        run = Run(seen, Discard(), wait=partial(Patiently, seen.path, timeout=args.lock_timeout))
+        with progress_bar(args, names, printing=False) as inputs.progress:
+            if stopped := mark_lines(run, inputs, tallies):
+                raise StoppedError(stopped)
         seen.flush()
     return OK
 
@@ -377,18 +376,18 @@ def remove(args: argparse.Namespace) -> int:
 
     The change is on the disk when this returns.
     """
-    keys, names, removed = line_keys(args), input_names(args.inputs), 0
-    check_lines(args, names)
+    inputs, names, removed = inputs_of(args), input_names(args.inputs), 0
+    check_lines(inputs, names)
     refuse_overlap(None, names, args.file)
     require_files([absolute(args.file)], _WHY_FILES)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
-        in_use(args, seen, keys),
-        progress_bar(args, names, printing=False) as bar,
+        in_use(args, seen, inputs.keys),
+        progress_bar(args, names, printing=False) as inputs.progress,
     ):
         for name in names:
-            with open_lines(args, name, bar) as lines:
-                for _, found in find_keys(lines, name):
+            with open_lines(inputs, name) as lines:
+                for _, found in lines.found():
                     with Patiently(seen.path, seen.locked, args.lock_timeout):
                         removed += int(np.count_nonzero(seen.remove_many(found.keys)))
         seen.flush()
@@ -402,10 +401,11 @@ def exclude(args: argparse.Namespace) -> int:
         if args.keys:
             raise UsageError("--list prints all exclusions: leave out KEY")
         return _print_all(args.file)
-    chosen = line_keys(args)
+    inputs = inputs_of(args)
+    chosen = inputs.keys
     if args.keys and chosen.rule != WHOLE_LINES:
         raise UsageError("a KEY is a whole key: options that choose a part are for lines of stdin")
-    with open_filter(args.file) as seen, _keys(args) as keys:
+    with open_filter(args.file) as seen, _keys(args, inputs) as keys:
         if chosen.rule != WHOLE_LINES:
             say_of_another_rule(seen, chosen)
         elif _is_of_several(rule := seen.key_rule or ""):
@@ -440,16 +440,16 @@ def _print_all(file: str) -> int:
 
 
 @contextmanager
-def _keys(args: argparse.Namespace) -> Iterator[Iterable[bytes]]:
+def _keys(args: argparse.Namespace, inputs: Inputs) -> Iterator[Iterable[bytes]]:
     if args.keys:
         yield map(os.fsencode, args.keys)  # the bytes as typed
         return
     say_what_is_read("keys, one a line,", "keys come after the filter")
-    with open_lines(args, STDIN, NO_BAR) as lines:
+    with open_lines(inputs, STDIN) as lines:
         # Of a last line without its newline both keys, as by either it would be known.
         batches = (
             coerce(of_line)
-            for _, found in find_keys(lines, STDIN)
+            for _, found in lines.found()
             for of_line in (found.keys, found.part_key)
             if of_line is not None
         )

@@ -504,7 +504,7 @@ def _row_keys(args: argparse.Namespace) -> KeyRule:
     try:
         return RowKeys(
             columns=args.field or (),
-            delimiter=delimiter(args) or b"",
+            delimiter=b"," if args.separator is None else args.separator,
             skip_chars=args.skip_chars,
             compare_at_most=args.check_chars,
             ignore_case=args.ignore_case,
@@ -512,15 +512,3 @@ def _row_keys(args: argparse.Namespace) -> KeyRule:
         )
     except ValueError as error:
         raise UsageError(f"-t: {error}") from None
-
-
-def terminator(args: argparse.Namespace) -> bytes:
-    """Return the byte that ends a line."""
-    return b"\0" if args.zero_terminated else b"\n"
-
-
-def delimiter(args: argparse.Namespace) -> bytes | None:
-    """Return the byte between the fields of rows; None of lines."""
-    if not args.csv:
-        return None
-    return b"," if args.separator is None else bytes(args.separator)

@@ -14,29 +14,29 @@ A power cut is another matter. The system writes marks to the disk when it likes
 of any process those of all: a mark can be there before its line is. A sink whose `write`
 returns only when its lines are on the disk, such as `mmbloom.logs.lines.LineWriter` with `sync`,
 excludes that. With any other, force the output to the disk before you flush the filter.
-
-The lines of an input with what finds their keys: plain lines, or rows of CSV under a header.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
-from functools import partial
 from io import IOBase
-from typing import NamedTuple, Protocol
+from itertools import starmap
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from mmbloom._system.threads import ReadAhead
-from mmbloom._system.typing import Bools, Octets
-from mmbloom.errors import ColumnError, FilterFullError, InputError, OpenQuoteError
+from mmbloom._system.typing import Octets
+from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
 from mmbloom.filters.claim import Claim
-from mmbloom.logs.lines import Chunk, Found, KeyRule, LineKeys, RawInput, alone, read_chunks
-from mmbloom.logs.text import NoLinesError
+from mmbloom.logs.inputs import Keyed
+from mmbloom.logs.lines import Chunk, Found, KeyRule, LineKeys, alone
+from mmbloom.logs.outputs import begin
+
+T = TypeVar("T")
 
 
 class Sink(Protocol):
@@ -95,7 +95,7 @@ def dedup(
     keys: KeyRule | None = None,
     repeats: bool = False,
     repeats_to: Sink | None = None,
-    enter: Callable[[Claim], AbstractContextManager[Bools]] | None = None,
+    wait: Wait | None = None,
     tally: Tally | None = None,
 ) -> Tally:
     r"""Write each line that is new to the filter, and mark it as seen.
@@ -115,9 +115,10 @@ def dedup(
         Write the lines that are not new instead.
     repeats_to : Sink, optional
         Gets the lines that `sink` does not get, in order: so each line goes to one of the two.
-    enter : callable, optional
-        Enters the claim of each chunk and yields its answers; by default each claim waits for the
-        write lock as long as the filter does.
+    wait : callable, optional
+        Called for each chunk with a function that takes a number of seconds, None for ever, and
+        returns the claim to enter; returns a context that enters it. By default each claim waits
+        for the write lock as long as the filter does.
     tally : Tally, optional
         Gets the figures of each chunk before it is marked, so that they are known after an error
         too; by default a new one.
@@ -154,330 +155,117 @@ def dedup(
         expected = "a sink such as mmbloom.logs.lines.LineWriter(file), of a file without a buffer"
         raise TypeError(f"sink is {sink!r}, expected {expected}")
     total = Tally() if tally is None else tally
-    run = _Run(seen, sink, repeats_to, keys or LineKeys(), repeats, enter, total)
-    with closing(ReadAhead(map(run.prepare, chunks))) as prepared:
-        for one in prepared:
-            if full := run.take(one):
-                raise run.fill(one, full)
+    run = Run(seen, sink, repeats_to, repeats, wait)
+    if full := run.take(Keyed(keys or LineKeys(), chunks), total):
+        raise full
     return total
+
+
+class Wait(Protocol):
+    """How a run waits for the write lock of its filter."""
+
+    def __call__(
+        self, enter: Callable[[float | None], AbstractContextManager[T]], /
+    ) -> AbstractContextManager[T]:
+        """Return a context that enters what `enter` returns for a number of seconds."""
 
 
 class _Prepared(NamedTuple):
     """A chunk whose keys are found and hashed."""
 
     chunk: Chunk
-    claim: Claim
     found: Found
+    claim: Claim
+
+
+class Stopped(NamedTuple):
+    """The error of a filter that is full, and the name of the input in which it stopped a run."""
+
+    full: FilterFullError
+    name: str
 
 
 @dataclass(slots=True)
-class _Run:
-    """What `dedup` was called with, and what it does with a chunk."""
+class Run:
+    """Inputs whose lines are claimed, written and marked; see `dedup` for the attributes."""
 
     seen: Filter
     sink: Sink
-    repeats_to: Sink | None
-    select: KeyRule
-    repeats: bool
-    enter: Callable[[Claim], AbstractContextManager[Bools]] | None
-    total: Tally
-    noted: bool = False  # whether the filter says how lines become its keys
+    repeats_to: Sink | None = None
+    repeats: bool = False
+    wait: Wait | None = None
+    _noted: bool = False  # whether the filter says how lines become its keys
 
-    def prepare(self, chunk: Chunk) -> _Prepared:
-        """Find the keys and hash them, without the lock, in the thread that reads."""
-        if not isinstance(chunk, Chunk):
-            raise TypeError(
-                f"chunks gives {chunk!r:.80}, expected chunks of lines: pass "
-                "mmbloom.logs.lines.read_chunks(file), of a file that was opened with 'rb'"
-            )
-        found = self.select.find(chunk)
-        return _Prepared(chunk, self.seen.claim(found.keys), found)
+    def over(self, inputs: Iterable[tuple[AbstractContextManager[Keyed], Tally]]) -> Stopped | None:
+        """Deduplicate inputs one after the other, each with its tally, up to a full filter.
 
-    def take(self, one: _Prepared) -> FilterFullError | None:
+        That is no error of the outputs, which are to be completed.
+        """
+        for opened, tally in inputs:
+            with opened as lines:
+                if full := self.take(lines, tally):
+                    return Stopped(full, lines.name)
+        return None
+
+    def take(self, lines: Keyed, tally: Tally) -> FilterFullError | None:
+        """Deduplicate one input: its header first, then its lines, up to a full filter."""
+        if lines.head:
+            locked = self.wait(self.seen.locked) if self.wait else self.seen.locked()
+            # Under the lock, so that of all runs that append to a file one writes it.
+            with alone(self.sink, self.repeats_to), locked:
+                for sink in (self.sink, self.repeats_to):
+                    begin(sink, lines.head, lines.name)
+        with closing(ReadAhead(starmap(self._prepare, lines.found()))) as prepared:
+            for one in prepared:
+                if full := self._mark(one, lines.keys, tally):
+                    return self._fill(one, lines.keys, tally, full)
+        return None
+
+    def _prepare(self, chunk: Chunk, found: Found) -> _Prepared:
+        """Hash the keys without the lock, in the thread that reads."""
+        return _Prepared(chunk, found, self.seen.claim(found.keys))
+
+    def _mark(self, one: _Prepared, keys: KeyRule, tally: Tally) -> FilterFullError | None:
         """Claim a chunk, write the lines that are wanted, and mark it.
 
         Returns the error of a claim that does not fit into the plan: nothing is done then.
         """
+        chunk, found, claim = one
         entered = False
         try:
             with (
                 alone(self.sink, self.repeats_to),
-                self.enter(one.claim) if self.enter else one.claim as new,
+                self.wait(claim.within) if self.wait else claim as new,
             ):
                 entered = True
-                if one.found.part_key is not None:
-                    new = new & ~self.seen.contains_many(one.found.part_key)  # noqa: PLW2901
+                if found.part_key is not None:
+                    new = new & ~self.seen.contains_many(found.part_key)  # noqa: PLW2901
                 unique = int(np.count_nonzero(new))
-                if unique and not self.noted:
-                    self.seen.note_key_rule(self.select.rule)
-                    self.noted = True
-                chunk, wanted = one.chunk, one.found.of_lines(~new if self.repeats else new)
+                if unique and not self._noted:
+                    self.seen.note_key_rule(keys.rule)
+                    self._noted = True
+                wanted = found.of_lines(~new if self.repeats else new)
                 self.sink.write(chunk.where(wanted), terminated=chunk.terminated)
                 if self.repeats_to is not None:
                     self.repeats_to.write(chunk.where(~wanted), terminated=chunk.terminated)
-                repeated, lacking = len(new) - unique, one.found.lacking
-                self.total.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, lacking))
+                repeated = len(new) - unique
+                tally.add(Tally(len(chunk), unique, repeated, chunk.num_bytes, found.lacking))
         except FilterFullError as full:
             if entered:  # of the sink's own filter
                 raise
             return full
         return None
 
-    def fill(self, one: _Prepared, full: FilterFullError) -> FilterFullError:
+    def _fill(
+        self, one: _Prepared, keys: KeyRule, tally: Tally, full: FilterFullError
+    ) -> FilterFullError:
         """Take the first lines of a chunk that fit; return the error of the first that does not."""
-        before = self.total.unique
+        before = tally.unique
         while number := one.found.first(full.fits or 0):  # other processes may leave less room
-            refused = self.take(self.prepare(one.chunk.first(number)))
+            chunk = one.chunk.first(number)
+            refused = self._mark(self._prepare(chunk, keys.find(chunk)), keys, tally)
             if refused is None:
-                held = full.keys + self.total.unique - before
+                held = full.keys + tally.unique - before
                 return FilterFullError(full.path, held, full.capacity, 0, full.advice)
             full = refused
         return full
-
-
-_NO_ESCAPE = (
-    r"""has \" within quotes: if that is an escaped quote, as Spark and MySQL write it, rows are """
-    r"""read as one, and dropped with it, as CSV doubles quotes: convert it with sed 's/\\"/""/g'"""
-)
-_FEW = 50  # first lines of a pipe that show too little, as it may bring them one by one
-_OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
-
-
-class Keyed(NamedTuple):
-    """The lines of one input.
-
-    Attributes
-    ----------
-    keys : KeyRule
-        What finds their keys, by the header of this input.
-    head : bytes
-        What comes before them, as it came: a header, a byte order mark; b"" of plain lines.
-    chunks : iterator of Chunk
-        The lines.
-    """
-
-    keys: KeyRule
-    head: bytes
-    chunks: Iterator[Chunk]
-
-
-class NoPartError(InputError):
-    """No line of an input has the field or member that is asked for."""
-
-
-@dataclass
-class Proof:
-    """Whether a line of a run had the part that is its key: then its name or number is right.
-
-    Attributes
-    ----------
-    found : bool
-        True from the beginning if nobody asks for that proof.
-    """
-
-    found: bool
-
-
-def lines_of(
-    source: RawInput,
-    name: str,
-    keys: KeyRule,
-    *,
-    terminator: bytes = b"\n",
-    header: bool = True,
-    proof: Proof,
-    is_file: bool,
-    warn: Callable[[str], None] | None = None,
-) -> Keyed:
-    """Cut an input into lines, or rows where the keys are of rows.
-
-    Parameters
-    ----------
-    source : RawInput
-        The input.
-    name : str
-        What errors call it.
-    keys : KeyRule
-        What finds keys.
-    terminator : bytes
-        What ends a line.
-    header : bool
-        Whether the first row is one.
-    proof : Proof
-        What is known of the run.
-    is_file : bool
-        Whether the input is there as a whole, so that its first lines are no accident.
-    warn : callable, optional
-        Called once, with a sentence, if fields are split within quotes, or quotes have a backslash
-        before them.
-
-    Raises
-    ------
-    InputError
-        If the header has no such column; while it is read, if it is text that has no lines, or if
-        a quote is never closed. If no line has its key, before the first line of a file is given,
-        or 50 lines of another input, or at the end.
-    """
-    enough = 1 if is_file else _FEW
-    if isinstance(keys, LineKeys):
-        chunks = _named(read_chunks(source, terminator), name)
-        if warn is not None and keys.separator in _OF_CSV:
-            said = "has quotes: fields are split within them; read it as CSV (--csv)"
-            chunks = _warning_of(_first_quote, said, chunks, f"{name}: line", warn)
-        return Keyed(keys, b"", _with_part(chunks, keys, name, proof, enough))
-    from mmbloom.logs.rows import BOM, RowKeys, names_in, read_rows, split_head  # noqa: PLC0415  for CSV only
-
-    assert isinstance(keys, RowKeys)  # noqa: S101  there are these two
-    rows = _named(read_rows(source, keys.delimiter), name)
-    if warn is not None:
-        first = partial(_first_escape, delimiter=keys.delimiter)
-        rows = _warning_of(first, _NO_ESCAPE, rows, f"{name}: row", warn)
-    head, rows = split_head(rows, header=header)
-    if header and head.removeprefix(BOM):
-        try:
-            keys = keys.by_header(head)
-        except ColumnError as error:
-            raise InputError(f"{name}: {error}") from None
-        columns = len(names_in(head, keys.delimiter))
-        if all(isinstance(one, str) or one <= columns for one in keys.columns):
-            return Keyed(keys, head, rows)  # a column of the header may be empty in each row
-    return Keyed(keys, head, _with_part(rows, keys, name, proof, enough))
-
-
-def check_first_lines(inputs: Iterable[AbstractContextManager[Keyed]]) -> None:
-    """Cut inputs up to their first lines; fail if one has none, or no line of any has its key."""
-    failed, proven = None, False
-    for one in inputs:
-        try:
-            with one as lines:
-                first = next(lines.chunks, None)
-            proven = proven or (first is not None and first.terminated)
-        except NoPartError as error:
-            failed = failed or error
-    if failed is not None and not proven:
-        raise failed
-
-
-def begin(sink: Sink | None, head: bytes, name: str) -> None:
-    """Write the header of an input to an output, unless that has it; nothing where none is kept."""
-    from mmbloom.logs.rows import RowWriter  # noqa: PLC0415  for CSV only
-
-    if isinstance(sink, RowWriter):
-        try:
-            sink.begin(head)
-        except ColumnError as error:
-            raise InputError(f"{name}: {error}") from None
-
-
-def dedup_lines(
-    seen: Filter,
-    lines: Keyed,
-    name: str,
-    sink: Sink,
-    *,
-    repeats: bool = False,
-    repeats_to: Sink | None = None,
-    locked: Callable[[], AbstractContextManager[object]] | None = None,
-    enter: Callable[[Claim], AbstractContextManager[Bools]] | None = None,
-    tally: Tally,
-) -> None:
-    """Deduplicate one input: its header first, then its lines; see `mmbloom.logs.dedup.dedup`.
-
-    Parameters
-    ----------
-    locked : callable, optional
-        Takes the write lock, as `enter` does for a claim.
-    """
-    if lines.head:
-        # Under the lock, so that of all runs that append to a file one writes it.
-        with alone(sink, repeats_to), (locked or seen.locked)():
-            for one in (sink, repeats_to):
-                begin(one, lines.head, name)
-    dedup(
-        seen,
-        lines.chunks,
-        sink,
-        keys=lines.keys,
-        repeats=repeats,
-        repeats_to=repeats_to,
-        enter=enter,
-        tally=tally,
-    )
-
-
-def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
-    try:
-        yield from chunks
-    except OpenQuoteError as error:
-        raise InputError(
-            f"{name}: {error}: correct that row, or read the file as lines if it is not CSV"
-        ) from None
-    except NoLinesError as error:
-        raise NoLinesError(f"{name}: {error}") from None
-
-
-def _with_part(
-    chunks: Iterator[Chunk], keys: KeyRule, name: str, proof: Proof, enough: int
-) -> Iterator[Chunk]:
-    """Refuse an input of which no line has its key, at once if `enough` lines come first.
-
-    A line without its end may be half a line, and shows nothing.
-    """
-    given = 0
-    for chunk in chunks:
-        if not proof.found:
-            parts = (chunk.first(_FEW), chunk)
-            proof.found = any(keys.find(part).lacking < len(part) for part in parts)
-            if not (proof.found or given) and chunk.terminated and len(chunk) >= enough:
-                raise _no_part(keys, name)
-            given += len(chunk) * chunk.terminated
-        yield chunk
-    if given and not proof.found:
-        raise _no_part(keys, name)
-
-
-def _no_part(keys: KeyRule, name: str) -> NoPartError:
-    return NoPartError(
-        f"{name}: no line has the {keys.part} empty: choose another one or, if it is right, say "
-        'what to do with such lines, such as empty="whole" (--empty whole)'
-    )
-
-
-def _first_quote(data: bytes) -> int:
-    return data.find(b'"')
-
-
-def _first_escape(data: bytes, delimiter: bytes) -> int:
-    r"""Return where a quote follows a backslash that RFC 4180 has not there; -1 if none does.
-
-    A field of RFC 4180 may end in a backslash, or have one before a quote of its own, which is
-    doubled: so has JSON within CSV. There a delimiter, a quote or the end of the row follows. If
-    it is a quote, and after that the field seems to end, the next quote tells: a newline comes
-    before it, or what follows it is neither another quote nor the end of a field.
-    """
-    if b"\\" not in data:  # which takes a tenth of the time
-        return -1
-    ends = re.escape(delimiter) + rb"\r\n"
-    found = re.search(rb'\\"(?:[^"%b]|"[%b][^"\n]*(?:\n|"[^"%b]))' % (ends, ends, ends), data)
-    return found.start() if found else -1
-
-
-def _warning_of(
-    first: Callable[[bytes], int],
-    said: str,
-    chunks: Iterator[Chunk],
-    place: str,
-    warn: Callable[[str], None],
-) -> Iterator[Chunk]:
-    """Warn of the line of an input in which something is found first."""
-    lines, looks = 0, True
-    for chunk in chunks:
-        if looks:
-            begins = int(chunk.starts[0])
-            at = first(chunk.octets[begins : chunk.ends[-1] + chunk.terminated].tobytes())
-            if at >= 0:
-                looks = False
-                number = lines + int((chunk.ends < begins + at).sum()) + 1
-                warn(f"{place} {number} {said}")
-        lines += len(chunk)
-        yield chunk

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, cast
 
-from mmbloom.errors import FilterFullError
 from mmbloom.filters.base import Filter
-from mmbloom.logs.dedup import (
-    Discard,
-    Keyed,
-    Proof,
-    Sink,
-    Tally,
-    check_first_lines,
-    dedup_lines,
-    lines_of,
-)
-from mmbloom.logs.inputs import open_input
+from mmbloom.logs.dedup import Discard, Run, Tally
+from mmbloom.logs.inputs import Inputs, Keyed, check_first_lines, place_of
 from mmbloom.logs.lines import Empty, KeyRule, LineKeys, LineWriter, RawInput
 from mmbloom.logs.outputs import (
-    Place,
     existing_in,
     is_appended_to,
     open_output,
@@ -123,43 +112,28 @@ def dedup_files(
     for source in sources:
         if not isinstance(source, str | os.PathLike | RawInput):
             raise TypeError(f"an input is {source!r}, expected a path, or a binary file")
-    places = [place for source in sources if (place := _place(source)) is not None]
-    outputs = [place for file in (output, repeats_to) if (place := _place(file)) is not None]
+    places = [place for source in sources if (place := place_of(source)) is not None]
+    outputs = [place for file in (output, repeats_to) if (place := place_of(file)) is not None]
     for place in outputs:
         refuse_overlap(place, places, seen.path)
     require_apart(outputs[:-1], outputs[1:])
-    total, full, proof = Tally(), None, Proof(empty is not None)
+    read = Inputs(keys, header=header, proven=empty is not None)
 
-    @contextmanager
-    def lines_in(source: Input) -> Iterator[Keyed]:
-        name, place = _name_of(source), _place(source)
+    def opened(source: Input) -> AbstractContextManager[Keyed]:
         file = os.fspath(source) if isinstance(source, os.PathLike) else source
-        is_file = place is not None and os.path.isfile(place)
-        with open_input(file, name) as opened:
-            yield lines_of(opened, name, keys, header=header, proof=proof, is_file=is_file)
+        return read.open(file, _name_of(source))
 
-    check_first_lines(
-        lines_in(one)
-        for one in sources
-        if isinstance(one, str | os.PathLike) and os.path.isfile(one)
-    )
-    with ExitStack() as stack:
-        delimiter = keys.delimiter if isinstance(keys, RowKeys) else None
-        rest = None
-        if repeats_to is not None:
-            rest = stack.enter_context(_opened(repeats_to, delimiter, durable))
-        sink: Sink = Discard()
-        if output is not None:
-            sink = stack.enter_context(_opened(output, delimiter, durable))
-        for source in sources:
-            with lines_in(source) as lines:
-                try:
-                    dedup_lines(seen, lines, _name_of(source), sink, repeats_to=rest, tally=total)
-                except FilterFullError as error:
-                    full = error  # no error of the outputs, which are completed
-                    break
-    if full is not None:
-        raise full
+    files = (one for one in sources if isinstance(one, str | os.PathLike) and os.path.isfile(one))
+    check_first_lines(map(opened, files))
+    total = Tally()
+    with (
+        _opened(repeats_to, read.delimiter, durable) as rest,
+        _opened(output, read.delimiter, durable) as sink,
+    ):
+        run = Run(seen, sink or Discard(), rest)
+        stopped = run.over((opened(source), total) for source in sources)
+    if stopped is not None:
+        raise stopped.full
     return total
 
 
@@ -193,7 +167,12 @@ def _rule(
 
 
 @contextmanager
-def _opened(output: Output, delimiter: bytes | None, durable: bool) -> Iterator[LineWriter]:
+def _opened(
+    output: Output | None, delimiter: bytes | None, durable: bool
+) -> Iterator[LineWriter | None]:
+    if output is None:
+        yield None
+        return
     if isinstance(output, str | os.PathLike):
         path = os.fspath(output)
         with open_output(path, b"\n", delimiter=delimiter, durable=durable) as writer:
@@ -202,7 +181,7 @@ def _opened(output: Output, delimiter: bytes | None, durable: bool) -> Iterator[
     if durable:
         raise ValueError("durable is for outputs that are paths: a file that is open is not synced")
     with ExitStack() as stack:
-        existing, fd = None, _place(output)
+        existing, fd = None, place_of(output)
         if isinstance(fd, int) and is_appended_to(fd):  # a run that was killed can have begun it
             existing = stack.enter_context(existing_in(fd))
         if delimiter is None:
@@ -215,14 +194,3 @@ def _name_of(source: Input) -> str:
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     return str(getattr(source, "name", "the input"))
-
-
-def _place(file: Any) -> Place | None:
-    """Give the path or the descriptor of a file; None of one that has neither."""
-    if isinstance(file, str | os.PathLike):
-        return os.fspath(file)
-    try:
-        number: int = file.fileno()
-    except (AttributeError, OSError):  # as of io.BytesIO
-        return None
-    return number

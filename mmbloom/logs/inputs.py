@@ -1,22 +1,34 @@
-"""Open an input: a path, a descriptor or a file that is open; what is compressed is decompressed.
+"""Open an input, decompressed, and cut it into lines with what finds their keys.
 
 By its first bytes a file is known for what it is. One that has no lines is refused, with the
 command that prints those in it.
 """
 
+import os
 import re
 import select
 import shlex
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
 from io import FileIO, RawIOBase
 from typing import Any, Protocol
 
 from mmbloom._system.extras import Compression, compression
 from mmbloom._system.forks import open_file
-from mmbloom.errors import InputError
+from mmbloom.errors import ColumnError, InputError, OpenQuoteError
 from mmbloom.logs.frames import BEGINNINGS, Blocks, DamagedError, decompress, kind_by_name, kind_of
-from mmbloom.logs.lines import RawInput, read_some
+from mmbloom.logs.lines import (
+    Chunk,
+    Empty,
+    Found,
+    KeyRule,
+    LineKeys,
+    RawInput,
+    read_chunks,
+    read_some,
+)
 from mmbloom.logs.text import NoLinesError
 
 # How files begin that have no lines: what they are, and what prints the lines in them, if a command
@@ -247,3 +259,261 @@ def open_input(
         inner = Blocks(_decompressed(looked, kind, load_library(kind, name), name))
         require_lines(name, inner.head(HEAD), kind)
         yield inner
+
+
+_NO_ESCAPE = (
+    r"""has \" within quotes: if that is an escaped quote, as Spark and MySQL write it, rows are """
+    r"""read as one, and dropped with it, as CSV doubles quotes: convert it with sed 's/\\"/""/g'"""
+)
+_FEW = 50  # first lines of a pipe that show too little, as it may bring them one by one
+_OF_CSV = (b",", b";")  # separators of files in which quotes have a meaning
+
+
+class NoPartError(InputError):
+    """No line of an input has the field or member that is asked for."""
+
+
+@dataclass(slots=True)
+class Keyed:
+    """The lines of one input.
+
+    Attributes
+    ----------
+    keys : KeyRule
+        What finds their keys, by the header of this input.
+    chunks : iterable of Chunk
+        The lines.
+    head : bytes
+        What comes before them, as it came: a header, a byte order mark; b"" of plain lines.
+    name : str
+        What errors call the input.
+    warn : callable, optional
+        Called with a sentence if no line has the part that is its key.
+    """
+
+    keys: KeyRule
+    chunks: Iterable[Chunk]
+    head: bytes = b""
+    name: str = "the input"
+    warn: Callable[[str], None] | None = None
+
+    def found(self) -> Iterator[tuple[Chunk, Found]]:
+        """Yield each chunk with its keys."""
+        number = lacking = 0
+        for chunk in self.chunks:
+            if not isinstance(chunk, Chunk):
+                raise TypeError(
+                    f"chunks gives {chunk!r:.80}, expected chunks of lines: pass "
+                    "mmbloom.logs.lines.read_chunks(file), of a file that was opened with 'rb'"
+                )
+            found = self.keys.find(chunk)
+            number, lacking = number + len(chunk), lacking + found.lacking
+            yield chunk, found
+        if self.warn is not None and number and number == lacking:
+            self.warn(
+                f"{self.name}: no line has the {self.keys.part} empty: {_DONE[self.keys.empty]}"
+            )
+
+
+_DONE: dict[Empty, str] = {
+    "whole": "each whole line was its own key",
+    "skip": "each line was skipped",
+    "key": "all lines were the same for it",
+}
+
+
+@dataclass(slots=True)
+class Inputs:
+    """How the inputs of a run are read.
+
+    Attributes
+    ----------
+    keys : KeyRule
+        What finds keys.
+    terminator : bytes
+        What ends a line.
+    header : bool
+        Whether the first row of CSV is a header.
+    proven : bool
+        Whether a line had the part that is its key: then its name or number is right. True from
+        the beginning if nobody asks for that proof.
+    warn : callable, optional
+        Called with a sentence: once a run if fields are split within quotes, or quotes have a
+        backslash before them; and for each input of which no line has its key.
+    progress : Progress
+        Is told how many bytes were read, as they come.
+    """
+
+    keys: KeyRule
+    terminator: bytes = b"\n"
+    header: bool = True
+    proven: bool = False
+    warn: Callable[[str], None] | None = None
+    progress: Progress = UNTOLD
+    _warned: bool = False  # of quotes
+
+    @property
+    def delimiter(self) -> bytes | None:
+        """The byte between the fields of rows; None of lines."""
+        return getattr(self.keys, "delimiter", None)
+
+    @contextmanager
+    def open(
+        self, file: str | int | RawInput, name: str, *, head: bytes = b"", size: int | None = None
+    ) -> Iterator[Keyed]:
+        """Open one input, or its first `size` bytes, and cut it into lines, or rows of CSV.
+
+        Other parameters are those of `open_input`.
+
+        Raises
+        ------
+        InputError
+            If the header has no such column; while it is read, if it is text that has no lines, or
+            if a quote is never closed. If no line has its key, before the first line of a file is
+            given, or 50 lines of another input, or at the end.
+        """
+        place = place_of(file)
+        with open_input(file, name, self.progress, head) as source:
+            first = source if size is None else _FirstBytes(source, size)
+            # The first lines of an input that is there as a whole are no accident.
+            enough = 1 if place is not None and os.path.isfile(place) else _FEW
+            lines = Keyed(self.keys, (), b"", name, self.warn)
+            if isinstance(self.keys, LineKeys):
+                self._cut_lines(first, lines, enough)
+            else:
+                self._cut_rows(first, lines, enough)
+            yield lines
+
+    def _cut_lines(self, source: RawInput, lines: Keyed, enough: int) -> None:
+        chunks = _named(read_chunks(source, self.terminator), lines.name)
+        if isinstance(self.keys, LineKeys) and self.keys.separator in _OF_CSV:
+            said = "has quotes: fields are split within them; read it as CSV (--csv)"
+            chunks = self._warning_of(_first_quote, said, chunks, f"{lines.name}: line")
+        lines.chunks = self._with_part(chunks, lines, enough)
+
+    def _cut_rows(self, source: RawInput, lines: Keyed, enough: int) -> None:
+        from mmbloom.logs.rows import BOM, RowKeys, names_in, read_rows, split_head  # noqa: PLC0415  for CSV only
+
+        keys = lines.keys
+        assert isinstance(keys, RowKeys)  # noqa: S101  there are these two
+        rows = _named(read_rows(source, keys.delimiter), lines.name)
+        first = partial(_first_escape, delimiter=keys.delimiter)
+        rows = self._warning_of(first, _NO_ESCAPE, rows, f"{lines.name}: row")
+        lines.head, lines.chunks = head, rows = split_head(rows, header=self.header)
+        if self.header and head.removeprefix(BOM):
+            try:
+                lines.keys = keys = keys.by_header(head)
+            except ColumnError as error:
+                raise InputError(f"{lines.name}: {error}") from None
+            columns = len(names_in(head, keys.delimiter))
+            if all(isinstance(one, str) or one <= columns for one in keys.columns):
+                return  # a column of the header may be empty in each row
+        lines.chunks = self._with_part(rows, lines, enough)
+
+    def _with_part(self, chunks: Iterator[Chunk], lines: Keyed, enough: int) -> Iterator[Chunk]:
+        """Refuse an input of which no line has its key, at once if `enough` lines come first.
+
+        A line without its end may be half a line, and shows nothing.
+        """
+        given = 0
+        for chunk in chunks:
+            if not self.proven:
+                parts = (chunk.first(_FEW), chunk)
+                self.proven = any(lines.keys.find(part).lacking < len(part) for part in parts)
+                if not (self.proven or given) and chunk.terminated and len(chunk) >= enough:
+                    raise _no_part(lines)
+                given += len(chunk) * chunk.terminated
+            yield chunk
+        if given and not self.proven:
+            raise _no_part(lines)
+
+    def _warning_of(
+        self, first: Callable[[bytes], int], said: str, chunks: Iterator[Chunk], place: str
+    ) -> Iterator[Chunk]:
+        """Warn of the line of an input in which something is found first, once a run."""
+        before = 0
+        for chunk in chunks:
+            if self.warn is not None and not self._warned:
+                begins = int(chunk.starts[0])
+                at = first(chunk.octets[begins : chunk.ends[-1] + chunk.terminated].tobytes())
+                if at >= 0:
+                    self._warned = True
+                    number = before + int((chunk.ends < begins + at).sum()) + 1
+                    self.warn(f"{place} {number} {said}")
+            before += len(chunk)
+            yield chunk
+
+
+def check_first_lines(inputs: Iterable[AbstractContextManager[Keyed]]) -> None:
+    """Cut inputs up to their first lines; fail if one has none, or no line of any has its key."""
+    failed, proven = None, False
+    for one in inputs:
+        try:
+            with one as lines:
+                first = next(iter(lines.chunks), None)
+            proven = proven or (first is not None and first.terminated)
+        except NoPartError as error:
+            failed = failed or error
+    if failed is not None and not proven:
+        raise failed
+
+
+def place_of(file: Any) -> str | int | None:
+    """Return the path or the descriptor of a file; None if it has neither."""
+    if isinstance(file, str | int | os.PathLike):
+        return file if isinstance(file, int) else os.fspath(file)
+    try:
+        number: int = file.fileno()
+    except (AttributeError, OSError):  # as of io.BytesIO
+        return None
+    return number
+
+
+class _FirstBytes:
+    """An input up to a byte, so that what is read twice is the same, though more was appended."""
+
+    def __init__(self, source: RawInput, size: int) -> None:
+        self._source, self._left = source, size
+
+    def readinto(self, buffer: Any, /) -> int | None:
+        """Read some bytes; 0 at the last one."""
+        count = self._source.readinto(memoryview(buffer)[: self._left]) if self._left else 0
+        self._left -= count or 0
+        return count
+
+
+def _named(chunks: Iterator[Chunk], name: str) -> Iterator[Chunk]:
+    try:
+        yield from chunks
+    except OpenQuoteError as error:
+        raise InputError(
+            f"{name}: {error}: correct that row, or read the file as lines if it is not CSV"
+        ) from None
+    except NoLinesError as error:
+        raise NoLinesError(f"{name}: {error}") from None
+
+
+def _no_part(lines: Keyed) -> NoPartError:
+    return NoPartError(
+        f"{lines.name}: no line has the {lines.keys.part} empty: choose another one or, if it is "
+        'right, say what to do with such lines, such as empty="whole" (--empty whole)'
+    )
+
+
+def _first_quote(data: bytes) -> int:
+    return data.find(b'"')
+
+
+def _first_escape(data: bytes, delimiter: bytes) -> int:
+    r"""Return where a quote follows a backslash that RFC 4180 has not there; -1 if none does.
+
+    A field of RFC 4180 may end in a backslash, or have one before a quote of its own, which is
+    doubled: so has JSON within CSV. There a delimiter, a quote or the end of the row follows. If
+    it is a quote, and after that the field seems to end, the next quote tells: a newline comes
+    before it, or what follows it is neither another quote nor the end of a field.
+    """
+    if b"\\" not in data:  # which takes a tenth of the time
+        return -1
+    ends = re.escape(delimiter) + rb"\r\n"
+    found = re.search(rb'\\"(?:[^"%b]|"[%b][^"\n]*(?:\n|"[^"%b]))' % (ends, ends, ends), data)
+    return found.start() if found else -1

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from mmbloom._storage.atomic import sync_folder
 from mmbloom._system.forks import open_file
-from mmbloom.errors import FormatError
+from mmbloom.errors import ColumnError, FormatError, InputError
 from mmbloom.format.exclusions import exclusions_path
 from mmbloom.logs.frames import kind_by_name
 from mmbloom.logs.lines import Existing, LineWriter, PlainFile
@@ -88,6 +88,17 @@ def open_output(
             frames.finish()
         if durable or (path is not None and is_regular(file.fileno())):
             force(name_too=True)
+
+
+def begin(sink: object, head: bytes, name: str) -> None:
+    """Write the header of an input to an output of rows, unless that has it."""
+    from mmbloom.logs.rows import RowWriter  # noqa: PLC0415  only for CSV
+
+    if isinstance(sink, RowWriter):
+        try:
+            sink.begin(head)
+        except ColumnError as error:
+            raise InputError(f"{name}: {error}") from None
 
 
 def _widen(fd: int) -> None:

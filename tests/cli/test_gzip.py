@@ -16,10 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mmbloom import BloomFilter
-from mmbloom.cli.lines import open_input
-from mmbloom.cli.report import NO_BAR
 from mmbloom.errors import InputError
-from mmbloom.logs.inputs import HEAD, require_lines
+from mmbloom.logs.inputs import HEAD, open_input, require_lines
 from mmbloom.logs.text import NoLinesError
 
 Capture = pytest.CaptureFixture[bytes]
@@ -194,7 +192,7 @@ def test_no_stream(
 def read_whole(path: Path, at_a_time: int) -> tuple[bytes, bool]:
     """What a .gz gives in the buffers of a reader, and whether it ends well."""
     found, buffer = [], bytearray(at_a_time)
-    with open_input(str(path), NO_BAR) as source:
+    with open_input(str(path), str(path)) as source:
         try:
             while count := source.readinto(buffer):
                 found.append(bytes(buffer[:count]))

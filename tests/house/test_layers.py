@@ -34,7 +34,7 @@ LATE = {
     # For commands without a duration; without CSV.
     "cli.values": {"format.folder"},
     "cli.options": {"logs.rows"},
-    "logs.dedup": {"logs.rows"},  # for lines that are no CSV
+    "logs.inputs": {"logs.rows"},  # for lines that are no CSV
     # For outputs that are not compressed, no CSV, and in a folder without a manifest.
     "logs.outputs": {"logs.rows", "logs.compressed", "_storage.folder"},
     # For runs that do not end at a full filter; that count nothing.

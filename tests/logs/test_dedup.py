@@ -2,9 +2,10 @@
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from io import FileIO
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,12 @@ from sinks import Breaks, Collect, Lines, a_filter, cut, in_chunks
 from workers import running
 
 from mmbloom import BloomFilter, FilterFullError
-from mmbloom._system.typing import Bools
 from mmbloom.errors import LockTimeoutError
-from mmbloom.filters.claim import Claim
 from mmbloom.logs.dedup import Discard, Tally, dedup
 from mmbloom.logs.lines import Chunk, LineKeys, LineWriter, PlainFile, read_chunks
 
 Create = Callable[..., BloomFilter]
+T = TypeVar("T")
 Octets = npt.NDArray[np.uint8]
 LINES = st.lists(st.sampled_from([b"", b"a", b"b", b"A", b"\r", b"\xff", b"long" * 9]), max_size=30)
 
@@ -151,16 +151,16 @@ def test_the_lock_is_free_while_reading(create: Create) -> None:
     assert dedup(seen, slowly(), Discard()).unique == 2
 
 
-def test_enter_wraps_each_write(create: Create) -> None:
-    """`enter` is how a claim is entered: once for each chunk, around its write."""
+def test_the_wait_wraps_each_write(create: Create) -> None:
+    """`wait` is how a claim is entered: once for each chunk, around its write."""
     seen = create(1000, 1e-9, seed=1)
     events: list[str] = []
 
     @contextmanager
-    def enter(claim: Claim) -> Iterator[Bools]:
+    def wait(enter: Callable[[float | None], AbstractContextManager[T]], /) -> Iterator[T]:
         events.append("take")
-        with claim as new:
-            yield new
+        with enter(None) as entered:
+            yield entered
         events.append("release")
 
     class Note(Collect):
@@ -168,7 +168,7 @@ def test_enter_wraps_each_write(create: Create) -> None:
             events.append("write")
             super().write(lines, terminated=terminated)
 
-    dedup(seen, in_chunks([b"a", b"b"], 1), Note(), enter=enter)
+    dedup(seen, in_chunks([b"a", b"b"], 1), Note(), wait=wait)
     assert events == ["take", "write", "release"] * 2
 
 
