@@ -543,22 +543,69 @@ class KeyRule(ABC):
 
     __slots__ = ()
 
-    empty: Empty  # what a line is without that part: a field of the data class
+    # Fields of both; the first two are of lines only.
+    skip_fields: int = 0
+    crlf: bool = False
+    skip_chars: int
+    compare_at_most: int | None
+    ignore_case: bool
+    empty: Empty  # what a line is without its part
 
     @property
     @abstractmethod
+    def _chosen(self) -> tuple[str, tuple[int | str, ...]]:
+        """The noun of the parts that are compared, and which these are; none: the whole line."""
+
+    @abstractmethod
+    def _words(self) -> list[str]:
+        """Return the options that choose these parts."""
+
+    @property
     def part(self) -> str:
-        """That part, as in "no line has the field 3, or it is empty"."""
+        """That part, as in "no line has the field 3, or it is empty".
+
+        Examples
+        --------
+        >>> LineKeys(field=3).part, LineKeys(json_key=("a", "b")).part
+        ('field 3, or it is', 'members a, b, or one is')
+        """
+        noun, chosen = self._chosen
+        if len(chosen) == 1:
+            return f"{noun} {chosen[0]!r}, or it is"
+        return f"{noun}s {', '.join(map(str, chosen))}, or one is"
 
     @property
-    @abstractmethod
     def rule(self) -> str:
-        """All that decides which bytes of a line are its key, as options of the commands."""
+        r"""All that decides which bytes of a line are its key, as options of the commands.
+
+        What the options choose is the same exactly if this is the same text: "whole lines" if
+        there are none. One that is too long for the header of a filter ends in its SHA-256.
+
+        Examples
+        --------
+        >>> LineKeys().rule, LineKeys(field=(1, 3), separator=b"\t").rule
+        ('whole lines', "-k 1,3 -t '\\t'")
+        """
+        words = self._words()
+        counts = (("-f", self.skip_fields or None), ("-s", self.skip_chars or None))
+        for option, count in (*counts, ("-w", self.compare_at_most)):
+            words += [] if count is None else [option, str(count)]
+        words += ["-i"] * self.ignore_case + ["--crlf"] * self.crlf
+        if self.empty != "whole" and self._chosen[1]:
+            words += ["--empty", self.empty]
+        raw = shlex.join(words).encode("utf-8", "backslashreplace") or WHOLE_LINES.encode()
+        if len(raw) > KEY_RULE_BYTES:
+            from hashlib import sha256  # noqa: PLC0415  for names of members of a kilobyte
+
+            digest = f"... SHA-256 {sha256(raw).hexdigest()}".encode()
+            raw = raw[: KEY_RULE_BYTES - len(digest)] + digest
+        return raw.decode(errors="ignore")
 
     @property
-    @abstractmethod
     def is_whole_line(self) -> bool:
-        """Whether all of a line decides on its key."""
+        """Whether all of a line decides on its key, capitals and carriage returns aside."""
+        cut = self.skip_fields or self.skip_chars or self.compare_at_most is not None
+        return not (self._chosen[1] or cut)
 
     @abstractmethod
     def _parts(self, chunk: Chunk) -> Found:
@@ -675,11 +722,9 @@ class LineKeys(KeyRule):
             raise ValueError("json_key is (), expected a name, or several")
 
     @property
-    def is_whole_line(self) -> bool:
-        """Whether all of a line decides on its key, capitals and carriage returns aside."""
-        chosen = self.field is not None or self.json_key is not None
-        cut = self.skip_fields or self.skip_chars or self.compare_at_most is not None
-        return not (chosen or cut)
+    def _chosen(self) -> tuple[str, tuple[int | str, ...]]:
+        noun, chosen = ("field", self.field) if self.json_key is None else ("member", self.json_key)
+        return noun, chosen if isinstance(chosen, tuple) else () if chosen is None else (chosen,)
 
     def _parts(self, chunk: Chunk) -> Found:
         if self.crlf:
@@ -694,60 +739,17 @@ class LineKeys(KeyRule):
             return self._side_by_side(chunk, [self._field(chunk, one) for one in self.field])
         else:
             keys = self._field(chunk, self.field)
-        whole = self.field is None and self.json_key is None
-        return found_among(keys, None if whole else marked(keys), self.empty)
-
-    @property
-    def rule(self) -> str:
-        r"""All that decides which bytes of a line are its key, as options of the commands.
-
-        What the options choose is the same exactly if this is the same text: "whole lines" if
-        there are none. One that is too long for the header of a filter ends in its SHA-256.
-
-        Examples
-        --------
-        >>> LineKeys().rule, LineKeys(field=(1, 3), separator=b"\t").rule
-        ('whole lines', "-k 1,3 -t '\\t'")
-        """
-        words = self._words()
-        if self.skip_fields:
-            words += ["-f", str(self.skip_fields)]
-        if self.skip_chars:
-            words += ["-s", str(self.skip_chars)]
-        if self.compare_at_most is not None:
-            words += ["-w", str(self.compare_at_most)]
-        words += ["-i"] * self.ignore_case + ["--crlf"] * self.crlf
-        if self.empty != "whole" and self._words():
-            words += ["--empty", self.empty]
-        return as_rule(words)
-
-    @property
-    def part(self) -> str:
-        """Name the field or member, for a message that no line has it.
-
-        Examples
-        --------
-        >>> LineKeys(field=3).part, LineKeys(json_key=("a", "b")).part
-        ('field 3, or it is', 'members a, b, or one is')
-        """
-        if self.json_key is None:
-            return part_of("field", self.field if isinstance(self.field, tuple) else (self.field,))
-        names = self.json_key if isinstance(self.json_key, tuple) else (self.json_key,)
-        return part_of("member", names)
+        return found_among(keys, marked(keys) if self._chosen[1] else None, self.empty)
 
     def _words(self) -> list[str]:
-        """Spell the field or member as options; a tuple of one ends in a comma, as in Python."""
-        if isinstance(self.json_key, tuple):
-            end = [","] * (len(self.json_key) == 1)
-            return [word for name in self.json_key for word in ("--json-key", name)] + end
-        if self.json_key is not None:
-            return ["--json-key", self.json_key]
-        if self.field is None:
-            return []
-        several = isinstance(self.field, tuple)
-        numbers = ",".join(map(str, self.field if isinstance(self.field, tuple) else [self.field]))
-        words = ["-k", numbers + "," * (several and "," not in numbers)]
-        return words if self.separator is None else [*words, *separated_by(self.separator)]
+        """Return the field or member as options; a tuple of one ends in a comma, as in Python."""
+        noun, chosen = self._chosen
+        one = self.field if noun == "field" else self.json_key
+        end = [","] * (len(chosen) == 1 and isinstance(one, tuple))
+        if noun == "member":
+            return [word for name in chosen for word in ("--json-key", str(name))] + end
+        words = ["-k", ",".join(map(str, chosen)) + "".join(end)] if chosen else []
+        return words + (separated_by(self.separator) if words and self.separator else [])
 
     def _side_by_side(self, chunk: Chunk, parts: Sequence[KeyBatch]) -> Found:
         """Join the keys of each line, as a tuple of them; a line that lacks one is its own key."""
@@ -810,24 +812,6 @@ class LineKeys(KeyRule):
         """Whether a field or member is a key as a whole."""
         narrowed = self.skip_fields or self.skip_chars or self.ignore_case
         return not narrowed and self.compare_at_most is None
-
-
-def as_rule(words: list[str]) -> str:
-    """Write options as a rule, which a header has room for; see `LineKeys.rule`."""
-    raw = shlex.join(words).encode("utf-8", "backslashreplace") or WHOLE_LINES.encode()
-    if len(raw) > KEY_RULE_BYTES:
-        from hashlib import sha256  # noqa: PLC0415  for names of members of a kilobyte
-
-        digest = f"... SHA-256 {sha256(raw).hexdigest()}".encode()
-        raw = raw[: KEY_RULE_BYTES - len(digest)] + digest
-    return raw.decode(errors="ignore")
-
-
-def part_of(noun: str, chosen: Sequence[object]) -> str:
-    """Name one part of a line or several; see `LineKeys.part`."""
-    if len(chosen) == 1:
-        return f"{noun} {chosen[0]!r}, or it is"
-    return f"{noun}s {', '.join(map(str, chosen))}, or one is"
 
 
 def separated_by(separator: bytes) -> list[str]:

@@ -32,11 +32,9 @@ from mmbloom.logs.lines import (
     RawInput,
     RawOutput,
     alone,
-    as_rule,
     cut,
     found_among,
     marked,
-    part_of,
     require_empty,
     separated_by,
 )
@@ -408,9 +406,19 @@ class RowKeys(KeyRule):
         return replace(self, _places=tuple(places))
 
     @property
-    def is_whole_line(self) -> bool:
-        """Whether all fields of a row, in full, decide on its key."""
-        return not self.columns and not self.skip_chars and self.compare_at_most is None
+    def _chosen(self) -> tuple[str, tuple[int | str, ...]]:
+        return "column", self.columns
+
+    def _words(self) -> list[str]:
+        """Return the columns as options.
+
+        Examples
+        --------
+        >>> RowKeys(("user", 3), delimiter=b";").rule
+        "--csv -k user,3 -t ';'"
+        """
+        words = ["-k", ",".join(map(_spelled, self.columns))] if self.columns else []
+        return ["--csv", *words, *(separated_by(self.delimiter) if self.delimiter != b"," else [])]
 
     def _parts(self, chunk: Chunk) -> Found:
         columns = self._places or self.columns
@@ -437,34 +445,6 @@ class RowKeys(KeyRule):
             again = select(empty_is_key=True)
             return Found(cast("Keys", again), int(np.count_nonzero(lacks)), None)
         return found_among(keys, lacks, self.empty)
-
-    @property
-    def part(self) -> str:
-        """Name the columns, for a message that no row has them."""
-        return part_of("column", self.columns)
-
-    @property
-    def rule(self) -> str:
-        """All that decides which bytes of a row are its key, as options of the commands.
-
-        Examples
-        --------
-        >>> RowKeys(("user", 3), delimiter=b";").rule
-        "--csv -k user,3 -t ';'"
-        """
-        words = ["--csv"]
-        if self.columns:
-            words += ["-k", ",".join(map(_spelled, self.columns))]
-        if self.delimiter != b",":
-            words += separated_by(self.delimiter)
-        if self.skip_chars:
-            words += ["-s", str(self.skip_chars)]
-        if self.compare_at_most is not None:
-            words += ["-w", str(self.compare_at_most)]
-        words += ["-i"] * self.ignore_case
-        if self.empty != "whole" and self.columns:
-            words += ["--empty", self.empty]
-        return as_rule(words)
 
 
 def _spelled(column: int | str) -> str:
