@@ -17,9 +17,9 @@ from typing import Generic, TypeVar
 
 from mmbloom._system import extras as _extras
 from mmbloom._system.holders import holder
-from mmbloom.cli.options import line_keys
 from mmbloom.cli.process import STDERR_FD, STDIN_FD, STDOUT_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies
+from mmbloom.cli.values import FIELDS
 from mmbloom.errors import LockTimeoutError
 from mmbloom.logs import outputs as apart
 from mmbloom.logs.dedup import Run
@@ -34,6 +34,7 @@ from mmbloom.logs.inputs import (
     load_library,
     require_lines,
 )
+from mmbloom.logs.lines import KeyRule, LineKeys
 from mmbloom.logs.outputs import force_names, is_regular
 
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
@@ -193,6 +194,67 @@ def inputs_of(args: argparse.Namespace) -> Inputs:
         proven=args.empty is not None,
         warn=_warn,
     )
+
+
+def line_keys(args: argparse.Namespace) -> KeyRule:
+    """Return the rule by which lines become keys."""
+    if args.field is not None and args.json_key:
+        raise UsageError("-k FIELD and --json-key cannot be combined")
+    if args.field is None and not args.json_key and args.empty not in (None, "whole"):
+        raise UsageError("--empty is for lines without a field or member: choose it with -k FIELD")
+    return _row_keys(args) if args.csv else _line_keys(args)
+
+
+def _line_keys(args: argparse.Namespace) -> LineKeys:
+    if args.separator is not None and args.field is None:
+        raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
+    if args.no_header:
+        raise UsageError("--no-header is for CSV: give it with --csv")
+    if args.crlf and args.zero_terminated:
+        raise UsageError("--crlf is for lines that end in newline: leave out -z")
+    chosen: tuple[int | str, ...] = args.field or ()
+    if named := [name for name in chosen if isinstance(name, str)]:
+        raise UsageError(f"-k: {named[0]!r} is no field: {FIELDS}; names are for --csv")
+    field = tuple(number for number in chosen if isinstance(number, int))
+    members: list[str] = args.json_key
+    return LineKeys(
+        crlf=args.crlf,
+        field=field[0] if len(field) == 1 else field or None,
+        separator=args.separator,
+        json_key=members[0] if len(members) == 1 else tuple(members) or None,
+        skip_fields=args.skip_fields,
+        skip_chars=args.skip_chars,
+        compare_at_most=args.check_chars,
+        ignore_case=args.ignore_case,
+        empty=args.empty or "whole",
+    )
+
+
+def _row_keys(args: argparse.Namespace) -> KeyRule:
+    from mmbloom.logs.rows import RowKeys  # noqa: PLC0415  few runs read CSV
+
+    for given_, option, why in (
+        (args.json_key, "--json-key", "is for lines of JSON"),
+        (args.skip_fields, "-f", "skips words: choose fields with -k FIELD"),
+        (args.zero_terminated, "-z", "is for lines: rows of CSV end in newline"),
+        (args.crlf, "--crlf", "is for lines: of CSV no carriage return before a newline counts"),
+    ):
+        if given_:
+            raise UsageError(f"{option} {why}; leave it out, or --csv")
+    named = [column for column in args.field or () if isinstance(column, str)]
+    if args.no_header and named:
+        raise UsageError(f"-k {named[0]}: with --no-header columns have numbers only, from 1")
+    try:
+        return RowKeys(
+            columns=args.field or (),
+            delimiter=b"," if args.separator is None else args.separator,
+            skip_chars=args.skip_chars,
+            compare_at_most=args.check_chars,
+            ignore_case=args.ignore_case,
+            empty=args.empty or "whole",
+        )
+    except ValueError as error:
+        raise UsageError(f"-t: {error}") from None
 
 
 def _warn(message: str) -> None:

@@ -1,17 +1,15 @@
-"""The options of every command, as tables, and what a command makes of them.
+"""The options of every command, as tables, and what several commands make of them.
 
-A function named after the command declares its options.
+A function named after the command declares its options. Help needs no numpy, so nothing here does.
 """
 
 import argparse
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
-from mmbloom._system.typing import HashName
 from mmbloom.cli.parser import COMMANDS, no_command
 from mmbloom.cli.process import STDERR_FD, UsageError, say
-from mmbloom.cli.values import FIELDS, READERS, hash_seed
-from mmbloom.logs.lines import Empty, KeyRule, LineKeys
+from mmbloom.cli.values import READERS, hash_seed
 
 # Of filters that commands make: a false positive is a line that dedup drops. In Python it is 0.01:
 # in most programs a false positive costs one needless lookup.
@@ -24,8 +22,6 @@ RATE_HELP = (
 
 # Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
 _KEEP, _EVERY = 7 * 86_400, 86_400
-
-_HASHES, _EMPTY = (",".join(get_args(words)) for words in (HashName, Empty))
 
 Table = Mapping[str, str]
 """How arguments are spelled in a usage, and their help; see `add_options`."""
@@ -115,9 +111,9 @@ _KEYS = {
     "--json-key A.B ...": "compare only this member of JSON lines (write a backslash before a dot "
     "within a name); several, if given again; lines that lack one, or in which it is null or "
     '"", are compared whole',
-    f"--empty {{{_EMPTY}}}": "how to treat a line whose field or member is missing, empty or null: "
-    "whole (default, and an error if no line has it) compares the whole line; skip neither prints "
-    "nor marks it; key compares what is missing as empty",
+    "--empty {whole,skip,key}": "how to treat a line whose field or member is missing, empty or "
+    "null: whole (default, and an error if no line has it) compares the whole line; skip neither "
+    "prints nor marks it; key compares what is missing as empty",
 }
 
 
@@ -131,7 +127,7 @@ def _planning(rate: str = RATE_HELP) -> Table:
 def _shape(
     to: argparse.ArgumentParser | argparse._ArgumentGroup, layout: str, hash_: str, seed: str
 ) -> None:
-    add_options(to, {"--layout {blocked,standard}": layout, f"--hash {{{_HASHES}}}": hash_})
+    add_options(to, {"--layout {blocked,standard}": layout, "--hash {siphash,murmur3}": hash_})
     to.add_argument("--seed", type=hash_seed, help=seed)
 
 
@@ -451,64 +447,3 @@ def making_options(args: argparse.Namespace) -> dict[str, Any]:
 def writing_options(args: argparse.Namespace) -> dict[str, Any]:
     """Gather the options of commands that write to a filter."""
     return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
-
-
-def line_keys(args: argparse.Namespace) -> KeyRule:
-    """Return the rule by which lines become keys."""
-    if args.field is not None and args.json_key:
-        raise UsageError("-k FIELD and --json-key cannot be combined")
-    if args.field is None and not args.json_key and args.empty not in (None, "whole"):
-        raise UsageError("--empty is for lines without a field or member: choose it with -k FIELD")
-    return _row_keys(args) if args.csv else _line_keys(args)
-
-
-def _line_keys(args: argparse.Namespace) -> LineKeys:
-    if args.separator is not None and args.field is None:
-        raise UsageError("-t SEP sets the field separator: choose the field with -k FIELD")
-    if args.no_header:
-        raise UsageError("--no-header is for CSV: give it with --csv")
-    if args.crlf and args.zero_terminated:
-        raise UsageError("--crlf is for lines that end in newline: leave out -z")
-    chosen: tuple[int | str, ...] = args.field or ()
-    if named := [name for name in chosen if isinstance(name, str)]:
-        raise UsageError(f"-k: {named[0]!r} is no field: {FIELDS}; names are for --csv")
-    field = tuple(number for number in chosen if isinstance(number, int))
-    members: list[str] = args.json_key
-    return LineKeys(
-        crlf=args.crlf,
-        field=field[0] if len(field) == 1 else field or None,
-        separator=args.separator,
-        json_key=members[0] if len(members) == 1 else tuple(members) or None,
-        skip_fields=args.skip_fields,
-        skip_chars=args.skip_chars,
-        compare_at_most=args.check_chars,
-        ignore_case=args.ignore_case,
-        empty=args.empty or "whole",
-    )
-
-
-def _row_keys(args: argparse.Namespace) -> KeyRule:
-    from mmbloom.logs.rows import RowKeys  # noqa: PLC0415  few runs read CSV
-
-    for given_, option, why in (
-        (args.json_key, "--json-key", "is for lines of JSON"),
-        (args.skip_fields, "-f", "skips words: choose fields with -k FIELD"),
-        (args.zero_terminated, "-z", "is for lines: rows of CSV end in newline"),
-        (args.crlf, "--crlf", "is for lines: of CSV no carriage return before a newline counts"),
-    ):
-        if given_:
-            raise UsageError(f"{option} {why}; leave it out, or --csv")
-    named = [column for column in args.field or () if isinstance(column, str)]
-    if args.no_header and named:
-        raise UsageError(f"-k {named[0]}: with --no-header columns have numbers only, from 1")
-    try:
-        return RowKeys(
-            columns=args.field or (),
-            delimiter=b"," if args.separator is None else args.separator,
-            skip_chars=args.skip_chars,
-            compare_at_most=args.check_chars,
-            ignore_case=args.ignore_case,
-            empty=args.empty or "whole",
-        )
-    except ValueError as error:
-        raise UsageError(f"-t: {error}") from None

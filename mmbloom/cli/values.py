@@ -7,8 +7,6 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from mmbloom import _engine
-
 FIELDS = "they are counted from 1, such as 3, or 1,3 for two of them"
 
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
@@ -61,8 +59,10 @@ def columns(text: str) -> tuple[int | str, ...]:
     >>> columns("3"), columns('1,user,"last, first"'), columns('"2024"')
     ((3,), (1, 'user', 'last, first'), ('2024',))
     """
+    from mmbloom._engine import fields_of  # noqa: PLC0415  help needs no numpy
+
     # As UTF-8 in each locale, as the header of a file is.
-    fields = _engine.fields_of(os.fsencode(text), ord(","))
+    fields = fields_of(os.fsencode(text), ord(","))
     parts = [part.decode("utf-8", "surrogateescape") for part in fields]
     numbers = [
         int(part) if re.fullmatch(r"\d+", part, re.ASCII) and f'"{part}"' not in text else part

@@ -4,11 +4,14 @@ import itertools
 import re
 from importlib.metadata import version
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from cli_runner import COMMAND, EXACT, inside, started
 
+from mmbloom._system.typing import HashName, Layout
 from mmbloom.cli.parser import COMMANDS, outline, parser_of
+from mmbloom.logs.lines import Empty
 
 Capture = pytest.CaptureFixture[bytes]
 CODES = (
@@ -74,6 +77,14 @@ def test_each_option_has_help(name: str) -> None:
     """No option and no argument is left without a word on what it does."""
     for action in parser_of(name)._actions:
         assert action.help, action
+
+
+def test_words_of_choices() -> None:
+    """Help needs none of the types whose words these are, and spells them itself."""
+    actions = {action.dest: action.choices for action in parser_of("dedup")._actions}
+    assert actions["empty"] == get_args(Empty)
+    assert actions["hash"] == get_args(HashName)
+    assert actions["layout"] == get_args(Layout)
 
 
 def test_as_a_process() -> None:

@@ -58,7 +58,10 @@ os.rmdir(os.path.dirname(path))
     assert imported(add) == {"numpy"}
 
 
-@pytest.mark.parametrize("asked", [["--help"], ["-V"], ["help"], ["nonsense"], []])
+OF_ITSELF = ["--help", "-V", "help", "help check", "dedup --help", "nonsense", ""]
+
+
+@pytest.mark.parametrize("asked", [words.split() for words in OF_ITSELF], ids=OF_ITSELF)
 def test_command_line_tells_of_itself_without_numpy(asked: list[str]) -> None:
     """Help, the version and what is no command need nothing of the library."""
     looked_up = {"importlib.metadata"} if asked == ["-V"] else set()

@@ -8,7 +8,8 @@ import hypothesis
 from forms import bytes_of, chunk_of
 from hypothesis import strategies as st
 
-from mmbloom.cli.options import add_key_options, line_keys
+from mmbloom.cli.lines import line_keys
+from mmbloom.cli.options import add_key_options
 from mmbloom.format.header import encode_key_rule
 from mmbloom.logs.lines import KeyRule, LineKeys
 
