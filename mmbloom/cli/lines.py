@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from mmbloom._system import extras as _extras
 from mmbloom._system.holders import holder
-from mmbloom.cli.process import STDERR_FD, STDIN_FD, STDOUT_FD, UsageError, say
+from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies
 from mmbloom.cli.values import FIELDS
 from mmbloom.errors import LockTimeoutError
@@ -172,11 +172,10 @@ def require_stats(
 ) -> None:
     """Refuse a file of --stats-to that is another file of the command: it would be overwritten."""
     for path in args.stats_to:
-        if path != STDERR_FD:
-            refuse_overlap(path, names, args.file)
-            written = [STDOUT_FD if output is None else output for output in outputs]
-            apart.refuse_overlap(path, written, args.file)
-            require_folder(path)
+        refuse_overlap(path, names, args.file)
+        written = [STDOUT_FD if output is None else output for output in outputs]
+        apart.refuse_overlap(path, written, args.file)
+        require_folder(path)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:

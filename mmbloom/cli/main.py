@@ -4,7 +4,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mmbloom._system.holders import holder
 from mmbloom.cli.parser import COMMANDS, function_of, parse, without_n
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(command: str, args: argparse.Namespace) -> int:
     """Run a command; if it is for one filter and several are named, for each of them."""
     _refuse_empty_names(args)
-    run: Callable[[argparse.Namespace], int] = function_of(command, COMMANDS[command].module)
+    run = function_of(command)
     if not COMMANDS[command].each:
         return run(args)
     files: list[str] = args.file

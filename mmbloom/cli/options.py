@@ -1,24 +1,18 @@
 """The options of every command, as tables, and what several commands make of them.
 
-A function named after the command declares its options. Help needs no numpy, so nothing here does.
+Help needs no numpy, so nothing here does.
 """
 
 import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from mmbloom.cli.parser import COMMANDS, no_command
-from mmbloom.cli.process import STDERR_FD, UsageError, say
-from mmbloom.cli.values import READERS, hash_seed
+from mmbloom.cli.process import UsageError, say
+from mmbloom.cli.values import CHOICES, READERS
 
 # Of filters that commands make: a false positive is a line that dedup drops. In Python it is 0.01:
 # in most programs a false positive costs one needless lookup.
 ERROR_RATE = 1e-6
-
-RATE_HELP = (
-    "error rate: the share of new lines that are taken for seen once N lines are in, and dropped "
-    "by dedup (default 1e-6, one in a million)"
-)
 
 # Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
 _KEEP, _EVERY = 7 * 86_400, 86_400
@@ -26,46 +20,71 @@ _KEEP, _EVERY = 7 * 86_400, 86_400
 Table = Mapping[str, str]
 """How arguments are spelled in a usage, and their help; see `add_options`."""
 
+# Groups that help shows: their titles and descriptions.
+_TITLES = {
+    "key": ("what is compared (as in uniq; the whole line by default)", None),
+    "header": (
+        "for a damaged header: the parameters of the filter",
+        (
+            "--hash, --seed and --layout, and either -n and -p or the sizes below (info --show-key "
+            "shows all of them)"
+        ),
+    ),
+}
+_NEEDED = {"action", "format"}  # groups of which one option must be given
 
-def add_options(
-    to: argparse.ArgumentParser | argparse._ArgumentGroup, table: Table, **how: Any
-) -> None:
-    """Declare arguments, each spelled as in a usage, with its default at the end.
 
-    An option without a value is a flag: ``--json``. A value has a name, or is one of some words:
-    ``-j --jobs N=1``, ``--when-full {stop,warn}=stop``. With ``...`` an option can be given several
-    times: ``--keys INPUT ...``. ``--[no-]progress`` has an opposite. What has no dashes is not an
-    option but an argument, with its name in Python first: ``file FILE``, ``inputs INPUT*``.
+def add_options(parser: argparse.ArgumentParser, table: Table) -> None:
+    """Declare arguments, each spelled as in a usage.
 
-    Parameters
-    ----------
-    to
-        The parser, or a group of its options.
-    table
-        How each is spelled, and its help.
-    how
-        Passed to each call of ``add_argument``.
+    An option without a value is a flag: ``--json``. A value has a name, or is one of some words; a
+    default stands at the end: ``-j --jobs N=1``, ``--when-full {stop,warn}=stop``. A name in small
+    letters is left to argparse; ``!`` behind it says that the option must be given. With ``...`` an
+    option can be given several times: ``--keys INPUT ...``. ``--[no-]progress`` has an opposite.
+    What has no dashes is not an option but an argument, with its name in Python first: ``file
+    FILE``, ``inputs INPUT*``. Of the options of a group, such as ``kind: --rotate``, at most one
+    can be given, unless the group has a title.
     """
+    groups: dict[str, Any] = {"": parser}
     for row, text in table.items():
-        spelled, _, default = row.partition("=")
-        words = spelled.split()
-        names = [word.replace("[no-]", "") for word in words if word[0] == "-"] or words[:1]
-        name, values = names[-1].strip("-").replace("-", "_"), words[len(names) :]
-        options: dict[str, Any] = {"help": text, "default": default or None, **how}
-        if "[no-]" in row:
-            options["action"] = argparse.BooleanOptionalAction
-        elif not values:
-            options |= {"action": "store_true", "default": False}
-        elif values[0][0] == "{":
-            options["choices"] = tuple(values[0].strip("{}").split(","))
-        else:
-            options |= {"metavar": values[0].rstrip("*+"), "type": READERS.get(name)}
-            if values[0][-1] in "*+":
-                # Without the default argparse reports arguments of which there may be none.
-                options |= {"nargs": values[0][-1], "default": []}
-            if values[1:]:
-                options |= {"action": "append", "default": []}
-        to.add_argument(*names, **options)
+        group, _, spelled = row.rpartition(": ")
+        if group in _TITLES and group not in groups:
+            groups[group] = parser.add_argument_group(*_TITLES[group])
+        elif group not in groups:
+            groups[group] = parser.add_mutually_exclusive_group(required=group in _NEEDED)
+        names, options = _read(spelled)
+        groups[group].add_argument(*names, help=text, **options)
+
+
+def _read(spelled: str) -> tuple[list[str], dict[str, Any]]:
+    """Return what ``add_argument`` takes for an argument that is spelled so."""
+    spelled, _, default = spelled.partition("=")
+    words = spelled.split()
+    names = [word.replace("[no-]", "") for word in words if word[0] == "-"] or words[:1]
+    name, values = names[-1].strip("-").replace("-", "_"), words[len(names) :]
+    options: dict[str, Any] = {"default": default or None}
+    if "[no-]" in spelled:
+        return names, {**options, "action": argparse.BooleanOptionalAction}
+    if not values:
+        return names, {"action": "store_true"}
+    if values == ["..."]:
+        return names, {"action": "count", "default": 0}
+    if values[0][0] == "{":
+        return names, {**options, "choices": tuple(values[0].strip("{}").split(","))}
+    value, times = values[0].rstrip("*+?!"), values[0][-1]
+    options |= {"metavar": value if value.isupper() else None, "type": READERS.get(name)}
+    options |= {"choices": CHOICES[name]} if name in CHOICES else {}
+    options |= {"required": True} if times == "!" else {}
+    if times in "*+?":
+        # Without this default argparse reports arguments of which there may be none.
+        options |= {"nargs": times, "default": None if times == "?" else []}
+    if values[1:]:
+        options |= {"action": "append", "default": []}
+    return names, options
+
+
+def _group(name: str, table: Table) -> Table:
+    return {f"{name}: {spelled}": text for spelled, text in table.items()}
 
 
 _ALLOW_NETWORK = "allow writing on a network file system (safe from one host only)"
@@ -85,17 +104,13 @@ _TIMES = {
     "--every TIME": "with --rotate: the length of a period (default 1d)",
 }
 _FAMILY = {
-    "--growing": "a folder of ever larger files; the first is for -n keys",
-    "--rotate": "a folder with a file of -n keys for each period, dropped after --keep",
+    "kind: --growing": "a folder of ever larger files; the first is for -n keys",
+    "kind: --rotate": "a folder with a file of -n keys for each period, dropped after --keep",
 }
-_LINES = {
+_INPUTS = {
     "inputs INPUT*": "files, also compressed by gzip, bzip2, xz or zstd; - or no INPUT: stdin",
 }
-_PROGRESS = {
-    "--[no-]progress": "show a progress bar (default: on a terminal, unless lines are printed to "
-    "it)",
-}
-_KEYS = {
+_PART = {
     "-i --ignore-case": "ignore differences of case (ASCII)",
     "-f --skip-fields N=0": "skip N fields and the blanks before them",
     "-s --skip-chars N=0": "skip N bytes",
@@ -115,79 +130,62 @@ _KEYS = {
     "null: whole (default, and an error if no line has it) compares the whole line; skip neither "
     "prints nor marks it; key compares what is missing as empty",
 }
+KEYS = {
+    "--[no-]progress": "show a progress bar (default: on a terminal, unless lines are printed to "
+    "it)",
+    **_group("key", _PART),
+}
+_PLANNING = {
+    "-n --capacity N": "distinct keys to plan for (1e9, 10M)",
+    "-p --error-rate P": "error rate: the share of new lines that are taken for seen once N lines "
+    "are in, and dropped by dedup (default 1e-6, one in a million)",
+}
+_SIZING = {
+    **_PLANNING,
+    "--layout {blocked,standard}": "default blocked",
+    "--hash {siphash,murmur3}": "default siphash, safe for keys of strangers; Guava has murmur3",
+    "--seed seed": "seed of the hash, also as 0x... (default random)",
+}
+_JSON, _JSON_EACH = ({"--json": f"print one JSON object{each}"} for each in ("", " for each"))
+_NEW_FILTER = "the new filter; must not exist"
+_COMBINING = {
+    "destination OUT": _NEW_FILTER,
+    "file IN+": "filters with equal parameters, hash and seed (create --like); read only",
+    **_MAKING,
+    "-q --quiet": _QUIET,
+}
+_ADD = {
+    "file FILE": "the filter; created if -n is given",
+    **_SIZING,
+    **_FAMILY,
+    **_TIMES,
+    "--permissions MODE": "mode bits of the new filter, in octal (default 600)",
+    **_WRITING,
+    "--[no-]resident=auto": "keep the filter in shared memory, and write it to its file at the end "
+    "(default: where the file is so large that keys would wait for the disk)",
+    "--stats ...": "print one JSON object of figures, of all inputs and of each, to stderr",
+    "--stats-to FILE ...": "write the figures of --stats to this file, in place of what it has",
+    "-q --quiet": _QUIET,
+    **_INPUTS,
+    **KEYS,
+}
 
-
-def _planning(rate: str = RATE_HELP) -> Table:
-    return {
-        "-n --capacity N": "distinct keys to plan for (1e9, 10M)",
-        "-p --error-rate P": rate,
-    }
-
-
-def _shape(
-    to: argparse.ArgumentParser | argparse._ArgumentGroup, layout: str, hash_: str, seed: str
-) -> None:
-    add_options(to, {"--layout {blocked,standard}": layout, "--hash {siphash,murmur3}": hash_})
-    to.add_argument("--seed", type=hash_seed, help=seed)
-
-
-def _sizing(parser: argparse.ArgumentParser) -> None:
-    add_options(parser, _planning())
-    hashes = "default siphash, safe for keys of strangers; Guava has murmur3"
-    _shape(parser, "default blocked", hashes, "seed of the hash, also as 0x... (default random)")
-
-
-def add_key_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that choose the part of a line that is its key, and --progress."""
-    add_options(parser, _PROGRESS)
-    what = "what is compared (as in uniq; the whole line by default)"
-    add_options(parser.add_argument_group(what), _KEYS)
-
-
-def create(parser: argparse.ArgumentParser) -> None:
-    """Make an empty filter."""
-    add_options(parser, {"file FILE": "the new filter; must not exist"})
-    _sizing(parser)
-    like = "take sizes, hash and seed from this filter, instead of -n and -p"
-    add_options(parser, {"--like OTHER": like})
-    counting = "keep a counter of four bits for each bit, so that lines can be removed"
-    family = parser.add_mutually_exclusive_group()
-    add_options(family, _FAMILY)
-    add_options(parser, _TIMES)
-    add_options(family, {"--counting": counting})
-    reserve = "zeros (default) writes the whole file; fallocate is instant, but first use is slower"
-    add_options(parser, {**_MAKING, "-q --quiet": _QUIET, _RESERVE: reserve})
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Mark lines as seen: the filter to write to, and lines."""
-    add_options(parser, {"file FILE": "the filter; created if -n is given"})
-    _sizing(parser)
-    add_options(parser.add_mutually_exclusive_group(), _FAMILY)
-    permissions = "mode bits of the new filter, in octal (default 600)"
-    add_options(parser, {**_TIMES, "--permissions MODE": permissions, **_WRITING})
-    resident = (
-        "keep the filter in shared memory, and write it to its file at the end (default: where "
-        "the file is so large that keys would wait for the disk)"
-    )
-    add_options(parser, {"--[no-]resident=auto": resident})
-    parser.add_argument(
-        "--stats",
-        action="append_const",
-        const=STDERR_FD,
-        dest="stats_to",
-        default=[],
-        help="print one JSON object of figures, of all inputs and of each, to stderr",
-    )
-    stats_to = "write the figures of --stats to this file, in place of what it has"
-    add_options(parser, {"--stats-to FILE ...": stats_to, "-q --quiet": _QUIET, **_LINES})
-    add_key_options(parser)
-
-
-def dedup(parser: argparse.ArgumentParser) -> None:
-    """Print each line the first time it is seen."""
-    add(parser)
-    table = {
+OPTIONS: dict[str, Table] = {
+    "create": {
+        "file FILE": _NEW_FILTER,
+        **_SIZING,
+        "--like OTHER": "take sizes, hash and seed from this filter, instead of -n and -p",
+        **_FAMILY,
+        **_TIMES,
+        "kind: --counting": "keep a counter of four bits for each bit, so that lines can be "
+        "removed",
+        **_MAKING,
+        "-q --quiet": _QUIET,
+        _RESERVE: "zeros (default) writes the whole file; fallocate is instant, but first use is "
+        "slower",
+    },
+    "dedup": {
+        **_ADD,
         "-d --repeated": "print the repeated lines instead",
         "-c --count": "before each line print how many lines of this run's inputs have its key, as "
         "uniq; the inputs are read twice",
@@ -205,212 +203,115 @@ def dedup(parser: argparse.ArgumentParser) -> None:
         "(slower; the output must be a file)",
         "--when-full {stop,warn}=stop": "stop (default) ends with 6 before the first line that "
         "goes past the filter's plan; warn goes on, and drops more and more new lines as seen",
-    }
-    add_options(parser, table)
-
-
-def check(parser: argparse.ArgumentParser) -> None:
-    """Print the lines that are in a filter."""
-    add_options(parser, {"file FILE": "the filter; opened for reading only", **_LINES})
-    add_key_options(parser)
-    table = {
+    },
+    "add": _ADD,
+    "check": {
+        "file FILE": "the filter; opened for reading only",
+        **_INPUTS,
+        **KEYS,
         "-v --invert-match": "print the lines that are not in it",
         "-H --with-name": "print the input's name before each line",
-    }
-    add_options(parser, table)
-    table = {
-        "-c --count": "print only their number; with -H of each input",
-        "-q --quiet": "print nothing; exit with 0 or 1",
-    }
-    add_options(parser.add_mutually_exclusive_group(), table)
-
-
-def remove(parser: argparse.ArgumentParser) -> None:
-    """Take lines out of a counting filter."""
-    made = "the filter, made with create --counting"
-    add_options(parser, {"file FILE": made, **_WRITING, **_LINES})
-    add_key_options(parser)
-
-
-def exclude(parser: argparse.ArgumentParser) -> None:
-    """List, add or remove exclusions."""
-    where = "FILE.exclusions, or in FILE/exclusions for a folder"
-    table = {
-        "file FILE": f"the filter; its exclusions are in {where}",
+        "output: -c --count": "print only their number; with -H of each input",
+        "output: -q --quiet": "print nothing; exit with 0 or 1",
+    },
+    "remove": {
+        "file FILE": "the filter, made with create --counting",
+        **_WRITING,
+        **_INPUTS,
+        **KEYS,
+    },
+    "exclude": {
+        "file FILE": "the filter; its exclusions are in FILE.exclusions, or in FILE/exclusions for "
+        "a folder",
         "keys KEY*": "a key; no KEY: each line of stdin is one, or the part of it that is chosen "
         "below",
-    }
-    add_options(parser, table)
-    table = {
-        "--add": "exclude these keys",
-        "--remove": "stop excluding these keys; exit 1 if none of them was excluded",
-        "--list": "print all exclusions as in the file; exit 1 if there is none",
-    }
-    add_options(parser.add_mutually_exclusive_group(required=True), table)
-    add_key_options(parser)
-
-
-def grow(parser: argparse.ArgumentParser) -> None:
-    """Make a full filter grow."""
-    table = {
+        "action: --add": "exclude these keys",
+        "action: --remove": "stop excluding these keys; exit 1 if none of them was excluded",
+        "action: --list": "print all exclusions as in the file; exit 1 if there is none",
+        **KEYS,
+    },
+    "grow": {
         "file FILE": "the filter, a single file; the folder takes its place, with the file in it",
         _RESERVE: "for the further files; zeros (default) writes them whole, fallocate is instant",
-    }
-    add_options(parser, {**table, **_WRITING})
-
-
-def info(parser: argparse.ArgumentParser) -> None:
-    """Show what a filter is and what it holds."""
-    table = {
+        **_WRITING,
+    },
+    "info": {
         "file FILE+": "a filter",
-        "--json": "print one JSON object for each",
+        **_JSON_EACH,
         "--fail-above SHARE": "exit with 1 if a filter has more than this share of its planned "
         "keys (such as 0.8); of a rotating folder, in any period; a growing one makes room by "
         "itself",
         "--show-key": "print the hash's secret key as well, for repair --seed; whoever has it can "
         "make keys that the filter confuses",
         "--recount": "first count the set bits again (corrects the figures after a killed writer)",
-    }
-    add_options(parser, table)
-
-
-def verify(parser: argparse.ArgumentParser) -> None:
-    """Check everything in a filter that can be checked."""
-    table = {
+    },
+    "verify": {
         "file FILE+": "a filter; read only, and others may write to it meanwhile",
         "--keys INPUT ...": "check that the key of each line is found; may be repeated; - is stdin",
-        "--json": "print one JSON object for each",
-    }
-    add_options(parser, table)
-    add_key_options(parser)
-
-
-def copy(parser: argparse.ArgumentParser) -> None:
-    """Copy a filter."""
-    table = {
+        **_JSON_EACH,
+        **KEYS,
+    },
+    "copy": {
         "file SRC": "the filter; read only",
         "destination DST": "the copy; must not exist, unless --replace is given",
-    }
-    add_options(parser, table)
-    table = {
-        "--plain": "of a counting filter: a plain one, a quarter as large, of the lines that are "
-        "in it",
-        "--seal": "freeze the copy: read-only for ever, with checksums that verify compares",
-    }
-    add_options(parser.add_mutually_exclusive_group(), table)
-    replace = "put the copy in the place of the filter at DST, in one step; other files stay"
-    add_options(parser, {"--replace": replace, **_MAKING, "-q --quiet": _QUIET})
-
-
-def merge(parser: argparse.ArgumentParser) -> None:
-    """Make one filter from several."""
-    _combining(parser, "filters, files or folders,")
-
-
-def intersect(parser: argparse.ArgumentParser) -> None:
-    """Make one filter of the keys that several filters share."""
-    _combining(parser, "filters")
-
-
-def _combining(parser: argparse.ArgumentParser, inputs: str) -> None:
-    table = {
-        "destination OUT": "the new filter; must not exist",
-        "file IN+": f"{inputs} with equal parameters, hash and seed (create --like); read only",
-    }
-    add_options(parser, {**table, **_MAKING, "-q --quiet": _QUIET})
-
-
-def compare(parser: argparse.ArgumentParser) -> None:
-    """Estimate how many keys two filters share."""
-    table = {
+        "kind: --plain": "of a counting filter: a plain one, a quarter as large, of the lines that "
+        "are in it",
+        "kind: --seal": "freeze the copy: read-only for ever, with checksums that verify compares",
+        "--replace": "put the copy in the place of the filter at DST, in one step; other files "
+        "stay",
+        **_MAKING,
+        "-q --quiet": _QUIET,
+    },
+    "merge": {
+        **_COMBINING,
+        "file IN+": f"filters, files or folders, {_COMBINING['file IN+'].removeprefix('filters ')}",
+    },
+    "intersect": _COMBINING,
+    "compare": {
         "file A": "a filter",
         "other B": "a filter with equal parameters, hash and seed",
-        "--json": "print one JSON object",
-    }
-    add_options(parser, table)
-
-
-def repair(parser: argparse.ArgumentParser) -> None:
-    """Make a sound filter from a damaged one."""
-    table = {
+        **_JSON,
+    },
+    "repair": {
         "file FILE": "the damaged filter; not changed",
-        "destination DST": "the new filter; must not exist",
-    }
-    add_options(parser, {**table, **_MAKING})
-    group = parser.add_argument_group(
-        "for a damaged header: the parameters of the filter",
-        "--hash, --seed and --layout, and either -n and -p or the sizes below (info --show-key "
-        "shows all of them)",
-    )
-    table = {
-        "--num-bits M": "size of the array in bits",
-        "--num-hashes K": "number of positions of each key",
-        "--blocks-per-key BLOCKS": "with --num-bits: number of blocks of each key (blocked layout)",
-    }
-    add_options(group, {**table, **_planning()})
-    _shape(
-        group,
-        "needed: blocked, unless another was given",
-        "needed: siphash, unless another was given",
-        "needed: the seed or the key of the hash, also as 0x...",
-    )
-
-
-def export(parser: argparse.ArgumentParser) -> None:
-    """Write a filter in another program's format."""
-    table = {
+        "destination DST": _NEW_FILTER,
+        **_MAKING,
+        "header: --num-bits M": "size of the array in bits",
+        "header: --num-hashes K": "number of positions of each key",
+        "header: --blocks-per-key BLOCKS": "with --num-bits: number of blocks of each key (blocked "
+        "layout)",
+        **_group("header", _SIZING),
+        "header: --layout {blocked,standard}": "needed: blocked, unless another was given",
+        "header: --hash {siphash,murmur3}": "needed: siphash, unless another was given",
+        "header: --seed seed": "needed: the seed or the key of the hash, also as 0x...",
+    },
+    "export": {
         "file FILE": "the filter; read only",
         "destination DST": "the new file; must not exist",
-    }
-    add_options(parser, table)
-    guava = "write for Guava's BloomFilter.readFrom (JVM); FILE needs --layout standard --seed 0"
-    formats = parser.add_mutually_exclusive_group(required=True)  # room for other formats
-    add_options(formats, {"--guava": guava})
-    add_options(parser, _MAKING)
-
-
-def import_(parser: argparse.ArgumentParser) -> None:
-    """Make a filter from another program's file."""
-    table = {
+        "format: --guava": "write for Guava's BloomFilter.readFrom (JVM); FILE needs --layout "
+        "standard --seed 0",
+        **_MAKING,
+    },
+    "import": {
         "source SRC": "the other program's file; read only",
-        "destination FILE": "the new filter; must not exist",
-    }
-    add_options(parser, table)
-    formats = parser.add_mutually_exclusive_group(required=True)  # room for other formats
-    add_options(formats, {"--guava": "SRC was written by Guava's BloomFilter.writeTo (JVM)"})
-    made_for = "false-positive rate that the file was made for (default 1e-6)"
-    add_options(parser, {**_planning(made_for), **_MAKING, "-q --quiet": _QUIET})
-
-
-def plan(parser: argparse.ArgumentParser) -> None:
-    """Show what a filter will cost."""
-    number, rate = _planning().items()
-    add_options(parser, dict([number]), required=True)
-    add_options(parser, dict([rate]) | {"--json": "print one JSON object"})
-
-
-def help_(parser: argparse.ArgumentParser) -> None:
-    """Describe a command."""
-    text = "the command; without it, all are listed"
-    known, named = tuple(COMMANDS), "COMMAND"
-    add = parser.add_argument
-    add("command", nargs="?", type=_command, choices=known, metavar=named, help=text)
-
-
-def _command(name: str) -> str:
-    if name not in COMMANDS:
-        raise argparse.ArgumentTypeError(no_command(name))
-    return name
-
-
-def completion(parser: argparse.ArgumentParser) -> None:
-    """Print what completes commands and options in a shell."""
-    text = "bash, zsh or fish; save what is printed where that shell looks, as below"
-    parser.add_argument("shell", choices=("bash", "zsh", "fish"), metavar="SHELL", help=text)
-
-
-def manual(parser: argparse.ArgumentParser) -> None:
-    """Print the manual page: no option."""
+        "destination FILE": _NEW_FILTER,
+        "format: --guava": "SRC was written by Guava's BloomFilter.writeTo (JVM)",
+        **_PLANNING,
+        "-p --error-rate P": "false-positive rate that the file was made for (default 1e-6)",
+        **_MAKING,
+        "-q --quiet": _QUIET,
+    },
+    "plan": {
+        "-n --capacity N!": _PLANNING["-n --capacity N"],
+        "-p --error-rate P": _PLANNING["-p --error-rate P"],
+        **_JSON,
+    },
+    "help": {"command COMMAND?": "the command; without it, all are listed"},
+    "completion": {
+        "shell SHELL": "bash, zsh or fish; save what is printed where that shell looks, as below"
+    },
+    "manual": {},
+}
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:

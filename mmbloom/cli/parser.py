@@ -209,12 +209,13 @@ COMMANDS = {
 }
 
 
-def function_of(command: str, module: str) -> Callable[..., Any]:
-    """Return the function of a command in a module of `cli`, which is imported only now."""
+def function_of(command: str) -> Callable[[argparse.Namespace], int]:
+    """Return the function of a command, whose module is imported only now."""
     # numpy starts a thread a core for linear algebra: a quarter of its import's processor time.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     name = f"{command}_" if command in ("import", "help") else command
-    found: Callable[..., Any] = getattr(import_module(f"mmbloom.cli.{module}"), name)
+    module = import_module(f"mmbloom.cli.{COMMANDS[command].module}")
+    found: Callable[[argparse.Namespace], int] = getattr(module, name)
     return found
 
 
@@ -292,7 +293,8 @@ def _furnish(parser: argparse.ArgumentParser, name: str) -> None:
     parser.description = f"{COMMANDS[name].summary.capitalize()}."
     parser.epilog = f"{examples}\n\n{EXIT_CODES}"
     parser.formatter_class = _Formatter
-    function_of(name, "options")(parser)
+    options: Any = import_module("mmbloom.cli.options")  # it imports this file
+    options.add_options(parser, options.OPTIONS[name])
 
 
 def parser_of(name: str) -> _Parser:

@@ -192,7 +192,7 @@ def counted(
             _write_stats(args, tallies, seen, started)
         raise
     _write_stats(args, tallies, seen, started)
-    if STDERR_FD not in args.stats_to and _for_people(args):
+    if not args.stats and _for_people(args):
         total = _total(tallies)
         lines = f"{total['lines']:,} lines, {total['unique']:,} new, {total['repeated']:,} seen"
         verb = "would be" if getattr(args, "dry_run", False) else "is"
@@ -200,14 +200,14 @@ def counted(
 
 
 def _write_stats(args: argparse.Namespace, tallies: Tallies, seen: Filter, started: float) -> None:
-    if not args.stats_to:
+    if not (args.stats or args.stats_to):
         return
     seconds, info = round(time.perf_counter() - started, 3), seen.info()
     of_filter = ("capacity", "approx_count", "current_error_rate", "past_plan")
     figures = _total(tallies) | {name: getattr(info, name) for name in of_filter}
     inputs = [{"input": name} | asdict(tally) for name, tally in tallies]
     text = json.dumps({**figures, "seconds": seconds, "inputs": inputs}) + "\n"
-    for place in args.stats_to:
+    for place in (*[STDERR_FD] * args.stats, *args.stats_to):
         try:
             with open(place, "w", encoding="ascii", closefd=place != STDERR_FD) as file:
                 file.write(text)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from mmbloom.cli.parser import COMMANDS, no_command
+
 FIELDS = "they are counted from 1, such as 3, or 1,3 for two of them"
 
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "B": 10**9, "T": 10**12}
@@ -147,11 +149,19 @@ def separator(text: str) -> bytes:
     return value
 
 
+def command(text: str) -> str:
+    """Read the name of a command."""
+    if text not in COMMANDS:
+        raise argparse.ArgumentTypeError(no_command(text))
+    return text
+
+
 # By the name of the option; other values are text, or one of a few words.
 READERS: dict[str, Callable[[str], Any]] = {
     "blocks_per_key": positive,
     "capacity": positive,
     "check_chars": count,
+    "command": command,
     "error_rate": rate,
     "every": duration,
     "fail_above": share,
@@ -163,7 +173,10 @@ READERS: dict[str, Callable[[str], Any]] = {
     "num_bits": positive,
     "num_hashes": positive,
     "permissions": mode_bits,
+    "seed": hash_seed,
     "separator": separator,
     "skip_chars": count,
     "skip_fields": count,
 }
+
+CHOICES = {"command": tuple(COMMANDS), "shell": ("bash", "zsh", "fish")}

@@ -25,8 +25,8 @@ from mmbloom.logs.dedup import Tally
 # -P: the package that is installed, not the folder of that name where the tests are run.
 COMMAND = [sys.executable, "-P", "-m", "mmbloom"]
 # A command's own file is imported when it runs: here once, not by each fork of this process.
-for command, described in COMMANDS.items():
-    function_of(command, described.module)
+for command in COMMANDS:
+    function_of(command)
 # Far fewer false positives than tests have lines, and the same ones in every run.
 EXACT = ("-n", "100000", "-p", "1e-9", "--seed", "7")
 

@@ -9,7 +9,7 @@ from forms import bytes_of, chunk_of
 from hypothesis import strategies as st
 
 from mmbloom.cli.lines import line_keys
-from mmbloom.cli.options import add_key_options
+from mmbloom.cli.options import KEYS, add_options
 from mmbloom.format.header import encode_key_rule
 from mmbloom.logs.lines import KeyRule, LineKeys
 
@@ -53,7 +53,7 @@ def test_same_rule_same_keys(one: dict[str, Any], other: dict[str, Any]) -> None
 def options_of(rule: str) -> KeyRule:
     """What the command line makes of a rule."""
     parser = argparse.ArgumentParser()
-    add_key_options(parser)
+    add_options(parser, KEYS)
     return line_keys(parser.parse_args(shlex.split(rule)))
 
 
