@@ -79,14 +79,14 @@ LARGE = 1 << 30  # bytes; a slip of -n, as 10G for 10M, is a file of gigabytes
 
 
 def planned_bytes(args: argparse.Namespace) -> int:
-    """Tell how large the file will be that -n asks for; of a folder, about how large the first."""
+    """Return the size of the file that -n asks for; for a folder, about that of the first."""
     params = plan(args.capacity, error_rate(args), layout=args.layout or "blocked")
     kind = KIND_COUNTERS if getattr(args, "counting", False) else KIND_BITS
     return Header(params, 0, bytes(16), kind).file_bytes
 
 
 def say_if_large(args: argparse.Namespace) -> None:
-    """Say what a large file is for, before it is made: not to find out from a full disk."""
+    """Print what a large file is for, before it is made and may fill the disk."""
     if args.quiet or os.path.lexists(args.file) or (size := planned_bytes(args)) <= LARGE:
         return
     each = " a period" if args.rotate else ""
@@ -99,7 +99,7 @@ def say_if_large(args: argparse.Namespace) -> None:
 
 @contextmanager
 def copied(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
-    """Give the arguments with a copy of the filter, removed at the end; messages name the filter.
+    """Yield the arguments with a copy of the filter, removed at the end; messages name the filter.
 
     An error of the copy's file is told as one of the temporary folder.
     """
@@ -148,11 +148,11 @@ _LOOKED_AT_LAST = suppress(OSError, MmbloomError)
 
 @contextmanager
 def in_use(args: argparse.Namespace, seen: Filter, keys: KeyRule) -> Iterator[None]:
-    """Say what is odd about the open filter of a command that reads lines.
+    """Warn of what is odd about the open filter of a command that reads lines.
 
     Before the command works: that the keys were made of lines in another way than this command's;
     after it, if another command has noted its way first. At the end, with the figures then, and in
-    place of the warning amid the work: that the filter is past its plan, or would be.
+    place of the warning during the work: that the filter is past its plan, or would be.
     """
     noted = say_of_another_rule(seen, keys)
     with warnings.catch_warnings():
@@ -187,12 +187,12 @@ def _without_empty(rule: str) -> str:
 
 
 def fill_of(info: "mmbloom.FilterInfo | mmbloom.FolderInfo") -> Fill:
-    """Give how full a filter is, for the words for it."""
+    """Return how full a filter is, for the words for it."""
     return Fill(info.approx_count, info.capacity, info.current_error_rate)
 
 
 def fill_of_file(seen: FileFilter) -> Fill:
-    """Tell how full an open filter of one file is, without all else that `info` reads."""
+    """Return how full an open filter of one file is, without all else that `info` reads."""
     return Fill.of(seen.params, round(seen.fill_ratio * seen.params.num_bits))
 
 

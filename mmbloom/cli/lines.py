@@ -41,7 +41,7 @@ _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put
 
 
 def shown(name: str) -> str:
-    """Name an input in a message."""
+    """Return the name of an input for messages."""
     return "stdin" if name == STDIN else name
 
 
@@ -82,13 +82,13 @@ def check_inputs(names: list[str]) -> None:
 
 
 def say_what_is_read(what: str, else_do: str) -> None:
-    """Say that somebody has to type, if stdin is a terminal, and what to do instead."""
+    """Print that somebody has to type, if stdin is a terminal, and what to do instead."""
     if os.isatty(STDIN_FD):
         say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
 
 
 def _first_bytes(name: str) -> bytes:
-    """Look at the beginning of a regular file, without reading on; b"" of all else."""
+    """Return the first bytes of a regular file, without moving in it; b"" for all else."""
     file = STDIN_FD if name == STDIN else name
     with suppress(OSError):
         if os.path.isfile(file):
@@ -103,7 +103,7 @@ def _is_pipe(fd: int) -> bool:
 
 
 def keep_stdin() -> int:
-    """See to it that stdin can be read twice; gives where it begins.
+    """Make sure that stdin can be read twice; return where it begins.
 
     What comes from a pipe is kept in a temporary file, which becomes stdin.
     """

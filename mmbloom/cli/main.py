@@ -45,7 +45,7 @@ from mmbloom.errors import (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. Raises nothing but argparse's own exit."""
+    """Run one command; return its exit code. Raises nothing but argparse's own exit."""
     command, args = "", argparse.Namespace()
     with said_warnings():
         try:
@@ -124,7 +124,7 @@ def _named(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
 
 
 def _left(command: str, args: argparse.Namespace) -> str:
-    """Say what a command has left where it was stopped, and what to do."""
+    """Return what a command has left where it was stopped, and what to do."""
     dry = getattr(args, "dry_run", False)  # it leaves nothing
     left = COMMANDS[command].left if command and not dry else ""
     if left and getattr(args, "repeated", False):
@@ -155,7 +155,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
 
 
 def _explain(error: Exception, command: str, args: argparse.Namespace) -> int:
-    """Say what an error is, in words of the command line; gives the exit code."""
+    """Print what an error is, in words of the command line; return the exit code."""
     if isinstance(error, CommandError):
         say(str(error))
         return error.code
@@ -188,7 +188,7 @@ def _of_the_system(error: OSError, command: str, args: argparse.Namespace) -> st
 
 
 def _of_a_filter(error: MmbloomError, command: str, args: argparse.Namespace) -> str:
-    """Say it in words of the command line, where the error has those of Python."""
+    """Return the message in words of the command line, where the error has those of Python."""
     if isinstance(error, LockTimeoutError) and (who := holder(error.path)):
         return f"{error}; {who} has it now"
     if isinstance(error, FormatError):
@@ -222,7 +222,7 @@ def _begins_as_a_filter(path: str) -> bool:
 
 
 def _no_filter(error: NoFilterError, command: str, args: argparse.Namespace) -> str:
-    """Say of a file that does not begin as a filter, or is too short, what it may be instead."""
+    """Return what a file may be that does not begin as a filter, or is too short."""
     if os.path.isdir(error.path):
         why = f"{error.field} is {error.found}"
         return f"{error.path}: is a folder, but no growing or rotating filter, as {why}"
@@ -236,7 +236,7 @@ def _no_filter(error: NoFilterError, command: str, args: argparse.Namespace) -> 
 
 
 def _not_usable(error: FormatError, command: str, args: argparse.Namespace) -> str:
-    """Say in words of the command line why a file is not what a command takes."""
+    """Return why a file is not what a command takes, in words of the command line."""
     if isinstance(error, NoFilterError):
         return _no_filter(error, command, args)
     if isinstance(error, DamagedHeaderError) and command != "repair":

@@ -129,7 +129,7 @@ def repair(args: argparse.Namespace) -> int:
 
 
 def _params(args: argparse.Namespace) -> FilterParams | None:
-    """Gather the parameters that the header would have; None if none was given."""
+    """Return the parameters that the header would have; None if none was given."""
     sizes, blocks = (args.num_bits, args.num_hashes), args.blocks_per_key
     of_plan = (args.capacity, args.error_rate, args.layout, args.hash, args.seed)
     if {*of_plan, *sizes, blocks} == {None}:

@@ -69,10 +69,10 @@ from mmbloom.operations.combine import require_files
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
-    """The work of deduplicating one input into its own output, in any process."""
+    """The work of deduplicating one input, or all, into one output, in any process."""
 
-    seen: OfBits  # pickled as its path and identity
     args: argparse.Namespace
+    seen: OfBits  # pickled as its path and identity
     inputs: Inputs
     name: str
     output: str | None
@@ -84,36 +84,26 @@ class FileJob:
         The filter is not flushed here: that would put the marks of all processes on the disk while
         the lines of the others are still in memory, and a power cut would lose those lines.
         """
-        with (
-            self.seen as seen,
-            _run(self.args, seen, self.output, self.repeats, self.inputs) as run,
-        ):
+        with self.seen, self.opened() as run:
             stopped = mark_lines(run, self.inputs, [(self.name, tally)])
         if stopped:
             raise StoppedError(stopped)
 
-
-@contextmanager
-def _run(
-    args: argparse.Namespace,
-    seen: OfBits,
-    output: str | None,
-    repeats: str | None,
-    inputs: Inputs,
-) -> Iterator[Run]:
-    """Open the output, and that of what is not printed; both are on the disk after the block."""
-    opened = partial(
-        open_output,
-        terminator=inputs.terminator,
-        delimiter=inputs.delimiter,
-        durable=args.durable,
-    )
-    wait = partial(Patiently, seen.path, timeout=args.lock_timeout)
-    with (
-        nullcontext() if repeats is None else opened(repeats) as rest,
-        opened(output) as writer,
-    ):
-        yield Run(seen, writer, rest, args.repeated, wait)
+    @contextmanager
+    def opened(self) -> Iterator[Run]:
+        """Open the output, and that of what is not printed; both are on the disk in the end."""
+        opened = partial(
+            open_output,
+            terminator=self.inputs.terminator,
+            delimiter=self.inputs.delimiter,
+            durable=self.args.durable,
+        )
+        wait = partial(Patiently, self.seen.path, timeout=self.args.lock_timeout)
+        with (
+            nullcontext() if self.repeats is None else opened(self.repeats) as rest,
+            opened(self.output) as writer,
+        ):
+            yield Run(self.seen, writer, rest, self.args.repeated, wait)
 
 
 def _require_use(seen: OfBits) -> None:
@@ -126,7 +116,7 @@ def _require_use(seen: OfBits) -> None:
 
 
 def _to_go_on(seen: OfBits) -> str:
-    """Say what to do about a full filter, and which share of new lines it drops past its plan."""
+    """Return what to do about a full filter, and which share of new lines it drops."""
     if not isinstance(seen, BloomFilter):
         return "wait for the next period, or make a folder with more keys a period"
     from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
@@ -161,11 +151,12 @@ def dedup(args: argparse.Namespace) -> int:
             try:
                 if args.when_full == "stop":
                     _require_use(seen)
+                job = partial(FileJob, args, seen, inputs)
                 if outputs:
-                    works = [*zip(names, outputs, repeats, strict=True)]
-                    _to_folder(args, seen, inputs, works, tallies)
+                    works = zip(names, outputs, repeats, strict=True)
+                    _to_folder([job(*work) for work in works], tallies)
                 else:
-                    _to_one(args, seen, inputs, tallies)
+                    _to_one(job("", args.output, args.repeats_to), tallies)
             except StoppedError as error:
                 stopped = error
             to = outputs or [args.output]
@@ -275,15 +266,8 @@ def _prepare(
     require_stats(args, names, [*outputs, *repeats])
 
 
-def _to_folder(
-    args: argparse.Namespace,
-    seen: OfBits,
-    inputs: Inputs,
-    works: Sequence[tuple[str, str | None, str | None]],
-    tallies: Tallies,
-) -> None:
-    jobs = [FileJob(seen, args, inputs, *work) for work in works]
-    names = [job.name for job in jobs]
+def _to_folder(jobs: Sequence[FileJob], tallies: Tallies) -> None:
+    names, args = [job.name for job in jobs], jobs[0].args
     sizes = [os.path.getsize(name) for name in names]
     with progress_bar(args, names, printing=False) as bar:
         # With multiprocessing, which a run in one process does not wait for.
@@ -292,19 +276,18 @@ def _to_folder(
         workers.run_jobs(jobs, args.jobs, counts, lambda done: bar.update(sizes[done]))
 
 
-def _to_one(args: argparse.Namespace, seen: OfBits, inputs: Inputs, tallies: Tallies) -> None:
-    names, printing = [name for name, _ in tallies], args.output is None
+def _to_one(job: FileJob, tallies: Tallies) -> None:
+    args, inputs, names = job.args, job.inputs, [name for name, _ in tallies]
     counting, sizes = None, list[int]()
     if args.count or args.unique:
         counting = _Counting(args, inputs)
         with progress_bar(args, names, printing=False) as inputs.progress:
             sizes = [counting.count(name) for name in names]
     with (
-        progress_bar(args, names, printing=printing) as inputs.progress,
-        _run(args, seen, args.output, args.repeats_to, inputs) as run,
-        nullcontext() if counting is None else counting.before(run.sink) as counted_sink,
+        progress_bar(args, names, printing=args.output is None) as inputs.progress,
+        job.opened() as run,
+        nullcontext(run.sink) if counting is None else counting.before(run.sink) as run.sink,
     ):
-        run.sink = counted_sink or run.sink
         stopped = mark_lines(run, inputs, tallies, sizes or repeat(None))
     if stopped:
         raise StoppedError(stopped)
@@ -420,7 +403,7 @@ def exclude(args: argparse.Namespace) -> int:
 
 
 def _is_of_several(rule: str) -> bool:
-    """Tell whether keys by a rule have several parts, as a row of CSV has without -k."""
+    """Check whether keys by a rule have several parts, as a row of CSV has without -k."""
     try:
         words = shlex.split(rule)
     except ValueError:  # a long one is cut off

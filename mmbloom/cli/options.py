@@ -315,7 +315,7 @@ OPTIONS: dict[str, Table] = {
 
 
 def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
-    """Gather those of some options that were given."""
+    """Return those of some options that were given."""
     values = {name: getattr(args, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
@@ -326,7 +326,7 @@ def error_rate(args: argparse.Namespace) -> float:
 
 
 def rotation(args: argparse.Namespace) -> dict[str, Any]:
-    """Gather --keep and --every."""
+    """Return --keep and --every, where they were given."""
     times = given(args, "keep", "every")
     if times and not args.rotate:
         raise UsageError(
@@ -341,10 +341,10 @@ def rotation(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def making_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Gather the options of commands that make a filter."""
+    """Return the options of commands that make a filter."""
     return {"permissions": args.permissions, "allow_network": args.allow_network}
 
 
 def writing_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Gather the options of commands that write to a filter."""
+    """Return the options of commands that write to a filter."""
     return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}

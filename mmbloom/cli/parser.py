@@ -245,7 +245,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {escaped(message)}; see {self.prog} --help\n")
 
     def near_option(self, word: str) -> str:
-        """Ask whether the nearest long option was meant, "" if none is like it."""
+        """Return a question whether the nearest long option was meant; "" if none is like it."""
         if not word.startswith("--"):
             return ""
         # Without the dashes, by which all options are alike.
@@ -257,13 +257,13 @@ _COUNT = re.compile(r"\d[\d_]*(\.\d+)?([KMGBT]|e\d+)?", re.ASCII | re.IGNORECASE
 
 
 def without_n(word: str, args: argparse.Namespace) -> str:
-    """Say how a number of keys is given, if it was given without -n."""
+    """Return how to give a number of keys, if it was given without -n."""
     missing = getattr(args, "capacity", 0) is None
     return f" (give the number of keys with -n {word})" * bool(missing and _COUNT.fullmatch(word))
 
 
 def near(word: str, words: Iterable[str], before: str = "") -> str:
-    """Ask whether the nearest of some words was meant, "" if none is like it."""
+    """Return a question whether the nearest of some words was meant; "" if none is like it."""
     # argparse does so from Python 3.14 on. Few words are wrong, and the import takes 4 ms.
     from difflib import get_close_matches  # noqa: PLC0415
 
@@ -272,7 +272,7 @@ def near(word: str, words: Iterable[str], before: str = "") -> str:
 
 
 def no_command(name: str) -> str:
-    """Say that no command has this name, and which there are, or which one was perhaps meant."""
+    """Return that no command has this name, and which there are or which one was perhaps meant."""
     there_are = f" (one of {', '.join(COMMANDS)})"
     return f"no such command: {name!r}{near(name, COMMANDS) or there_are}"
 
@@ -305,7 +305,7 @@ def parser_of(name: str) -> _Parser:
 
 
 def outline() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """Make the parser that knows what commands there are, and theirs, which know no option."""
+    """Make the parser of the command line, and those of its commands without their options."""
     parser = _Parser(
         prog="mmbloom",
         description="A memory-mapped, persistent Bloom filter that many processes share.",

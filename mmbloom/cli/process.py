@@ -76,7 +76,7 @@ _names: dict[str, str] = {}
 
 
 def name_as(path: str, name: str) -> None:
-    """From now on call a file, and all files in it, by another name: a copy, by its original's."""
+    """In messages, show this path, and what is in it, as `name`: a copy as its original."""
     _names[path] = name
 
 
@@ -93,7 +93,7 @@ NOT_TO_REPEAT = "begin with a new filter, or with a copy of the one from before"
 
 
 def terminal_columns() -> int:
-    """Tell how wide the terminal is that stdout is, 0 if it is none."""
+    """Return how many columns the terminal at stdout has; 0 if it is none."""
     if sys.stdout is None or not sys.stdout.isatty():
         return 0
     import shutil  # noqa: PLC0415  a few milliseconds, for people only

@@ -114,7 +114,7 @@ def watched(
 ) -> Iterator[Callable[[], None]]:
     """Show how much the process reads or writes, where that is a matter of gigabytes.
 
-    The system counts it, so that no layer below has to tell.
+    The system counts it, so no layer below has to report it.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def watched(
     direction : {"rchar", "wchar"}
         What counts: bytes read, or bytes written.
     size : callable
-        Gives how many there will be; None if that cannot be told.
+        Returns how many there will be; None if that is not known.
 
     Yields
     ------
@@ -180,7 +180,7 @@ def bytes_of(path: str) -> int | None:
 def counted(
     args: argparse.Namespace, tallies: Tallies, seen: Filter, started: float
 ) -> Iterator[None]:
-    """Say in the end what was done by the block, which counts each input in its tally.
+    """Print in the end what the block did, which counts each input in its tally.
 
     --stats and --stats-to ask for one JSON object, which is written after an error as well: what
     was done before it stays done. `started` is a reading of time.perf_counter.
@@ -223,7 +223,7 @@ def _total(tallies: Tallies) -> dict[str, int]:
 
 @contextmanager
 def told(args: argparse.Namespace, path: str, size: Callable[[], int | None]) -> Iterator[None]:
-    """Show how a filter is being written, and say in one line what was made."""
+    """Show how a filter is being written, and print in one line what was made."""
     started = time.perf_counter()
     with watched(args, "wchar", size):
         yield
@@ -239,7 +239,7 @@ def _seconds_since(started: float) -> str:
 
 
 def _full(info: FilterInfo | FolderInfo) -> str:
-    """Say how much of the plan is used.
+    """Return how much of the plan is used.
 
     Examples
     --------

@@ -64,7 +64,7 @@ _LONGEST = 1000 * 365 * _DAY  # a date has only four digits for the year
 
 
 def when_full(info: FilterInfo, now_ns: int) -> str:
-    """Say when the planned capacity will be passed; "" if that cannot be told.
+    """Return when the planned capacity will be passed; "" if that is not known.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def info(args: argparse.Namespace) -> int:
 
 
 def _fullest(info: FilterInfo | FolderInfo) -> FilterInfo | None:
-    """Give the file that says how full a filter is; none of a folder that makes room by itself."""
+    """Return the file that decides how full a filter is; None if it makes room by itself."""
     if isinstance(info, FilterInfo):
         return info
     files = info.files if info.kind == "rotating" else []

@@ -58,11 +58,11 @@ class FrameWriter:
         self._file, self._kind, self._name, self._empty = file, kind, name, True
 
     def fileno(self) -> int:
-        """Give the descriptor."""
+        """Return the descriptor."""
         return self._file.fileno()
 
     def write(self, data: memoryview, /) -> int:
-        """Write a frame; gives how many bytes are in it, which are all."""
+        """Write a frame; return how many bytes are in it, which are all."""
         self._append(self._library.compress(data))
         self._empty = False
         return len(data)
@@ -101,7 +101,7 @@ class CompressedFile(FrameWriter):
         self._last = b""
         self._is_alone = False
         _require_beginning(self._read(_LONGEST, 0), kind, name)
-        # Ahead of any lock, for a large file takes long; what is amid a change is looked at again.
+        # Before any lock, as a large file takes long; what is being changed is checked again later.
         with suppress(InputError):
             self._look()
 
@@ -157,12 +157,12 @@ class CompressedFile(FrameWriter):
         return self._holds[-1]
 
     def last(self) -> bytes:
-        """Give the last byte of these, if there is one."""
+        """Return the last byte of these, if there is one."""
         self._look()
         return self._last
 
     def read_from(self, begin: int) -> RawInput:
-        """Give what whole frames hold, from a byte on."""
+        """Return what whole frames hold, from a byte on."""
         self._look()
         return Blocks(self._blocks_from(begin))
 
@@ -184,15 +184,15 @@ class CompressedFile(FrameWriter):
         self._last = last or self._last
 
     def _look(self) -> bool:
-        """Look at what was appended since the last look; False if it ends in half a frame."""
+        """Check what was appended since the last check; False if it ends in half a frame."""
         size = os.fstat(self._file.fileno()).st_size
         if size < self._begins[-1]:
             self._forget()
         try:
             return self._look_up_to(size)
         except InputError:
-            # Emptied, and written anew past where it had ended? Then a look from its beginning
-            # finds it sound.
+            # It may have been emptied, and written again past its old end. Then a check from its
+            # beginning finds it sound.
             self._forget()
             return self._look_up_to(size)
 
@@ -274,7 +274,7 @@ class CompressedFile(FrameWriter):
             raise OSError(error.errno, reason, self._name) from error
 
     def _has_whole_frame(self, rest: bytes, begin: int) -> bool:
-        """Tell whether what lacks its end is a frame that is damaged, with others behind it."""
+        """Check whether what has no end is a damaged frame, with others behind it."""
         for start in beginnings_of(self._kind):
             place = rest.find(start, 1)
             while place > 0:

@@ -70,7 +70,7 @@ class LineCounts:
             self._settle()
 
     def of(self, chunk: Chunk) -> Array[np.int64]:
-        """Tell how often the key of each line was counted.
+        """Return how often the key of each line was counted.
 
         Parameters
         ----------

@@ -137,7 +137,7 @@ class Raw(FileIO):
         return self.fill(memoryview(buffer).cast("B"), 0)
 
     def fill(self, buffer: memoryview, filled: int) -> int:
-        """Fill a buffer up, waiting if nothing is in it yet; gives up to where it is filled.
+        """Fill a buffer up, waiting if nothing is in it yet; return up to where it is filled.
 
         What comes before an error is given first.
         """
@@ -164,10 +164,10 @@ class Raw(FileIO):
 
 
 class Looked(RawIOBase):
-    """A raw file whose beginning was looked at, from its beginning.
+    """A raw file whose kind is known by its beginning, read from its beginning.
 
-    No more is waited for than it takes to tell: a line that has come is not kept waiting for the
-    next. What writes a tar archive writes its first header at once.
+    It waits for no more than the kind takes: a line that has come does not wait for the next.
+    What writes a tar archive writes its first header at once.
     """
 
     def __init__(self, raw: "Raw | Given", head: bytes = b"") -> None:
@@ -180,7 +180,7 @@ class Looked(RawIOBase):
         self.kind = kind_of(self.head)
 
     def readable(self) -> bool:
-        """Say so, as decompressors ask."""
+        """Return True, as decompressors ask."""
         return True
 
     def readinto(self, buffer: Any, /) -> int:
@@ -220,7 +220,7 @@ class Given:
         return self.fill(memoryview(buffer).cast("B"), 0)
 
     def fill(self, buffer: memoryview, filled: int) -> int:
-        """Fill a buffer up, unless something is in it; gives up to where it is filled."""
+        """Fill a buffer up, unless something is in it; return up to where it is filled."""
         count = filled or read_some(self._file, buffer)
         self._progress.update(count - filled)
         return count
@@ -251,7 +251,7 @@ def open_input(
             raw = Given(file, progress)
         looked = Looked(raw, head)
         require_lines(name, looked.head)
-        # A name that promises compressed lines is not taken for plain ones.
+        # A file whose name promises compressed lines is not read as plain ones.
         kind = looked.kind or kind_by_name(name)
         if kind is None:
             yield looked

@@ -104,7 +104,7 @@ class Chunk:
         return _engine.lines_of(self.octets, self.starts, self.ends)
 
     def first(self, number: int) -> Chunk:
-        r"""Give the first lines of it, at least one, as a chunk.
+        r"""Return the first lines of it, at least one, as a chunk.
 
         Parameters
         ----------
@@ -126,12 +126,12 @@ class Chunk:
         return Chunk(self.octets, self.starts[:number], self.ends[:number], self.terminated)
 
     def where(self, wanted: Bools) -> Octets:
-        """Give some of the lines, with their terminators.
+        """Return some of the lines, with their terminators.
 
         Parameters
         ----------
         wanted : ndarray of bool, shape (n,)
-            True for each line to give.
+            True for each line to return.
 
         Returns
         -------
@@ -251,7 +251,7 @@ class RawOutput(Protocol):
     """Anything that is written to like a raw file, such as `io.FileIO`."""
 
     def fileno(self) -> int:
-        """Give the descriptor."""
+        """Return the descriptor."""
 
     def write(self, data: Any, /) -> int | None:
         """Write some bytes, and return how many; None if the file is full, and does not block."""
@@ -264,7 +264,7 @@ class Existing(Protocol):
         """Return the descriptor."""
 
     def alone(self) -> AbstractContextManager[None]:
-        """Make a block in which no other run with such a file appends to it, if that can be.
+        """Return a block in which no other run with such a file appends to it, if that can be.
 
         Such blocks can be within each other.
         """
@@ -273,10 +273,10 @@ class Existing(Protocol):
         """Count the bytes."""
 
     def last(self) -> bytes:
-        """Give the last byte; none of an empty file."""
+        """Return the last byte; none of an empty file."""
 
     def read_from(self, begin: int) -> RawInput:
-        """Give what is read from a byte on."""
+        """Return what is read from a byte on."""
 
 
 _ANY_BLOCK = nullcontext()
@@ -299,7 +299,7 @@ class PlainFile:
         return self._fd
 
     def alone(self) -> AbstractContextManager[None]:
-        """Give a block like any other: the filter's lock keeps other runs away."""
+        """Return a block that does nothing: the filter's lock keeps other runs away."""
         return _ANY_BLOCK
 
     def size(self) -> int:
@@ -307,12 +307,12 @@ class PlainFile:
         return os.fstat(self._fd).st_size
 
     def last(self) -> bytes:
-        """Give the last byte; none of an empty file."""
+        """Return the last byte; none of an empty file."""
         size = self.size()
         return os.pread(self._fd, 1, size - 1) if size else b""
 
     def read_from(self, begin: int) -> RawInput:
-        """Give what is read from a byte on."""
+        """Return what is read from a byte on."""
         return _From(self._fd, begin)
 
 
@@ -430,10 +430,10 @@ class LineWriter:
             self._sync()
 
     def _wrote(self, count: int) -> None:
-        """Take note that the last bytes of the file are these lines."""
+        """Note that the last bytes of the file are these lines."""
 
     def _ending(self) -> bytes:
-        """Say what ends the line in which the file ends: of this run, or of one that was killed."""
+        """Return what ends the last line of the file: of this run, or of one that was killed."""
         mid_line = self._mid_line
         if self.existing is not None:
             mid_line = self.existing.last() not in (b"", self._terminator)
@@ -504,7 +504,7 @@ class Found(NamedTuple):
         return known if self.part_key is None else known | seen.contains_many(self.part_key)
 
     def of_lines(self, answers: Bools) -> Bools:
-        """Give the answers of the keys as answers of the lines; False for one without a key.
+        """Return the answers of the keys as answers of the lines; False for one without a key.
 
         Parameters
         ----------
@@ -815,14 +815,14 @@ class LineKeys(KeyRule):
 
 
 def separated_by(separator: bytes) -> list[str]:
-    """Spell a separator as an option."""
+    """Return a separator as an option."""
     for raw, escape in ((b"\\", rb"\\"), (b"\t", rb"\t"), (b"\0", rb"\0"), (b"\n", rb"\n")):
         separator = separator.replace(raw, escape)
     return ["-t", separator.decode("utf-8", "backslashreplace")]
 
 
 def marked(keys: KeyBatch) -> Bools:
-    """Tell of each key whether it is a whole line, as what was asked for is missing or empty."""
+    """Check of each key whether it is a whole line, as what was asked for is missing or empty."""
     mark = _engine.WHOLE_LINE
     if isinstance(keys, ByteKeys):
         return np.array([key[: len(mark)] == mark for key in keys.items], dtype=np.bool_)
@@ -837,7 +837,7 @@ def marked(keys: KeyBatch) -> Bools:
 
 
 def found_among(keys: KeyBatch, lacks: Bools | None, empty: Empty) -> Found:
-    """Do with the lines that lack their part what is asked for; of several parts, with all."""
+    """Treat the lines without their part as asked for; one of several parts is enough."""
     lacking = 0 if lacks is None else int(np.count_nonzero(lacks))
     if lacks is None or not lacking or empty == "whole":
         return Found(cast("Keys", keys), lacking, None)

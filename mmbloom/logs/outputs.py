@@ -151,7 +151,7 @@ def force_names(folder: str | None) -> None:
 
 
 def is_regular(file: str | int) -> bool:
-    """Tell whether a path or descriptor is a file, and no pipe or device."""
+    """Check whether a path or descriptor is a file, and no pipe or device."""
     return stat.S_ISREG(os.stat(file).st_mode)
 
 
@@ -164,22 +164,22 @@ def require_appendable(path: str) -> None:
 
 
 def is_special(path: str) -> bool:
-    """Tell whether something is at a path that is no file, such as a pipe."""
+    """Check whether something is at a path that is no file, such as a pipe."""
     with suppress(FileNotFoundError):
         return not is_regular(path)
     return False
 
 
 def is_appended_to(fd: int) -> bool:
-    """Tell whether each write goes to the end of the file."""
+    """Check whether each write goes to the end of the file."""
     return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_APPEND)
 
 
 @contextmanager
 def existing_in(fd: int) -> Iterator[PlainFile | None]:
-    """Open a regular file for reading, to look at how it ends; None of other files.
+    """Open a regular file for reading, to check how it ends; None for other files.
 
-    It is looked at before each write, under the filter's lock. Another run that appends to the
+    It is checked before each write, under the filter's lock. Another run that appends to the
     same file can be killed at any time, and our line must not be joined to its half line.
     """
     again = -1
@@ -239,7 +239,7 @@ def require_apart(outputs: Sequence[Place], others: Sequence[Place]) -> None:
 
 
 def _is_same_file(one: Place, other: Place) -> bool:
-    """Tell whether two places are one regular file, or will be, as neither is there yet."""
+    """Check whether two places are one regular file, or will be, as neither is there yet."""
     with suppress(OSError):  # one is not there
         status = os.stat(one)
         return stat.S_ISREG(status.st_mode) and os.path.samestat(status, os.stat(other))

@@ -193,12 +193,12 @@ def split_head(chunks: Iterator[Chunk], *, header: bool) -> tuple[bytes, Iterato
 
 
 def names_in(head: bytes, delimiter: bytes = b",") -> list[bytes]:
-    r"""Give the names of the columns in a header.
+    r"""Return the names of the columns in a header.
 
     Parameters
     ----------
     head : bytes
-        As `split_head` gives it.
+        As `split_head` returns it.
     delimiter : bytes
         The one byte between fields.
 
@@ -261,7 +261,7 @@ class RowWriter(LineWriter):
         Parameters
         ----------
         head : bytes
-            As `split_head` gives it.
+            As `split_head` returns it.
 
         Raises
         ------
@@ -286,7 +286,7 @@ class RowWriter(LineWriter):
                 )
 
     def _missing_of(self, head: bytes) -> bytes:
-        """Give what a file lacks that is empty, or in which a killed run has begun the header."""
+        """Return the rest of the header that a file needs: empty, or begun by a killed run."""
         if self.existing is None:
             return b"" if self._head else head
         begun = self._beginning(len(head))
@@ -380,7 +380,7 @@ class RowKeys(KeyRule):
         Parameters
         ----------
         head : bytes
-            The header, as `split_head` gives it.
+            The header, as `split_head` returns it.
 
         Returns
         -------
@@ -390,7 +390,7 @@ class RowKeys(KeyRule):
         Raises
         ------
         ColumnError
-            If the header lacks a name, or has it twice.
+            If the header does not have a name, or has it twice.
         """
         names, places = names_in(head, self.delimiter), list[int]()
         for column in self.columns:

@@ -26,7 +26,7 @@ class NoLinesError(InputError):
 def require_lines(octets: Octets, terminator: bytes) -> None:
     """Refuse text without lines that end in this byte, by what comes up to the first of them.
 
-    An input without a newline is taken for lines of an old Mac if it has two carriage returns. One
+    An input without a newline is lines of an old Mac if it has two carriage returns. One
     is not enough: a line that Windows has ended may wait for its newline.
     """
     require_octets(octets, terminator)
