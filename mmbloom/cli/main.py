@@ -4,7 +4,7 @@ import argparse
 import errno
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mmbloom._system.holders import holder
 from mmbloom.cli.parser import COMMANDS, function_of, parse, without_n
@@ -51,8 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             prepare()
             command, args = parse(sys.argv[1:] if argv is None else argv)
+            run = function_of(command)  # all imports are done while Ctrl-C ends the process at once
             with unwinding():
-                code = _run(command, args)
+                code = _run(run, command, args)
                 flush_stdout()
         except BrokenPipeError:
             # The reader of our output has stopped (| head): no error to report. The code tells a
@@ -71,10 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(command: str, args: argparse.Namespace) -> int:
+def _run(run: Callable[[argparse.Namespace], int], command: str, args: argparse.Namespace) -> int:
     """Run a command; if it is for one filter and several are named, for each of them."""
     _refuse_empty_names(args)
-    run = function_of(command)
     if not COMMANDS[command].each:
         return run(args)
     files: list[str] = args.file
