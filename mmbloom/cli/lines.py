@@ -127,15 +127,6 @@ def keep_stdin() -> int:
     return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
 
 
-def _require_regular(path: str | None, file: str | int) -> None:
-    if not is_regular(file):
-        raise UsageError(
-            f"{path or 'stdout'}: is no file, so --durable cannot force lines to the disk (of a "
-            "pipe only the reader can); give -o OUTPUT or --output-dir DIR, or redirect stdout to "
-            "a file"
-        )
-
-
 def require_durable(path: str | None) -> None:
     """Refuse an output that is there and cannot be forced to the disk.
 
@@ -145,7 +136,12 @@ def require_durable(path: str | None) -> None:
         If it is no regular file.
     """
     with suppress(FileNotFoundError):  # it will be made
-        _require_regular(path, STDOUT_FD if path is None else path)
+        if not is_regular(STDOUT_FD if path is None else path):
+            raise UsageError(
+                f"{path or 'stdout'}: is no file, so --durable cannot force lines to the disk (of "
+                "a pipe only the reader can); give -o OUTPUT or --output-dir DIR, or redirect "
+                "stdout to a file"
+            )
 
 
 def make_folder(path: str) -> None:

@@ -187,7 +187,26 @@ class Stopped(NamedTuple):
 
 @dataclass(slots=True)
 class Run:
-    """Inputs whose lines are claimed, written and marked; see `dedup` for the attributes."""
+    r"""One run: lines of inputs are claimed, written and marked, one input after the other.
+
+    Parameters
+    ----------
+    seen, sink, repeats_to, repeats, wait
+        As for `dedup`.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from mmbloom import BloomFilter
+    >>> from mmbloom.logs.inputs import Inputs
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "a.log").write_text("a\nb\na\n")
+    >>> inputs, tally = Inputs(LineKeys()), Tally()
+    >>> with BloomFilter.create(folder / "seen.bloom", 1000, seed=1) as seen:
+    ...     Run(seen, Discard()).over([(inputs.open(str(folder / "a.log"), "a.log"), tally)])
+    >>> tally
+    Tally(lines=3, unique=2, repeated=1, bytes=6, lacking=0)
+    """
 
     seen: Filter
     sink: Sink
@@ -199,7 +218,7 @@ class Run:
     def over(self, inputs: Iterable[tuple[AbstractContextManager[Keyed], Tally]]) -> Stopped | None:
         """Deduplicate inputs one after the other, each with its tally, up to a full filter.
 
-        That is no error of the outputs, which are to be completed.
+        A full filter is returned, not raised: the caller still has its outputs to complete.
         """
         for opened, tally in inputs:
             with opened as lines:
