@@ -1,6 +1,6 @@
 """Filter: what every open filter can be asked and told, a file or a folder of files.
 
-A query changes nothing. Bits only go from 0 to 1, so a reader beside a writer needs no lock: at
+A query changes nothing. Bits only go from 0 to 1, so a reader needs no lock while others write: at
 worst it misses a key whose add has not returned. (Counters go down as well: see ``counting.py``.)
 Every change goes through a writer, which holds the write lock around it; the way of a batch is
 the same for all of them: coerced, hashed ahead in chunks, added under the lock, corrected by the

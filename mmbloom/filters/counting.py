@@ -1,32 +1,22 @@
 """CountingBloomFilter: a filter of counters, from which keys can be removed.
 
-Counters go down, so a batch query takes the lock: its answers are of one moment. A single `in`
-and every query in mode "r" take no lock, and still find every key that stays in the filter all
-the while, as its counters never reach 0. This file changes no counter itself.
+Counters go down, and a query takes no lock all the same: it finds every key that stays in the
+filter while it runs, as the counters of such a key never reach 0. This file changes no counter
+itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from itertools import islice
-
 from mmbloom import _engine
-from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._keys.coerce import HashedBatch, coerce
+from mmbloom._keys.coerce import coerce
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import new_filter
 from mmbloom._storage.opening import COUNTERS, absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_past_plan
-from mmbloom._system.threads import in_order
 from mmbloom._system.typing import Bools, HashHalves, Key, Keys, Nulls, Path
 from mmbloom.filters.file import FileFilter
 from mmbloom.filters.writer import CountingWriter
-
-# As many are tested under one lock, some 5 ms: threads that had to be started for each chunk
-# would take as long as its test, and a writer waits up to 10 ms between two tries as it is.
-_CHUNKS_A_LOCK = 16
 
 
 class CountingBloomFilter(FileFilter):
@@ -47,10 +37,9 @@ class CountingBloomFilter(FileFilter):
     can make one of those a false negative. A counter that has reached 15 is never lowered
     again: the keys that hold only such counters stay for ever.
 
-    Locks: `contains_many` takes the lock, for each 262,144 keys or a chunk of up to a million, and
-    so answers as of one moment. A single ``in`` takes none, nor does anything in mode "r", where
-    no lock can be taken: a key that is there all the while is found, one that is added or removed
-    at that very moment is answered either way.
+    Queries take no lock. A key that is there while the query runs is found; one that another
+    process or thread adds or removes meanwhile is answered either way, and equal keys of one batch
+    can differ then. Within `locked` all answers are of one moment.
 
     `keys_added` only grows: it counts keys that were new when they were added. `approx_count`
     estimates how many distinct keys are there now.
@@ -144,43 +133,6 @@ class CountingBloomFilter(FileFilter):
             # Keys added, in the header, are those that were removed as well.
             made.finish(round(self.params.estimated_count(made.positions_set)), batches=1)
         warn_if_past_plan(Counted(target.path, self.params, made.positions_set))
-
-    def _find_batch(self, batch: Batch) -> Iterator[Bools]:
-        if self._storage.read_only_reason:
-            yield from super()._find_batch(batch)
-            return
-        if (size := self._chunk_keys(batch.num_keys)) > _engine.CHUNK_KEYS:
-            for chunk in batch.hashed(self._key_hash, self._threads, size=size):
-                answers = self._find_still([chunk.hashes])[0]
-                keys, halves = chunk.keys, chunk.hashes
-                yield self._without_excluded(answers, keys, halves) if answers.any() else answers
-            return
-        hash_chunk = partial(_engine.hash_keys, key_hash=self._key_hash)
-        chunks = iter(batch.cut())
-        while some := list(islice(chunks, _CHUNKS_A_LOCK)):
-            together = Batch(some, sum(map(len, some)))
-            hashes = list(together.map(hash_chunk, self._threads))  # outside the lock
-            for answers, keys, halves in zip(self._find_still(hashes), some, hashes, strict=True):
-                yield self._without_excluded(answers, keys, halves) if answers.any() else answers
-
-    def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
-        if self._storage.read_only_reason:
-            yield from super()._find_hashed(batch)
-            return
-        if (size := self._chunk_keys(batch.num_keys)) > _engine.CHUNK_KEYS:
-            for hashes in batch.chunks(size):
-                yield from self._find_still([hashes])
-            return
-        chunks = batch.chunks()
-        while some := list(islice(chunks, _CHUNKS_A_LOCK)):
-            yield from self._find_still(some)
-
-    def _find_still(self, hashes: list[HashHalves]) -> list[Bools]:
-        """Test chunks while this thread has the lock; its helpers need none."""
-        with self._writer.still():
-            keys = sum(len(h1) for h1, _ in hashes)
-            helpers = helpers_for(keys, self._threads) if len(hashes) > 1 else 0
-            return list(in_order(self._find, hashes, helpers))
 
     def _has(self, key: Key) -> bool:
         return bool(self._find(self._writer.hashed(key))[0])

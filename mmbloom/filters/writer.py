@@ -611,14 +611,6 @@ class CountingWriter(Writer):
         """Hash one key, as a batch."""
         return _engine.hash_keys(ByteKeys.of([coerce_one(key)]), self._params.key_hash)
 
-    def still(self) -> Hold:
-        """Hold the lock on a file that is to be read as of one moment."""
-        return Hold(self._lock.state, self.timeout, CALL, ready=self._begin_reading)
-
-    def _begin_reading(self, _hold: Hold, _patient: bool) -> bool:
-        self._storage.check_unchanged()
-        return True
-
     def chunk_keys(self, num_keys: int) -> int:  # noqa: D102  as in the base
         return _engine.chunk_keys(self._params, num_keys, _engine.COUNTER_BITS)
 
