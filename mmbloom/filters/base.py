@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Signature
-from types import FunctionType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import numpy as np
@@ -36,17 +35,14 @@ from mmbloom.sizing.params import FilterParams
 if TYPE_CHECKING:
     from mmbloom.format.folder import FolderPlan
 
+F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
 
 
-def _called(function: FunctionType, name: str) -> FunctionType:
-    """Give the same function with another name."""
-    parts = function.__code__, function.__globals__, function.__name__
-    other = FunctionType(*parts, function.__defaults__, function.__closure__)
-    other.__kwdefaults__, other.__annotations__ = function.__kwdefaults__, function.__annotations__
-    other.__doc__, other.__module__ = function.__doc__, function.__module__
-    other.__qualname__ = name
-    return other
+def shared(function: F) -> F:
+    """Leave the base class, which users do not know, out of the name in Python's own errors."""
+    function.__qualname__ = function.__name__
+    return function
 
 
 class Filter(ABC):
@@ -64,17 +60,6 @@ class Filter(ABC):
     """
 
     _prepare: Callable[[HashHalves], Any] | None = None  # what can be done ahead of the lock
-
-    def __init_subclass__(cls) -> None:
-        """Call what makes and opens a filter by the name of the class, in Python's own errors.
-
-        Of an unexpected argument these would name a base class, which users do not know.
-        """
-        super().__init_subclass__()
-        for name in ("create", "open"):
-            if hasattr(cls, name):
-                function = _called(getattr(cls, name).__func__, f"{cls.__qualname__}.{name}")
-                setattr(cls, name, classmethod(function))
 
     __signature__ = Signature()  # none that help() should show: `create` and `open` make one
 

@@ -36,7 +36,7 @@ from mmbloom._system.typing import (
     Resident,
 )
 from mmbloom.errors import MmbloomError
-from mmbloom.filters.base import Filter
+from mmbloom.filters.base import Filter, shared
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.options import (
     EXIST_OK,
@@ -146,6 +146,7 @@ class FileFilter(Filter):
         self._begin(opened.writer, exclusions, storage.check_writable, plan=params, options=options)
 
     @classmethod
+    @shared
     def create(
         cls,
         path: Path,
@@ -252,6 +253,7 @@ class FileFilter(Filter):
         return made
 
     @classmethod
+    @shared
     def open(
         cls,
         path: Path,

@@ -29,7 +29,7 @@ from mmbloom.errors import (
     OtherKindError,
     ParameterMismatchError,
 )
-from mmbloom.filters.base import Filter
+from mmbloom.filters.base import Filter, shared
 from mmbloom.filters.chain import (
     Chain,
     ChainState,
@@ -220,6 +220,7 @@ class FolderFilter(Filter):
     _writer: FolderWriter
 
     @classmethod
+    @shared
     def open(
         cls,
         path: Path,

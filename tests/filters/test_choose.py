@@ -30,8 +30,8 @@ Create = Callable[..., BloomFilter]
     ],
 )
 def test_an_unexpected_argument(cls: Any, name: str, tmp_path: Path) -> None:
-    """Python's error names the class that was called, no base of it; help and signature stay."""
-    with pytest.raises(TypeError, match=rf"^{cls.__name__}\.{name}\(\) got an .*'fp'"):
+    """Python's error names no base of the class that was called; help and signature are whole."""
+    with pytest.raises(TypeError, match=rf"^({cls.__name__}\.)?{name}\(\) got an .*'fp'"):
         getattr(cls, name)(tmp_path / "seen", fp=0.1)
     method = getattr(cls, name)
     assert method.__doc__.strip()
