@@ -2,23 +2,24 @@
 
 A query changes nothing. Bits only go from 0 to 1, so a reader needs no lock while others write: at
 worst it misses a key whose add has not returned. (Counters go down as well: see ``counting.py``.)
-Every change goes through a writer, which holds the write lock around it; the way of a batch is
-the same for all of them: coerced, hashed ahead in chunks, added under the lock, corrected by the
-exclusions. This file touches no bit, no byte and no lock itself.
+Every change goes to the shelf of its files, which holds the write lock around it. A batch is
+coerced, hashed ahead in chunks, added under the lock, and corrected by the exclusions. This file
+touches no bit, no byte and no lock itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from inspect import Signature
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import numpy as np
 
 from mmbloom import _engine
+from mmbloom._engine import Grounds
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import HashedBatch, batches, coerce, coerce_one
@@ -27,13 +28,10 @@ from mmbloom._system.threads import in_order, usable_cores
 from mmbloom._system.typing import Bools, HashHalves, Key, Keys, Nulls, Words
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.claim import Claim
-from mmbloom.filters.exclusions import ExclusionList, Exclusions
+from mmbloom.filters.exclusions import Exclusions
+from mmbloom.filters.full import Absent
 from mmbloom.filters.options import OpenOptions
-from mmbloom.filters.writer import Absent, FilterWriter
-from mmbloom.sizing.params import FilterParams
-
-if TYPE_CHECKING:
-    from mmbloom.format.folder import FolderPlan
+from mmbloom.filters.shelf import File, Shelf, key_rule_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 R = TypeVar("R")
@@ -59,7 +57,7 @@ class Filter(ABC):
     batch is, on the engine or on the number of threads.
     """
 
-    _prepare: Callable[[HashHalves], Any] | None = None  # what can be done ahead of the lock
+    _shelf: Shelf
 
     __signature__ = Signature()  # none that help() should show: `create` and `open` make one
 
@@ -68,35 +66,38 @@ class Filter(ABC):
         name = type(self).__name__
         raise TypeError(f"use {name}.create(path, capacity) or {name}.open(path)")
 
-    def _begin(
-        self,
-        writer: FilterWriter,
-        exclusions: ExclusionList,
-        check_writable: Callable[[], None],
-        *,
-        plan: FilterParams | FolderPlan,
-        options: OpenOptions,
-    ) -> None:
-        """Set what the methods below need; each class does so when it opens its files."""
-        self._writer, self._exclusions = writer, exclusions
-        self._check_writable = check_writable
-        self._plan, self._key_hash, self._options = plan, plan.key_hash, options
-        self._threads = options.threads or usable_cores()
+    def _begin(self, shelf: Shelf) -> None:
+        """Set what the methods below need; each class does so when it has opened its files."""
+        self._shelf, self._exclusions, self._options = shelf, shelf.exclusions, shelf.options
+        self._find, self._check_writable = shelf.find, shelf.check_writable
+        self._plan, self._key_hash = shelf.plan, shelf.plan.key_hash
+        self._threads = shelf.options.threads or usable_cores()
+
+    def _sum(self, figure: Callable[[File], int]) -> int:
+        """Return the sum of a figure over the files that a query asks."""
+
+        def add_up(members: Sequence[File]) -> int:
+            asked = self._shelf.asked(members)
+            for file in asked:
+                file.check_unchanged()
+            return sum(map(figure, asked))
+
+        return self._shelf.ask(add_up)
 
     @property
-    @abstractmethod
     def path(self) -> str:
         """Absolute path of the file or folder."""
+        return self._shelf.path
 
     @property
-    @abstractmethod
     def closed(self) -> bool:
         """Whether the filter was closed."""
+        return self._shelf.closed
 
     @property
     def capacity(self) -> int:
         """Number of distinct keys that it is planned for, in all its files together."""
-        return int(self.info().capacity)
+        return self._sum(lambda file: file.params.capacity)
 
     @property
     def error_rate(self) -> float:
@@ -111,17 +112,18 @@ class Filter(ABC):
     @property
     def keys_added(self) -> int:
         """Number of keys that were new when they were added; removing a key does not lower it."""
-        return int(self.info().keys_added)
+        return self._sum(lambda file: file.storage.counters["keys_added"])
 
     @property
     def approx_count(self) -> int:
         """Estimated number of distinct keys, from the set bits: the sum over its files."""
-        return int(self.info().approx_count)
+        return self._sum(lambda file: file.storage.approx_count)
 
     @property
     def fill_ratio(self) -> float:
         """Set bits over all bits, 0 to 1."""
-        return float(self.info().fill_ratio)
+        num_bits = self._sum(lambda file: file.params.num_bits)
+        return self._sum(lambda file: file.storage.positions_set) / num_bits if num_bits else 0.0
 
     @property
     def current_error_rate(self) -> float:
@@ -129,17 +131,13 @@ class Filter(ABC):
         return float(self.info().current_error_rate)
 
     @property
-    @abstractmethod
     def key_rule(self) -> str | None:
         """How lines became its keys, as options of the commands; None if that is not noted.
 
         "whole lines", or as in "-k 1,3 -t ,". The first command that adds lines notes it, and
         `mmbloom.logs.dedup.dedup`; keys of other calls are no lines.
         """
-
-    @abstractmethod
-    def _set_key_rule(self, rule: str) -> None:
-        """Write the rule, for the holder of the write lock."""
+        return self._shelf.ask(key_rule_of)
 
     def note_key_rule(self, rule: str) -> None:
         """Note how lines become the keys of this filter, unless that is noted already.
@@ -158,15 +156,14 @@ class Filter(ABC):
         """
         self._check_writable()
         if self.key_rule is None:
-            with self._writer.section(self._writer.timeout, CALL):
+            with self._shelf.section(self._shelf.timeout, CALL):
                 if self.key_rule is None:  # another process may have noted its own
-                    self._set_key_rule(rule)
+                    self._shelf.newest.storage.note_key_rule(rule)
 
     @abstractmethod
     def info(self) -> Any:
         """Read everything that the filter says of itself: `FilterInfo` or `FolderInfo`."""
 
-    @abstractmethod
     def flush(self) -> None:
         """Force all keys added so far to the disk; do nothing on a read-only filter.
 
@@ -180,18 +177,18 @@ class Filter(ABC):
         FileChangedError, ClosedFilterError
             If the filter cannot be written any more.
         """
+        self._shelf.flush()
 
-    @abstractmethod
     def recount(self) -> int:
-        """Count the set bits anew, to mend the counters after killed writers.
+        """Count the set bits again, to correct the counters after killed writers.
 
         Returns
         -------
         int
             How many positions are set. It reads the whole array: about half a second a gigabyte.
         """
+        return self._shelf.recount()
 
-    @abstractmethod
     def close(self) -> None:
         """Unmap the files and release everything; closing twice is fine.
 
@@ -204,28 +201,28 @@ class Filter(ABC):
             If that fails, or the file was resized; the array then stays in shared memory, and
             the next to open the file has all keys.
         ReentryError
-            Amid another call of this thread, as from a signal handler: nothing is closed.
+            During another call of this thread, as from a signal handler: nothing is closed.
         """
+        self._look_again()
+        try:
+            self._shelf.close()
+        finally:
+            self._look_again()  # another thread may have looked in between
 
-    @abstractmethod
+    def _look_again(self) -> None:  # noqa: B027  for filters whose engine checks for each key
+        """Check the files before the next key, if a check was good for a moment."""
+
+    def _grounds(self, gone: int, more: int) -> Grounds | None:
+        """Check the files, and return what the next keys may take for granted."""
+        return self._shelf.grounds(gone, more)
+
     def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added (or is a false positive), and is not excluded."""
-
-    @abstractmethod
-    def _check_open(self) -> None:
-        """Raise if the filter was closed."""
-
-    @abstractmethod
-    def _check_unchanged(self) -> object:
-        """Raise if the filter was closed, or is not at its path any more."""
-
-    @abstractmethod
-    def _find(self, hashes: HashHalves) -> Bools:
-        """Tell which keys are there: bool array of shape (n,)."""
-
-    @abstractmethod
-    def _identity(self) -> bytes:
-        """Give the uuid of the filter."""
+        """Return whether one key was added (or is a false positive), and is not excluded."""
+        octets = coerce_one(key)
+        if not self._shelf.has(octets):
+            return False
+        self._exclusions.refresh()
+        return not self._exclusions.holds(octets)
 
     def _arguments(self) -> tuple[object, ...]:
         """Return what `_attach` takes to open this filter again, in another process."""
@@ -263,14 +260,14 @@ class Filter(ABC):
         FormatError, OSError
             If a key is found, and the file of the exclusions is damaged or cannot be read.
         """
-        self._check_open()
+        self._shelf.check_open()
         batch = coerce(keys, nulls)
         return batch.answers_of_chunks(list(self._find_batch(batch)))
 
     def _chunk_keys(self, num_keys: int) -> int:
-        """Tell how many keys of a batch are a chunk; of a small one that is not asked."""
+        """Return how many keys of a batch are a chunk; a small batch is one anyway."""
         few = _engine.CHUNK_KEYS
-        return few if num_keys <= few else self._writer.chunk_keys(num_keys)
+        return few if num_keys <= few else self._shelf.newest.chunk_keys(num_keys)
 
     def _find_batch(self, batch: Batch) -> Iterator[Bools]:
         size = self._chunk_keys(batch.num_keys)
@@ -293,12 +290,12 @@ class Filter(ABC):
 
     def add(self, key: Key) -> bool:
         """Add one key; True if it was new, or is excluded. Raises what `add_many` raises."""
-        writer = self._writer
-        if writer.room < 1:
+        shelf = self._shelf
+        if shelf.room < 1:
             octets = coerce_one(key)
-            new = self._foreseen(coerce([octets]), lambda: writer.add_one(octets))
+            new = self._foreseen(coerce([octets]), lambda: shelf.add_one(octets))
         else:
-            new = writer.add_one(key)
+            new = shelf.add_one(key)
         return new or self._exclusions.holds(key)
 
     def add_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
@@ -400,14 +397,14 @@ ClosedFilterError
         self._check_writable()
         batch = HashedBatch.of(h1, h2)
         self._require_no_exclusions()
-        if batch.num_keys > self._writer.room:
+        if batch.num_keys > self._shelf.room:
             return self._foreseen(batch, lambda: self._add_hashed(batch))
         return self._add_hashed(batch)
 
     def _add_hashed(self, batch: HashedBatch) -> Bools:
         size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, self._prepare, size)
-        answers = [self._writer.add_chunk(prepared) for _, prepared in chunks]
+        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare_chunk, size)
+        answers = [self._shelf.add_chunk(prepared) for _, prepared in chunks]
         return np.concatenate([np.zeros(0, np.bool_), *answers])
 
     def contains_hashes(self, h1: Words, h2: Words) -> Bools:
@@ -429,7 +426,7 @@ ClosedFilterError
         FileChangedError, FormatError, ClosedFilterError, OSError
             As `contains_many`.
         """
-        self._check_open()
+        self._shelf.check_open()
         batch = HashedBatch.of(h1, h2)
         self._require_no_exclusions()
         return np.concatenate([np.zeros(0, np.bool_), *self._find_hashed(batch)])
@@ -450,36 +447,39 @@ ClosedFilterError
             )
 
     def _add_batch(self, batch: Batch) -> Bools:
-        if batch.num_keys > self._writer.room:
+        if batch.num_keys > self._shelf.room:
             return self._foreseen(batch, lambda: self._add_chunks(batch))
         return self._add_chunks(batch)
 
     def _foreseen(self, batch: Batch | HashedBatch, add: Callable[[], R]) -> R:
         """Tell, before a batch is added, if it goes past the plan; then add it."""
-        writer = self._writer
+        shelf = self._shelf
         try:
-            with writer.section(writer.timeout):
+            with shelf.section(shelf.timeout):
                 self._require_room(batch)
-                if writer.strict:  # none may fill it in between
+                if shelf.strict:  # none may fill it in between
                     return add()
         except FilterFullError as full:
-            writer.tell(full)
+            shelf.newest.tell(full)
         return add()
 
     def _require_room(self, batch: Batch | HashedBatch) -> None:
-        if not self._writer.may_pass(batch.num_keys):
+        if batch.num_keys:  # no keys, no file
+            self._shelf.turn()  # what goes to the next period is no matter of this one
+        newest = self._shelf.newest
+        if not newest.may_pass(batch.num_keys):
             return
         new = Absent()  # 16 bytes a key that is not there, while this is counted
         for chunk in batch.hashed(self._key_hash, self._threads):
-            new.take(chunk.hashes, self._writer.absent(chunk.hashes))
-        self._writer.require_room(new.first_places())
+            new.take(chunk.hashes, newest.absent(chunk.hashes))
+        newest.require_room(new.first_places())
 
     def _add_chunks(self, batch: Batch) -> Bools:
-        writer, exclusions, answers = self._writer, self._exclusions, []
+        shelf, exclusions, answers = self._shelf, self._exclusions, []
         size = self._chunk_keys(batch.num_keys)
-        chunks = batch.hashed(self._key_hash, self._threads, self._prepare, size)
+        chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare_chunk, size)
         for keys, hashes, prepared in chunks:
-            new = writer.add_chunk(prepared)
+            new = shelf.add_chunk(prepared)
             if not exclusions.empty:
                 new = exclusions.correct_new(new, [keys], hashes)
             answers.append(new)
@@ -519,18 +519,18 @@ ClosedFilterError
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self._key_hash, self._threads)  # outside the lock
-        prepared = self._writer.prepare(hashes)  # as well
+        prepared = self._shelf.prepare(hashes)  # as well
 
         def answers(new: Bools) -> Bools:
             return batch.answers(self._exclusions.correct_new(new, batch.parts, hashes))
 
-        return Claim(self._writer, prepared, len(hashes[0]), answers)
+        return Claim(self._shelf, prepared, len(hashes[0]), answers)
 
     @property
     def exclusions(self) -> Exclusions:
         """The keys that are answered as not seen, whatever their bits; a small set in a file."""
-        section = partial(self._writer.section, self._writer.timeout, CALL)
-        return Exclusions(self.path, self._exclusions, self._check_unchanged, section)
+        section = partial(self._shelf.section, self._shelf.timeout, CALL)
+        return Exclusions(self.path, self._exclusions, self._shelf.check_unchanged, section)
 
     def locked(
         self, timeout: float | Literal["default"] | None = "default"
@@ -557,7 +557,7 @@ ClosedFilterError
         ReentryError
             On entering, if another task of the thread has it.
         """
-        return self._writer.section(self._writer.timeout if timeout == "default" else timeout)
+        return self._shelf.section(self._shelf.timeout if timeout == "default" else timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -567,13 +567,13 @@ ClosedFilterError
 
     def __reduce__(self) -> tuple[object, ...]:
         # Path and identity only: pickling the array would make a copy that is never shared.
-        self._check_unchanged()
-        return _reopen, (type(self), self._identity(), *self._arguments())
+        self._shelf.check_unchanged()
+        return _reopen, (type(self), self._shelf.uuid, *self._arguments())
 
 
 def _reopen(made: type[Filter], uuid: bytes, *arguments: object) -> Filter:
     reopened = made._opened(*arguments)  # noqa: SLF001  of the class above
-    if reopened._identity() != uuid:  # noqa: SLF001
+    if reopened._shelf.uuid != uuid:  # noqa: SLF001
         reopened.close()
         raise FileChangedError(reopened.path, "replaced by another filter")
     return reopened

@@ -9,14 +9,13 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Self
 
-from mmbloom._engine import Grounds, SingleKeys, described
+from mmbloom._engine import SingleKeys, described
 from mmbloom._storage.atomic import OWNER_ONLY
-from mmbloom._storage.opening import BITS, absolute
+from mmbloom._storage.opening import absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._system.typing import Path
-from mmbloom.errors import ClosedFilterError
 from mmbloom.filters.file import FileFilter
-from mmbloom.filters.writer import BitWriter
+from mmbloom.filters.shelf import BitFile
 from mmbloom.operations.combine import (
     FilterAt,
     compare_sources,
@@ -61,31 +60,8 @@ class BloomFilter(SingleKeys, FileFilter):
     [ True False] 2
     """
 
-    _KIND = BITS
-    _WRITER = BitWriter
-    _writer: BitWriter
-
-    def _grounds(self, gone: int, more: int) -> Grounds | None:
-        """Look at the file, and say what the next keys may take for granted."""
-        storage, exclusions = self._storage, self._exclusions
-        before = [(word, word[0]) for word in (exclusions.edition, storage.array.news)]
-        place = storage.trusted(gone)
-        if place is None:
-            return None
-        try:
-            self._writer.leave_room(more)
-        except ClosedFilterError:  # by another thread: the next key raises
-            return None
-        return Grounds(
-            arrays=[place.views.one],
-            words=[*before, (place.word_now, place.word)],
-            lock=self._lock.state,
-            section=self._lock.state,
-            file=(*storage.file, 0),
-            listed_until=exclusions.refresh_at,
-            plain=exclusions.empty,
-            full_at=self._writer.unquestioned,
-        )
+    _FILE = BitFile
+    _shelf: BitFile
 
     def copy_empty(self, path: Path, *, permissions: int = OWNER_ONLY) -> BloomFilter:
         """Make an empty filter with the parameters, hash and seed of this one, and open it.
@@ -156,20 +132,20 @@ class BloomFilter(SingleKeys, FileFilter):
             require_alike(self.path, self.params, source.path, source.header.params)
             theirs, rule = source.counters()["keys_added"], source.key_rule()
             with ExitStack() as stack:
-                if self._writer.strict:  # none may fill it in between
+                if self._shelf.strict:  # none may fill it in between
                     stack.enter_context(self.locked())
-                    self._writer.require_room_for(source.segments())
+                    self._shelf.require_room_for(source.segments())
                 start = positions_set = 0
                 for segment in source.segments():
-                    positions_set += self._writer.unite(start, segment)
+                    positions_set += self._shelf.unite(start, segment)
                     start += len(segment)
             source.check_same()
         if positions_set:
             with self.locked():  # so that what others add in between is counted as well
                 keys_added = [self._storage.counters["keys_added"], theirs]
                 total = self._storage.positions_set
-                self._writer.count_united(united_count(keys_added, total, self.params))
-            self._writer.warn_if_full()
+                self._shelf.count_united(united_count(keys_added, total, self.params))
+            self._shelf.warn_if_full()
         if rule is not None:
             self.note_key_rule(rule)
             warn_of_rules(self.path, [self.key_rule, rule])

@@ -1,8 +1,6 @@
-"""One file of a folder, open: its map, its lock, and what is written between lock and unlock.
+"""The files of a folder as one shelf: which there are, which is written to, which has a key.
 
-It is proved to be the file that the manifest names, of the sizes that the plan gives it.
-
-The files of a folder as one chain: which there are, which is written to, which has a key.
+Each is proved to be the file that the manifest names, of the sizes that the plan gives it.
 
 - **Only the newest file changes, and only under its lock.** The next file is made, and the
   manifest replaced, under that same lock. A writer that has taken the lock checks under it that
@@ -16,6 +14,8 @@ The files of a folder as one chain: which there are, which is written to, which 
 - A key is looked up newest file first; in the files that do not change, outside the lock.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import groupby
 from time import monotonic
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -43,127 +43,61 @@ from mmbloom._storage.folder import (
 from mmbloom._storage.lock import wait
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._system.forks import ThreadLock, remember
-from mmbloom._system.moments import MOMENT
-from mmbloom._system.reentry import AMID
+from mmbloom._system.reentry import AMID, BLOCK
 from mmbloom._system.typing import Bools, HashHalves, Indices
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
     FormatError,
     LockTimeoutError,
+    OtherKindError,
     ReadOnlyError,
     ReentryError,
 )
 from mmbloom.filters.exclusions import ExclusionList
-from mmbloom.filters.file import OpenedFile
 from mmbloom.filters.options import OpenOptions
+from mmbloom.filters.shelf import BitFile, File, Shelf, key_rule_of
 from mmbloom.format.exclusions import exclusions_path_in
-from mmbloom.format.folder import Entry, FolderPlan, GrowthPlan
-
-_KEYS_A_CHECK = 16  # as many as are asked in a moment where each waits for the disk
+from mmbloom.format.folder import MANIFEST, Entry, FolderPlan, GrowthPlan, PeriodPlan
 
 
-class Member:
-    """One filter file of a folder.
-
-    Parameters
-    ----------
-    folder : str
-        Absolute path of the folder.
-    entry : Entry
-        Which file, as the manifest names it.
-    plan : FolderPlan
-        What says its sizes.
-    settings : OpenOptions
-        How to open it.
-    exclusions : ExclusionList
-        The exclusions of the folder: looked at before keys are added, and never its own.
-
-    Raises
-    ------
-    FormatError
-        If it is no valid filter, or not the one that is meant.
-    OSError
-        If it cannot be opened.
-    """
-
-    def __init__(
-        self,
-        folder: str,
-        entry: Entry,
-        plan: FolderPlan,
-        settings: OpenOptions,
-        exclusions: ExclusionList,
-    ) -> None:
-        path = os.path.join(folder, entry.name)
-        writable, network = settings.mode == "r+", settings.allow_network
-        self.entry = entry
-        self.storage = MappedFilter(
-            path, writable=writable, allow_network=network, resident=settings.resident
-        )
-        try:
-            require_named(self.storage.header, path, entry, plan)
-        except BaseException:
-            self.storage.close()
-            raise
-        self.params = self.storage.header.params
-        self.check_at = 0.0
-        # What does not fit into a file of a growing filter goes to the next one.
-        on_full = None if isinstance(plan, GrowthPlan) else settings.on_full
-        opened = OpenedFile(self.storage, exclusions, settings, path=folder, on_full=on_full)
-        self.lock, self.writer, self.close = opened.lock, opened.writer, opened.close
-
-    def recheck(self, now: float) -> None:
-        """Make sure that touching the file is safe, and will be for some keys."""
-        self.storage.look(_KEYS_A_CHECK)
-        self.check_at = now + MOMENT
-
-    @property
-    def room(self) -> int:
-        """How many more new keys it is planned for; a damaged counter makes that 0 or all."""
-        return max(0, self.params.capacity - self.storage.counters["keys_added"])
-
-    def keys_that_were_added(self) -> bool:
-        """Tell whether any bit is set; reads the whole file."""
-        return _engine.count_set(self.storage.views.words) > 0
-
-    def flush(self) -> None:
-        """Force it to the disk, with no stamp: for one that does not change any more."""
-        with self.lock.own_threads():  # none may close the file under our feet
-            self.storage.check_open()
-            self.storage.array.flush()
+def open_member(
+    folder: str, entry: Entry, plan: FolderPlan, options: OpenOptions, exclusions: ExclusionList
+) -> File:
+    """Open a file of a folder; raises as `MappedFilter` and `require_named`."""
+    path = os.path.join(folder, entry.name)
+    writable, network = options.mode == "r+", options.allow_network
+    storage = MappedFilter(
+        path, writable=writable, allow_network=network, resident=options.resident
+    )
+    try:
+        require_named(storage.header, path, entry, plan)
+    except BaseException:
+        storage.close()
+        raise
+    # What does not fit into a file of a growing filter goes to the next one.
+    on_full = None if isinstance(plan, GrowthPlan) else options.on_full
+    return BitFile(
+        storage, exclusions, options, on_full=on_full, folder=folder, number=entry.number
+    )
 
 
-def key_rule_of(members: Sequence[Member]) -> str | None:
-    """Read how lines became keys, from the newest of these files that says it.
-
-    Each new file gets the rule, so that the rule outlives the old ones.
-    """
-    rules = (member.storage.key_rule for member in reversed(members))
-    return next((rule for rule in rules if rule is not None), None)
+def _entry(file: File) -> Entry:
+    """Return a file as the manifest names it."""
+    return Entry(file.number, os.path.basename(file.path), file.uuid)
 
 
-def contains_one(members: Sequence[Member], key: bytes) -> bool:
-    """Test one key in files, the last of them first.
-
-    Each file is looked at once a moment: a look takes longer than all else. To cut a file between
-    two looks is as dangerous as to cut it between a look and an access.
-    """
+def contains_one(members: Sequence[File], key: bytes) -> bool:
+    """Test one key in files, the last of them first, each of which is checked once a moment."""
     now = monotonic()
-    for member in reversed(members):
-        if now > member.check_at:
-            member.recheck(now)
-        if member.storage.views.one.contains(key):
-            return True
-    return False
+    return any(member.has_soon(key, now) for member in reversed(members))
 
 
-def contains_any(members: Sequence[Member], hashes: HashHalves) -> Bools:
+def contains_any(members: Sequence[File], hashes: HashHalves) -> Bools:
     """Test keys in files of equal parameters at once: bool array of shape (n,)."""
+    if len(members) == 1:
+        return members[0].find(hashes)
     words = [member.storage.look(len(hashes[0])).words for member in members]
-    if len(words) == 1:
-        member = members[0]
-        return _engine.contains(words[0], *hashes, member.params, member.writer.threads)
     return _engine.contains_any(words, *hashes, members[0].params)
 
 
@@ -178,50 +112,50 @@ class ChainState:
     ----------
     file : ManifestFile
         The manifest.
-    members : tuple of Member
+    members : tuple of File
         Oldest first.
     """
 
     file: ManifestFile
-    members: tuple[Member, ...]
-
-    @property
-    def newest(self) -> Member:
-        """The one that is written to."""
-        return self.members[-1]
+    members: tuple[File, ...]
 
 
-class Chain:
-    """The open files of one folder.
+class Chain(Shelf):
+    """The open files of one folder; its uuid and plan never change.
 
     Parameters
     ----------
     folder : str
         Absolute path.
-    settings : OpenOptions
+    options : OpenOptions
         How to open each file.
 
-    Attributes
-    ----------
-    uuid : bytes
-        Of the folder.
-    plan : GrowthPlan or PeriodPlan
-        How its files are made; these two never change.
-    exclusions : ExclusionList
-        The exclusions of the folder, as far as they are known.
+    Raises
+    ------
+    OtherKindError
+        If the folder is planned for another class.
 
     Notes
     -----
     Safe to use from any thread, and after a fork in both processes.
     """
 
-    def __init__(self, folder: str, settings: OpenOptions) -> None:
-        self.folder, self.settings = folder, settings
+    PLAN: ClassVar[type[GrowthPlan | PeriodPlan]]
+    plan: FolderPlan
+
+    def __init__(self, folder: str, options: OpenOptions) -> None:
+        self.path, self.options = folder, options
         # Whose section it is; the lock of the newest file is its `inner`.
         self.state = LockState(folder, None, wait)
         self._loading = ThreadLock()  # one thread at a time opens files
         file = read_manifest(folder)
         self.uuid, self.plan = file.manifest.uuid, file.manifest.plan
+        if not isinstance(self.plan, self.PLAN):
+            file.close()
+            found = self.plan.kind
+            expected = f"{self.PLAN.kind}; open it with {found.title()}Filter"
+            raise OtherKindError(folder, found, found, expected)
+        self._stamped = os.fsencode(os.path.join(folder, MANIFEST))
         self.exclusions = ExclusionList(exclusions_path_in(folder), self.plan.key_hash)
         # Told when a file was made or dropped, after which the old ones may not be kept.
         self.on_change: Callable[[], object] = int
@@ -230,7 +164,7 @@ class Chain:
         remember(self)
 
     def refresh(self) -> ChainState:
-        """Look which files there are, and give the chain as it is now.
+        """Check which files there are, and return the chain as it is now.
 
         Raises
         ------
@@ -240,11 +174,11 @@ class Chain:
             If what is newer than the last look cannot be read.
         """
         snapshot = self.current
-        if stamp_of(self.folder) == snapshot.file.stamp:
+        if stamp_of(self.path) == snapshot.file.stamp:
             return snapshot
         with self._loading.here():
-            while stamp_of(self.folder) != (snapshot := self.current).file.stamp:
-                file = read_manifest(self.folder)
+            while stamp_of(self.path) != (snapshot := self.current).file.stamp:
+                file = read_manifest(self.path)
                 if file.stamp == snapshot.file.stamp:
                     # The same one after all: of an open file some systems tell the time in
                     # whole seconds, and of a path in nanoseconds.
@@ -265,60 +199,98 @@ class Chain:
         """The chain at the last look, which within a section is as it is now."""
         snapshot = self._snapshot
         if snapshot is None:
-            raise ClosedFilterError(self.folder)
+            raise ClosedFilterError(self.path)
         return snapshot
 
     def _load(self, file: ManifestFile) -> ChainState:
         while True:
             manifest = file.manifest
             if (manifest.uuid, manifest.plan) != (self.uuid, self.plan):
-                raise FileChangedError(self.folder, "replaced by another filter")
+                raise FileChangedError(self.path, "replaced by another filter")
             try:
                 return ChainState(file, tuple(map(self._member, manifest.members)))
             except FileNotFoundError as error:
-                newer = read_manifest(self.folder)
+                newer = read_manifest(self.path)
                 if newer.stamp == file.stamp:
                     raise missing(error) from None
                 file = newer  # it was dropped since the manifest was read
 
-    def _member(self, entry: Entry) -> Member:
+    def _member(self, entry: Entry) -> File:
         # One object a file for as long as the chain is open, for all threads: it has the lock,
         # and knows of a failed flush, which is final.
-        for member in self.current.members:
-            if member.entry == entry:
+        for member in self.members:
+            if _entry(member) == entry:
                 return member
-        return Member(self.folder, entry, self.plan, self.settings, self.exclusions)
+        return open_member(self.path, entry, self.plan, self.options, self.exclusions)
 
-    def ask(self, question: Callable[[ChainState], R]) -> R:
-        """Put a question to the chain as it is now.
+    def ask(self, question: Callable[[Sequence[File]], R]) -> R:
+        """Put a question to the files as they are now.
 
         If another process drops a file before the answer, the question is put again.
         """
         while True:
             snapshot = self.refresh()
             try:
-                return question(snapshot)
+                return question(snapshot.members)
             except FileChangedError:
                 if self.refresh() is snapshot:
                     raise
 
-    def check_writable(self) -> None:
-        """Make sure that this object may write; raises as `MappedFilter.check_writable`."""
+    @property
+    def members(self) -> tuple[File, ...]:  # noqa: D102
+        return self.current.members
+
+    @property
+    def manifest(self) -> tuple[tuple[bytes, int, int, int, int], object]:  # noqa: D102
+        file = self.current.file
+        device, inode, mtime, size = file.stamp
+        return (self._stamped, device, inode, size, mtime), file
+
+    def older(self, members: Sequence[File]) -> list[File]:
+        """Return those of the files asked that do not change any more."""
+        return [member for member in self.asked(members) if member is not members[-1]]
+
+    def has(self, key: bytes) -> bool:  # noqa: D102
+        return self.ask(lambda members: contains_one(self.asked(members), key))
+
+    def find(self, hashes: HashHalves) -> Bools:  # noqa: D102
+        return self.ask(lambda members: found_in(self.asked(members), hashes))
+
+    def check_open(self) -> None:  # noqa: D102
+        self.refresh()
+
+    check_unchanged = check_open
+
+    def section(self, timeout: float | None, kind: int = BLOCK) -> Hold:  # noqa: D102
+        return Hold(self.state, timeout, kind, self.check_writable, self.lock_newest)
+
+    def prepare(self, hashes: HashHalves) -> Hashed:
+        """Test keys in all files but the newest, without the lock."""
+
+        def test(members: Sequence[File]) -> Hashed:
+            older = tuple(self.older(members))
+            return Hashed(hashes, older, found_in(older, hashes))
+
+        return self.ask(test)
+
+    prepare_chunk = prepare
+
+    def check_writable(self) -> None:  # noqa: D102
         snapshot = self.current
-        if self.settings.mode == "r":
-            raise ReadOnlyError(self.folder, "it was opened with mode='r'")
+        if self.options.mode == "r":
+            raise ReadOnlyError(self.path, "it was opened with mode='r'")
         for member in snapshot.members:
             member.storage.check_writable()
 
     def lock_newest(self, section: Hold, patient: bool) -> bool:
         """Take the lock of the newest file, at once or not at all if impatient, and look at it."""
         if not section.first:
-            self.current.newest.writer.look()
+            self.newest.look()
             return True
         while True:
             snapshot = self.current
             # Noted before it is taken: whatever comes then, the section gives it back.
-            held = self.state.inner = snapshot.newest.lock.held(_left(section))
+            held = self.state.inner = snapshot.members[-1].lock.held(_left(section))
             try:
                 if patient:
                     held.__enter__()
@@ -329,14 +301,14 @@ class Chain:
                     raise
                 continue
             except LockTimeoutError:
-                raise LockTimeoutError(self.folder, section.timeout or 0.0) from None
+                raise LockTimeoutError(self.path, section.timeout or 0.0) from None
             if self.refresh() is snapshot:  # under the lock: it stays the newest
-                snapshot.newest.writer.forget_claim()
-                snapshot.newest.writer.look()
+                snapshot.members[-1].forget_claim()
+                snapshot.members[-1].look()
                 return True
             held.leave()
 
-    def make_next(self, number: int) -> Member:
+    def make_next(self, number: int) -> File:
         """Make the file that is to be the newest, and do not name it yet; within `section`.
 
         What a killed maker left is used if it is what would be made.
@@ -347,40 +319,40 @@ class Chain:
             left = self._adopt(number)
             return left or self._make(number, file_name(number, os.urandom(4).hex()))
 
-    def _make(self, number: int, name: str) -> Member:
+    def _make(self, number: int, name: str) -> File:
         entry = make_member(
-            self.folder,
+            self.path,
             name,
             self.plan,
             number,
             permissions=self.current.file.permissions,
-            allow_network=self.settings.allow_network,
-            key_rule=key_rule_of(self.current.members),
+            allow_network=self.options.allow_network,
+            key_rule=key_rule_of(self.members),
         )
-        return Member(self.folder, entry, self.plan, self.settings, self.exclusions)
+        return open_member(self.path, entry, self.plan, self.options, self.exclusions)
 
-    def _adopt(self, number: int) -> Member | None:
+    def _adopt(self, number: int) -> File | None:
         try:
-            entry = entry_of(self.folder, file_name(number), number)
-            left = Member(self.folder, entry, self.plan, self.settings, self.exclusions)
+            entry = entry_of(self.path, file_name(number), number)
+            left = open_member(self.path, entry, self.plan, self.options, self.exclusions)
         except (FormatError, OSError):  # a foreign file
             return None
-        known = {member.entry.uuid for member in self.current.members}
+        known = {member.uuid for member in self.members}
         same = left.params == self.plan.params(number) and not left.storage.read_only_reason
-        if same and entry.uuid not in known and not left.keys_that_were_added():
-            if (rule := key_rule_of(self.current.members)) is not None:
+        if same and entry.uuid not in known and not _engine.count_set(left.storage.views.words):
+            if (rule := key_rule_of(self.members)) is not None:
                 left.storage.note_key_rule(rule)
             return left
         left.close()
         return None
 
-    def change_over(self, member: Member, dropped: int = 0) -> None:
+    def change_over(self, member: File, dropped: int = 0) -> None:
         """Make a file of `make_next` the newest, without the oldest `dropped`; within `section`.
 
         The section goes on with the lock of the new one.
         """
         before = self.current
-        held = before.newest.lock
+        held = before.members[-1].lock
         assert held.state.mine()  # noqa: S101  what all of this stands on
         next_one = member.lock.held(0.0)  # no other process knows of it
         try:
@@ -394,12 +366,12 @@ class Chain:
             else:
                 next_one.leave()
 
-    def name(self, members: tuple[Member, ...]) -> None:
+    def name(self, members: tuple[File, ...]) -> None:
         """Name these files in the manifest, and no others; within `section`."""
         before = self.current.file
-        manifest = replace(before.manifest, members=tuple(member.entry for member in members))
+        manifest = replace(before.manifest, members=tuple(map(_entry, members)))
         with self._loading.here():  # no thread may open a new file a second time
-            draft = draft_manifest(self.folder, manifest, before.permissions)
+            draft = draft_manifest(self.path, manifest, before.permissions)
             try:
                 draft.install()
             finally:
@@ -407,21 +379,23 @@ class Chain:
                     self._snapshot = ChainState(draft, members)
                     self.on_change()
 
-    def flush(self) -> None:
-        """Force every file to the disk; nothing if this object only reads."""
-
-        def flush(now: ChainState) -> None:
-            for member in now.members[:-1]:
-                member.flush()
-            now.newest.writer.flush()
+    def flush(self) -> None:  # noqa: D102
+        def flush(members: Sequence[File]) -> None:
+            for member in members[:-1]:
+                member.sync()
+            members[-1].flush()
 
         self.refresh()
-        if self.settings.mode == "r+":
+        if self.options.mode == "r+":
             try:
                 self.check_writable()
                 self.ask(flush)
             except ClosedFilterError:  # of one of the files: another thread has begun to close
-                raise ClosedFilterError(self.folder) from None
+                raise ClosedFilterError(self.path) from None
+
+    def recount(self) -> int:  # noqa: D102
+        self.check_writable()
+        return self.ask(lambda members: sum(member.recount() for member in members))
 
     def after_fork(self) -> None:
         """Leave the section of a thread to the parent (runs in the child)."""
@@ -429,13 +403,12 @@ class Chain:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether it was closed."""
         return self._snapshot is None
 
-    def close(self) -> None:
-        """Close every file; twice is fine."""
+    def close(self) -> None:  # noqa: D102
         if self.state.amid():  # a call that goes on would go on without the lock
-            raise ReentryError(self.folder, AMID)
+            raise ReentryError(self.path, AMID)
         with self.state.threads, self._loading.here():  # which would open files again
             snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:
@@ -446,7 +419,7 @@ class Chain:
 
 
 def _left(section: Hold) -> float | None:
-    """Give the seconds that a section may still wait; None for ever."""
+    """Return the seconds that a section may still wait; None for ever."""
     if section.timeout is None:
         return None
     now = time.monotonic()
@@ -455,7 +428,7 @@ def _left(section: Hold) -> float | None:
     return max(0.0, section.deadline - now)
 
 
-def found_in(members: Sequence[Member], hashes: HashHalves) -> Bools:
+def found_in(members: Sequence[File], hashes: HashHalves) -> Bools:
     """Test keys in files that are given oldest first: bool array of shape (n,)."""
     found = np.zeros(len(hashes[0]), dtype=np.bool_)
     left: Indices | None = None  # all of them
@@ -484,24 +457,19 @@ class Hashed:
     ----------
     hashes : HashHalves
         Of all keys.
-    tested : tuple of Member
+    tested : tuple of File
         Files that were tested.
     found : ndarray of bool, shape (n,)
         Keys that one of these has.
     """
 
     hashes: HashHalves
-    tested: tuple[Member, ...]
+    tested: tuple[File, ...]
     found: Bools
 
-    def found_in_all(self, older: Sequence[Member]) -> Bools:
-        """Give the keys that one of these files has, testing those that were not tested."""
+    def found_in_all(self, older: Sequence[File]) -> Bools:
+        """Return the keys that one of these files has, testing those that were not tested."""
         if not {*self.tested} <= {*older}:  # one was dropped: what it has does not count
             return found_in(older, self.hashes)
         untested = [member for member in older if member not in self.tested]
         return self.found | found_in(untested, self.hashes) if untested else self.found
-
-
-def hashed(hashes: HashHalves, older: Sequence[Member]) -> Hashed:
-    """Test keys in files that do not change any more."""
-    return Hashed(hashes, tuple(older), found_in(older, hashes))

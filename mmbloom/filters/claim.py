@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import Held
 from mmbloom._storage.lock import TaskHold
 from mmbloom._system.typing import Bools
-from mmbloom.errors import FilterFullError, ReentryError
-from mmbloom.filters.writer import FilterWriter
+from mmbloom.errors import ClosedFilterError, FilterFullError, ReentryError
+from mmbloom.filters.shelf import Shelf
 
 _CLAIMED = (
     "a claim of this filter is around this one: end its block first, or claim all keys at once"
@@ -61,19 +62,19 @@ class Claim(Held):
         "_num_keys",
         "_pid",
         "_prepared",
+        "_shelf",
         "_task_hold",
-        "_writer",
     )
 
     def __init__(
         self,
-        writer: FilterWriter,
+        shelf: Shelf,
         prepared: Any,
         num_keys: int,
         answers: Callable[[Bools], Bools],
     ) -> None:
-        super().__init__(writer.section(writer.timeout))
-        self._writer, self._prepared, self._answers = writer, prepared, answers
+        super().__init__(shelf.section(shelf.timeout))
+        self._shelf, self._prepared, self._answers = shelf, prepared, answers
         self._num_keys = num_keys  # without keys the claim only holds the lock
         self._claimed: Any = None
         self._pid = 0  # of the process that entered
@@ -113,33 +114,34 @@ class Claim(Held):
         """Answer: bool array of shape (n,), True for each new key."""
         self._pid = os.getpid()
         if self._num_keys and self._is_within():
-            raise ReentryError(self._writer.path, _CLAIMED)
-        self._claimed = self._writer.claim(self._prepared)
+            raise ReentryError(self._shelf.path, _CLAIMED)
+        self._claimed = self._shelf.claim(self._prepared)
         try:
             answers = self._answers(self._claimed.new)
         except BaseException:
             self._forget()
             raise
         if self._num_keys:  # last: a claim that raised above is not around others
-            self._writer.claimed = weakref.ref(self)
+            self._shelf.claimed = weakref.ref(self)
         return answers
 
     def _forget(self) -> None:
         """Reserve no room for its keys any more; one of no keys has none to give back."""
         if self._num_keys:
-            self._writer.forget_claim()
+            with suppress(ClosedFilterError):  # in the block of the claim
+                self._shelf.newest.forget_claim()
 
     def _is_within(self) -> bool:
-        """Tell whether another claim of the filter is around; call it with the lock."""
+        """Return whether another claim of the filter is around; call it with the lock."""
         if self.hold.first:  # what is left of others was never ended
             return False
-        outer = self._writer.claimed
+        outer = self._shelf.claimed
         return outer is not None and outer() is not None
 
     def _again(self, error: Exception) -> bool:
         if not isinstance(error, FilterFullError):
             return False
-        self._writer.tell(error)
+        self._shelf.newest.tell(error)
         return True  # told: the next one goes on
 
     def _end(self, kind: type[BaseException] | None) -> None:
@@ -147,9 +149,9 @@ class Claim(Held):
         if self._pid != os.getpid():  # a forked child: the claim is the parent's
             return
         if self._num_keys:
-            self._writer.claimed = None
+            self._shelf.claimed = None
         if kind is None:
-            self._writer.mark(self._claimed, self._prepared)
+            self._shelf.mark(self._claimed, self._prepared)
         else:
             self._forget()
 
@@ -159,7 +161,7 @@ class Claim(Held):
         try:
             return await self._enter_in_task()
         except FilterFullError as full:
-            self._writer.tell(full)
+            self._shelf.newest.tell(full)
             return await self._enter_in_task()
 
     async def _enter_in_task(self) -> Bools:

@@ -14,9 +14,9 @@ from mmbloom._storage.build import new_filter
 from mmbloom._storage.opening import COUNTERS, absolute
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_past_plan
-from mmbloom._system.typing import Bools, HashHalves, Key, Keys, Nulls, Path
+from mmbloom._system.typing import Bools, Key, Keys, Nulls, Path
 from mmbloom.filters.file import FileFilter
-from mmbloom.filters.writer import CountingWriter
+from mmbloom.filters.shelf import CounterFile
 
 
 class CountingBloomFilter(FileFilter):
@@ -57,13 +57,12 @@ class CountingBloomFilter(FileFilter):
     True False True
     """
 
-    _KIND = COUNTERS
-    _WRITER = CountingWriter
-    _writer: CountingWriter
+    _FILE = CounterFile
+    _shelf: CounterFile
 
     def remove(self, key: Key) -> bool:
         """Remove one key; True if it was there. Raises what `remove_many` raises."""
-        return self._writer.remove_one(key)
+        return self._shelf.remove_one(key)
 
     def remove_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
         """Remove a batch of keys; answers what removing them one by one would.
@@ -94,7 +93,7 @@ class CountingBloomFilter(FileFilter):
         batch = coerce(keys, nulls)
         size = self._chunk_keys(batch.num_keys)
         chunks = batch.hashed(self._key_hash, self._threads, size=size)
-        return batch.answers_of_chunks([self._writer.remove_chunk(some.hashes) for some in chunks])
+        return batch.answers_of_chunks([self._shelf.remove_chunk(some.hashes) for some in chunks])
 
     def to_bloom(
         self, path: Path, *, permissions: int = OWNER_ONLY, allow_network: bool = False
@@ -133,10 +132,3 @@ class CountingBloomFilter(FileFilter):
             # Keys added, in the header, are those that were removed as well.
             made.finish(round(self.params.estimated_count(made.positions_set)), batches=1)
         warn_if_past_plan(Counted(target.path, self.params, made.positions_set))
-
-    def _has(self, key: Key) -> bool:
-        return bool(self._find(self._writer.hashed(key))[0])
-
-    def _find(self, hashes: HashHalves) -> Bools:
-        words = self._storage.look(len(hashes[0])).words
-        return _engine.counted_contains(words, *hashes, self.params, self._threads)

@@ -1,33 +1,19 @@
-"""One opened file: its map, its lock and its writer, and how it is left.
+"""A filter of one file: how it is created and opened.
 
-What a filter of one file, each file of a folder, and `grow` have in common. A file that is dropped
-without a close, or is open when the program ends, is left all the same.
-
-A Filter of one file: made, opened, asked, closed, and found again in another process.
-
-The base of the classes of one file, each of which says which kind of file is its own. This file
-changes no bit and takes no lock itself: the writer does.
+The base of the classes of one file, each of which has its own kind of file.
 """
 
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from mmbloom import _engine
 from mmbloom._storage.atomic import OWNER_ONLY, require_reserve
 from mmbloom._storage.build import create_file
-from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import Kind, absolute
-from mmbloom._storage.resident.leaving import leave, leave_when_dropped
-from mmbloom._system.threads import usable_cores
+from mmbloom._storage.opening import absolute
 from mmbloom._system.typing import (
-    Bools,
-    HashHalves,
     HashName,
-    Key,
     Layout,
     Mode,
     OnFull,
@@ -35,7 +21,6 @@ from mmbloom._system.typing import (
     Reserve,
     Resident,
 )
-from mmbloom.errors import MmbloomError
 from mmbloom.filters.base import Filter, shared
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.options import (
@@ -45,68 +30,12 @@ from mmbloom.filters.options import (
     not_asked,
     require_equal,
 )
-from mmbloom.filters.writer import BitWriter, Brim, Writer
+from mmbloom.filters.shelf import File
 from mmbloom.format.exclusions import exclusions_path
 from mmbloom.sizing.params import FilterParams
 
 if TYPE_CHECKING:
     from mmbloom.filters.info import FilterInfo
-
-
-class OpenedFile:
-    """A filter file, open for what its options allow.
-
-    Parameters
-    ----------
-    storage : MappedFilter
-        Its map, which this closes.
-    exclusions : ExclusionList
-        Those of its filter.
-    options : OpenOptions
-        How to open it.
-    writer : type
-        Of its kind of positions.
-    path : str, optional
-        Of the filter that it is a part of, for messages; by default its own.
-    on_full : {"warn", "raise"}, optional
-        What to do at the end of its plan; None for nothing, where another file takes the rest.
-    """
-
-    def __init__(
-        self,
-        storage: MappedFilter,
-        exclusions: ExclusionList,
-        options: OpenOptions,
-        *,
-        writer: type[Writer] = BitWriter,
-        path: str | None = None,
-        on_full: OnFull | None,
-    ) -> None:
-        self.storage = storage
-        self.lock = WriteLock(storage.path, storage.identity, options.lock_timeout)
-        brim = Brim(storage, path or storage.path, on_full)
-        verify = options.verify_after_add
-        threads = options.threads or usable_cores()
-        self.writer = writer(
-            storage, self.lock, exclusions, threads=threads, verify=verify, brim=brim
-        )
-        self._left = leave_when_dropped(self, storage.array)
-        if options.preload:
-            storage.array.preload()
-
-    def close(self) -> None:
-        """Leave the file, unmap it and release everything; closing twice is fine."""
-        failures, array = [], self.storage.array
-        with self.lock.closing():  # no other thread is within a call of this object
-            array.check_idle()
-            for step in (partial(leave, array, self.lock), array.close):
-                try:
-                    step()
-                except (OSError, MmbloomError) as error:  # an interrupt leaves it open
-                    failures.append(error)
-        if failures:
-            raise failures.pop(0)  # which must not be kept by what it keeps
-        self._left.detach()
 
 
 class FileFilter(Filter):
@@ -119,10 +48,8 @@ class FileFilter(Filter):
         intersected and compared exactly if theirs are equal: ``one.params == other.params``.
     """
 
-    _KIND: ClassVar[Kind]
-    _WRITER: ClassVar[type[Writer]]
-    _writer: Writer
-    _storage: MappedFilter
+    _FILE: ClassVar[type[File]]
+    _shelf: File
     params: FilterParams
 
     def _attach(self, path: str, options: OpenOptions) -> None:
@@ -131,19 +58,14 @@ class FileFilter(Filter):
             path,
             writable=options.mode == "r+" and not folder,
             allow_network=options.allow_network,
-            kind=self._KIND,
+            kind=self._FILE.kind,
             resident=options.resident,
         )
         if folder:
             storage.read_only_reason = f"it is a file of the folder {folder}: open that"
-        params = storage.header.params
-        exclusions = ExclusionList(exclusions_path(path), params.key_hash)
-        opened = OpenedFile(
-            storage, exclusions, options, writer=self._WRITER, on_full=options.on_full
-        )
-        self._opened_file, self._storage, self._lock = opened, storage, opened.lock
-        self.params = params
-        self._begin(opened.writer, exclusions, storage.check_writable, plan=params, options=options)
+        self._storage, self.params = storage, storage.header.params
+        exclusions = ExclusionList(exclusions_path(path), self.params.key_hash)
+        self._begin(self._FILE(storage, exclusions, options, on_full=options.on_full))
 
     @classmethod
     @shared
@@ -233,7 +155,7 @@ class FileFilter(Filter):
                 permissions=permissions,
                 allow_network=allow_network,
                 reserve=reserve,
-                kind=cls._KIND.number,
+                kind=cls._FILE.kind.number,
             )
         except FileExistsError as error:
             if not exist_ok or error.filename != where:
@@ -246,7 +168,7 @@ class FileFilter(Filter):
             free = not_asked(hash, seed)
             require_equal(made.params, params, where, copied=like is not None, free=free)
             if is_new:
-                made._writer.move_to_memory()  # noqa: SLF001  of this very class
+                made._shelf.move_to_memory()  # noqa: SLF001  of this very class
         except BaseException:
             made.close()
             raise
@@ -318,41 +240,6 @@ class FileFilter(Filter):
         )
         return cls._opened(absolute(path), settings)
 
-    def __contains__(self, key: Key) -> bool:
-        """Tell whether one key was added (or is a false positive), and is not excluded."""
-        if not self._has(key):
-            return False
-        self._exclusions.refresh()
-        return not self._exclusions.holds(key)
-
-    def _has(self, key: Key) -> bool:
-        """Tell whether one key is there, excluded or not."""
-        found: bool = self._storage.look(1).one.contains(key)
-        return found
-
-    def _find(self, hashes: HashHalves) -> Bools:
-        words = self._storage.look(len(hashes[0])).words
-        return _engine.contains(words, *hashes, self.params, self._threads)
-
-    def _check_open(self) -> None:
-        self._storage.check_open()
-
-    def _check_unchanged(self) -> None:
-        self._storage.check_unchanged()
-
-    def _identity(self) -> bytes:
-        return self._storage.header.uuid
-
-    @property
-    def path(self) -> str:
-        """Absolute path of the file."""
-        return self._storage.path
-
-    @property
-    def closed(self) -> bool:
-        """Whether the filter was closed."""
-        return self._storage.closed
-
     @property
     def capacity(self) -> int:  # noqa: D102  as in the base
         return self.params.capacity
@@ -368,29 +255,10 @@ class FileFilter(Filter):
         return self.params.num_hashes
 
     @property
-    def approx_count(self) -> int:
-        """Estimated number of distinct keys, from the set bits; O(1)."""
-        self._storage.check_unchanged()
-        return self._storage.approx_count
-
-    @property
-    def fill_ratio(self) -> float:
-        """Set bits over all bits, 0 to 1; about 0.5 at capacity; O(1)."""
-        self._storage.check_unchanged()
-        return self._storage.positions_set / self.params.num_bits
-
-    @property
     def current_error_rate(self) -> float:
         """False-positive rate to expect at the present fill; O(1)."""
         self._storage.check_unchanged()
         return self._storage.current_error_rate
-
-    @property
-    def key_rule(self) -> str | None:  # noqa: D102  as in the base
-        return self._storage.key_rule
-
-    def _set_key_rule(self, rule: str) -> None:
-        self._storage.note_key_rule(rule)
 
     def info(self) -> FilterInfo:
         """Read everything that the file says of itself."""
@@ -400,24 +268,6 @@ class FileFilter(Filter):
         self._storage.check_unchanged()
         return read_info(self._storage, self._exclusions)
 
-    def flush(self) -> None:  # noqa: D102  as in the base
-        self._storage.check_open()
-        if not self._storage.read_only_reason:
-            self._writer.flush()
-
-    def recount(self) -> int:  # noqa: D102  as in the base
-        return self._writer.recount()
-
-    def close(self) -> None:  # noqa: D102  as in the base
-        self._look_again()
-        try:
-            self._opened_file.close()
-        finally:
-            self._look_again()  # another thread may have looked in between
-
-    def _look_again(self) -> None:
-        """Look at the file before the next key, if a look was good for a moment."""
-
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"mode={self._options.mode!r}"
         planned = f"capacity={self.capacity}, error_rate={self.error_rate:g}"
@@ -425,12 +275,12 @@ class FileFilter(Filter):
 
 
 def _folder_of(path: str) -> str:
-    """Give the folder that has a file as one of its own, which alone may write to it, or ""."""
+    """Return the folder that names a file as its own, and alone may write to it, or ""."""
     folder = os.path.dirname(path)
-    # As `format.manifest` names it, which with all that it imports takes 4 ms.
+    # Its name is that of `format.folder`, which takes 4 ms to import.
     try:
         os.stat(os.path.join(folder, "manifest.json"))
-    except FileNotFoundError:  # what else fails is told of: no file is taken for free by mistake
+    except FileNotFoundError:  # others are raised: a folder's file must not pass for its own
         return ""
     from mmbloom._storage.folder import is_named  # noqa: PLC0415  so here, not above
 

@@ -22,8 +22,8 @@ from mmbloom._system.reentry import CALL
 from mmbloom._system.typing import Path, Reserve
 from mmbloom.errors import FormatError, OtherKindError
 from mmbloom.filters.exclusions import ExclusionList
-from mmbloom.filters.file import OpenedFile
 from mmbloom.filters.options import OpenOptions
+from mmbloom.filters.shelf import BitFile
 from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
 from mmbloom.format.folder import GrowthPlan
 from mmbloom.sizing.formulas import rate_of_any
@@ -108,14 +108,14 @@ def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
         storage = MappedFilter(path, writable=True, allow_network=options.allow_network)
         params = storage.header.params
         exclusions = ExclusionList(exclusions_path(path), params.key_hash)
-        opened = OpenedFile(storage, exclusions, options, on_full=None)
+        opened = BitFile(storage, exclusions, options, on_full=None)
         stack.callback(opened.close)
         storage.check_writable()
         reason = why_not(params, Fill.of(params, storage.positions_set))
         if reason:
             raise ValueError(f"{path}: cannot grow: {reason}")
         plan = GrowthPlan.beginning_with(params, reserve)
-        with opened.writer.section(options.lock_timeout, CALL):
+        with opened.section(options.lock_timeout, CALL):
             now = storage.current_error_rate
             try:
                 _swap(path, plan)

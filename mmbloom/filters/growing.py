@@ -6,7 +6,6 @@ one, larger, is made. ``format/growth.py`` says how large each is, and its error
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -30,10 +29,10 @@ from mmbloom._system.typing import (
     Resident,
 )
 from mmbloom.errors import ParameterMismatchError
-from mmbloom.filters.chain import ChainState, Hashed, Member, contains_one, take
-from mmbloom.filters.folder import FolderFilter, FolderWriter, Lasting, open_chain
+from mmbloom.filters.chain import Chain, Hashed, contains_one, take
+from mmbloom.filters.folder import FolderFilter
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked, require_equal
-from mmbloom.filters.writer import ToClaim
+from mmbloom.filters.shelf import File, Lasting, ToClaim
 from mmbloom.format.folder import GrowthPlan
 from mmbloom.sizing.params import FilterParams
 
@@ -42,14 +41,14 @@ from mmbloom.sizing.params import FilterParams
 class _Part:
     """Keys for one file."""
 
-    member: Member
+    member: File
     keys: ToClaim
     claimed: _engine.Claimed
 
 
 @dataclass(frozen=True, slots=True)
 class PendingKeys:
-    """What `GrowingWriter.claim` found: nothing is set yet.
+    """What `GrowingChain.claim` found: nothing is set yet.
 
     Attributes
     ----------
@@ -66,41 +65,37 @@ class PendingKeys:
     parts: list[_Part] = field(default_factory=list)
 
 
-class GrowingWriter(FolderWriter):
-    """Writes to one chain whose newest file gives way to a larger one when it is full."""
+class GrowingChain(Chain):
+    """A chain whose newest file gives way to a larger one when it is full."""
 
-    room = math.inf  # what would be past the plan goes to the next file
-    renews = False
+    PLAN = GrowthPlan
+    plan: GrowthPlan
 
-    def lasting(self, now: ChainState) -> Lasting | None:
-        """Say for how long a query asks which files: for ever, until there is another one."""
-        return Lasting(now.members[::-1], 0.0, math.inf, now.newest.params.capacity)
-
-    def asked(self, now: ChainState) -> Sequence[Member]:
-        """Name the files that a query asks: all."""
-        return now.members
+    def lasting(self, members: Sequence[File]) -> Lasting:
+        """Return all files, until the newest is full."""
+        return Lasting(members[::-1], capacity=members[-1].params.capacity)
 
     def claim(self, keys: Hashed) -> PendingKeys:
         """Find which keys are new; call within `section`.
 
         Makes the files that they need, without naming them.
         """
-        *older, member = self._chain.current.members
-        claimed = PendingKeys(member.room, np.zeros(len(keys.found), dtype=np.bool_))
+        *older, member = self.members
+        claimed = PendingKeys(member.keys_left, np.zeros(len(keys.found), dtype=np.bool_))
         left = np.flatnonzero(~keys.found_in_all(older))
         while True:
             hashes = take(keys.hashes, left)
-            together = member.writer.prepare(hashes)
-            found = member.writer.claim(together)
+            together = member.prepare(hashes)
+            found = member.claim(together)
             fresh = np.flatnonzero(found.new)
-            room = member.room
+            room = member.keys_left
             claimed.new[left[fresh[:room]]] = True
             if len(fresh) <= room:
                 claimed.parts.append(_Part(member, together, found))
                 return claimed
             cut = fresh[room]  # the first that finds the file full
-            fitting = member.writer.prepare(take(hashes, slice(cut)))
-            pending = member.writer.claim(fitting)
+            fitting = member.prepare(take(hashes, slice(cut)))
+            pending = member.claim(fitting)
             claimed.parts.append(_Part(member, fitting, pending))
             # Of the keys after the cut, those that are new beside all of the batch are new. The
             # others may be there only by keys that go to the next file as well: they are asked
@@ -112,48 +107,48 @@ class GrowingWriter(FolderWriter):
                 member.storage.views.words, pending, *take(hashes, unsure), member.params
             )
             left = left[cut:][~held[cut:]]
-            member = self._chain.make_next(member.entry.number + 1)
+            member = self.make_next(member.number + 1)
 
     def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim."""
-        newest = self._chain.current.newest
-        if newest is not claimed.parts[0].member or newest.room != claimed.room:
+        newest = self.newest
+        if newest is not claimed.parts[0].member or newest.keys_left != claimed.room:
             # The caller's block has added other keys: what was claimed may not fit any more.
             claimed = self.claim(keys)
         for part in claimed.parts:
             self._go_to(part.member)
-            part.member.writer.mark(part.claimed, part.keys)
+            part.member.mark(part.claimed, part.keys)
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self.timeout, CALL):
-            *older, newest = self._chain.current.members
+            *older, newest = self.members
             found = keys.found_in_all(older)
-            if np.count_nonzero(found) + newest.room < len(found):  # it may get full
+            if np.count_nonzero(found) + newest.keys_left < len(found):  # it may get full
                 claimed = self.claim(keys)
                 self.mark(claimed, keys)
                 return claimed.new
             if not found.any():  # the most frequent case, in which nothing is copied
-                return newest.writer.add_within(keys.hashes)
+                return newest.add_within(keys.hashes)
             new = ~found
-            new[new] = newest.writer.add_within(take(keys.hashes, new))
+            new[new] = newest.add_within(take(keys.hashes, new))
             return new
 
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         octets = coerce_one(key)
         with self.section(self.timeout, CALL):
-            *older, newest = self._chain.current.members
+            *older, newest = self.members
             if contains_one(older, octets):
                 return False
-            if not newest.room and not contains_one([newest], octets):
-                newest = self._chain.make_next(newest.entry.number + 1)
+            if not newest.keys_left and not contains_one([newest], octets):
+                newest = self.make_next(newest.number + 1)
                 self._go_to(newest)
-            return newest.writer.add_one_within(octets)
+            return newest.add_one_within(octets)
 
-    def _go_to(self, member: Member) -> None:
-        if member is not self._chain.current.newest:
-            self._chain.change_over(member)
+    def _go_to(self, member: File) -> None:
+        if member is not self.newest:
+            self.change_over(member)
 
 
 @described
@@ -190,9 +185,10 @@ class GrowingFilter(SingleKeys, FolderFilter):
     True True False 4
     """
 
+    _shelf: GrowingChain
+
     def _attach(self, path: str, options: OpenOptions) -> None:
-        chain, _ = open_chain(path, options, GrowthPlan)
-        self._begin_chain(chain, GrowingWriter(chain))
+        self._begin(GrowingChain(path, options))
 
     @classmethod
     def create(
@@ -275,7 +271,7 @@ class GrowingFilter(SingleKeys, FolderFilter):
         The error rate asked for may be that of the whole instead.
         """
         opened = cls.open(path, **options)
-        plan = opened._chain.plan  # noqa: SLF001  of this very class
+        plan = opened._shelf.plan  # noqa: SLF001  of this very class
         if plan.error_rate == asked.error_rate:
             free |= {"error_rate"}
         try:

@@ -4,7 +4,7 @@ A key is written to the file of the present period, which is made when the first
 period comes; then, and only then, whole files that are past their time are dropped: from the
 manifest first, and from the disk after. Where the disk is too full for the next file, they are
 dropped before it is made. A process that has one mapped is not harmed, and forgets it at its
-next look; until then a query leaves it out by the clock.
+next check; until then a query leaves it out by the clock.
 
 A period that has ended does not begin again: while a clock that went back is not past the
 newest file's period, keys go to that file. What periods are says ``format/periods.py``.
@@ -40,10 +40,10 @@ from mmbloom._system.typing import (
     Resident,
 )
 from mmbloom.errors import MmbloomError
-from mmbloom.filters.chain import Chain, ChainState, Hashed, Member, contains_one
-from mmbloom.filters.folder import FolderFilter, FolderWriter, Lasting, open_chain
+from mmbloom.filters.chain import Chain, Hashed, contains_one
+from mmbloom.filters.folder import FolderFilter
 from mmbloom.filters.options import OpenOptions, choose_hash, not_asked
-from mmbloom.filters.writer import ToClaim
+from mmbloom.filters.shelf import File, Lasting, ToClaim
 from mmbloom.format.folder import PeriodPlan, seconds_of
 
 # Files that take longer to make than a period lasts would keep the lock for ever.
@@ -53,13 +53,13 @@ _DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 
 @dataclass(frozen=True, slots=True)
 class PendingKeys:
-    """What `RotatingWriter.claim` found: nothing is set yet.
+    """What `RotatingChain.claim` found: nothing is set yet.
 
     Attributes
     ----------
     new : ndarray of bool, shape (n,)
         True for each key that no file had.
-    member : Member
+    member : File
         The newest file then.
     keys : ToClaim
         The keys, for it.
@@ -68,128 +68,117 @@ class PendingKeys:
     """
 
     new: Bools
-    member: Member
+    member: File
     keys: ToClaim
     to_set: _engine.Claimed
 
 
-class RotatingWriter(FolderWriter):
-    """Writes to one chain whose newest file gives way to the next when its period is over.
+class RotatingChain(Chain):
+    """A chain whose newest file gives way to the next when its period is over.
 
     Parameters
     ----------
-    chain : Chain
-        The files.
-    plan : PeriodPlan
-        Their periods.
+    folder, options
+        As for `Chain`.
     clock : callable
         Gives the Unix time in seconds.
     """
 
-    def __init__(self, chain: Chain, plan: PeriodPlan, clock: Clock) -> None:
-        super().__init__(chain)
-        self._plan, self._clock = plan, clock
+    PLAN = PeriodPlan
+    plan: PeriodPlan
+    renews = True  # its time starts again
 
-    renews = True  # its time starts anew
+    def __init__(self, folder: str, options: OpenOptions, clock: Clock) -> None:
+        super().__init__(folder, options)
+        self.clock = clock
 
-    def lasting(self, now: ChainState) -> Lasting | None:
-        """Say for how long a query asks which files; None by another clock than the system's."""
-        if self._clock is not time.time:
+    def lasting(self, members: Sequence[File]) -> Lasting | None:
+        """Return which files are asked in this period; None by another clock than the system's."""
+        if self.clock is not time.time:
             return None
         since = time.time()
-        asked = [one for one in now.members if not self._plan.expired(one.entry.number, since)]
-        number = now.newest.entry.number
-        if not asked or self._plan.period(since) > number:
+        asked = [one for one in members if not self.plan.expired(one.number, since)]
+        number = members[-1].number
+        if not asked or self.plan.period(since) > number:
             return None  # the next key that comes makes a file
-        ends = min(self._plan.end(number), self._plan.expires(asked[0].entry.number))
-        return Lasting(asked[::-1], since, ends, math.inf)
+        ends = min(self.plan.end(number), self.plan.expires(asked[0].number))
+        return Lasting(asked[::-1], since, ends)
 
-    def asked(self, now: ChainState) -> Sequence[Member]:
-        """Name the files that a query asks: those whose time is not over."""
-        time = self._clock()
-        if not self._plan.expired(now.members[0].entry.number, time):  # most of the time
-            return now.members
-        return [one for one in now.members if not self._plan.expired(one.entry.number, time)]
+    def asked(self, members: Sequence[File]) -> Sequence[File]:
+        """Return the files that a query asks: those whose time is not over."""
+        time = self.clock()
+        if not self.plan.expired(members[0].number, time):  # most of the time
+            return members
+        return [one for one in members if not self.plan.expired(one.number, time)]
 
     def claim(self, keys: Hashed) -> PendingKeys:
         """Find which keys are new; call within `section`."""
         if len(keys.found):  # no keys, no file
-            self._rotate()
-        now = self._chain.current
-        together = now.newest.writer.prepare(keys.hashes)
-        to_set = now.newest.writer.claim(together)
-        found = keys.found_in_all(self.older(now))
-        return PendingKeys(to_set.new & ~found, now.newest, together, to_set)
+            self.turn()
+        members = self.members
+        newest = members[-1]
+        together = newest.prepare(keys.hashes)
+        to_set = newest.claim(together)
+        found = keys.found_in_all(self.older(members))
+        return PendingKeys(to_set.new & ~found, newest, together, to_set)
 
     def mark(self, claimed: PendingKeys, keys: Hashed) -> None:
         """Set the bits of what was claimed; call within the `section` of the claim."""
         if not len(keys.found):
             return
-        newest = self._chain.current.newest
+        newest = self.newest
         if newest is claimed.member:
-            newest.writer.mark(claimed.to_set, claimed.keys)
+            newest.mark(claimed.to_set, claimed.keys)
         else:  # the caller's block has added other keys, in another period
-            newest.writer.add_within(keys.hashes)
-        self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))
+            newest.add_within(keys.hashes)
+        self._keep_up(lambda newest: newest.add_within(keys.hashes))
 
     def add_chunk(self, keys: Hashed) -> Bools:
         """Add one chunk in a section of its own; bool array of shape (n,)."""
         with self.section(self.timeout, CALL):
-            self._rotate()
-            now = self._chain.current
-            found = keys.found_in_all(self.older(now))
-            new = now.newest.writer.add_within(keys.hashes) & ~found
-            self._keep_up(lambda newest: newest.writer.add_within(keys.hashes))
+            self.turn()
+            found = keys.found_in_all(self.older(self.members))
+            new = self.newest.add_within(keys.hashes) & ~found
+            self._keep_up(lambda newest: newest.add_within(keys.hashes))
         return new
 
     def add_one(self, key: Key) -> bool:
         """Add one key in a section of its own; True if it was new."""
         octets = coerce_one(key)
         with self.section(self.timeout, CALL):
-            self._rotate()
-            now = self._chain.current
-            older = self.older(now)
-            new = now.newest.writer.add_one_within(octets)
-            new = new and not contains_one(older, octets)
-            self._keep_up(lambda newest: newest.writer.add_one_within(octets))
+            self.turn()
+            older = self.older(self.members)
+            new = self.newest.add_one_within(octets) and not contains_one(older, octets)
+            self._keep_up(lambda newest: newest.add_one_within(octets))
         return new
 
     @property
     def room(self) -> float:
         """How many keys fit into the plan of the present period for sure."""
-        newest = self._chain.current.newest
-        if (
-            newest.writer.room == math.inf
-            and self._plan.period(self._clock()) > newest.entry.number
-        ):
+        newest = self.newest
+        if newest.room == math.inf and self.plan.period(self.clock()) > newest.number:
             return 0.0  # the caller was told of a period that is over, and not of the next one
-        return newest.writer.room
+        return newest.room
 
-    def may_pass(self, keys: int) -> bool:
-        """Tell whether keys go past the plan of the present period; within `section`."""
-        if keys:  # no keys, no file
-            self._rotate()  # what goes to the next period is no matter of this one
-        return super().may_pass(keys)
-
-    def _keep_up(self, add: Callable[[Member], object]) -> None:
+    def _keep_up(self, add: Callable[[File], object]) -> None:
         """Add once more what was added while its period came to an end.
 
-        A key is kept from the time at which its add returns, which is later than this look.
+        A key is kept from the time at which its add returns, which is later than this check.
         """
         for _ in range(_MOST_ROUNDS):
-            if not self._rotate():
+            if not self.turn():
                 return
-            add(self._chain.current.newest)
+            add(self.newest)
         raise MmbloomError(
-            f"{self._chain.folder}: {_MOST_ROUNDS} periods of {self._plan.every_seconds} s have "
+            f"{self.path}: {_MOST_ROUNDS} periods of {self.plan.every_seconds} s have "
             "ended while files were made for them; create one with longer periods"
         )
 
-    def _rotate(self) -> bool:
+    def turn(self) -> bool:
         """Begin the file of the present period, unless the newest is of it; True if it was not."""
-        time = self._clock()
-        number = self._plan.period(time)
-        if number <= self._chain.current.newest.entry.number:  # of this, or the clock went back
+        time = self.clock()
+        number = self.plan.period(time)
+        if number <= self.newest.number:  # of this, or the clock went back
             return False
         try:
             self._begin(number, time)
@@ -203,27 +192,26 @@ class RotatingWriter(FolderWriter):
 
     def _begin(self, number: int, time: float) -> None:
         """Make the file of a period the newest, and drop those that are past their time."""
-        self._chain.change_over(self._chain.make_next(number), dropped=self._expired(time))
+        self.change_over(self.make_next(number), dropped=self._expired(time))
         self._remove()
 
     def _drop(self, time: float) -> bool:
         """Drop what is past its time, but not the newest, whose lock is held; True if any was."""
-        *older, newest = self._chain.current.members
+        *older, newest = self.members
         kept = older[self._expired(time) :]
         if len(kept) == len(older):
             return False
-        self._chain.name((*kept, newest))
+        self.name((*kept, newest))
         self._remove()
         return True
 
     def _expired(self, time: float) -> int:
         """Count the oldest files that are past their time."""
-        members = self._chain.current.members
-        return sum(self._plan.expired(one.entry.number, time) for one in members)
+        return sum(self.plan.expired(one.number, time) for one in self.members)
 
     def _remove(self) -> None:
         """Remove from the disk what is older than all that the manifest names."""
-        remove_older(self._chain.folder, self._chain.current.members[0].entry.number)
+        remove_older(self.path, self.members[0].number)
 
 
 @described
@@ -271,9 +259,8 @@ class RotatingFilter(SingleKeys, FolderFilter):
     """
 
     def _attach(self, path: str, options: OpenOptions, clock: Clock = time.time) -> None:
-        chain, plan = open_chain(path, options, PeriodPlan)
         self._clock = clock
-        self._begin_chain(chain, RotatingWriter(chain, plan, clock))
+        self._begin(RotatingChain(path, options, clock))
 
     def _arguments(self) -> tuple[object, ...]:
         return *super()._arguments(), self._clock  # another clock would give other answers

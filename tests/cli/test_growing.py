@@ -144,7 +144,7 @@ def test_info_says_what_stands_in_a_file_only(
     assert ("sealed" in live, kept["sealed"]) == (False, "read-only for ever")
     assert "note" not in live
     with GrowingFilter.open(growing) as seen:
-        for member in seen._chain.current.members[1:3]:
+        for member in seen._shelf.members[1:3]:
             done = member.storage.counters["batches_done"]
             member.storage.counters["batches_done"] = done - 1
     assert rows(inside(run, "info", growing))["note"].startswith("2 batches begun and not done")

@@ -12,7 +12,7 @@ from mmbloom import ClosedFilterError, GrowingFilter
 from mmbloom._storage import folder
 from mmbloom._storage.resident.moving import MovingArray
 from mmbloom.filters import chain
-from mmbloom.filters.chain import Member
+from mmbloom.filters.shelf import File
 
 KEYS = range(100)  # of several files
 
@@ -32,16 +32,16 @@ def test_closed_between_two_files(
     seen: GrowingFilter, monkeypatch: pytest.MonkeyPatch, at: int
 ) -> None:
     """The flush says that the folder is closed, and goes on to no file."""
-    original = Member.flush
-    synced: list[Member] = []
+    original = File.sync
+    synced: list[File] = []
 
-    def flush(self: Member) -> None:
+    def flush(self: File) -> None:
         if len(synced) == at:
             seen.close()
         original(self)
         synced.append(self)
 
-    monkeypatch.setattr(Member, "flush", flush)
+    monkeypatch.setattr(File, "sync", flush)
     with pytest.raises(ClosedFilterError) as caught:
         seen.flush()
     assert caught.value.path == seen.path

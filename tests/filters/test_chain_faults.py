@@ -191,7 +191,7 @@ def test_change_over_with_any_call_failing(
             tally(faults=len(failed))
             assert seen.contains_many(OLD).all()
             # Had it gone on with a file that is not the newest, the next would overtake it.
-            assert seen._chain.refresh().newest.lock.state.mine()
+            assert seen._shelf.newest.lock.state.mine()
             seen.add_many(NEW)
         check_usable(folder)
         left = [name for name in os.listdir(folder) if name.endswith(".tmp")]

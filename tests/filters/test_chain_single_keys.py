@@ -34,7 +34,7 @@ from mmbloom import (
 )
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
-from mmbloom.filters.writer import BitWriter
+from mmbloom.filters.shelf import BitFile
 
 
 @pytest.fixture(name="long_ways")
@@ -325,7 +325,7 @@ def test_closed_amid_the_look(make: Make, tmp_path: Path, monkeypatch: pytest.Mo
         raise ClosedFilterError("seen")
 
     seen = make(tmp_path / "seen")
-    monkeypatch.setattr(BitWriter, "leave_room", close)
+    monkeypatch.setattr(BitFile, "leave_room", close)
     assert seen.add("a")
     assert seen.closed
 
@@ -421,7 +421,7 @@ def test_grounds_of_another_type(
         made.append(fields)
         return Grounds(**fields)
 
-    monkeypatch.setattr("mmbloom.filters.folder.Grounds", note)
+    monkeypatch.setattr("mmbloom.filters.shelf.Grounds", note)
     with growing(tmp_path / "seen") as seen:
         assert seen.add("x")
         for form in (made[-1], made[-1] | {"ends": 1e300}):

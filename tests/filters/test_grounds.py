@@ -22,7 +22,7 @@ from mmbloom import (
     ReentryError,
 )
 from mmbloom._storage.resident.working_copy import WorkingCopy
-from mmbloom.filters.writer import BitWriter
+from mmbloom.filters.shelf import BitFile
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_closed_amid_a_renewal(seen: BloomFilter, monkeypatch: pytest.MonkeyPatc
         raise ClosedFilterError(seen.path)
 
     soon()
-    monkeypatch.setattr(BitWriter, "leave_room", close)
+    monkeypatch.setattr(BitFile, "leave_room", close)
     assert seen.add("x")
     with BloomFilter.open(seen.path) as again:
         assert "x" in again

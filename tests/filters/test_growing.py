@@ -283,7 +283,7 @@ def test_flush_forces_each_file_to_the_disk(
         (path,) = (path for path in files if os.path.samestat(os.fstat(fd), path.stat()))
         calls.append(("fsync", path))
 
-    for member, path in zip(seen._chain.current.members, files, strict=True):
+    for member, path in zip(seen._shelf.members, files, strict=True):
         replace_map(member.storage, WatchedMap(map_of(member.storage), path))
     monkeypatch.setattr(os, "fsync", fsync)
     seen.flush()
@@ -332,8 +332,8 @@ def test_change_over_before_the_lock_is_taken(
     with GrowingFilter.open(folder) as other:
         other.update(range(60))
     with seen.locked(timeout):
-        assert seen._chain.current.newest.lock.state.mine()
-        assert seen._chain.current.newest.entry.number == 2
+        assert seen._shelf.newest.lock.state.mine()
+        assert seen._shelf.newest.number == 2
         assert not flock_is_free(files_of(folder)[-1])
         assert seen.update(range(70)) == 10
 

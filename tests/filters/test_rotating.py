@@ -17,7 +17,7 @@ from mmbloom.errors import (
     FilterFullError,
     MmbloomError,
 )
-from mmbloom.filters.folder import FolderWriter
+from mmbloom.filters.shelf import File
 
 
 def numbers(folder: Path) -> list[int]:
@@ -219,15 +219,15 @@ def test_a_period_that_ends_before_the_caller_is_told(
 ) -> None:
     """The warning of the period that is over is not said of the next one, which has its own."""
     seen = rotate(capacity_per_period=100)
-    tell = FolderWriter.tell
+    tell = File.tell
 
-    def late(writer: FolderWriter, full: FilterFullError) -> None:
+    def late(_: File, full: FilterFullError) -> None:
         monkeypatch.undo()
         clock.days(1)
         assert seen.add("of another thread")
-        tell(writer, full)
+        tell(seen._shelf.newest, full)  # as where all this came before the newest was asked for
 
-    monkeypatch.setattr(FolderWriter, "tell", late)
+    monkeypatch.setattr(File, "tell", late)
     assert seen.add_many(range(90)).all()
     seen.add_many(range(100, 200))  # past the plan of the first day
     with pytest.warns(CapacityWarning, match="planned for 100"):
@@ -252,11 +252,11 @@ def test_periods_shorter_than_it_takes_to_make_a_file(rotate: Create, clock: Clo
         clock.now += 10
         return clock.now
 
-    writer: Any = seen._writer
-    writer._clock = hurry
+    shelf: Any = seen._shelf
+    shelf.clock = hurry
     for add in (partial(seen.add, "a"), partial(seen.add_many, ["b"])):
         with pytest.raises(MmbloomError, match="8 periods of 10 s have ended"):
             add()
-    writer._clock = clock
+    shelf.clock = clock
     assert seen.contains_many(["a", "b"]).tolist() == [False, True], "60 seconds have passed"
     assert seen.add("c")

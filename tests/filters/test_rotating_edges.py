@@ -3,6 +3,7 @@
 import os
 import pickle
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from naive import split
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, Sieve
 from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
-from mmbloom.filters.chain import ChainState, contains_any
+from mmbloom.filters.chain import contains_any
+from mmbloom.filters.shelf import File
 from mmbloom.format.folder import seconds_of
 
 
@@ -160,14 +162,14 @@ def test_file_dropped_while_it_is_asked(rotate: Create, folder: Path, clock: Clo
     counts = []
     with RotatingFilter.open(folder, "r", clock=clock) as reader:
 
-        def question(now: ChainState) -> bool:
-            counts.append(len(now.members))
+        def question(members: Sequence[File]) -> bool:
+            counts.append(len(members))
             if len(counts) == 1:
                 clock.days(30)
                 seen.add("key")
-            return bool(contains_any(now.members, split([(1, 2)])).any())
+            return bool(contains_any(members, split([(1, 2)])).any())
 
-        assert not reader._chain.ask(question)
+        assert not reader._shelf.ask(question)
     assert counts == [1, 1]
 
 

@@ -97,7 +97,7 @@ def test_any_call_failing(tmp_path: Path, two: Path, tally: Count) -> None:
             over.append(True)
             names.append(*failed or [""])
             tally(faults=len(failed))
-            assert seen._chain.refresh().newest.lock.state.mine()
+            assert seen._shelf.newest.lock.state.mine()
             seen.add_many(NEW)
         check_usable(folder)
     assert {"link", "replace", "fsync", "unlink"} <= {*names}

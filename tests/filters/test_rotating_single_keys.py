@@ -8,7 +8,7 @@ as a float of seconds rounds them by 100.
 import os
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,8 @@ from mmbloom import (
     RotatingFilter,
 )
 from mmbloom._storage.folder import ManifestFile
-from mmbloom.filters.chain import ChainState
-from mmbloom.filters.folder import Lasting
-from mmbloom.filters.rotating import RotatingWriter
+from mmbloom.filters.rotating import RotatingChain
+from mmbloom.filters.shelf import File, Lasting
 
 SECOND = 10**9  # nanoseconds
 
@@ -151,15 +150,15 @@ def test_out_of_its_time(
 ) -> None:
     """Where the clock is not within the time that the grounds are for, each key looks."""
     with rotating(tmp_path / "seen") as seen:
-        real = RotatingWriter.lasting
+        real = RotatingChain.lasting
 
-        def lasting(writer: RotatingWriter, now: ChainState) -> Lasting | None:
-            found = real(writer, now)
+        def lasting(chain: RotatingChain, members: Sequence[File]) -> Lasting | None:
+            found = real(chain, members)
             assert found is not None
             since, ends = (time.time() + seconds for seconds in window)
             return found._replace(since=since, ends=ends)
 
-        monkeypatch.setattr(RotatingWriter, "lasting", lasting)
+        monkeypatch.setattr(RotatingChain, "lasting", lasting)
         seen.add("a")
         long_ways.clear()
         for _ in range(20):

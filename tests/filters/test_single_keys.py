@@ -359,14 +359,14 @@ def test_verified_keys(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With verify_after_add every key is tested again."""
     tested = []
     with BloomFilter.create(path, 1000, verify_after_add=True) as seen:
-        writer = type(seen._writer)
-        real = writer._test_one
+        file = type(seen._shelf)
+        real = file._test_one
 
         def test_one(*arguments: Any) -> None:
             tested.append(1)
             real(*arguments)
 
-        monkeypatch.setattr(writer, "_test_one", test_one)
+        monkeypatch.setattr(file, "_test_one", test_one)
         for key in KEYS:
             seen.add(key)
     assert len(tested) == len(KEYS)

@@ -19,14 +19,13 @@ from typing import Any
 import filelock
 import numpy as np
 
-from mmbloom import BloomFilter
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import Counters
 from mmbloom._system.typing import Words
-from mmbloom.filters import writer
-from mmbloom.filters.folder import FolderFilter
+from mmbloom.filters import shelf
+from mmbloom.filters.base import Filter
 from mmbloom.format.header import MUTABLE_FIELDS
 
 # Every call of the os module that making or using a file could make.
@@ -85,13 +84,12 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
     originals: list[tuple[Any, str, Any]] = [
         (mmap, "mmap", mmap.mmap),
         (lock, "native", lock.native),
-        *((kind, "_grounds", kind._grounds) for kind in (BloomFilter, FolderFilter)),
+        (Filter, "_grounds", Filter._grounds),
     ]
     originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
     mmap.mmap = wrap("mmap", Map)  # type: ignore[assignment, misc]
     # How many keys go by one look depends on the clock, and the calls must not.
-    for kind in (BloomFilter, FolderFilter):
-        kind._grounds = _look_and_no_grounds(kind._grounds)  # type: ignore[method-assign]
+    Filter._grounds = _look_and_no_grounds(Filter._grounds)  # type: ignore[method-assign]
     lock.native = property(lambda _: -1)  # type: ignore[assignment, method-assign]  # not in C
     for module, place, name in replaced:
         setattr(module, place, wrap(name, getattr(module, place)))
@@ -132,7 +130,7 @@ def die_at_counter(number: int, when: str) -> None:
     """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
     set_one, count_some, hook = (
         Counters.__setitem__,
-        writer.count,
+        shelf.count,
         at_call(number, kill_self),
     )
 
@@ -152,7 +150,7 @@ def die_at_counter(number: int, when: str) -> None:
         return now
 
     Counters.__setitem__ = set_counter  # type: ignore[method-assign]
-    writer.count = count
+    shelf.count = count
 
 
 def mount_tmpfs(folder: Path, size: int) -> bool:

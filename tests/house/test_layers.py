@@ -136,7 +136,7 @@ def test_something_is_read() -> None:
     """The tests below look at the whole package: these files and rows are among them."""
     assert {"errors", "_engine", "_engine.reference.bits", "filters.base"} <= MODULES.keys()
     assert "mmbloom._storage.mapped.MappedFilter" in set(imports_of(MODULES["filters.file"]))
-    assert own_imports_of(MODULES["filters.writer"]) >= {"_engine", "_storage.lock", "errors"}
+    assert own_imports_of(MODULES["filters.shelf"]) >= {"_engine", "_storage.lock", "errors"}
     compiled = {file.name: file for file in CYTHON}
     assert {file.stem for file in CYTHON if file.suffix == ".pyx"} == {*MODULES_BUILT} - {"_arrays"}
     assert "mmbloom._engine.compiled.positions.shape_of" in {

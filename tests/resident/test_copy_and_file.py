@@ -19,7 +19,7 @@ from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFil
 from mmbloom._storage.resident import working_copy
 from mmbloom._system import memory
 from mmbloom.errors import FileChangedError, MmbloomWarning
-from mmbloom.filters.writer import BitWriter
+from mmbloom.filters.shelf import BitFile
 
 NEXT = np.arange(2000, 2500)
 
@@ -250,14 +250,14 @@ def test_claim_of_who_had_mapped_the_file(file: str, tmp_path: Path) -> None:
 
 def test_others_are_faster_than_the_maker(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What others add to a new file, before its maker has moved it, is not lost."""
-    move = BitWriter.move_to_memory
+    move = BitFile.move_to_memory
 
-    def add_before(self: BitWriter) -> None:
+    def add_before(self: BitFile) -> None:
         with BloomFilter.open(path, resident=False) as other:
             other.add_many(OLD)
         move(self)
 
-    monkeypatch.setattr(BitWriter, "move_to_memory", add_before)
+    monkeypatch.setattr(BitFile, "move_to_memory", add_before)
     with BloomFilter.create(path, 10_000, 1e-6, resident=True) as seen:
         assert seen.info().resident
         assert missing(seen, OLD) == 0
