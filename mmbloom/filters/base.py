@@ -23,9 +23,21 @@ from mmbloom._engine import Grounds
 from mmbloom._engine.key_batch import KeyBatch
 from mmbloom._keys.batch import Batch, helpers_for
 from mmbloom._keys.coerce import HashedBatch, batches, coerce, coerce_one
+from mmbloom._storage.opening import absolute
 from mmbloom._system.reentry import CALL
 from mmbloom._system.threads import in_order, usable_cores
-from mmbloom._system.typing import Bools, HashHalves, Key, Keys, Nulls, Words
+from mmbloom._system.typing import (
+    Bools,
+    HashHalves,
+    Key,
+    Keys,
+    Mode,
+    Nulls,
+    OnFull,
+    Path,
+    Resident,
+    Words,
+)
 from mmbloom.errors import FileChangedError, FilterFullError
 from mmbloom.filters.claim import Claim
 from mmbloom.filters.exclusions import Exclusions
@@ -34,6 +46,7 @@ from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.shelf import File, Shelf, key_rule_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+B = TypeVar("B", Batch, HashedBatch)
 R = TypeVar("R")
 
 
@@ -233,6 +246,73 @@ class Filter(ABC):
         """Open what is at the path, for this new object."""
 
     @classmethod
+    @shared
+    def open(
+        cls,
+        path: Path,
+        mode: Mode = "r+",
+        *,
+        lock_timeout: float | None = 60.0,
+        allow_network: bool = False,
+        threads: int | None = None,
+        preload: bool = False,
+        verify_after_add: bool = False,
+        on_full: OnFull = "warn",
+        resident: Resident = "auto",
+    ) -> Self:
+        """Open an existing filter; its files say all about it.
+
+        Parameters
+        ----------
+        path : str or path-like
+            The file or folder. Opening changes nothing in it.
+        mode : {"r+", "r"}, default "r+"
+            "r" takes no lock, and works on a read-only file system. A sealed file, and one
+            of a growing or rotating folder, is read-only in both.
+        lock_timeout : float or None, default 60.0
+            Seconds that a write waits for others before `LockTimeoutError`; None waits for ever.
+        allow_network : bool, default False
+            Allow writing on a network file system, which is safe from one host only.
+        threads : int, optional
+            How many threads hash and test a batch of 65,536 keys or more; by default one for
+            each core that the process may use. No answer depends on it.
+        preload : bool, default False
+            Read the whole file into memory first, so that no key waits for the disk.
+        verify_after_add : bool, default False
+            Test every key again before its add is acknowledged; keys that are not found are a
+            `LostBitsError`. It reveals other programs that write to the file without the lock,
+            and failing memory, at the price of a query for each key added.
+        on_full : {"warn", "raise"}, default "warn"
+            What to do about keys that go past the planned capacity, before any of the batch is
+            marked: warn once (`CapacityWarning`) and go on, or refuse the batch with
+            `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch. A
+            `GrowingFilter` is never full; a `RotatingFilter` is while its period has more keys
+            than planned.
+        resident : {"auto", True, False}, default "auto"
+            Whether to keep the array in shared memory, where no key waits for the disk, and to
+            write it to the file in `flush`, in `close`, and some minutes after the last time:
+            "auto" does so with files so large that the kernel would let writers wait, after
+            50,000 new keys. Filters that count are never kept so. See docs/large-filters.md.
+
+        Returns
+        -------
+        the class that was called
+            Open, to be closed with ``close`` or by a ``with`` block.
+
+        Raises
+        ------
+        FormatError
+            If it is not a valid filter, or one for another class; or if a file of a folder is
+            missing, or not the one that the manifest names.
+        OSError
+            If it cannot be opened.
+        """
+        settings = OpenOptions(
+            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
+        )
+        return cls._opened(absolute(path), settings)
+
+    @classmethod
     def _opened(cls, *arguments: Any) -> Self:
         """Make an object of what `_attach` takes."""
         made = cls.__new__(cls)
@@ -281,10 +361,8 @@ class Filter(ABC):
 
     def _answer(self, keys: KeyBatch, hashes: HashHalves) -> Bools:
         found = self._find(hashes)
-        return self._without_excluded(found, keys, hashes) if found.any() else found
-
-    def _without_excluded(self, found: Bools, keys: KeyBatch, hashes: HashHalves) -> Bools:
-        """Correct the answers of a chunk in which there are hits: only a hit may be excluded."""
+        if not found.any():  # only a hit may be excluded
+            return found
         self._exclusions.refresh()
         return self._exclusions.correct(found, [keys], hashes)
 
@@ -293,7 +371,7 @@ class Filter(ABC):
         shelf = self._shelf
         if shelf.room < 1:
             octets = coerce_one(key)
-            new = self._foreseen(coerce([octets]), lambda: shelf.add_one(octets))
+            new = self._foreseen(coerce([octets]), lambda _: shelf.add_one(octets))
         else:
             new = shelf.add_one(key)
         return new or self._exclusions.holds(key)
@@ -346,7 +424,7 @@ class Filter(ABC):
         [ True  True False]
         """
         self._check_writable()
-        return self._add_batch(coerce(keys, nulls))
+        return self._foreseen(coerce(keys, nulls), self._add_chunks)
 
     def update(self, keys: Keys, *, nulls: Nulls = "error") -> int:
         """Add keys from an iterable of any length in bounded memory.
@@ -369,7 +447,9 @@ class Filter(ABC):
             column is one as a whole.
         """
         self._check_writable()
-        return sum(int(self._add_batch(batch).sum()) for batch in batches(keys, nulls))
+        return sum(
+            int(self._foreseen(batch, self._add_chunks).sum()) for batch in batches(keys, nulls)
+        )
 
     def add_hashes(self, h1: Words, h2: Words) -> Bools:
         """Add keys by their hashes; the answers are those of `add_many` of the keys.
@@ -397,9 +477,7 @@ ClosedFilterError
         self._check_writable()
         batch = HashedBatch.of(h1, h2)
         self._require_no_exclusions()
-        if batch.num_keys > self._shelf.room:
-            return self._foreseen(batch, lambda: self._add_hashed(batch))
-        return self._add_hashed(batch)
+        return self._foreseen(batch, self._add_hashed)
 
     def _add_hashed(self, batch: HashedBatch) -> Bools:
         size = self._chunk_keys(batch.num_keys)
@@ -446,22 +524,18 @@ ClosedFilterError
                 "the keys (add_many, contains_many), or discard the exclusions"
             )
 
-    def _add_batch(self, batch: Batch) -> Bools:
-        if batch.num_keys > self._shelf.room:
-            return self._foreseen(batch, lambda: self._add_chunks(batch))
-        return self._add_chunks(batch)
-
-    def _foreseen(self, batch: Batch | HashedBatch, add: Callable[[], R]) -> R:
-        """Tell, before a batch is added, if it goes past the plan; then add it."""
+    def _foreseen(self, batch: B, add: Callable[[B], R]) -> R:
+        """Add a batch, and before that tell the caller if it goes past the plan."""
         shelf = self._shelf
-        try:
-            with shelf.section(shelf.timeout):
-                self._require_room(batch)
-                if shelf.strict:  # none may fill it in between
-                    return add()
-        except FilterFullError as full:
-            shelf.newest.tell(full)
-        return add()
+        if batch.num_keys > shelf.room:
+            try:
+                with shelf.section(shelf.timeout):
+                    self._require_room(batch)
+                    if shelf.strict:  # none may fill it in between
+                        return add(batch)
+            except FilterFullError as full:
+                shelf.newest.tell(full)
+        return add(batch)
 
     def _require_room(self, batch: Batch | HashedBatch) -> None:
         if batch.num_keys:  # no keys, no file

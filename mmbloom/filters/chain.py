@@ -144,7 +144,7 @@ class Chain(Shelf):
     plan: FolderPlan
 
     def __init__(self, folder: str, options: OpenOptions) -> None:
-        self.path, self.options = folder, options
+        super().__init__(folder, options)
         # Whose section it is; the lock of the newest file is its `inner`.
         self.state = LockState(folder, None, wait)
         self._loading = ThreadLock()  # one thread at a time opens files

@@ -15,7 +15,6 @@ from mmbloom._storage.opening import absolute
 from mmbloom._system.typing import (
     HashName,
     Layout,
-    Mode,
     OnFull,
     Path,
     Reserve,
@@ -173,72 +172,6 @@ class FileFilter(Filter):
             made.close()
             raise
         return made
-
-    @classmethod
-    @shared
-    def open(
-        cls,
-        path: Path,
-        mode: Mode = "r+",
-        *,
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
-    ) -> Self:
-        """Open an existing filter file; its header says all about it.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The file. Opening changes nothing in it.
-        mode : {"r+", "r"}, default "r+"
-            "r" takes no lock, and works on a read-only file system. A sealed file, and one
-            of a growing or rotating folder, is read-only in both.
-        lock_timeout : float or None, default 60.0
-            Seconds that a write waits for others before `LockTimeoutError`; None waits for ever.
-        allow_network : bool, default False
-            Allow writing on a network file system, which is safe from one host only.
-        threads : int, optional
-            How many threads hash and test a batch of 65,536 keys or more; by default one for
-            each core that the process may use. No answer depends on it.
-        preload : bool, default False
-            Read the whole file into memory first, so that no key waits for the disk.
-        verify_after_add : bool, default False
-            Test every key again before its add is acknowledged; keys that are not found are a
-            `LostBitsError`. It reveals other programs that write to the file without the lock,
-            and failing memory, at the price of a query for each key added.
-        on_full : {"warn", "raise"}, default "warn"
-            What to do about keys that go past the planned capacity, before any of the batch is
-            marked: warn once (`CapacityWarning`) and go on, or refuse the batch with
-            `FilterFullError`. To be sure of that, "raise" holds the lock for a whole batch. A
-            `GrowingFilter` is never full; a `RotatingFilter` is while its period has more keys
-            than planned.
-        resident : {"auto", True, False}, default "auto"
-            Whether to keep the array in shared memory, where no key waits for the disk, and to
-            write it to the file in `flush`, in `close`, and some minutes after the last time:
-            "auto" does so with files so large that the kernel would let writers wait, after
-            50,000 new keys. Filters that count are never kept so. See docs/large-filters.md.
-
-        Returns
-        -------
-        the class that was called
-            Open, to be closed with ``close`` or by a ``with`` block.
-
-        Raises
-        ------
-        FormatError
-            If the file is not a valid filter, or one for another class.
-        OSError
-            If it cannot be opened.
-        """
-        settings = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
-        return cls._opened(absolute(path), settings)
 
     @property
     def capacity(self) -> int:  # noqa: D102  as in the base

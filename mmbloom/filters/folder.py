@@ -13,12 +13,10 @@ from typing import Self
 
 from mmbloom._storage.atomic import new_folder, require_reserve
 from mmbloom._storage.folder import file_name, first_manifest, make_member
-from mmbloom._storage.opening import absolute
-from mmbloom._system.typing import Mode, OnFull, Path, Resident
 from mmbloom.errors import (
     ParameterMismatchError,
 )
-from mmbloom.filters.base import Filter, shared
+from mmbloom.filters.base import Filter
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.info import FilterInfo, read_info, without_secret
 from mmbloom.filters.options import EXIST_OK, OpenOptions, require_field
@@ -123,48 +121,6 @@ class FolderFilter(Filter):
     """A filter made of several files; the base of `GrowingFilter` and `RotatingFilter`."""
 
     _shelf: Chain
-
-    @classmethod
-    @shared
-    def open(
-        cls,
-        path: Path,
-        mode: Mode = "r+",
-        *,
-        lock_timeout: float | None = 60.0,
-        allow_network: bool = False,
-        threads: int | None = None,
-        preload: bool = False,
-        verify_after_add: bool = False,
-        on_full: OnFull = "warn",
-        resident: Resident = "auto",
-    ) -> Self:
-        """Open an existing folder; its manifest and headers say all about it.
-
-        Parameters
-        ----------
-        path : str or path-like
-            The folder. Opening changes nothing in it.
-        mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-            As for `BloomFilter.open`.
-
-        Returns
-        -------
-        the class that was called
-            Open, to be closed with ``close`` or by a ``with`` block.
-
-        Raises
-        ------
-        FormatError
-            If it is not a folder of this class, or a file of it is missing, damaged, or not the
-            one that the manifest names.
-        OSError
-            If it cannot be opened.
-        """
-        options = OpenOptions(
-            mode, lock_timeout, allow_network, threads, preload, verify_after_add, on_full, resident
-        )
-        return cls._opened(absolute(path), options)
 
     @classmethod
     def _created(

@@ -93,6 +93,12 @@ class Shelf(ABC):
         What it was created with.
     options : OpenOptions
         How it was opened.
+    timeout : float or None
+        Seconds to wait for the write lock; None for ever.
+    strict : bool
+        Whether what goes past the plan is refused.
+    check_open, check_unchanged, check_writable : callable
+        They raise if the filter was closed; is not at its path any more; cannot be written.
     exclusions : ExclusionList
         Keys that are answered as not seen.
     state : LockState
@@ -103,26 +109,21 @@ class Shelf(ABC):
         What can be done with the hashes of a chunk ahead of the lock.
     """
 
-    path: str
     uuid: bytes
     plan: FilterParams | FolderPlan
-    options: OpenOptions
     exclusions: ExclusionList
     state: LockState
+    check_open: Callable[[], object]
+    check_unchanged: Callable[[], object]
+    check_writable: Callable[[], object]
     claimed: weakref.ref[Any] | None = None
     prepare_chunk: Callable[[HashHalves], Any] | None = None
     renews: ClassVar[bool] = False
     """Whether a key that an older file has is added to the newest all the same."""
 
-    @property
-    def timeout(self) -> float | None:
-        """Seconds to wait for the write lock; None for ever."""
-        return self.options.lock_timeout
-
-    @property
-    def strict(self) -> bool:
-        """Whether what goes past the plan is refused."""
-        return self.options.on_full == "raise"
+    def __init__(self, path: str, options: OpenOptions) -> None:
+        self.path, self.options = path, options
+        self.timeout, self.strict = options.lock_timeout, options.on_full == "raise"
 
     @property
     @abstractmethod
@@ -209,18 +210,6 @@ class Shelf(ABC):
     @abstractmethod
     def close(self) -> None:
         """Leave and unmap every file, and release everything; closing twice is fine."""
-
-    @abstractmethod
-    def check_open(self) -> None:
-        """Raise if the filter was closed."""
-
-    @abstractmethod
-    def check_unchanged(self) -> object:
-        """Raise if the filter was closed, or is not at its path any more."""
-
-    @abstractmethod
-    def check_writable(self) -> None:
-        """Raise unless this object may write, as `MappedFilter.check_writable`."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -330,9 +319,11 @@ class File(Shelf):
         folder: str = "",
         number: int = 0,
     ) -> None:
-        self.storage, self.exclusions, self.options = storage, exclusions, options
-        self.number = number
-        self.path, self.uuid = storage.path, storage.header.uuid
+        super().__init__(storage.path, options)
+        self.storage, self.exclusions, self.number = storage, exclusions, number
+        self.uuid = storage.header.uuid
+        self.check_open, self.check_unchanged = storage.check_open, storage.check_unchanged
+        self.check_writable = storage.check_writable
         self.plan = self.params = storage.header.params
         self.lock = WriteLock(storage.path, storage.identity, options.lock_timeout)
         self.state = self.lock.state
@@ -377,15 +368,6 @@ class File(Shelf):
         if failures:
             raise failures.pop(0)  # which must not be kept by what it keeps
         self._left.detach()
-
-    def check_open(self) -> None:  # noqa: D102
-        self.storage.check_open()
-
-    def check_unchanged(self) -> None:  # noqa: D102
-        self.storage.check_unchanged()
-
-    def check_writable(self) -> None:  # noqa: D102
-        self.storage.check_writable()
 
     def find(self, hashes: HashHalves) -> Bools:  # noqa: D102
         return self._contains(self.storage.look(len(hashes[0])).words, hashes)
