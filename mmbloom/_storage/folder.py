@@ -2,7 +2,7 @@
 
 Of the files of a folder, only the manifest and that of the exclusions are ever replaced. If two
 processes replaced one at once, one of them would lose what it wrote. So only the process that
-holds the write lock of the newest file replaces the manifest, after it has looked, under that
+holds the write lock of the newest file replaces the manifest, after it has checked, under that
 lock, whether the file is still the newest: one process at a time, which has read what it replaces.
 
 This file takes no lock.
@@ -93,7 +93,7 @@ def manifest_of(folder: str) -> Manifest:
 
 
 def missing(error: FileNotFoundError) -> FormatError:
-    """Say of a file that the manifest names, and the system does not find, what that means."""
+    """Return the error for a file that the manifest names and the system does not find."""
     return FormatError(str(error.filename), "file", "missing", "there, by the folder's manifest")
 
 
@@ -126,7 +126,7 @@ def first_manifest(
 
 
 def stamp_of(folder: str) -> Stamp:
-    """Look which manifest is there now; FileChangedError if there is none any more."""
+    """Return which manifest is there now; `FileChangedError` if it is gone."""
     try:
         return _stamp(os.stat(os.path.join(folder, MANIFEST)))
     except (FileNotFoundError, NotADirectoryError):
@@ -138,12 +138,12 @@ def _stamp(status: os.stat_result) -> Stamp:
 
 
 def folder_kind(path: str) -> str:
-    """Tell which filter a folder is: "growing" or "rotating"; raises as `read_manifest`."""
+    """Return which filter a folder is, "growing" or "rotating"; raises as `read_manifest`."""
     return manifest_of(path).plan.kind
 
 
 def is_named(path: str) -> bool:
-    """Tell whether a file is one of a folder's own: whether the manifest beside it names it."""
+    """Return whether the manifest in a file's folder names that file."""
     try:
         members = manifest_of(os.path.dirname(path)).members
     except (FormatError, FileNotFoundError, PermissionError):
@@ -154,8 +154,8 @@ def is_named(path: str) -> bool:
 def remove_older(folder: str, number: int) -> None:
     """Remove the files of earlier numbers, which no manifest names any more.
 
-    Also those that an earlier holder of the lock has not come to remove. What cannot be removed
-    now is a matter of the next time.
+    Also those that an earlier holder of the lock did not get to. What cannot be removed now is
+    removed the next time.
     """
     with suppress(OSError):
         for name in os.listdir(folder):
@@ -175,7 +175,7 @@ def _remove(path: str) -> None:
 
 
 def file_name(number: int, suffix: str = "") -> str:
-    """Name the file of a number, or another one if that name is taken."""
+    """Return the name of the file of a number; with a suffix if that name is in use."""
     return f"{number:010d}{'-' if suffix else ''}{suffix}.bloom"
 
 

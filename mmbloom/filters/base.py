@@ -220,7 +220,7 @@ class Filter(ABC):
         try:
             self._shelf.close()
         finally:
-            self._look_again()  # another thread may have looked in between
+            self._look_again()  # another thread may have checked in between
 
     def _look_again(self) -> None:  # noqa: B027  for filters whose engine checks for each key
         """Check the files before the next key, if a check was good for a moment."""
@@ -320,7 +320,7 @@ class Filter(ABC):
         return made
 
     def contains_many(self, keys: Keys, *, nulls: Nulls = "error") -> Bools:
-        """Tell for each key whether it was added (or is a false positive), and is not excluded.
+        """Return for each key whether it was added (or is a false positive), and is not excluded.
 
         Parameters
         ----------
@@ -458,7 +458,7 @@ class Filter(ABC):
         ----------
         h1, h2 : ndarray of uint64, shape (n,)
             What `mmbloom.hash_many` gave for a filter of this hash and seed. Those of another
-            seed are taken for hashes of other keys: nothing can tell.
+            seed count as hashes of other keys: nothing can tell them apart.
 
         Returns
         -------
@@ -486,7 +486,7 @@ ClosedFilterError
         return np.concatenate([np.zeros(0, np.bool_), *answers])
 
     def contains_hashes(self, h1: Words, h2: Words) -> Bools:
-        """Tell for each key whether it was added (or is a false positive), by its hash.
+        """Return for each key whether it was added (or is a false positive), by its hash.
 
         Parameters
         ----------

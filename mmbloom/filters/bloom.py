@@ -201,7 +201,7 @@ class BloomFilter(SingleKeys, FileFilter):
         return compare_sources(source_of(self), source_of(other)).jaccard
 
     def isdisjoint(self, other: BloomFilter | Path) -> bool:
-        """Tell whether this filter and another certainly have no key in common.
+        """Return whether this filter and another certainly have no key in common.
 
         True is certain: no bit is set in both. False is not: unless both filters are nearly
         empty, bits coincide by chance as well; `common_count` has the estimate. It reads up to
@@ -225,7 +225,7 @@ class BloomFilter(SingleKeys, FileFilter):
 
 
 def source_of(other: BloomFilter | Path) -> FilterAt:
-    """Name the file of an open filter, and prove that the one meant is at its path."""
+    """Return the file of an open filter, proved to be the one at its path."""
     if not isinstance(other, BloomFilter):
         return FilterAt(absolute(other))
     storage = other._storage  # noqa: SLF001  of the class above

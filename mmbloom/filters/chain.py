@@ -7,7 +7,7 @@ Each is proved to be the file that the manifest names, of the sizes that the pla
   the file is still the newest, and goes on to the newer one if not. So a folder has one writer
   at a time, as a file has. All other files never change again: they may be tested at any time,
   without the lock, and hold what they held when the lock was taken.
-- A look at the manifest is one `os.stat`. It comes before the answer "absent": a key whose add
+- A check of the manifest is one `os.stat`. It comes before the answer "absent": a key whose add
   has returned, in any process, is found by every later query.
 - Where a process died after it had made a file and before it had named it, the next change-over
   uses that file if nothing is in it, and another name otherwise.
@@ -171,7 +171,7 @@ class Chain(Shelf):
         ClosedFilterError, FileChangedError
             After `close`; if the folder was removed, or another one is at its path.
         FormatError, OSError
-            If what is newer than the last look cannot be read.
+            If what is newer than the last check cannot be read.
         """
         snapshot = self.current
         if stamp_of(self.path) == snapshot.file.stamp:
@@ -196,7 +196,7 @@ class Chain(Shelf):
 
     @property
     def current(self) -> ChainState:
-        """The chain at the last look, which within a section is as it is now."""
+        """The chain at the last check, which within a section is as it is now."""
         snapshot = self._snapshot
         if snapshot is None:
             raise ClosedFilterError(self.path)
@@ -283,7 +283,7 @@ class Chain(Shelf):
             member.storage.check_writable()
 
     def lock_newest(self, section: Hold, patient: bool) -> bool:
-        """Take the lock of the newest file, at once or not at all if impatient, and look at it."""
+        """Take the lock of the newest file, at once or not at all if impatient, and check it."""
         if not section.first:
             self.newest.look()
             return True

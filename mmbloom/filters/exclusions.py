@@ -2,7 +2,7 @@
 
 Asked only about hits. `refresh` reads the file where it has changed, and may raise; `correct` and
 `holds` go by what was read, and cannot: between adding a key and saying so nothing fails.
-Every change reads the file anew, changes that and replaces it, all under the filter's write
+Every change reads the file again, changes that and replaces it, all under the filter's write
 lock: of two processes that add exclusions at once, neither loses any.
 """
 
@@ -96,7 +96,7 @@ class ExclusionList:
     edition : memoryview of one uint64
         How often something was learnt.
     refresh_at : float
-        When the file is to be looked at again, by the monotonic clock: before, `refresh` does
+        When the file is to be checked again, by the monotonic clock: before, `refresh` does
         nothing, and a caller that counts its nanoseconds need not call it.
 
     Notes
@@ -154,7 +154,7 @@ class ExclusionList:
         self.edition[0] += 1  # last: a reader that sees the new edition sees the new table
 
     def holds(self, key: Key) -> bool:
-        """Tell whether a key is one of the exclusions known."""
+        """Return whether a key is one of the exclusions known."""
         return not self.empty and coerce_one(key) in self._table.listed.keys
 
     def correct(self, seen: Bools, parts: Iterable[KeyBatch], hashes: HashHalves) -> Bools:
@@ -235,7 +235,7 @@ class Exclusions(AbstractSet[Any]):
         return self._exclusions.path
 
     def __contains__(self, key: Any) -> bool:
-        """Tell whether a key, of any type that a key may have, is an exclusion."""
+        """Return whether a key, of any type that a key may have, is an exclusion."""
         return coerce_one(key) in self._now()
 
     def __iter__(self) -> Iterator[bytes]:

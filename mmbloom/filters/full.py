@@ -38,7 +38,7 @@ class Brim:
     ----------
     full_at : float
         The number of set positions above which the caller is to be told. -inf: each batch is
-        looked at first. inf: the caller is not to be told, or was.
+        counted first. inf: the caller is not to be told, or was.
     reserved : int
         How many keys the claim that is under way will mark: they count as if they were there.
     """
@@ -71,13 +71,13 @@ class Brim:
         return room - self.reserved, keys + self.reserved
 
     def fit_surely(self, keys: int) -> bool:
-        """Tell whether new keys fit even if none shares a position: no estimate is needed then."""
+        """Return whether new keys fit even if none shares a position: that needs no estimate."""
         counters, more = self._storage.counters, self.reserved + keys
         most = counters["positions_set"] + more * self._params.num_hashes
         return most <= self._planned_at and counters["keys_added"] + more <= self._params.capacity
 
     def may_pass(self, keys: int) -> bool:
-        """Tell whether a number of keys goes past the plan if all of them are new."""
+        """Return whether a number of keys goes past the plan if all of them are new."""
         return self.full_at != math.inf and keys > self._room()[0]
 
     def require_room(self, new: Indices) -> None:
@@ -133,7 +133,7 @@ class Absent:
         self._given += len(absent)
 
     def first_places(self) -> Indices:
-        """Give where each of them stands first, in rising order."""
+        """Return where each of them stands first, in rising order."""
         if not self._hashes:
             return np.zeros(0, np.intp)
         _, first = np.unique(np.concatenate(self._hashes), return_index=True)

@@ -120,8 +120,8 @@ def _grow_file(path: str, *, options: OpenOptions, reserve: Reserve) -> float:
             try:
                 _swap(path, plan)
             finally:
-                # A process that has the file open may add to it, and ask it, by a look of before.
-                # Under the lock of the newest file nothing is added to the folder.
+                # A process that has the file open may ask it, and add to it, while its last check
+                # is valid. Under the lock of the newest file nothing is added to the folder.
                 outlast()
     return _rate_of(plan, params, now)
 
@@ -143,7 +143,7 @@ def _rate_of(plan: GrowthPlan, first: FilterParams, now: float) -> float:
 
 
 def why_not(params: FilterParams, fill: Fill) -> str:
-    """Say why a file cannot become the first of a growing folder, and what to do; "" if it can."""
+    """Return why a file cannot become the first of a growing folder, or ""."""
     if fill.is_useless:
         return (
             f"{fill.taken()}, and a folder with it would go on with that; make a new "

@@ -97,9 +97,9 @@ class GrowingChain(Chain):
             fitting = member.prepare(take(hashes, slice(cut)))
             pending = member.claim(fitting)
             claimed.parts.append(_Part(member, fitting, pending))
-            # Of the keys after the cut, those that are new beside all of the batch are new. The
+            # Of the keys after the cut, those that are new after all of the batch are new. The
             # others may be there only by keys that go to the next file as well: they are asked
-            # for once more, beside the keys that stay in this one.
+            # for once more, with the keys that stay in this one.
             held = ~found.new
             held[:cut] = True
             unsure = np.flatnonzero(held[cut:]) + cut

@@ -100,7 +100,7 @@ def choose_hash(name: HashName | None, seed: int | None) -> KeyHash:
 
 
 def not_asked(name: HashName | None, seed: int | None) -> frozenset[str]:
-    """Name what an existing filter may have as it likes: a seed says nothing without its hash."""
+    """Return the parameters that need not match: a seed says nothing without its hash."""
     if seed is not None:
         return frozenset()
     return frozenset({"seed", "hash"}) if name is None else frozenset({"seed"})

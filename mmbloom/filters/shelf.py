@@ -476,14 +476,14 @@ class File(Shelf):
         return new
 
     def _test_one(self, one: _engine.OneKey, key: Key) -> None:
-        """Make sure that a key just added, which the engine has counted as done, is found."""
+        """Raise `LostBitsError` unless a key just added, which the engine has counted, is found."""
         if not one.contains(key):
             # Begun and never done, as a batch that lost bits is.
             count(self.storage.counters, BATCHES_BEGUN, 1)
             raise LostBitsError(self.storage.path)
 
     def _test(self, words: Words, hashes: HashHalves) -> None:
-        """Make sure that keys just added are found."""
+        """Raise `LostBitsError` unless keys just added are found."""
         if not self._contains(words, hashes).all():
             raise LostBitsError(self.storage.path)
 
@@ -529,7 +529,7 @@ class File(Shelf):
         self.room = fit - self._brim.reserved
 
     def leave_room(self, keys: int) -> None:
-        """Expect this number of keys to be added without a look at the plan."""
+        """Expect this number of keys to be added without a check of the plan."""
         self._note_fill()
         self.room -= keys
 
