@@ -79,7 +79,9 @@ def _compare(chunks: Any, text: bytes, terminator: bytes, keys: LineKeys, wanted
         assert 0 < len(part) == len(chunk) <= lines.CHUNK_LINES
         assert len(chunk.octets) <= max(lines.BLOCK_BYTES, 2 * longest), "memory without bound"
         found_keys, parts = keys.find(chunk), [key_of(line, keys) for line in part]
-        if chunk.terminated or keys == LineKeys(ignore_case=keys.ignore_case):
+        if chunk.terminated or keys == LineKeys(
+            ignore_case=keys.ignore_case, separator=keys.separator
+        ):
             assert bytes_of(found_keys.keys) == parts
             assert found_keys.part_key is None
         else:  # it may be cut off
