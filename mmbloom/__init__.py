@@ -29,7 +29,7 @@ only those above it in this table.
 package       one idea
 ============  ==========================================================
 errors        the exception tree
-_system       what the machine and the interpreter provide: threads, forks, memory, mounts
+_system       what the machine and the interpreter provide: threads, descriptors, memory, mounts
 sizing        how large: keys and error rate to bits and hashes, and back
 format        the promise: all that a second implementation must match
 _engine       the kernels: hash, test, claim, commit; lines and their keys

@@ -22,7 +22,7 @@ from typing import NamedTuple, get_args
 
 from mmbloom._storage.warnings import warn
 from mmbloom._system import mounts
-from mmbloom._system.forks import open_file
+from mmbloom._system.descriptors import open_file
 from mmbloom._system.typing import Reserve
 from mmbloom.errors import NetworkFileSystemError, ReservationWarning
 from mmbloom.format.exclusions import exclusions_path

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import Hold, LockState, engine
-from mmbloom._system.forks import OpenFile, open_file, opening, remember
+from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
 from mmbloom._system.reentry import AMID, BLOCK, OF_A_TASK
 from mmbloom.errors import (
     ClosedFilterError,

@@ -27,7 +27,7 @@ from mmbloom._storage.resident.moving import MovingArray, Place, Views
 from mmbloom._storage.resident.working_copy import NO_COPY
 from mmbloom._system import memory as pages
 from mmbloom._system import mounts
-from mmbloom._system.forks import OpenFile
+from mmbloom._system.descriptors import OpenFile
 from mmbloom._system.typing import Resident
 from mmbloom.errors import (
     ClosedFilterError,

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from mmbloom._engine import count_nonzero, count_set
-from mmbloom._system.forks import open_file
+from mmbloom._system.descriptors import open_file
 from mmbloom._system.typing import Array, Path, Words
 from mmbloom.errors import FileChangedError, FormatError, OtherKindError
 from mmbloom.format.header import (

@@ -14,7 +14,7 @@ _BACKPORT = "backports.zstd"
 
 
 def load(name: str, purpose: str) -> Any:
-    """Import an optional library, or a module of it; if it is missing, say what to install.
+    """Import an optional library or a module of it; an error says what to install.
 
     Raises
     ------
@@ -31,10 +31,10 @@ def load(name: str, purpose: str) -> Any:
 
 
 def _zlib() -> Any:
-    """Import zlib-ng, which is made for most machines, or zlib, which has the same functions.
+    """Import zlib-ng, which has wheels for most machines, or zlib, which has the same functions.
 
-    The decompressor of isal takes three quarters of the time, but refuses a sound file whose header
-    comes in pieces, if it has more than a name.
+    The decompressor of isal takes three quarters of the time, but it refuses a sound file whose
+    header arrives in pieces and has more than a name.
     """
     with suppress(ImportError):
         return importlib.import_module("zlib_ng.zlib_ng")
@@ -42,14 +42,14 @@ def _zlib() -> Any:
 
 
 class Compression(NamedTuple):
-    """What makes a whole frame of bytes, and what makes a decompressor of one frame."""
+    """A function that compresses bytes to a whole frame, and one that makes a decompressor."""
 
     compress: Callable[[Any], bytes]
     decompressor: Callable[[], Any]
 
 
 def compression(kind: str, purpose: str) -> Compression:
-    """Import what reads files of a kind, and writes them at the level of its command's default.
+    """Import the library of a kind of compressed file; it writes at its command's default level.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def compression(kind: str, purpose: str) -> Compression:
         return Compression(partial(library.compress, wbits=_GZIP), make)
     if kind == "zst":
         zstd = _zstd(purpose)
-        # As the command does; without it a flipped bit changes lines, and no reader notices.
+        # As the zstd command does: without a checksum no reader notices a flipped bit.
         sums = {zstd.CompressionParameter.checksum_flag: 1}
         return Compression(partial(zstd.compress, options=sums), zstd.ZstdDecompressor)
     if kind == "bz2":
@@ -74,17 +74,17 @@ def compression(kind: str, purpose: str) -> Compression:
 
 def _zstd(purpose: str) -> Any:
     with suppress(ImportError):
-        return importlib.import_module("compression.zstd")  # of Python, from 3.14 on
+        return importlib.import_module("compression.zstd")  # part of Python since 3.14
     return load(_BACKPORT, purpose)
 
 
 def has_zstd() -> bool:
-    """Return whether files of zstd can be read; all other kinds need no extra."""
+    """Return whether .zst files can be read; all other kinds need no extra."""
     return installed("compression.zstd") or installed(_BACKPORT)
 
 
 def installed(name: str) -> bool:
-    """Return whether an optional library is there, without the time that importing it takes."""
-    with suppress(ModuleNotFoundError):  # the package that it is in
+    """Return whether an optional library is installed, without importing it, which takes longer."""
+    with suppress(ModuleNotFoundError):  # its parent package
         return importlib.util.find_spec(name) is not None
     return False

@@ -1,7 +1,7 @@
 """Which process has the lock of a file, from Linux's /proc/locks.
 
-For messages only: by the time that it is read the lock may be another's. Where the kernel does
-not say (not Linux; a process of another container), the answer is that it is not known.
+For messages only: by the time a message is read, another process may have the lock. Where the
+kernel does not say (not Linux, or a process of another container), the holder is unknown.
 """
 
 import os
@@ -11,10 +11,10 @@ _LONGEST = 80  # characters of a command line that are shown
 
 
 def holders(path: str) -> list[int]:
-    """List the processes that have a lock of flock on a file, or on a file of a folder, each once.
+    """Return the pids of the processes that flock a file, or a file of a folder, each once.
 
-    The kernel gives its table by pages: a lock may be there twice, or not at all, if others
-    change while it is read.
+    The kernel hands out its table in pages: if other locks change meanwhile, a lock may be listed
+    twice or not at all.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def holders(path: str) -> list[int]:
         files = {_name_of(path), *(_name_of(entry.path) for entry in _entries(path))}
     except OSError:
         return []
-    # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5309245 0 EOF; of one that waits, -> before FLOCK.
+    # 1: FLOCK  ADVISORY  WRITE 1234 fe:00:5309245 0 EOF. One that waits has -> before FLOCK.
     found = (
         int(row[4])
         for row in table
@@ -45,14 +45,14 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
 
 
 def _name_of(path: str) -> str:
-    """Name a file as the table does."""
+    """Return the name of a file in the table."""
     status = os.stat(path)
     device = status.st_dev
     return f"{os.major(device):02x}:{os.minor(device):02x}:{status.st_ino}"
 
 
 def holder(path: str) -> str:
-    """Name the process that has the lock of a filter, with its command line; "" if unknown."""
+    """Return the process that has the lock of a filter, with its command line; "" if unknown."""
     for pid in holders(path):
         with suppress(OSError):
             with open(f"/proc/{pid}/cmdline", "rb") as file:

@@ -1,8 +1,8 @@
-"""One interpreter a process.
+"""One interpreter per process.
 
-Locks, forks and copies in shared memory are known once a process, by tables of modules; a
-subinterpreter has modules of its own, so that two would not know of each other's holds. numpy
-serves one interpreter a process too, and says so in other words, or by chance not at all.
+Module-level tables record the locks, forks and shared-memory copies of a process. A subinterpreter
+has modules of its own, so two of them would not know of each other's locks. numpy supports one
+interpreter per process too, but its error says something else, or does not come at all.
 """
 
 from importlib import import_module
@@ -20,14 +20,14 @@ def require_main() -> None:
     interpreters = _module()
     if interpreters is not None and interpreters.get_current() != interpreters.get_main():
         raise ImportError(
-            "mmbloom is imported in a subinterpreter, and its locks are those of a process: import "
-            "it in the main interpreter (mod_wsgi: WSGIApplicationGroup %{GLOBAL}), or use "
-            "processes"
+            "mmbloom cannot be imported in a subinterpreter, because its locks belong to the whole "
+            "process: import it in the main interpreter (mod_wsgi: WSGIApplicationGroup "
+            "%{GLOBAL}), or use processes"
         )
 
 
 def _module() -> Any:
-    # Python's own, in 3.14 behind concurrent.interpreters, which takes 10 ms; the last before 3.13.
+    # The module behind concurrent.interpreters, which takes 10 ms to import; before 3.13 the other.
     for name in ("_interpreters", "_xxsubinterpreters"):
         try:
             return import_module(name)

@@ -1,8 +1,8 @@
-"""For how long a look at a file is good: a moment, in which keys go without one.
+"""How long a check of a file stays valid: 1 ms, in which keys are added without another check.
 
-A look takes 2 us and a key 0.05. Most callers measure the moment by the monotonic clock. The
-compiled engine, for which that clock is as slow as a key, takes the kernel's coarse one, which
-goes on in steps of 1 to 10 ms: there a look can be good until the end of the step.
+A check takes 2 us, a key 0.05 us. Most callers use the monotonic clock. For the compiled engine
+that clock is as slow as a key, so it reads the kernel's coarse clock, which advances in steps of 1
+to 10 ms: there a check can stay valid until the end of the step.
 """
 
 import sys
@@ -18,10 +18,10 @@ _PAUSE = 0.0005
 
 
 def outlast() -> None:
-    """Wait until each look that any process has taken so far is good no longer, by either clock.
+    """Wait until every check that any process has made so far has expired, by either clock.
 
-    The coarse clock is behind the other one, by a step at most: when it has passed the end of the
-    moment, both have. Not for a fixed time, as on a busy machine a step can be late.
+    The coarse clock is behind the other one by at most a step: when it has passed the end of the
+    moment, both have. A fixed sleep would not do, as a step can be late on a busy machine.
     """
     end = time.clock_gettime_ns(time.CLOCK_MONOTONIC) + MOMENT_NS
     while time.clock_gettime_ns(_COARSE) <= end:

@@ -1,8 +1,8 @@
 """What kind of file system a path is on, from Linux's /proc/self/mountinfo.
 
-Asked for two reasons: two hosts cannot share a mapping over a network, and a copy-on-write file
-system cannot promise that reserved space will be there. Where the kernel does
-not say (not Linux), the answer is "" and nothing is refused.
+Two things depend on it: hosts cannot share a mapping over a network, and a copy-on-write file
+system cannot promise that reserved space will be there. Where the kernel does not say (not Linux),
+the answer is "" and nothing is refused.
 """
 
 import os
@@ -23,19 +23,19 @@ IN_MEMORY = frozenset(("tmpfs", "ramfs", "hugetlbfs"))
 
 
 def file_system_type(path: str) -> str:
-    """Name the type of the file system that holds `path`, "" if it cannot be told."""
+    """Return the type of the file system that holds `path`; "" if unknown."""
     try:
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
             table = mounts.read()
     except OSError:
         return ""
     device = os.stat(path).st_dev
-    # To resolve the path takes longer than all else of opening a filter, and is seldom needed.
+    # Resolving the path takes longer than the rest of opening a filter, and is seldom needed.
     return _type_of(table, device) or find_type(table, os.path.realpath(path), device)
 
 
 def find_type(mountinfo: str, real_path: str, device: int) -> str:
-    """Find a path's mount in the text of mountinfo: by device, else by longest mount point.
+    """Return the type of a path's mount in mountinfo: by device, else by longest mount point.
 
     Examples
     --------
@@ -56,14 +56,14 @@ def find_type(mountinfo: str, real_path: str, device: int) -> str:
 
 
 def _type_of(mountinfo: str, device: int) -> str:
-    """Find the first mount of a device, "" if there is none."""
+    """Return the type of the first mount of a device; "" if there is none."""
     number = f"{os.major(device)}:{os.minor(device)}"
     lines = (line for line in mountinfo.splitlines() if f" {number} " in line)
     return next((kind for there, _, kind in _mounts_in(lines) if there == number), "")
 
 
 def _mounts_in(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    """Read lines of mountinfo: the device, the mount point and the type of each."""
+    """Yield the device, mount point and type of each line of mountinfo."""
     for line in lines:
         left, _, right = line.partition(" - ")
         fields = left.split(" ")

@@ -1,6 +1,6 @@
-"""What both engines need to tell a thread that has a write lock already from one that has not.
+"""What a thread that already holds a write lock may do; both engines refuse the rest with these.
 
-The rules are those of ``_engine/reference/holding.py``.
+``_engine/reference/holding.py`` has the rules.
 """
 
 import sys
@@ -18,14 +18,13 @@ __all__ = [
     "running_task",
 ]
 
-# What the lock is taken for, by which the next taking by the same thread is allowed or refused.
-BLOCK = 1  # a block of the caller's, which may call anything, in the same task
-CALL = 2  # a call of ours, within which nothing else takes the lock
+# Why a thread holds the lock; that decides whether the same thread may take it again.
+BLOCK = 1  # for a block of the caller, which may call anything in the same task
+CALL = 2  # for one call of ours, during which nothing else may take it
 
 AMID = (
-    "called amid another call of the same thread that holds the write lock, as from a signal "
-    "handler, a __del__ or a weakref callback: note the keys there, and add them when that call "
-    "has returned"
+    "called while another call of this thread holds the write lock, as from a signal handler, a "
+    "__del__ or a weakref callback: note the keys there, and add them when that call has returned"
 )
 OF_A_TASK = (
     "another task of this thread, or the code around its event loop, holds the write lock: wait "
@@ -36,25 +35,25 @@ modules = sys.modules
 
 
 class Descriptor(Protocol):
-    """What the lock is on."""
+    """The descriptor that is locked."""
 
     @property
     def native(self) -> int:
-        """The descriptor, for the compiled engine to call flock on; -1 to call these methods."""
+        """The number that the compiled engine calls flock on; -1 if it must call these methods."""
 
     def try_acquire(self) -> bool:
-        """Take the lock if it is free; True as well if this descriptor has it already."""
+        """Take the lock if it is free; return True also if this descriptor has it already."""
 
     def release(self) -> None:
-        """Give it back; nothing happens if this descriptor does not have it."""
+        """Release the lock; does nothing if this descriptor does not have it."""
 
     def close(self) -> None:
-        """Close it, which in a forked child leaves the lock to the parent."""
+        """Close the descriptor; in a forked child that leaves the lock to the parent."""
 
 
 def running_task() -> object:
-    """Give the task of asyncio that runs in this thread; None if there is none."""
+    """Return the asyncio task that runs in this thread; None if there is none."""
     asyncio = modules.get("asyncio")  # without it there are no tasks
-    look = getattr(asyncio, "_get_running_loop", None)
-    loop = None if look is None else look()
+    running_loop = getattr(asyncio, "_get_running_loop", None)
+    loop = None if running_loop is None else running_loop()
     return None if loop is None else asyncio.current_task(loop)  # type: ignore[union-attr]

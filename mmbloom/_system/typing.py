@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import numpy as np
 
 # Arrays, each of shape (n,) unless a docstring says otherwise. `numpy.typing` has the same alias,
-# and its import takes as long as a tenth of all modules here.
+# but importing it takes a tenth of the time that all modules here take.
 Item = TypeVar("Item", bound=np.generic)
 Array = np.ndarray[tuple[Any, ...], np.dtype[Item]]
 Bools = Array[np.bool_]
@@ -24,13 +24,13 @@ HashHalves = tuple[Words, Words]
 
 
 class ArrowArray(Protocol):
-    """A column of one Arrow array, as of pyarrow."""
+    """A column of one Arrow array, such as pyarrow's."""
 
     def __arrow_c_array__(self) -> tuple[object, object]: ...
 
 
 class ArrowStream(Protocol):
-    """A column of several Arrow arrays, as of polars, pandas and pyarrow."""
+    """A column of several Arrow arrays, such as those of polars, pandas and pyarrow."""
 
     def __arrow_c_stream__(self) -> object: ...
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
-from mmbloom._system.forks import fill_streams, open_file
+from mmbloom._system.descriptors import fill_streams, open_file
 from mmbloom.errors import MmbloomWarning
 
 OK, NOTHING_FOUND, USAGE, NOT_A_FILTER, LOCK_TIMEOUT, IO_ERROR, FULL = range(7)

@@ -27,7 +27,7 @@ import numpy as np
 
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._system.forks import open_file
+from mmbloom._system.descriptors import open_file
 from mmbloom._system.typing import Bools, HashName, Indices, Nulls, Path, Words
 from mmbloom.cluster import FirstSeen, Run, RunOptions, Slice, SlicePlan, assemble
 from mmbloom.cluster.slices import require_free

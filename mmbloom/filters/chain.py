@@ -42,7 +42,7 @@ from mmbloom._storage.folder import (
 )
 from mmbloom._storage.lock import wait
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._system.forks import ThreadLock, remember
+from mmbloom._system.descriptors import ThreadLock, remember
 from mmbloom._system.reentry import AMID, BLOCK
 from mmbloom._system.typing import Bools, HashHalves, Indices
 from mmbloom.errors import (

@@ -21,7 +21,7 @@ from itertools import count
 from mmbloom._storage.atomic import draft_file, sync_folder
 from mmbloom._storage.warnings import warn
 from mmbloom._system import extras as _extras
-from mmbloom._system.forks import open_file
+from mmbloom._system.descriptors import open_file
 from mmbloom.errors import InputError, MmbloomWarning
 from mmbloom.logs.frames import Blocks, DamagedError, beginnings_of, decompress, may_begin
 from mmbloom.logs.lines import RawInput

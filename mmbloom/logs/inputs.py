@@ -15,8 +15,8 @@ from functools import partial
 from io import FileIO, RawIOBase
 from typing import Any, Protocol
 
+from mmbloom._system.descriptors import open_file
 from mmbloom._system.extras import Compression, compression
-from mmbloom._system.forks import open_file
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
 from mmbloom.logs.frames import BEGINNINGS, Blocks, DamagedError, decompress, kind_by_name, kind_of
 from mmbloom.logs.lines import (

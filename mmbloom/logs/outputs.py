@@ -21,7 +21,7 @@ from io import FileIO
 from typing import TYPE_CHECKING
 
 from mmbloom._storage.atomic import sync_folder
-from mmbloom._system.forks import open_file
+from mmbloom._system.descriptors import open_file
 from mmbloom.errors import ColumnError, FormatError, InputError
 from mmbloom.format.exclusions import exclusions_path
 from mmbloom.logs.frames import kind_by_name

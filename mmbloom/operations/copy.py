@@ -20,7 +20,7 @@ from mmbloom._storage.folder import entry_of, first_manifest, is_named, open_nam
 from mmbloom._storage.opening import ALL_KINDS, absolute, as_file_or_folder, is_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
-from mmbloom._system.forks import open_file
+from mmbloom._system.descriptors import open_file
 from mmbloom._system.typing import Path
 from mmbloom.errors import FormatError
 from mmbloom.format.exclusions import exclusions_path, exclusions_path_in

@@ -312,7 +312,7 @@ def test_one_place_opens_files() -> None:
     """A file opened elsewhere could have the number of a standard stream that is closed."""
     for module, file in MODULES.items():
         calls = [node for node in nodes_of(file) if isinstance(node, ast.Call)]
-        if module != "_system.forks":
+        if module != "_system.descriptors":
             assert "os.open" not in {ast.unparse(call.func) for call in calls}, module
         for call in calls:
             # Commands fill the streams when they begin, and what is known of the machine is read.

@@ -13,7 +13,7 @@ from mmbloom import BloomFilter
 from mmbloom._storage import atomic, build
 from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file, new_filter
-from mmbloom._system import forks as descriptors
+from mmbloom._system import descriptors
 from mmbloom._system.typing import Reserve
 from mmbloom.sizing import plan
 

@@ -17,7 +17,7 @@ import mmbloom
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
 from mmbloom._storage import lock as lock_module
 from mmbloom._storage.lock import DescriptorLock, WriteLock
-from mmbloom._system import forks
+from mmbloom._system import descriptors
 
 
 def test_two_objects_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
@@ -203,7 +203,7 @@ def test_child_of_a_fork_without_handlers(
 ) -> None:
     """A child whose fork ran no Python handler notices by its pid, and starts afresh."""
     lock, other = new_lock(), new_lock()
-    monkeypatch.setattr(forks, "_remembered", [])  # what the handler goes through
+    monkeypatch.setattr(descriptors, "_remembered", [])  # what the handler goes through
     with lock.held(SHORT):
         assert in_child(lambda: is_free(lock)) is False
         assert not is_free(other)

@@ -40,7 +40,7 @@ from mmbloom._storage.resident.working_copy import (
     sweep,
 )
 from mmbloom._system import memory as pages
-from mmbloom._system.forks import OpenFile, ThreadLock
+from mmbloom._system.descriptors import OpenFile, ThreadLock
 from mmbloom._system.moments import outlast
 from mmbloom._system.reentry import AMID
 from mmbloom._system.typing import Array, Resident

@@ -25,7 +25,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mmbloom._system.forks import OpenFile, open_file, opening, remember
+from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
 from mmbloom._system.reentry import AMID
 from mmbloom.errors import LockTimeoutError, ReentryError
 

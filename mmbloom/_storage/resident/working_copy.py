@@ -35,7 +35,7 @@ from mmbloom._storage.resident.share import in_use
 from mmbloom._storage.warnings import warn
 from mmbloom._system import memory, mounts
 from mmbloom._system import memory as pages
-from mmbloom._system.forks import OpenFile, open_file
+from mmbloom._system.descriptors import OpenFile, open_file
 from mmbloom._system.typing import Resident
 from mmbloom.errors import FileChangedError, MmbloomWarning, ReservationWarning
 from mmbloom.format.header import COPY_BYTES, COPY_OFFSET, HEADER_BYTES, Header
