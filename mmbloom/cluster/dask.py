@@ -4,24 +4,23 @@
 ``contains``    which rows a filter file knows
 ``first_seen``  the rows whose key no run and no row before has had
 
-For data that one host can read, one process is faster. Here the data may lie on a cluster, and the
-memory that a worker needs does not grow with the rows: a task hashes the keys of a partition, and
-sends each hash to the one task that has its slice of the filter. What comes back is a bit a row.
+For data that one host can read, one process is faster. Here the data may be spread over a cluster,
+and a worker's memory does not grow with the rows: a task hashes the keys of a partition, and sends
+each hash to the only task that has its slice of the filter. One bit per row comes back.
 
-A task may run twice, or half. So no task changes what another has made: a task of a slice copies
-what the one before it gave, and `first_seen` moves its state only by `FirstSeen.commit`.
+A task may run twice, or only in part. So no task changes what another has made: the task of a slice
+copies what the task before it returned, and only `FirstSeen.commit` moves a state.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import compress
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, Unpack
+from typing import Any, NamedTuple, Unpack
 from weakref import WeakKeyDictionary
 from zlib import crc32
 
@@ -29,13 +28,12 @@ import numpy as np
 
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
-from mmbloom._system.typing import Array, Bools, HashHalves, HashName, Nulls, Octets, Path, Words
+from mmbloom._system.typing import Array, Bools, HashHalves, Nulls, Octets, Path, Words
 from mmbloom.cluster import FirstSeen, Part, Run, RunOptions, Slice, SlicePlan, assemble
-from mmbloom.cluster.slices import require_free
+from mmbloom.cluster.slices import PlanOptions, require_free
 from mmbloom.cluster.states import begin_run
-from mmbloom.errors import FileChangedError
+from mmbloom.cluster.tasks import ask, in_partition
 from mmbloom.filters.base import Filter
-from mmbloom.filters.open import open as open_filter
 from mmbloom.format.slices import pages_of
 from mmbloom.sizing.params import FilterParams
 
@@ -57,7 +55,9 @@ __all__ = ["FirstSeen", "build", "contains", "first_seen"]
 Collection = Any
 Graph = dict[Any, Any]
 
-_ROUND = 16  # partitions that a task of a slice takes: their hashes are in memory together
+_ROUND = 16  # partitions per task of a slice: their hashes are in memory together
+
+_OPEN: WeakKeyDictionary[Any, dict[str, Filter]] = WeakKeyDictionary()  # by worker, for `ask`
 
 
 def build(
@@ -66,45 +66,43 @@ def build(
     capacity: int | None = None,
     error_rate: float | None = None,
     *,
-    slices: int | None = None,
-    seed: int | None = None,
-    hash: HashName | None = None,
-    like: object = None,
     nulls: Nulls = "error",
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
+    **drawn: Unpack[PlanOptions],
 ) -> None:
-    """Make a filter file of all keys of a collection; it is computed at once.
+    """Compute a collection, and make a filter file of all its keys.
 
-    The array of the file is, bit for bit, that of one process that added the same keys, and so are
-    its counters: whatever ran where, and whatever ran twice.
+    The array and the counters of the file are, bit for bit, those of one process that added the
+    same keys, whatever ran where, and whatever ran twice.
 
     Parameters
     ----------
     collection : dask Series or bag
-        The keys: of a bag, its items.
+        The keys; the items of a bag.
     path : str or path-like
         Where to make the file, on the host of the caller. It appears complete, or not at all. All
-        slices pass through the memory of the caller, which the filter has to fit in twice.
-    capacity, error_rate, seed, hash, like
+        slices pass through the memory of the caller, which must hold the filter twice.
+    capacity, error_rate
         As for `BloomFilter.create`.
-    slices : int, optional
-        By how many tasks the filter is filled; by default 8, or as many as it has pages.
     nulls : {"error", "skip"}, default "error"
         Whether a null is an error, or left out.
     permissions : int, default 0o600
         Mode bits of the new file.
     allow_network : bool, default False
         Allow it on a network file system.
+    **drawn
+        `seed`, `hash` and `like`, as for `BloomFilter.create`; and `slices`, the number of tasks
+        that fill the filter: by default 8, or the number of its pages if that is smaller.
 
     Raises
     ------
     KeyTypeError, KeyEncodingError
-        If a key cannot be one; names the position in its partition, and notes which that is.
+        If a value cannot be a key; the error names its partition and its position there.
     ValueError
-        If `like` is of the standard layout, or counts: neither can be cut into slices.
+        If `like` has the standard layout, or counts: neither can be cut into slices.
     TypeError
-        If it is no collection of keys: a dataframe has columns, one of which is to be passed.
+        If the collection has no keys: of a dataframe, pass one column.
     FileExistsError, NetworkFileSystemError, OSError
         As `mmbloom.cluster.assemble`.
 
@@ -123,15 +121,7 @@ def build(
     """
     _require_keys(collection)
     target = require_free(path)  # before hours of tasks
-    plan = SlicePlan.draw(
-        capacity,
-        error_rate,
-        slices=slices,
-        seed=seed,
-        hash=hash,
-        like=like,
-        choose_slices=_choose_slices,
-    )
+    plan = SlicePlan.draw(capacity, error_rate, choose_slices=_choose_slices, **drawn)
     tasks = _Tasks.of(_Building(plan), collection, nulls, os.urandom(16).hex())
     parts = dask.compute(
         *(Delayed(tasks.last(number), tasks.graph) for number in range(plan.slices))
@@ -140,7 +130,7 @@ def build(
 
 
 def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> Collection:
-    """Tell for each row whether a filter has its key, or it is a false positive.
+    """Return for each row whether a filter has its key, or it is a false positive.
 
     Parameters
     ----------
@@ -148,21 +138,20 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
         The keys.
     path : str or path-like
         The filter, a file or a folder of any kind, at the same path on every worker. Each worker
-        process opens it once, to read, when its first task is run; one that is replaced is opened
-        anew.
+        opens it once, for reading, when it runs its first task, and again if it is replaced.
     nulls : {"error", "skip"}, default "error"
         Whether a null is an error, or not contained.
 
     Returns
     -------
     dask Series or bag
-        Of bool, lazy, with the partitions and the index of `collection`.
+        Lazy bools, with the partitions and the index of `collection`.
 
     Raises
     ------
     TypeError
-        If it is no collection of keys. What tasks raise (`KeyTypeError`, `FormatError`,
-        `FileNotFoundError` and others), computing raises.
+        If the collection has no keys. Errors of tasks (`KeyTypeError`, `FormatError`,
+        `FileNotFoundError` and others) are raised when the result is computed.
 
     Examples
     --------
@@ -186,7 +175,7 @@ def contains(collection: Collection, path: Path, *, nulls: Nulls = "error") -> C
         count = collection.npartitions
         numbers = bag.from_sequence(range(count), npartitions=count)
         return collection.map_partitions(_ask_items, numbers, where, nulls)
-    meta = _meta_of(collection).astype("bool")
+    meta = dataframe.utils.make_meta(collection).astype("bool")
     return collection.map_partitions(_ask_rows, where, nulls, meta=meta)
 
 
@@ -198,33 +187,33 @@ def first_seen(
     nulls: Nulls = "error",
     **options: Unpack[RunOptions],
 ) -> FirstSeen:
-    """Find the rows whose key no row before them has, nor any run that was committed.
+    """Find the rows whose key is new: no row before and no committed run has it.
 
-    They are those of pandas' ``drop_duplicates(keep="first")``, row for row, but for false
-    positives: such a row is taken for seen. So the error rate is low unless asked for.
+    They are the rows of pandas' ``drop_duplicates(keep="first")``, except for false positives: a
+    few new rows are reported as seen. So the error rate is low by default.
 
     Parameters
     ----------
     collection : dask DataFrame, Series or bag
-        The rows. It is computed twice, keys first and rows later, and both times has to give the
-        same rows, as files do.
+        The rows. It is computed twice, first the keys and later the rows, and must return the same
+        rows both times, as files do.
     on : str, optional
-        The column of the keys; of a bag, what each item has it under. Without it the items of a
-        bag or Series are the keys.
+        The column of the keys; for a bag, the key or index of each item that has it. Without `on`
+        the items of a bag or Series are the keys.
     state : str or path-like, or URL
         A folder that all workers share, or a prefix of an object store: see
-        `mmbloom.cluster.Generations`. It is made if it is not there.
+        `mmbloom.cluster.Generations`. It is made if it does not exist.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
     **options
-        Of the state and the run: `capacity`, `error_rate`, `slices` (by default 8, or as many as
-        the filter has pages), `seed`, `hash`, `on_full`, `generation` and `storage_options`, as
-        `mmbloom.cluster.RunOptions` has them.
+        Options of the state and the run: `capacity`, `error_rate`, `slices` (by default 8, or the
+        number of the filter's pages if that is smaller), `seed`, `hash`, `on_full`, `generation`
+        and `storage_options`, as in `mmbloom.cluster.RunOptions`.
 
     Returns
     -------
     FirstSeen
-        Its `frame` are the rows; its `commit` makes them old.
+        Its `frame` has the rows; its `commit` makes them known.
 
     Raises
     ------
@@ -233,21 +222,21 @@ def first_seen(
     FileNotFoundError
         If there is no state, and no capacity for a new one.
     KeyError, TypeError
-        If there is no such column, or more than one is asked for.
+        If there is no such column, or `on` names several.
     FormatError, ValueError, ImportError, OSError
-        As `mmbloom.cluster.Generations.create` and `begin`. What tasks raise, computing `frame`
-        raises.
+        As `mmbloom.cluster.Generations.create` and `begin`. Errors of tasks are raised when `frame`
+        is computed.
 
     Notes
     -----
     The rows have the partitions of the input, some of which may be empty. Computing them again
-    gives the same rows, before the commit and right after it. Any thread or process may have the
-    answer: it pickles.
+    returns the same rows, before the commit and right after it. The result pickles: any thread or
+    process may have it.
 
-    Each partition that is computed leaves a note in the state, so that `commit` refuses where one
-    never was, as after ``frame.head()``, which computes the first alone. What it cannot see is
-    whether rows that were computed were written: after ``len(frame)``, ``head(npartitions=-1)``, or
-    ``head()`` of a frame of one partition all rows are computed, and a commit makes them old.
+    Each computed partition leaves a note in the state, and `commit` refuses if one is missing, as
+    after ``frame.head()``, which computes only the first. It cannot see whether computed rows were
+    written: after ``len(frame)``, ``head(npartitions=-1)``, or ``head()`` of a frame of one
+    partition all rows are computed, and a commit makes them known.
 
     Examples
     --------
@@ -274,7 +263,7 @@ def first_seen(
 
 
 def _choose_slices(params: FilterParams) -> int:
-    """Choose how many slices a filter has: a few, as each partition sends something to each."""
+    """Return how many slices a filter has: a few, as each partition sends something to each."""
     return min(8, pages_of(params))
 
 
@@ -289,48 +278,30 @@ def _require_keys(collection: Collection) -> None:
 
 
 def _keys_of(collection: Collection, on: Any) -> Collection:
-    """Give the keys of rows."""
+    """Return the keys of the rows of a collection."""
     if isinstance(collection, dataframe.DataFrame):
         if on is None or (isinstance(on, (list, tuple)) and on not in [*collection.columns]):
             raise TypeError(
-                f"on is {on!r}, expected the name of one column; where several columns are the "
-                "key, make one of them"
+                f"on is {on!r}, expected the name of one column; if several columns are the key, "
+                "combine them to one"
             )
         if on not in collection.columns:
-            raise KeyError(f"on is {on!r}, and the columns are {list(collection.columns)}")
+            raise KeyError(f"on is {on!r}, but the columns are {list(collection.columns)}")
         return collection[on]
     _require_keys(collection)
     if on is None:
         return collection
     if isinstance(collection, bag.Bag):
         return collection.pluck(on)
-    raise TypeError(f"on is {on!r}, and a Series has no columns: leave it out")
-
-
-def _meta_of(collection: Collection) -> Any:
-    return dataframe.utils.make_meta(collection)
+    raise TypeError(f"on is {on!r}, but a Series has no columns: leave it out")
 
 
 # What the tasks do
 
 
-class _Slices(Protocol):
-    """Where the tasks of slices begin and end: a `Run`, or `_Building`."""
-
-    @property
-    def plan(self) -> SlicePlan:
-        """How the filter is cut."""
-
-    def read(self, number: int) -> Slice:
-        """Give the slice that keys are claimed in."""
-
-    def write(self, part: Slice) -> None:
-        """Keep what has all keys."""
-
-
 @dataclass(frozen=True)
 class _Building:
-    """Slices that begin empty, and of which nothing is kept but what the last task gives."""
+    """What `build` has in place of a `Run`: slices begin empty, and the last task returns them."""
 
     plan: SlicePlan
 
@@ -338,11 +309,11 @@ class _Building:
         return Slice.empty(self.plan, number)
 
     def write(self, part: Slice) -> None:
-        """Keep nothing: it is on its way to the caller."""
+        """Do nothing: the slice is returned to the caller."""
 
 
 class _Cutting(NamedTuple):
-    """How the tasks cut the keys of a partition for the slices, and which keys of its rows.
+    """Which keys the rows of a partition have, and how they are cut into slices.
 
     Attributes
     ----------
@@ -351,7 +322,7 @@ class _Cutting(NamedTuple):
     nulls : {"error", "skip"}
         Whether a null is an error, or no key.
     on : object, optional
-        What rows have their keys under.
+        The column, key or index that has the key of a row; None if the rows are the keys.
     """
 
     plan: SlicePlan
@@ -359,8 +330,8 @@ class _Cutting(NamedTuple):
     on: Any = None
 
     def parts_of(self, keys: Any, partition: int) -> tuple[list[Part], _Print]:
-        """Hash keys, and bring those of each slice together."""
-        with _naming(partition):
+        """Hash keys, and group them by slice."""
+        with in_partition(partition):
             parts = self.plan.partition(keys, nulls=self.nulls)
         checksum = 0
         for part in parts:
@@ -368,18 +339,18 @@ class _Cutting(NamedTuple):
         return parts, _Print(len(keys), tuple(len(part.rows) for part in parts), checksum)
 
     def keys_of(self, rows: Any) -> Any:
-        """Give the keys of rows."""
+        """Return the keys of rows."""
         if self.on is None:
             return rows
         return list(pluck(self.on, rows)) if isinstance(rows, list) else rows[self.on]
 
 
 class _Print(NamedTuple):
-    """What tells whether a partition has the same keys in the same order when it is read again.
+    """A fingerprint of a partition: the same keys in the same order when it is read again.
 
-    Which row has which key of which slice is not kept until then. It would be four bytes for each
-    row that there is, as Dask claims the keys of all partitions before it reads the first again;
-    and to hash a partition once more takes less time than to read it.
+    Which row has which key of which slice is not kept until then: the keys are hashed again, which
+    takes less time than reading them. Keeping it would take four bytes for each row of the whole
+    input, as Dask claims the keys of all partitions before it reads the first again.
     """
 
     rows: int
@@ -388,20 +359,20 @@ class _Print(NamedTuple):
 
 
 def _cut(keys: Any, partition: int, cutting: _Cutting) -> tuple[_Print, list[HashHalves]]:
-    """Hash the keys of a partition, and bring those of each slice together."""
+    """Hash the keys of a partition, and group them by slice."""
     parts, print_ = cutting.parts_of(_listed(keys), partition)
     return print_, [_small(part, cutting.plan) for part in parts]
 
 
 def _small(part: Part, plan: SlicePlan) -> HashHalves:
-    """Copy the hashes of a slice, without what the positions of its keys do not depend on."""
+    """Copy the hashes of a slice, without the bits that its keys' positions do not depend on."""
     if plan.params.blocks_per_key > 1:
         return part.h1.copy(), part.h2.copy()
     return (part.h1 >> np.uint64(32)).astype(np.uint32), part.h2.copy()
 
 
 def _whole(h1: Array[Any], h2: Words) -> HashHalves:
-    """Undo `_small`, as far as positions depend on it."""
+    """Undo `_small`, with zeros for the bits that were dropped."""
     return (h1 if h1.dtype == np.uint64 else h1.astype(np.uint64) << np.uint64(32)), h2
 
 
@@ -409,14 +380,14 @@ def _part_of(cut: tuple[_Print, list[HashHalves]], number: int) -> HashHalves:
     return cut[1][number]
 
 
-_Answers = list[Octets]  # of each partition, a bit a key
+_Answers = list[Octets]  # for each partition, one bit per key
 
 
 def _claim(
-    slices: _Slices, number: int, before: Slice | None, hashes: list[HashHalves], last: bool
+    slices: Run | _Building, number: int, before: Slice | None, hashes: list[HashHalves], last: bool
 ) -> tuple[Slice, _Answers]:
-    """Claim the keys that some partitions have in a slice; tell which are new."""
-    # A copy: this task may be run again, and would find its own marks in what it was given.
+    """Claim the keys that some partitions have in a slice; return which are new."""
+    # A copy: this task may run again, and would find its own marks in its argument.
     part = slices.read(number) if before is None else deepcopy(before)
     answers = [np.packbits(part.claim(*_whole(*each))) for each in hashes]
     if last:
@@ -427,7 +398,7 @@ def _claim(
 def _keep(
     rows: Any, partition: int, cutting: _Cutting, had: _Print, answers: list[_Answers]
 ) -> Any:
-    """Keep the rows of a partition that are new; the answers are those of its round."""
+    """Return the new rows of a partition; the answers are those of its round."""
     rows = _listed(rows)
     parts, has = cutting.parts_of(cutting.keys_of(rows), partition)
     if has != had:
@@ -435,41 +406,27 @@ def _keep(
         found = found if has.rows != had.rows else f"other keys in its {has.rows} rows now than"
         raise ValueError(
             f"partition {partition} has {found} when its keys were hashed; pass a collection that "
-            "gives the same rows each time, such as files"
+            "returns the same rows each time, such as files"
         )
     marks = np.zeros(has.rows, np.bool_)
     for part, each in zip(parts, answers, strict=True):
-        marks[part.rows] = _unpacked(each[partition % _ROUND], len(part.rows))
+        marks[part.rows] = np.unpackbits(each[partition % _ROUND], count=len(part.rows))
     return list(compress(rows, marks.tolist())) if isinstance(rows, list) else rows[marks]
 
 
-def _unpacked(answers: Octets, count: int) -> Bools:
-    return np.unpackbits(answers, count=count).view(np.bool_)
-
-
 def _noted(rows: Any, partition: int, run: Run) -> Any:
-    """Give a partition of the output, when it is noted that it is given."""
+    """Return a partition of the output after noting that it is computed."""
     run.note(partition)
     return rows
 
 
 def _listed(rows: Any) -> Any:
-    """List a partition of a bag, which may be an iterator; one of a dataframe stays as it is."""
+    """Return a partition of a bag, which may be an iterator, as a list; others as they are."""
     return rows if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else list(rows)
 
 
-@contextmanager
-def _naming(partition: int) -> Iterator[None]:
-    """Note on an error of a key, which knows its place in a batch, which partition that is."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        error.add_note(f"in partition {partition} of the collection")
-        raise
-
-
 def _size_of(part: Slice) -> int:
-    """Tell Dask what it moves or spills, which it would take for a few bytes."""
+    """Return the size of a slice, for Dask to move and spill; it would assume a few bytes."""
     start, stop = part.plan.bounds(part.number)
     return stop - start
 
@@ -481,43 +438,24 @@ def _ask_rows(
     rows: Any, path: str, nulls: Nulls, partition_info: Mapping[str, Any] | None = None
 ) -> Any:
     """Ask a filter for the keys of a partition of a Series."""
-    with _naming((partition_info or {"number": 0})["number"]):
+    with in_partition((partition_info or {"number": 0})["number"]):
         return type(rows)(_ask(rows, path, nulls), index=rows.index, name=rows.name)
 
 
 def _ask_items(items: Iterable[Any], numbers: Iterable[int], path: str, nulls: Nulls) -> list[bool]:
     """Ask a filter for the items of a partition of a bag."""
     (number,) = numbers
-    with _naming(number):
+    with in_partition(number):
         answers: list[bool] = _ask(list(items), path, nulls).tolist()
     return answers
 
 
-_KEPT: WeakKeyDictionary[Any, dict[str, Filter]] = WeakKeyDictionary()  # open, by worker
-_MOST_KEPT = 8
-
-
 def _ask(keys: Any, path: str, nulls: Nulls) -> Bools:
-    """Ask a filter that the worker keeps open for the next task; a lone scheduler keeps none."""
     try:
-        kept = _KEPT.setdefault(get_worker(), {})
-    except ValueError:
-        with _opened(path) as seen:
-            return seen.contains_many(keys, nulls=nulls)
-    seen = kept.get(path) or kept.setdefault(path, _opened(path))
-    try:
-        answers = seen.contains_many(keys, nulls=nulls)
-    except FileChangedError:  # replaced by another one meanwhile
-        kept[path] = _opened(path)
-        answers = kept[path].contains_many(keys, nulls=nulls)
-    while len(kept) > _MOST_KEPT:
-        kept.pop(next(iter(kept)), None)
-    return answers
-
-
-def _opened(path: str) -> Filter:
-    """Open a filter to read; a task has a core, and no more."""
-    return open_filter(path, "r", threads=1, allow_network=True)
+        kept = _OPEN.setdefault(get_worker(), {})
+    except ValueError:  # a scheduler without workers keeps nothing open
+        kept = {}
+    return ask(kept, path, keys, nulls)
 
 
 # How the tasks depend on each other
@@ -527,16 +465,16 @@ def _opened(path: str) -> Filter:
 class _Tasks:
     """The tasks that claim the keys of a collection.
 
-    The keys of each partition are hashed, and cut for the slices. A task of a slice takes those of
-    a round of partitions, after the task of the round before: so they are claimed in the order of
-    the partitions, and hashes are in memory for as long as their round is on.
+    The keys of each partition are hashed, and cut into slices. A task of a slice claims those of a
+    round of partitions, after the task of the round before. So they are claimed in the order of the
+    partitions, and hashes stay in memory only for their round.
 
     Attributes
     ----------
     graph : dict
-        Key to task, those of the collection among them.
+        Tasks by key, including those of the collection.
     name : str
-        Of these tasks: no others have it.
+        Part of the keys of these tasks, and of no others.
     slices, partitions : int
         How many.
     """
@@ -547,8 +485,8 @@ class _Tasks:
     partitions: int
 
     @classmethod
-    def of(cls, slices: _Slices, keys: Collection, nulls: Nulls, token: str) -> _Tasks:
-        """Make them; of a token, which no other run has, they get their names."""
+    def of(cls, slices: Run | _Building, keys: Collection, nulls: Nulls, token: str) -> _Tasks:
+        """Make the tasks, and name them by a token that no other run has."""
         plan = slices.plan
         graph, inputs = _graph_of(keys)
         tasks = cls(graph, f"mmbloom-{token}", plan.slices, len(inputs))
@@ -573,7 +511,7 @@ class _Tasks:
         for number in range(self.slices):
             self._add("hashes", (partition, number), _part_of, cut, number)
 
-    def _claim(self, slices: _Slices, number: int, start: int) -> None:
+    def _claim(self, slices: Run | _Building, number: int, start: int) -> None:
         stop = min(start + _ROUND, self.partitions)
         before = self._ref("slice", start // _ROUND - 1, number) if start else None
         hashes = List(*(self._ref("hashes", each, number) for each in range(start, stop)))
@@ -583,16 +521,16 @@ class _Tasks:
         self._add("new", place, itemgetter(1), claim)
 
     def last(self, number: int) -> Any:
-        """Name the task that gives a slice with all keys."""
+        """Return the key of the task that returns a slice with all keys."""
         return self._ref("slice", (self.partitions - 1) // _ROUND, number).key
 
     def rows_of(self, collection: Collection, run: Run, nulls: Nulls, on: Any) -> Collection:
-        """Give the rows of a collection that are new, as one of its kind."""
+        """Return the new rows of a collection as a collection of the same kind."""
         cutting = _Cutting(run.plan, nulls, on)
         graph, inputs = _graph_of(collection)
         if len(inputs) != self.partitions:
             raise ValueError(
-                f"the collection has {len(inputs)} partitions, and the column of its keys alone "
+                f"the collection has {len(inputs)} partitions, but the column of its keys alone "
                 f"has {self.partitions}: Dask cuts each by its own size; pass a number, as in "
                 "repartition(npartitions=...), or write the rows to files first"
             )
@@ -610,13 +548,14 @@ class _Tasks:
             return bag.Bag(self.graph, name, self.partitions)
         keys = [(name, partition) for partition in range(self.partitions)]
         divisions = collection.divisions
-        return dataframe.from_graph(self.graph, _meta_of(collection), divisions, keys, name)
+        meta = dataframe.utils.make_meta(collection)
+        return dataframe.from_graph(self.graph, meta, divisions, keys, name)
 
 
 def _graph_of(collection: Collection) -> tuple[Graph, list[Any]]:
-    """Give the tasks of a collection, and the keys of its partitions."""
+    """Return the tasks of a collection, and the keys of its partitions."""
     if not isinstance(collection, bag.Bag):
-        # Columns that are not needed are not read. A full optimization would join partitions of
-        # few columns as well, and those of the keys would not be those of the rows.
+        # Columns that are not needed are not read. A full optimization would also join partitions
+        # of few columns: then those of the keys would differ from those of the rows.
         collection = collection.simplify()
     return dict(collection.__dask_graph__()), list(flatten(collection.__dask_keys__()))

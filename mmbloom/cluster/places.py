@@ -1,8 +1,8 @@
-"""Where slices lie: files of a folder, or by fsspec whatever has a URL; its only importer.
+"""Where slices are stored: files in a folder, or at any URL that fsspec, imported only here, knows.
 
-What is written appears whole or not at all. In a folder it is a temporary file, forced to the disk
-and renamed. An object store shows an object when all of it is there, so it is put at its place.
-Elsewhere it is put beside its place and moved.
+A file appears whole or not at all. In a folder it is written under a temporary name, forced to the
+disk and renamed. An object store shows an object only when it is complete, so it is put directly.
+At other URLs it is written beside its place and moved.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 
 from mmbloom._storage.atomic import (
     OWNER_ONLY,
@@ -29,7 +29,7 @@ from mmbloom._system.typing import Path
 
 try:
     import fsspec
-except ImportError:  # which only URLs need
+except ImportError:  # only URLs need it
     fsspec = None
 
 # A path, a URL, the content itself, or a binary file.
@@ -39,88 +39,25 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 _LOST_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/[^/]")
 _LOCAL = ("file://", "local://")
 
-# Where an object is there when all of it is, and moving one is copying it.
+# Where an object appears only when it is complete, and moving it would copy it.
 _OBJECT_STORES = frozenset(
     {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "oss", "cos", "memory"}
 )
 
 
-class Opened(NamedTuple):
-    """What is to be read.
-
-    Attributes
-    ----------
-    file : binary file
-        From its beginning.
-    name : str
-        For messages.
-    size : int or None
-        In bytes, where that is known before reading.
-    """
-
-    file: IO[bytes]
-    name: str
-    size: int | None
-
-
-class Place(Protocol):
-    """A folder, or what stands for one under a URL; names may have one slash, for one in it."""
-
-    @property
-    def path(self) -> str:
-        """Where it is, for messages."""
-
-    @property
-    def helpers(self) -> int:
-        """How many threads are worth it for reading the beginnings of many files."""
-
-    def prepare(self) -> None:
-        """Make the folder itself, if it is not there."""
-
-    def name_of(self, name: str) -> str:
-        """Name what is in it, for messages."""
-
-    def open(self, name: str) -> Any:
-        """Open for reading: a context manager that gives an `Opened`."""
-
-    def head(self, name: str, size: int) -> tuple[bytes, int]:
-        """Read so many bytes from the beginning of a file, or all; and say how large it is."""
-
-    def put(self, name: str, raw: bytes) -> None:
-        """Write a file, whole or not at all; it replaces what is there."""
-
-    def create(self, name: str, raw: bytes) -> None:
-        """Write a file, whole or not at all; `FileExistsError` if one is there."""
-
-    def names(self, within: str = "") -> list[str]:
-        """List the names of files, or of folders in it; none where nothing is."""
-
-    def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all in it, if it is there."""
-
-
-class At(NamedTuple):
-    """A file at a place."""
-
-    place: Place
-    name: str
-
-
 def place_of(path: Path, options: Mapping[str, Any] | None = None) -> Place:
-    """Take a path for a folder, and a URL for a prefix, opened with options of fsspec."""
-    text = os.fsdecode(path)
+    """Return the folder at a path, or the prefix at a URL, opened with options of fsspec."""
+    text = _plain(path)
     if not text:
         raise ValueError("the path is empty, expected a folder or a URL")
     if isinstance(path, os.PathLike) and _LOST_SLASH.match(text):
-        raise ValueError(f"{text}: is a URL that lost a slash, as pathlib does; pass it as str")
-    for scheme in _LOCAL:
-        text = text.removeprefix(scheme)
+        raise ValueError(f"{text}: a URL that lost a slash, as in a pathlib.Path; pass it as str")
     return Prefix(text, options) if _URL.match(text) else Folder(absolute(text))
 
 
 @contextmanager
 def reading(source: Source | At) -> Iterator[Opened]:
-    """Open what a caller names: a path, a URL, the content itself, or a file that is open."""
+    """Open a source: a path, a URL, bytes that are the content, or a file that is open already."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         yield Opened(io.BytesIO(source), "<bytes>", memoryview(source).nbytes)
     elif isinstance(source, (str, os.PathLike, At)):
@@ -132,7 +69,7 @@ def reading(source: Source | At) -> Iterator[Opened]:
 
 
 def head_of(source: Path | bytes | At, size: int) -> tuple[bytes, int, str]:
-    """Read the beginning of a file, and no more of it; with its size and its name for messages."""
+    """Read only the beginning of a file; return it, the file's size, and its name for messages."""
     if isinstance(source, bytes):
         return source[:size], len(source), "<bytes>"
     place, name = _within(source)
@@ -145,45 +82,84 @@ def write_whole(path: Path, raw: bytes) -> None:
     place.put(name, raw)
 
 
+def _plain(path: Path) -> str:
+    """Return a path or a URL as str, and the URL of a local file as its path."""
+    text = os.fsdecode(path)
+    for scheme in _LOCAL:
+        text = text.removeprefix(scheme)
+    return text
+
+
 def _within(path: Path | At) -> At:
     if isinstance(path, At):
         return path
-    text = os.fsdecode(path)
-    if _URL.match(text) and not text.startswith(_LOCAL):
+    text = _plain(path)
+    if _URL.match(text):
         name = text[text.rindex("/") + 1 :]
         return At(place_of(text.removesuffix(name)), name)
-    for scheme in _LOCAL:
-        text = text.removeprefix(scheme)
     above, name = os.path.split(absolute(text))
     return At(Folder(above), name)
 
 
+class Opened(NamedTuple):
+    """An open file.
+
+    Attributes
+    ----------
+    file : binary file
+        At its beginning.
+    name : str
+        For messages.
+    size : int or None
+        In bytes, where it is known before reading.
+    """
+
+    file: IO[bytes]
+    name: str
+    size: int | None
+
+
 class Folder:
-    """A folder of this system, which other hosts may share."""
+    """A folder of this system, which other hosts may share.
+
+    A name in it may contain one slash, for a file in a subfolder.
+
+    Attributes
+    ----------
+    path : str
+        Where it is, for messages.
+    helpers : int
+        How many threads help to read the beginnings of many files.
+    """
 
     helpers = 0
 
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def prepare(self) -> None:  # noqa: D102  as in the protocol, and so below
+    def prepare(self) -> None:
+        """Make the folder unless it exists."""
         os.makedirs(self.path, 0o700, exist_ok=True)
 
-    def name_of(self, name: str) -> str:  # noqa: D102
+    def name_of(self, name: str) -> str:
+        """Return the full name of a file, for messages."""
         return os.path.join(self.path, name)
 
     @contextmanager
-    def open(self, name: str) -> Iterator[Opened]:  # noqa: D102
+    def open(self, name: str) -> Iterator[Opened]:
+        """Open a file for reading."""
         path = self.name_of(name)
         fd = open_regular(path, os.O_RDONLY)
         with os.fdopen(fd, "rb") as file:
             yield Opened(file, path, os.fstat(fd).st_size)
 
-    def head(self, name: str, size: int) -> tuple[bytes, int]:  # noqa: D102
+    def head(self, name: str, size: int) -> tuple[bytes, int]:
+        """Read at most so many bytes from the beginning of a file; return them and its size."""
         with self.open(name) as opened:
             return opened.file.read(size), os.fstat(opened.file.fileno()).st_size
 
-    def put(self, name: str, raw: bytes) -> None:  # noqa: D102
+    def put(self, name: str, raw: bytes) -> None:
+        """Write a file, whole or not at all; it replaces an existing one."""
         path = self.name_of(name)
         folder = os.path.dirname(path)
         if "/" in name and not os.path.isdir(folder):
@@ -193,27 +169,30 @@ class Folder:
         try:
             with gone_on_error(temporary):
                 close_quietly(draft_file(temporary, raw, OWNER_ONLY))
-                # Of two that write the same at once, the last is there: either is right.
+                # If two tasks write the same slice at once the last one stays: both are right.
                 os.replace(temporary, path)
             sync_folder(folder)
-        except OSError as error:  # of the file that people know, not of the temporary one
+        except OSError as error:  # name the file that people know, not the temporary one
             raise OSError(error.errno, error.strerror, path) from error
 
-    def create(self, name: str, raw: bytes) -> None:  # noqa: D102
+    def create(self, name: str, raw: bytes) -> None:
+        """Write a file, whole or not at all; raise `FileExistsError` if one is there."""
         path = self.name_of(name)
-        # Hosts that share the folder see the link at once or not; nothing is mapped.
+        # A network file system is fine: hosts see the link or not, and nothing is mapped.
         target = Target(path, OWNER_ONLY, allow_network=True)
         with new_file(target, len(raw), mapped=False) as made:
             write_at(made.fd, raw, 0)
             os.fsync(made.fd)
 
-    def names(self, within: str = "") -> list[str]:  # noqa: D102
+    def names(self, within: str = "") -> list[str]:
+        """Return the names in it, or in a subfolder; none if that does not exist."""
         try:
             return sorted(os.listdir(self.name_of(within)))
         except FileNotFoundError:
             return []
 
-    def remove(self, name: str) -> None:  # noqa: D102
+    def remove(self, name: str) -> None:
+        """Remove a file, or a subfolder with its files, if it exists."""
         path = self.name_of(name)
         with suppress(FileNotFoundError):
             if not os.path.isdir(path) or os.path.islink(path):
@@ -226,9 +205,9 @@ class Folder:
 
 
 class Prefix:
-    """What stands for a folder under a URL, by fsspec."""
+    """What corresponds to a folder under a URL, by fsspec; it has the methods of `Folder`."""
 
-    helpers = 8  # each waits for a store that answers in tens of milliseconds
+    helpers = 8  # each waits tens of milliseconds for the store to answer
 
     def __init__(self, url: str, options: Mapping[str, Any] | None) -> None:
         if fsspec is None:
@@ -241,7 +220,7 @@ class Prefix:
         protocols = (protocols,) if isinstance(protocols, str) else protocols
         self._of_objects = not _OBJECT_STORES.isdisjoint(protocols)
 
-    def prepare(self) -> None:  # noqa: D102  as in the protocol, and so below
+    def prepare(self) -> None:  # noqa: D102  as in Folder, and so below
         if not self._of_objects:
             self._system.makedirs(self._root, exist_ok=True)
 
@@ -253,7 +232,7 @@ class Prefix:
 
     @contextmanager
     def open(self, name: str) -> Iterator[Opened]:  # noqa: D102
-        # Listings that this process has kept may be older than what others wrote.
+        # A listing that this process has cached may be older than what others wrote.
         self._system.invalidate_cache()
         with self._system.open(self._at(name), "rb") as file:
             yield Opened(file, self.name_of(name), getattr(file, "size", None))
@@ -261,7 +240,7 @@ class Prefix:
     def head(self, name: str, size: int) -> tuple[bytes, int]:  # noqa: D102
         self._system.invalidate_cache()
         whole = int(self._system.info(self._at(name))["size"])
-        # An open file would read ahead, on most stores by megabytes.
+        # An open file would read ahead, by megabytes on most stores.
         raw = self._system.cat_file(self._at(name), start=0, end=min(size, whole))
         return bytes(raw), whole
 
@@ -288,3 +267,13 @@ class Prefix:
     def remove(self, name: str) -> None:  # noqa: D102
         with suppress(FileNotFoundError):
             self._system.rm(self._at(name), recursive=True)
+
+
+Place = Folder | Prefix
+
+
+class At(NamedTuple):
+    """A file at a place."""
+
+    place: Place
+    name: str

@@ -1,11 +1,7 @@
-"""Which keys belong to which slice of a filter; no file, no bit.
+"""A filter in slices: the plan that assigns keys to slices, one slice in memory, and all as a file.
 
-One slice of a filter in memory: keys claimed in it, read from a file, written to one.
-
-A plain filter file of all slices of one: its bytes are those of one process that added all.
-
-The slices are read front to back, a MiB of each at a time, and proved on the way. The file is
-there when all of them were.
+`assemble` reads the slices front to back, a MiB at a time, and checks each on the way. The filter
+file appears when all of them were good, with the bytes that one process would have written.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 
@@ -60,10 +56,12 @@ from mmbloom.sizing.formulas import BLOCK_BITS, PAGE_BITS
 from mmbloom.sizing.params import FilterParams, spelled
 
 NULL = -1  # the slice of a row without a key
+_AT_A_TIME = 1 << 20
+_SHOWN = 8  # missing slices in an error
 
 
 class Split(NamedTuple):
-    """Where the keys of a batch belong, row by row.
+    """The slice and the hash of each key of a batch, row by row.
 
     Attributes
     ----------
@@ -84,7 +82,7 @@ class Part(NamedTuple):
     Attributes
     ----------
     rows : ndarray of intp, shape (m,)
-        Their rows in the batch, ascending.
+        Their row numbers in the batch, ascending.
     h1, h2 : ndarray of uint64, shape (m,)
         Their hash halves.
     """
@@ -94,6 +92,15 @@ class Part(NamedTuple):
     h2: Words
 
 
+class PlanOptions(TypedDict, total=False):
+    """The options of `SlicePlan.draw`, which `build` for Dask and for Spark passes on."""
+
+    slices: int | None
+    seed: int | None
+    hash: HashName | None
+    like: object
+
+
 @dataclass(frozen=True)
 class SlicePlan:
     """A blocked filter cut into contiguous slices of whole pages, so that each has its own keys.
@@ -101,23 +108,23 @@ class SlicePlan:
     Parameters
     ----------
     params : FilterParams, or an open BloomFilter
-        Of the whole filter. All who split, claim and assemble need equal ones, so the seed is
-        drawn once, by the driver: see `draw`.
+        Of the whole filter. Whoever splits, claims or assembles needs equal ones, so the driver
+        draws the seed, once: see `draw`.
     slices : int, default 64
         How many, at most as many as the array has pages of 4096 bytes.
 
     Raises
     ------
     ValueError
-        If the filter cannot be cut: its layout is standard, it is a filter that counts, or it has
-        fewer pages than slices were asked for.
+        If the filter cannot be cut: its layout is standard, it counts, or it has fewer pages than
+        the requested number of slices.
     TypeError
         If an argument is of another type.
 
     Notes
     -----
-    A plan is a value: it never changes, it can be compared, and it pickles, with the seed in it,
-    which is secret if the hash is SipHash. Any thread and process may use it.
+    A plan is a value: it never changes, it can be compared, and any thread and process may use it.
+    Its pickle contains the seed, which is secret if the hash is SipHash.
 
     Examples
     --------
@@ -134,8 +141,8 @@ class SlicePlan:
     def __post_init__(self) -> None:
         if isinstance(self.params, CountingBloomFilter):
             raise ValueError(
-                f"{self.params.path}: a filter that counts has no slices, which are of bits; make "
-                "a plain one of it with to_bloom"
+                f"{self.params.path}: a filter that counts has no slices, which consist of bits; "
+                "make a plain filter of it with to_bloom"
             )
         if isinstance(self.params, BloomFilter):
             object.__setattr__(self, "params", self.params.params)
@@ -145,16 +152,16 @@ class SlicePlan:
             )
         if self.params.layout != "blocked":
             raise ValueError(
-                "layout is 'standard', which spreads the bits of a key over the whole array, so "
-                "that no slice has all of them; use layout='blocked'"
+                "layout is 'standard', which spreads the bits of a key over the whole array, so no "
+                "slice would have all of them; use layout='blocked'"
             )
         if not isinstance(self.slices, int) or isinstance(self.slices, bool):
             raise TypeError(f"slices is {self.slices!r}, expected an int")
         pages = pages_of(self.params)
         if not 1 <= self.slices <= pages:
             raise ValueError(
-                f"slices is {self.slices}, expected 1 to {pages}: the array has so many pages of "
-                "4096 bytes"
+                f"slices is {self.slices}, expected 1 to {pages}, the number of pages of 4096 "
+                "bytes in the array"
             )
 
     @classmethod
@@ -169,7 +176,7 @@ class SlicePlan:
         like: object = None,
         choose_slices: Callable[[FilterParams], int] | None = None,
     ) -> Self:
-        """Plan a filter for so many keys, with a seed drawn at random; or one like another.
+        """Plan a filter for so many keys, with a random seed; or one like an existing filter.
 
         Parameters
         ----------
@@ -178,8 +185,8 @@ class SlicePlan:
         slices : int, optional
             How many.
         choose_slices : callable, optional
-            Gives that number where it is left out, of the parameters of the filter: by default
-            64, or as many as it has pages.
+            Returns the number of slices from the filter's parameters, if `slices` is left out; by
+            default that is 64, or the number of pages if it is smaller.
 
         Returns
         -------
@@ -196,30 +203,30 @@ class SlicePlan:
         False
         """
         params = choose_params(capacity, error_rate, None, seed, hash, like=like)
-        # Not its parameters, which do not tell that a filter counts.
+        # The filter itself: its parameters do not show that it counts.
         cut: Any = params if like is None else like
         if slices is None:
             slices = choose_slices(params) if choose_slices else min(64, pages_of(params))
         return cls(cut, slices)
 
     def split(self, keys: Keys, *, nulls: Nulls = "error", threads: int = 1) -> Split:
-        """Hash a batch of keys, and tell which slice each belongs to.
+        """Hash a batch of keys, and find the slice of each.
 
         Parameters
         ----------
         keys
             As for `BloomFilter.add_many`.
         nulls : {"error", "skip"}, default "error"
-            Whether a null is an error, or is in no slice: its number is -1, and rows keep their
-            numbers.
+            Whether a null is an error, or in no slice: then its slice is -1, and the other rows
+            keep their numbers.
         threads : int, default 1
-            How many threads hash a batch of 65,536 keys or more. A worker of a cluster has its
-            cores for its tasks.
+            How many threads hash a batch of 65,536 keys or more. On a cluster's worker, other tasks
+            need the cores.
 
         Returns
         -------
         Split
-            To be unpacked as ``slice_no, h1, h2``.
+            Unpack it as ``slice_no, h1, h2``.
 
         Raises
         ------
@@ -244,20 +251,20 @@ class SlicePlan:
         return spread
 
     def partition(self, keys: Keys, *, nulls: Nulls = "error", threads: int = 1) -> list[Part]:
-        """Hash a batch of keys, and bring those of each slice together.
+        """Hash a batch of keys, and group them by slice.
 
         Parameters
         ----------
         keys, threads
             As for `split`.
         nulls : {"error", "skip"}, default "error"
-            Whether a null is an error, or is in no part; rows keep their numbers.
+            Whether a null is an error, or in no part; the other rows keep their numbers.
 
         Returns
         -------
         list of Part
-            One for each slice, in order; many may be empty. They are 24 bytes a key, of which the
-            16 of the hashes are what a slice's task needs.
+            One for each slice, in order; many may be empty. They take 24 bytes a key; the task of
+            a slice needs 16 of them, the hashes.
 
         Raises
         ------
@@ -285,17 +292,17 @@ class SlicePlan:
         ]
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Give the bytes of the array that are a slice.
+        """Return which bytes of the array are a slice.
 
         Parameters
         ----------
         number : int
-            Of the slice, from 0.
+            The slice, from 0.
 
         Returns
         -------
         start, stop : int
-            The first byte, a multiple of 4096, and the one after the last. In a filter's file the
+            The first byte, a multiple of 4096, and the byte after the last. In a filter's file the
             array begins at byte 4096.
 
         Raises
@@ -309,21 +316,18 @@ class SlicePlan:
 
 
 def require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
-    """Raise unless the header of a slice is of a plan: `ParameterMismatchError`, `FormatError`."""
+    """Raise `ParameterMismatchError` or `FormatError` unless the header of a slice fits a plan."""
     for name in (field.name for field in fields(FilterParams)):
         if getattr(header.params, name) != getattr(plan.params, name):
             found, asked = spelled(header.params, name), spelled(plan.params, name)
-            said = f"is a slice of a filter with {name} {found}, the plan has {asked}"
+            said = f"is a slice of a filter with {name} {found}, but the plan has {asked}"
             raise ParameterMismatchError(path, name, found, asked, said)
     if header.slices != plan.slices:
         raise FormatError(path, "number of slices", str(header.slices), str(plan.slices))
 
 
-_AT_A_TIME = 1 << 20
-
-
 class Slice:
-    """One slice of a filter, in the memory of the task that alone fills it.
+    """One slice of a filter, in the memory of the only task that fills it.
 
     Made by `empty` or `read`.
 
@@ -334,16 +338,16 @@ class Slice:
     number : int
         Which slice, from 0.
     generation : int
-        Of the state that it belongs to, see `Generations`; 0 if to none.
+        The generation of the state that it belongs to, see `Generations`; 0 if it has no state.
     run : bytes
-        Of the run that writes it: 16 bytes, zero if of none.
+        The run that writes it: 16 bytes, zeros if there is none.
     keys_added : int
         How many keys were new in it.
 
     Notes
     -----
-    One thread of one process at a time may use it: other processes have copies of their own.
-    Nothing of it is on a disk before `write`. It pickles with all of its body.
+    One thread of one process may use it at a time; other processes have copies of their own.
+    Nothing is on a disk before `write`. Its pickle has the whole body.
 
     Examples
     --------
@@ -368,11 +372,11 @@ class Slice:
         self.plan, self.number = plan, number
         self.generation, self.keys_added = generation, keys_added
         self._words, self.run = words, run
-        # In blocks; or in pages, where the blocks of a key are chosen within one.
+        # Counted in blocks, or in pages if a key has several blocks, all in one page.
         unit = (BLOCK_BITS if plan.params.blocks_per_key == 1 else PAGE_BITS) // 8
         start, stop = plan.bounds(number)
         self._first, self._units = start // unit, (stop - start) // unit
-        # What the kernels see: the slice as a filter by itself.
+        # The kernels see the slice as a filter of its own.
         self._params = replace(plan.params, num_bits=64 * len(words))
 
     @classmethod
@@ -400,14 +404,14 @@ class Slice:
 
     @classmethod
     def read(cls, source: Source | At, plan: SlicePlan | None = None) -> Slice:
-        """Read a slice, proved to be whole.
+        """Read a slice, and check that it is whole.
 
         Parameters
         ----------
         source : str or path-like, URL, bytes, or binary file
             Where it is; bytes are the content itself. URLs need the extra "cluster".
         plan : SlicePlan, optional
-            What it must be a slice of; anything by default.
+            The plan that it must be a slice of; any plan by default.
 
         Returns
         -------
@@ -416,7 +420,7 @@ class Slice:
         Raises
         ------
         FormatError
-            If it is no slice, is cut or damaged, or one of as many as the plan has not.
+            If it is no slice, is cut or damaged, or belongs to another number of slices.
         ParameterMismatchError
             If it is of a filter with other parameters, or another seed, than the plan's.
         OSError
@@ -426,7 +430,7 @@ class Slice:
             header = header_of(file, name, size)
             if plan is not None:
                 require_of(plan, header, name)
-            body = bytearray()  # grows as bytes come: a header that lies allocates nothing
+            body = bytearray()  # grows as bytes come: a false size in the header allocates nothing
             for piece in body_of(file, header, name):
                 body += piece
         words = np.frombuffer(body, "<u8").astype(np.uint64, copy=False)
@@ -445,19 +449,19 @@ class Slice:
 
     @property
     def positions_set(self) -> int:
-        """How many bits are 1; it reads all of the slice."""
+        """How many bits are 1; counting them reads the whole slice."""
         return _engine.count_set(self._words)
 
     def claim(self, h1: Words, h2: Words) -> Bools:
-        """Learn which keys are new, and mark them in this copy of the slice.
+        """Return which keys are new, and mark them in this copy of the slice.
 
-        The answers of one call after the other are those of adding key by key: of equal keys only
-        the first is new, in a batch or in a later one.
+        The answers are those of adding key by key: among equal keys, in one batch or in several,
+        only the first is new.
 
         Parameters
         ----------
         h1, h2 : ndarray of uint64, shape (n,)
-            Hash halves of keys that belong to this slice, of `SlicePlan.split`.
+            Hash halves of keys that belong to this slice, from `SlicePlan.split`.
 
         Returns
         -------
@@ -466,15 +470,15 @@ class Slice:
         Raises
         ------
         TypeError, ValueError
-            If one is no array of uint64 in one dimension, they differ in length, or a key belongs
-            to another slice: nothing is marked then.
+            If one is not a one-dimensional array of uint64, if they differ in length, or if a key
+            belongs to another slice. Nothing is marked then.
         """
         new, _ = _engine.add(self._words, *self._own(h1, h2), self._params)
         self.keys_added += int(np.count_nonzero(new))
         return new
 
     def mark(self, h1: Words, h2: Words) -> int:
-        """Mark keys in this copy of the slice; gives how many were new.
+        """Mark keys in this copy of the slice; return how many were new.
 
         Parameters
         ----------
@@ -493,7 +497,7 @@ class Slice:
         return int(np.count_nonzero(self.claim(h1, h2)))
 
     def contains(self, h1: Words, h2: Words) -> Bools:
-        """Tell for each key whether it was marked, or is a false positive.
+        """Return for each key whether it was marked, or is a false positive.
 
         Parameters
         ----------
@@ -512,7 +516,7 @@ class Slice:
         return _engine.contains(self._words, *self._own(h1, h2), self._params)
 
     def _own(self, h1: Words, h2: Words) -> HashHalves:
-        """Give hashes as this slice has them; raise if one belongs to another slice."""
+        """Return hashes relative to this slice; raise if a key belongs to another slice."""
         batch = HashedBatch.of(h1, h2)
         local, foreign = _engine.rebase(batch.h1, self.plan.params, self._first, self._units)
         if foreign >= 0:
@@ -520,14 +524,14 @@ class Slice:
             number = int(_engine.slices_of(one, self.plan.params, self.plan.slices)[0])
             raise ValueError(
                 f"key at position {foreign}: belongs to slice {number}, not to {self.number}; "
-                "pass to each slice its own keys, of this plan"
+                "pass each slice only its own keys, as split by this plan"
             )
         return local, batch.h2
 
     def write(self, path: Path) -> None:
-        """Write the slice to a file: whole and on the disk, or not there.
+        """Write the slice to a file: it is whole and on the disk, or not there.
 
-        It replaces what is there, in one step. To be called by one task at a time, or by several
+        It replaces an existing file in one step. Only one task at a time may call it, or several
         that write the same.
 
         Parameters
@@ -538,12 +542,12 @@ class Slice:
         Raises
         ------
         OSError
-            If there is no space, or as the system says.
+            If there is no space, or the system reports another error.
         """
         write_whole(path, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """Give what `write` writes."""
+        """Return the bytes that `write` writes."""
         body = self._words.astype("<u8", copy=False).view(np.uint8).data
         header = SliceHeader(
             self.plan.params,
@@ -565,7 +569,7 @@ class Slice:
 
 
 def header_of(file: IO[bytes], name: str, size: int | None) -> SliceHeader:
-    """Read and prove the header of a slice, and the size of its file where that is known."""
+    """Read and check the header of a slice, and the size of its file where that is known."""
     header = decode(_read(file, HEADER_BYTES), name)
     if size is not None:
         require_size(header, size, name)
@@ -573,7 +577,7 @@ def header_of(file: IO[bytes], name: str, size: int | None) -> SliceHeader:
 
 
 def body_of(file: IO[bytes], header: SliceHeader, name: str) -> Iterator[bytes]:
-    """Read what follows the header, a MiB at a time; at its end it is proved, or an error."""
+    """Yield what follows the header, a MiB at a time; raise at its end if it is not whole."""
     size = crc = 0
     while size <= header.body_bytes and (piece := _read(file, _AT_A_TIME)):
         size, crc = size + len(piece), zlib.crc32(piece, crc)
@@ -583,7 +587,7 @@ def body_of(file: IO[bytes], header: SliceHeader, name: str) -> Iterator[bytes]:
 
 
 def _read(file: IO[bytes], size: int) -> bytes:
-    """Read so many bytes, or all that are left: a read may come back short before the end."""
+    """Read so many bytes, or all that are left: one read may return less before the end."""
     pieces: list[bytes] = []
     while size and (piece := file.read(size)):
         pieces.append(piece)
@@ -602,17 +606,17 @@ def assemble(
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
 ) -> None:
-    """Put the slices of a filter together to a plain filter file.
+    """Assemble all slices of a filter to a plain filter file.
 
-    Its array is, bit for bit, that of one process that added the same keys, whatever the batches
-    and the order, and its counters of keys and bits are equal too.
+    Its array is bit for bit that of one process that added the same keys, whatever the batches and
+    their order. Its counts of keys and bits are equal, too.
 
     Parameters
     ----------
     destination : str or path-like
         Where to make it. It appears complete and forced to the disk, or not at all.
     plan : SlicePlan
-        What they are slices of.
+        The plan of the slices.
     parts : iterable of Slice, path, URL or bytes
         All slices, in any order, each once. URLs need the extra "cluster".
     permissions : int, default 0o600
@@ -623,18 +627,18 @@ def assemble(
     Raises
     ------
     FormatError
-        If one is no slice, is cut or damaged, is one of another number of slices or of another
-        generation than the first, is there twice or is missing. Nothing is made.
+        If a part is no slice, or is cut or damaged; if it belongs to another number of slices, or
+        to another generation than the first; if a slice comes twice or is missing. Nothing is made.
     ParameterMismatchError
-        If one is of a filter with other parameters, or another seed.
+        If a slice belongs to a filter with other parameters, or another seed.
     FileChangedError
-        If one is replaced by another meanwhile.
+        If a slice is replaced while it is read.
     FileExistsError
         If the destination exists.
     NetworkFileSystemError
         If it is on a network file system, and `allow_network` is not set.
     OSError
-        If there is no space (ENOSPC), or as the system says.
+        If there is no space (ENOSPC), or the system reports another error.
 
     Examples
     --------
@@ -660,30 +664,29 @@ def assemble(
 
 
 def require_free(destination: Path) -> str:
-    """Give the absolute path of a file to be made; for before the work, as `assemble` looks after.
+    """Return the absolute path of a new file; check before the work what `assemble` checks after.
 
     Raises
     ------
     FileExistsError
-        If it exists.
+        If the file exists.
     FileNotFoundError
-        If there is no folder for it.
+        If its folder does not.
     """
     path = absolute(destination)
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
     if not os.path.isdir(folder := os.path.dirname(path)):
-        said = f"there is no such folder, in which {os.path.basename(path)} is to be made"
+        said = f"there is no such folder to make {os.path.basename(path)} in; make it first"
         raise FileNotFoundError(errno.ENOENT, said, folder)
     return path
 
 
-_SHOWN = 8  # of those that are missing
 _Known = tuple[AnyPart, SliceHeader]
 
 
 def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> list[_Known]:
-    """Read the headers of all, and put them in order; raise unless each slice is there once."""
+    """Read all headers, and return the parts in order; raise unless each slice is there once."""
     found: dict[int, _Known] = {}
     generation: int | None = None
     for part in parts:
@@ -698,13 +701,13 @@ def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> li
         generation = header.generation
         found[header.number] = part, header
     if missing := [str(number) for number in range(plan.slices) if number not in found]:
-        lacking = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
-        raise FormatError(destination, "slices", f"without {lacking}", f"all {plan.slices}")
+        shown = ", ".join(missing[:_SHOWN]) + ", ..." * (len(missing) > _SHOWN)
+        raise FormatError(destination, "slices", f"without {shown}", f"all {plan.slices}")
     return [found[number] for number in range(plan.slices)]
 
 
 def _append(made: Builder, part: AnyPart, expected: SliceHeader) -> int:
-    """Append the body of a slice; how many keys were added to it."""
+    """Append the body of a slice; return how many keys were added to it."""
     with _opened(part) as (file, name, size):
         if header_of(file, name, size) != expected:
             raise FileChangedError(name, "replaced by another slice")
@@ -720,7 +723,7 @@ def _head_of(part: AnyPart) -> tuple[bytes, int, str]:
     try:
         return head_of(part, HEADER_BYTES)
     except FileNotFoundError:
-        if not isinstance(part, At):  # a path of the caller's: the system's own error names it
+        if not isinstance(part, At):  # a path from the caller, which the system's error names
             raise
         path, expected = part.place.name_of(part.name), "a slice of the newest generation"
         raise FormatError(path, "file", "missing", expected) from None

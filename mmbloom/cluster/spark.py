@@ -4,13 +4,13 @@
 ``seen``        a function for SQL and for columns: which rows a filter file knows
 ``first_seen``  the rows whose key no run and no row before has had
 
-For data that one host can read, one process is faster. Here the data may lie on a cluster, and the
-memory that a task needs does not grow with the rows. A task hashes the keys of a partition, and
-sends what belongs to a slice of the filter to the one task that has the slice. It sends it packed,
-a row for each batch and slice, as Spark spends more on a row than mmbloom spends on a key.
+For data that one host can read, one process is faster. Here the data may be spread over a cluster,
+and a task's memory does not grow with the rows. A task hashes the keys of a partition, and sends
+those of each slice of the filter to the only task that has the slice. It packs them, one row per
+batch and slice, as Spark spends more time on a row than mmbloom spends on a key.
 
-A task may run twice, or half. So no task changes what another has made: `build` makes its file when
-all slices are there, and `first_seen` moves its state only by `FirstSeen.commit`.
+A task may run twice, or only in part. So no task changes what another has made: `build` makes its
+file when all slices are there, and only `FirstSeen.commit` moves a state.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
 from itertools import groupby
 from typing import Any, NamedTuple, Unpack
 
@@ -28,13 +26,13 @@ import numpy as np
 from mmbloom._storage.atomic import OWNER_ONLY
 from mmbloom._storage.opening import absolute
 from mmbloom._system.descriptors import open_file
-from mmbloom._system.typing import Bools, HashName, Indices, Nulls, Path, Words
+from mmbloom._system.typing import Bools, Indices, Nulls, Path, Words
 from mmbloom.cluster import FirstSeen, Run, RunOptions, Slice, SlicePlan, assemble
-from mmbloom.cluster.slices import require_free
+from mmbloom.cluster.slices import PlanOptions, require_free
 from mmbloom.cluster.states import begin_run
-from mmbloom.errors import FileChangedError, KeyEncodingError, KeyTypeError
+from mmbloom.cluster.tasks import ask, in_partition
+from mmbloom.errors import KeyTypeError
 from mmbloom.filters.base import Filter
-from mmbloom.filters.open import open as open_filter
 from mmbloom.format.slices import PAGE_BYTES, pages_of
 from mmbloom.sizing.params import FilterParams
 
@@ -49,7 +47,7 @@ except ImportError as error:
 
 __all__ = ["FirstSeen", "build", "first_seen", "seen"]
 
-# The types of columns that hold keys: of what a key may be on one host, those that Spark has.
+# The types of columns that hold keys: the kinds of keys that Spark has types for.
 _OF_KEYS = (
     types.StringType,
     types.BinaryType,
@@ -60,15 +58,17 @@ _OF_KEYS = (
 )
 _CAST = "cast it to string, binary or bigint"
 
-# What tasks send: of each batch the keys of one slice. Spark has no unsigned integers, so hash
-# halves are bytes: all of h1, then all of h2.
+# The rows that tasks send, one for the keys of a slice in a batch. Spark has no unsigned integers,
+# so hash halves are bytes: all of h1, then all of h2.
 _PACKED = "slice int, partition int, batch int, hashes binary, rows binary"
 _NAMES = ["slice", "partition", "batch", "hashes", "rows"]
-_OWN = -1  # the partition of the first row of each slice, which is of no input
+_OWN = -1  # the partition of the first row of each slice, which has no input
 
-# What tasks give: a slice in pieces of so many bytes, each a row on its way to the driver.
+# The rows that tasks return to the driver: pieces of a slice, of so many bytes.
 _FILLED = "slice int, piece binary"
 _PIECE = 1 << 22
+
+_OPEN: dict[str, Filter] = {}  # by path, in this worker, which lives on from task to task
 
 _Batches = Iterator[Any]  # of pyarrow.RecordBatch
 _Task = Callable[[_Batches], _Batches]
@@ -81,39 +81,36 @@ def build(
     capacity: int | None = None,
     error_rate: float | None = None,
     *,
-    slices: int | None = None,
-    seed: int | None = None,
-    hash: HashName | None = None,
-    like: object = None,
     nulls: Nulls = "error",
     permissions: int = OWNER_ONLY,
     allow_network: bool = False,
+    **drawn: Unpack[PlanOptions],
 ) -> None:
     """Make a filter file of all keys of a column.
 
-    Its array is, bit for bit, that of one process that added the same keys. It is made on the
-    driver, whole or not at all, when the cluster has filled all slices; the driver needs space for
-    two filters on that disk meanwhile, and never one in memory.
+    The array of the file is bit for bit that of one process that added the same keys. The driver
+    makes it, whole or not at all, when the cluster has filled all slices. Until then the driver
+    needs disk space for two filters there, and never holds one in memory.
 
     Parameters
     ----------
     frame : pyspark.sql.DataFrame
-        Where the keys are.
+        The rows that have the keys.
     column : str
-        Its column of keys: strings, binaries or integers.
+        The column of the keys: strings, binaries or integers.
     path : str or path-like
         Where to make the file, on the driver.
-    capacity, error_rate, seed, hash, like
+    capacity, error_rate
         As for `BloomFilter.create`.
-    slices : int, optional
-        How many slices, and so tasks that fill them, there are: by default 8 to 64, each of a MiB
-        or more where 8 are.
     nulls : {"error", "skip"}, default "error"
         Whether a null is an error, or left out.
     permissions : int, default 0o600
         Mode bits of the new file.
     allow_network : bool, default False
         Allow it on a network file system.
+    **drawn
+        `seed`, `hash` and `like`, as for `BloomFilter.create`; and `slices`, the number of tasks
+        that fill the filter: by default one per MiB, but 8 to 64.
 
     Raises
     ------
@@ -121,12 +118,12 @@ def build(
         If the file exists; no task is started then.
     ValueError, TypeError
         If an argument is out of range, the frame has no such column or is a stream, or `like` has
-        no slices: its layout is standard, or it counts.
+        the standard layout, or counts: neither can be cut into slices.
     KeyTypeError
-        If the column's type cannot be a key's.
+        If the column has a type that cannot be a key.
     pyspark.errors.PythonException
-        If a task fails: the message ends with mmbloom's own error, with the partition's number and
-        the position in it of a null or a wrong key.
+        If a task fails. The message ends with mmbloom's own error, with the partition of a null or
+        a wrong key, and its position there.
     NetworkFileSystemError, OSError
         As `mmbloom.cluster.assemble`.
 
@@ -145,19 +142,11 @@ def build(
     """
     target = require_free(path)  # before hours of tasks
     _require_keys(frame, column)
-    plan = SlicePlan.draw(
-        capacity,
-        error_rate,
-        slices=slices,
-        seed=seed,
-        hash=hash,
-        like=like,
-        choose_slices=_choose_slices,
-    )
-    keys = _plain(frame).select(_plain_name(frame.columns.index(column)))
+    plan = SlicePlan.draw(capacity, error_rate, choose_slices=_choose_slices, **drawn)
+    keys = _plain(frame).select(f"c{frame.columns.index(column)}")
     filled = _to_slices(keys, plan, 0, nulls, carry=False).mapInArrow(_filling(plan), _FILLED)
-    # Kept on the executors' disks: the driver takes one slice after the other, each by a job of
-    # its own, and those jobs have nothing left to do but to read.
+    # Kept on the executors' disks: the driver fetches each slice by a job of its own, which then
+    # only reads.
     filled = filled.persist(StorageLevel.DISK_ONLY)
     try:
         filled.count()
@@ -176,20 +165,20 @@ def seen(path: Path) -> Any:
     ----------
     path : str or path-like
         The filter, a file or a folder of any kind, at the same path on every host. Each Python
-        worker opens it once, to read; one that is replaced is opened anew.
+        worker opens it once, for reading, and again if it is replaced.
 
     Returns
     -------
     function
-        To be registered with ``spark.udf.register("seen", seen(path))``, or called with a column.
-        It gives true for a key that was added, or is a false positive, and null for a null: so
-        ``WHERE NOT seen(url)`` gives no row without a key.
+        Register it with ``spark.udf.register("seen", seen(path))``, or call it with a column. It
+        returns true for a key that was added, or is a false positive, and null for a null: so
+        ``WHERE NOT seen(url)`` selects no row without a key.
 
     Raises
     ------
     TypeError
-        If it is no path. What tasks raise (`FormatError`, `FileNotFoundError`, `KeyTypeError` and
-        others) is in the message of Spark's own error, when rows are computed.
+        If it is no path. Errors of tasks (`FormatError`, `FileNotFoundError`, `KeyTypeError` and
+        others) are in the message of Spark's own error, when rows are computed.
 
     Examples
     --------
@@ -223,11 +212,11 @@ def first_seen(
     nulls: Nulls = "error",
     **options: Unpack[RunOptions],
 ) -> FirstSeen:
-    """Find the rows whose key no other row before them has, nor any run that was committed.
+    """Find the rows whose key is new: no row before and no committed run has it.
 
-    Of rows with one key exactly one is kept, as by ``dropDuplicates``, and it is the first: of the
-    first partition that has the key the first row. So a frame that was sorted by time gives the
-    earliest. A false positive is taken for seen, so the error rate is low unless asked for.
+    Exactly one row of each key is kept, as by ``dropDuplicates``: the first row of the first
+    partition that has the key. So a frame sorted by time keeps the earliest row.
+    False positives are reported as seen, so the error rate is low by default.
 
     Parameters
     ----------
@@ -237,19 +226,19 @@ def first_seen(
         The column of the keys: strings, binaries or integers.
     state : str or path-like, or URL
         A folder that all hosts share, or a prefix of an object store: see
-        `mmbloom.cluster.Generations`. It is made if it is not there.
+        `mmbloom.cluster.Generations`. It is made if it does not exist.
     nulls : {"error", "skip"}, default "error"
         Whether a row without a key is an error, or is never new.
     **options
-        Of the state and the run: `capacity`, `error_rate`, `slices` (by default 8 to 64, each of a
-        MiB or more where 8 are), `seed`, `hash`, `on_full`, `generation` and `storage_options`,
-        as `mmbloom.cluster.RunOptions` has them. In ``foreachBatch`` the generation is the batch's
-        number plus one.
+        Options of the state and the run: `capacity`, `error_rate`, `slices` (by default one per
+        MiB, but 8 to 64), `seed`, `hash`, `on_full`, `generation` and `storage_options`, as in
+        `mmbloom.cluster.RunOptions`. In ``foreachBatch`` the generation is the batch's number plus
+        one.
 
     Returns
     -------
     FirstSeen
-        Its `frame` are the rows; its `commit` makes them old.
+        Its `frame` has the rows; its `commit` makes them known.
 
     Raises
     ------
@@ -258,20 +247,22 @@ def first_seen(
     FileNotFoundError
         If there is no state, and no capacity for a new one.
     KeyError, TypeError
-        If there is no such column, more than one is asked for, or the frame is a stream.
+        If there is no such column, `on` names several, or the frame is a stream.
     KeyTypeError
-        If the column's type cannot be a key's.
+        If the column has a type that cannot be a key.
     FormatError, ValueError, ImportError, OSError
-        As `mmbloom.cluster.Generations.create` and `begin`. What tasks raise is in the message of
+        As `mmbloom.cluster.Generations.create` and `begin`. Errors of tasks are in the message of
         Spark's own error, when `frame` is computed.
 
     Notes
     -----
-    The rows are in no order, in one partition a slice. Compute them once, by what writes them:
-    whatever computes them claims all keys anew. Each time the rows are the same, if the input is.
-    Never look at some of them and commit then: `take` may run all tasks, and the rows that it
-    leaves out are lost. Whether Spark took all rows that the tasks gave, a commit cannot see.
-    Threads of the driver may share the answer; it does not pickle, as `frame` belongs to the
+    The rows are in no order, in one partition per slice. Compute them once, when you write them:
+    each computation claims all keys again. The rows are the same each time if the input is.
+
+    Never commit after looking at only some of the rows: `take` may run all tasks, and the rows that
+    it leaves out are lost. A commit cannot see whether Spark took all rows that the tasks returned.
+
+    Threads of the driver may share the result. It does not pickle, as `frame` belongs to the
     session.
 
     Examples
@@ -298,9 +289,9 @@ def first_seen(
 
 
 def _choose_slices(params: FilterParams) -> int:
-    """Choose how many slices a filter has: of a MiB or more, as each is a task.
+    """Return how many slices a filter has: one per MiB, as each is a task, but 8 to 64.
 
-    But 8, or as many as there can be: of one a look at some rows runs all tasks.
+    With fewer than 8, computing a few rows would run all tasks. A small filter has one per page.
     """
     pages = pages_of(params)
     return min(pages, 64, max(8, pages * PAGE_BYTES >> 20))
@@ -311,14 +302,14 @@ def _require_keys(frame: DataFrame, column: object) -> None:
     if not isinstance(frame, DataFrame):
         raise TypeError(f"a DataFrame of Spark was expected, got {type(frame).__name__}")
     if frame.isStreaming:
-        raise TypeError("the frame is a stream: take its batches, by writeStream.foreachBatch")
+        raise TypeError("the frame is a stream: pass its batches, by writeStream.foreachBatch")
     if not isinstance(column, str):
         raise TypeError(
-            f"the column is {column!r}, expected the name of one; where several columns are the "
-            "key, make one of them"
+            f"the column is {column!r}, expected the name of one column; if several columns are "
+            "the key, combine them to one"
         )
     if (count := frame.columns.count(column)) != 1:
-        found = "and the columns are" if count == 0 else f"which {count} columns have, of"
+        found = "but the columns are" if count == 0 else f"which {count} columns have, of"
         raise KeyError(f"the column is {column!r}, {found} {frame.columns}")
     kind = frame.schema[frame.columns.index(column)].dataType
     if not isinstance(kind, _OF_KEYS):
@@ -327,13 +318,9 @@ def _require_keys(frame: DataFrame, column: object) -> None:
         )
 
 
-def _plain_name(position: int) -> str:
-    return f"c{position}"
-
-
 def _plain(frame: DataFrame) -> DataFrame:
-    """Name columns by their positions: Spark takes a dot in a name for a part of a column."""
-    return frame.toDF(*map(_plain_name, range(len(frame.columns))))
+    """Name columns c0, c1 and so on: to Spark a dot in a name means a part of a column."""
+    return frame.toDF(*(f"c{position}" for position in range(len(frame.columns))))
 
 
 # What the tasks do
@@ -342,10 +329,10 @@ def _plain(frame: DataFrame) -> DataFrame:
 def _to_slices(
     frame: DataFrame, plan: SlicePlan, position: int, nulls: Nulls, *, carry: bool
 ) -> DataFrame:
-    """Send each slice all that belongs to it, in the order of the input, after a row of its own.
+    """Send each slice its keys, in the order of the input, after a row of its own.
 
-    Each slice has a partition of its number, and is in none else: its first row, without a key, is
-    there where no key is.
+    The partition of each slice has the slice's number. Its first row has no key, so a slice without
+    keys has a row, too.
     """
     own = frame.sparkSession.range(plan.slices).select(
         functions.col("id").cast("int").alias("slice"),
@@ -360,13 +347,13 @@ def _to_slices(
 
 
 def _parting(plan: SlicePlan, position: int, nulls: Nulls, carry: bool) -> _Task:
-    """Make the task of a partition of the input: it hashes its keys, and packs them by slice."""
+    """Return the task of a partition of the input: it hashes its keys, and packs them by slice."""
 
     def part(batches: _Batches) -> _Batches:
         partition = TaskContext.get().partitionId()
         done = 0
         for number, batch in enumerate(batches):
-            with _told_where(partition, done):
+            with in_partition(partition, done):
                 parts = plan.partition(batch.column(position), nulls=nulls)
             full = [(each, of) for each, of in enumerate(parts) if len(of.rows)]
             yield pa.RecordBatch.from_arrays(
@@ -374,7 +361,9 @@ def _parting(plan: SlicePlan, position: int, nulls: Nulls, carry: bool) -> _Task
                     pa.array([each for each, _ in full], pa.int32()),
                     pa.array([partition] * len(full), pa.int32()),
                     pa.array([number] * len(full), pa.int32()),
-                    pa.array([_bytes_of(of.h1, of.h2) for _, of in full], pa.binary()),
+                    pa.array(
+                        [np.stack(of[1:]).astype("<u8").tobytes() for _, of in full], pa.binary()
+                    ),
                     pa.array(_packed(batch, [of.rows for _, of in full], carry), pa.binary()),
                 ],
                 names=_NAMES,
@@ -385,7 +374,7 @@ def _parting(plan: SlicePlan, position: int, nulls: Nulls, carry: bool) -> _Task
 
 
 def _filling(plan: SlicePlan) -> _Task:
-    """Make the task of a slice of `build`: it marks all keys, and gives the slice in pieces."""
+    """Return the task of a slice of `build`: it marks all keys, and yields the slice in pieces."""
 
     def fill(batches: _Batches) -> _Batches:
         for number, sent in _by_slice(batches):
@@ -402,7 +391,7 @@ def _filling(plan: SlicePlan) -> _Task:
 
 
 def _claiming(run: Run) -> _Task:
-    """Make the task of a slice of `first_seen`: it claims all keys, gives new rows, writes it."""
+    """Return the task of a slice of `first_seen`: it yields the new rows, and writes the slice."""
 
     def claim(batches: _Batches) -> _Batches:
         for number, sent in _by_slice(batches):
@@ -428,11 +417,11 @@ class _Sent(NamedTuple):
 
 
 def _by_slice(batches: _Batches) -> Iterator[tuple[int, Iterator[_Sent]]]:
-    """Read what was sent, and bring together what is of one slice."""
+    """Yield each slice with the keys that were sent to it."""
     for number, together in groupby(_read(batches), key=lambda each: each.slice):
         sent = iter(together)
         if next(sent).partition != _OWN:
-            # Half of a slice's keys would make a slice that has lost the others.
+            # A slice with half of its keys would lose the others.
             raise RuntimeError(f"Spark has sent slice {number} to more than one task")
         yield number, sent
 
@@ -445,12 +434,8 @@ def _read(batches: _Batches) -> Iterator[_Sent]:
             yield _Sent(slices[row].as_py(), partitions[row].as_py(), h1, h2, rows[row].as_buffer())
 
 
-def _bytes_of(h1: Words, h2: Words) -> bytes:
-    return np.concatenate((h1, h2)).astype("<u8", copy=False).tobytes()
-
-
 def _packed(batch: Any, chosen: list[Indices], carry: bool) -> list[bytes]:
-    """Write rows of a batch as streams of Arrow, which know their types; nothing unless carried."""
+    """Return rows of a batch as Arrow streams, which have their types; empty unless `carry`."""
     if not carry:
         return [b""] * len(chosen)
     packed: list[bytes] = []
@@ -462,19 +447,8 @@ def _packed(batch: Any, chosen: list[Indices], carry: bool) -> list[bytes]:
     return packed
 
 
-@contextmanager
-def _told_where(partition: int, done: int) -> Iterator[None]:
-    """Count the position of a wrong key from the beginning of its partition, and name that."""
-    try:
-        yield
-    except (KeyTypeError, KeyEncodingError) as error:
-        found = error if error.position is None else error.at(done + error.position)
-        found.add_note(f"in partition {partition} of the frame")
-        raise found from None
-
-
 def _fetched(rows: Iterable[Any], folder: str) -> Iterator[str]:
-    """Write slices as files of a folder of the driver's, as they come; gives their paths."""
+    """Write slices to files in a folder on the driver, as they arrive; yield their paths."""
     for number, pieces in groupby(rows, key=lambda row: row["slice"]):
         path = os.path.join(folder, str(number))
         with open(path, "wb", opener=open_file) as file:
@@ -482,15 +456,6 @@ def _fetched(rows: Iterable[Any], folder: str) -> Iterator[str]:
         yield path
 
 
-@lru_cache(maxsize=8)
-def _opened(path: str) -> Filter:
-    """Open a filter once in a worker, which lives on from task to task."""
-    return open_filter(path, "r", threads=1)
-
-
 def _ask(path: str, keys: Any) -> Bools:
-    try:
-        return _opened(path).contains_many(keys, nulls="skip")
-    except FileChangedError:  # another was moved into its place
-        _opened.cache_clear()
-        return _opened(path).contains_many(keys, nulls="skip")
+    """Ask a filter; pickled by name, unlike `seen`'s function, so all tasks share `_OPEN`."""
+    return ask(_OPEN, path, keys, "skip")

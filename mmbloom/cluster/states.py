@@ -1,24 +1,17 @@
-"""The records of a state: which generation is the newest, and which run made it.
+"""The state of a filter in slices, which outlives its tasks: a run makes its next generation.
 
-A record is made by a step that fails if one is there, and never changed: that is what lets one of
-two runs commit and tells the other.
+A cluster's engine runs a task again after it has lost a worker, or runs it twice to be faster.
+Setting a bit twice is harmless, but an answer must not change: a key that yesterday's attempt has
+marked would not be new today. So nothing is marked in place. A task reads a slice of generation g,
+which never changes, and writes one of g + 1. The caller writes the new rows, and the commit makes
+the record of g + 1. Until then g is the state, and a rerun returns the same rows.
 
-A filter in slices that outlives its tasks: each run makes the next generation, or nothing.
+A record is made by a step that fails if the record exists, and it never changes: so exactly one of
+two runs commits, and the other gets an error.
 
-An engine runs a task again, after a lost worker or for speculation. Bits may be set twice,
-answers may not be given twice: what a task of yesterday's try has marked would not be new today.
-So nothing is ever marked in place. A task reads a slice of generation g, which nobody changes, and
-writes one of g + 1; the caller writes his rows; the commit makes a record of g + 1, by a step that
-fails if there is one. Until then g is the state, and a rerun gives the same rows.
-
-Past its plan a filter takes new rows for seen, and they are lost. So a run that goes past it is
-refused: by a task, if its slice alone shows it, which is before the engine has all rows; else by
-the commit, which alone sees all slices.
-
-The rows that no row and no run before has had: what Dask and Spark share of `first_seen`.
-
-The driver begins a run of a state; tasks claim keys in its slices, which is for each engine to
-arrange; and when the new rows are written, the driver commits.
+Past its capacity a filter reports new rows as seen, and they are lost. So a run that goes past it
+is refused: by a task if its slice alone shows it, before the engine has all rows; otherwise by the
+commit, which sees all slices.
 """
 
 from __future__ import annotations
@@ -58,107 +51,24 @@ from mmbloom.format.generations import (
     record_name,
     slice_name,
 )
-from mmbloom.format.slices import HEADER_BYTES, NO_RUN, require_size
+from mmbloom.format.slices import HEADER_BYTES, NO_RUN, SliceHeader, require_size
 from mmbloom.format.slices import decode as decode_slice
 from mmbloom.sizing.params import FilterParams
 from mmbloom.sizing.planning import Fill
 
-
-@dataclass(frozen=True)
-class Records:
-    """Those of one state; a value, which pickles.
-
-    Attributes
-    ----------
-    path : str
-        Of the state.
-    uuid : bytes
-        Its own.
-    options : mapping or None
-        Of fsspec, for a URL.
-    """
-
-    path: str
-    uuid: bytes
-    options: Mapping[str, Any] | None = field(default=None, compare=False)
-
-    @property
-    def place(self) -> Place:
-        """Where they are."""
-        return place_of(self.path, self.options)
-
-    def latest(self) -> Record:
-        """Read the newest; `FileChangedError` if another state is there."""
-        return self._own(latest_in(self.place))
-
-    def read(self, generation: int) -> Record | None:
-        """Read that of a generation; None if it has none, any more or yet."""
-        try:
-            return self._own(_read(self.place, generation))
-        except FileNotFoundError:
-            return None
-
-    def _own(self, record: Record) -> Record:
-        if record.uuid != self.uuid:
-            raise FileChangedError(self.path, "replaced by another state")
-        return record
-
-    def make(self, record: Record) -> None:
-        """Make one; `FileExistsError` if it is there."""
-        self.place.create(record_name(record.generation), encode(record))
-
-    def remove(self, generation: int) -> None:
-        """Remove that of a generation."""
-        self.place.remove(record_name(generation))
-
-    def require_refusal(self, there: Record) -> None:
-        """Raise OSError, and remove it, if the store makes a record that is there once more."""
-        try:
-            self.make(there)
-        except FileExistsError:
-            return
-        self.remove(there.generation)
-        reason = (
-            "this store makes a file that is there once more, where it was asked to make it only "
-            "if it is not (If-None-Match), so two runs could both commit; use another one"
-        )
-        raise OSError(errno.ENOTSUP, reason, self.path)
-
-
-def newest_in(place: Place) -> int | None:
-    """Find the newest generation that has a record; None if there is no state."""
-    found = [generation_of_record(name) for name in place.names()]
-    return max((number for number in found if number is not None), default=None)
-
-
-def latest_in(place: Place) -> Record:
-    """Read the newest record, of whatever state; `FileNotFoundError` if there is none."""
-    newest = newest_in(place)
-    if newest is None:
-        raise FileNotFoundError(errno.ENOENT, "no state of generations is there", place.path)
-    return _read(place, newest)
-
-
-def _read(place: Place, generation: int) -> Record:
-    name = record_name(generation)
-    with place.open(name) as opened:
-        raw = opened.file.read(MAX_BYTES + 1)
-    return decode(raw, generation, place.name_of(name))
-
-
-# Records are kept for so many generations: a driver that was stopped amid its commit for longer
-# could otherwise make one that was made before, and take it for its own.
+# Records are kept for so many generations: otherwise a driver that stood still within its commit
+# could make a record that was there before, and believe that its run was committed.
 _RECORDS_KEPT = 1000
 
-_FEW_FALSE = 1e-9  # the error rate unless asked for: a false positive is a row that nobody gets
+_FEW_FALSE = 1e-9  # the default error rate: a false positive is a row that nobody gets
 
-# Keys fall on slices by chance: of a filter that has what it was planned for, one slice in 10**9
-# has more than its share by so many standard deviations.
+# Keys fall on slices by chance: in a filter at its capacity one slice in 10**9 has so many standard
+# deviations more keys than its share.
 _SPREADS = 6
 
 _WHEN_FULL = (
-    "drop the rows that it gave, and run it on another state, of a larger capacity, to which the "
-    "rows of all earlier runs were given first; or lose new rows with on_full='warn'"
+    "drop the rows of this run, and run it again on a new state of a larger capacity, after the "
+    "rows of all earlier runs; or accept that new rows are lost, with on_full='warn'"
 )
 
 
@@ -166,7 +76,7 @@ _WHEN_FULL = (
 class Generations:
     """The state of a filter in slices: a folder that hosts share, or a prefix of an object store.
 
-    Made by `create` or `open`. A run, which `begin` gives, makes the next generation of it.
+    Made by `create` or `open`. `begin` returns a run, which makes the next generation.
 
     Attributes
     ----------
@@ -177,10 +87,10 @@ class Generations:
 
     Notes
     -----
-    A value: it holds nothing open, it pickles, and any thread and process may use it. What it
-    says of generations is looked up when it is asked. Slices of a generation and of the one before
-    are kept: tasks of the last run that an engine still has running read the older one, and `begin`
-    can repeat that run. Disk space is that of two filters, of three while a run is on.
+    A value: it holds nothing open, it pickles, and any thread and process may use it. It reads the
+    newest generation from the store at each call. The slices of the newest generation and of the
+    one before are kept: late tasks of the last run read the older one, and `begin` can repeat that
+    run. They take the disk space of two filters, or of three during a run.
 
     Examples
     --------
@@ -214,25 +124,26 @@ class Generations:
         storage_options: Mapping[str, Any] | None = None,
         choose_slices: Callable[[FilterParams], int] | None = None,
     ) -> Generations:
-        """Make a state without a key: generation 0; or open the one that is there.
+        """Make a state without keys, generation 0, or open an existing one.
 
         Parameters
         ----------
         path : str or path-like, or URL
-            A folder, which is made if it is not there, or a prefix of an object store. URLs need
+            A folder, which is made if it does not exist, or a prefix of an object store. URLs need
             the extra "cluster", and fsspec's library for the store.
         capacity, error_rate, seed, hash
-            As for `BloomFilter.create`, but that the error rate is 1e-9 by default: a false
-            positive is a row that is lost. The seed is drawn here, once for all runs and hosts.
+            As for `BloomFilter.create`, but the error rate is 1e-9 by default, as a false positive
+            is a lost row. The seed is drawn here, once for all runs and hosts.
         slices : int, optional
             How many slices the filter has.
         exist_ok : bool, default False
-            Open the state that is there, if it was made with these parameters; one that is left
-            out, even the capacity, may be any.
+            Open an existing state if it has these parameters. Those that are left out, even the
+            capacity, are not compared.
         storage_options : mapping, optional
-            Of fsspec, for a URL. They travel with a run to its tasks.
+            Options of fsspec, for a URL. A run carries them to its tasks.
         choose_slices : callable, optional
-            As for `SlicePlan.draw`: how many slices a new state has, where that is left out.
+            As for `SlicePlan.draw`: returns how many slices a new state has, if `slices` is left
+            out.
 
         Returns
         -------
@@ -241,9 +152,9 @@ class Generations:
         Raises
         ------
         FileExistsError
-            If a state is there, and `exist_ok` is not set.
+            If a state exists, and `exist_ok` is not set.
         FileNotFoundError
-            If none is there, `exist_ok` is set and the capacity left out.
+            If none exists, `exist_ok` is set and the capacity is left out.
         ParameterMismatchError
             If it has other parameters, or another number of slices.
         FormatError
@@ -253,13 +164,13 @@ class Generations:
         ImportError
             If the path is a URL, and fsspec is not installed.
         OSError
-            If the store cannot refuse to make a record twice, on which commits rest; or as the
-            system says.
+            If the store cannot refuse to make a record twice, which commits rely on; or if the
+            system reports an error.
         """
         place = place_of(path, storage_options)
         if newest_in(place) is None:
             if capacity is None and exist_ok:
-                said = "no state of generations is there; give a capacity, and one is made"
+                said = "no state of generations is there; pass a capacity to make one"
                 raise FileNotFoundError(errno.ENOENT, said, place.path)
             plan = SlicePlan.draw(
                 capacity,
@@ -277,7 +188,7 @@ class Generations:
                 records.require_refusal(first)
                 return cls(place.path, plan, records)
         if not exist_ok:
-            said = "a state is there already; open that one, or choose another path"
+            said = "a state is there already; open it, or choose another path"
             raise FileExistsError(errno.EEXIST, said, place.path)
         state = cls.open(path, storage_options=storage_options)
         found, free = state.plan.params, not_asked(hash, seed)
@@ -292,7 +203,7 @@ class Generations:
 
     @classmethod
     def open(cls, path: Path, *, storage_options: Mapping[str, Any] | None = None) -> Generations:
-        """Open the state that is there.
+        """Open an existing state.
 
         Parameters
         ----------
@@ -306,7 +217,7 @@ class Generations:
         Raises
         ------
         FileNotFoundError
-            If none is there.
+            If none exists.
         FormatError
             If its record is damaged.
         ImportError, OSError
@@ -319,7 +230,7 @@ class Generations:
 
     @property
     def generation(self) -> int:
-        """The newest generation, looked up now: how many runs were committed."""
+        """The number of committed runs, read now: the newest generation."""
         return self._records.latest().generation
 
     def begin(self, generation: int | None = None, *, on_full: OnFull = "raise") -> Run:
@@ -328,13 +239,13 @@ class Generations:
         Parameters
         ----------
         generation : int, optional
-            Which; by default the one after the newest. The newest itself is made anew: the run
-            starts from the one before, gives the rows that the committed run gave, if it is given
-            the same keys, and its commit changes nothing. So a caller who numbers his runs, as
-            Spark numbers its batches, can repeat one without knowing whether it was committed.
+            Which one; by default the one after the newest. The number of the newest repeats it: the
+            run starts from the generation before, returns the rows of the committed run if it gets
+            the same keys, and its commit changes nothing. So a caller who numbers the runs, as
+            Spark numbers its batches, can repeat a run without knowing whether it was committed.
         on_full : {"raise", "warn"}, default "raise"
-            What happens if the run goes past what the state was planned for, and so loses rows:
-            "raise" refuses it, in a task or at its commit; "warn" commits it, and warns.
+            What happens if the run takes the state past its capacity, and so loses rows: "raise"
+            refuses it, in a task or at its commit; "warn" commits it with a warning.
 
         Returns
         -------
@@ -345,7 +256,7 @@ class Generations:
         ValueError
             If the generation is neither of these two, or `on_full` is something else.
         TypeError
-            If it is no int.
+            If the generation is no int.
         FormatError, FileChangedError, OSError
             If the state cannot be read, or another one is in its place.
         """
@@ -360,7 +271,7 @@ class Generations:
         elif generation != following:
             again = f", or {latest.generation} again" if latest.generation else ""
             raise ValueError(
-                f"{self.path}: generation {generation} is asked for, and {latest.generation} is "
+                f"{self.path}: generation {generation} is asked for, but {latest.generation} is "
                 f"the newest: the next is {following}{again}"
             )
         repeats = generation != following
@@ -374,43 +285,44 @@ class Generations:
         destination : str or path-like
             Where to make it.
         **options
-            Of `mmbloom.cluster.assemble`.
+            Those of `mmbloom.cluster.assemble`.
 
         Raises
         ------
         FormatError, FileChangedError, FileExistsError, OSError
             As `mmbloom.cluster.assemble`.
         """
-        latest, plan = self._records.latest(), self.plan
-        if latest.generation == 0:
-            empty = [Slice.empty(plan, number) for number in range(plan.slices)]
-            assemble(destination, plan, empty, **options)
-            return
-        names = [slice_name(latest.generation, latest.run, number) for number in range(plan.slices)]
-        assemble(destination, plan, [At(self._records.place, name) for name in names], **options)
+        latest, place = self._records.latest(), self._records.place
+
+        def part(number: int) -> Slice | At:
+            if latest.generation == 0:
+                return Slice.empty(self.plan, number)
+            return At(place, slice_name(latest.generation, latest.run, number))
+
+        assemble(destination, self.plan, map(part, range(self.plan.slices)), **options)
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run on a state: it makes a generation of the one before, or nothing.
+    """One run on a state: it makes a generation from the one before, or nothing.
 
-    Given by `Generations.begin`. The driver sends it to the tasks, one for each slice, and commits
-    when his rows are written.
+    Returned by `Generations.begin`. The driver sends it to the tasks, one for each slice, and
+    commits it when the rows are written.
 
     Attributes
     ----------
     plan : SlicePlan
         How the filter is cut.
     generation : int
-        What it makes.
+        The generation that it makes.
     id : bytes
-        16 random bytes, in whose folder its slices are: two runs never write the same file.
+        16 random bytes that name the folder of its slices: two runs never write the same file.
     base : bytes
         The run whose slices it starts from; zeros for none.
     repeats : bool
-        Whether the generation is committed already, so that this run only gives its rows again.
+        Whether the generation is committed already, so this run only returns its rows again.
     on_full : {"raise", "warn"}
-        What happens if it goes past what the state was planned for: see `Generations.begin`.
+        What happens if it takes the state past its capacity: see `Generations.begin`.
 
     Notes
     -----
@@ -438,11 +350,11 @@ class Run:
         Parameters
         ----------
         number : int
-            Of the slice.
+            The slice.
         batches : iterable of (h1, h2)
-            The hashes of this slice's keys, of each batch of the input in the order of the input:
-            so the row that is new is the first of its key, whoever runs when. Every slice has to
-            be claimed in, with no batches if it has no keys.
+            The hashes of this slice's keys, batch by batch in the order of the input: so the new
+            row is the first with its key, in whatever order tasks run. Call this for every slice,
+            with no batches if it has no keys.
 
         Returns
         -------
@@ -454,13 +366,13 @@ class Run:
         TypeError, ValueError
             As `Slice.claim`.
         FormatError
-            If the slice of the generation before is missing, cut, damaged or another one.
+            If the slice of the generation before is missing, cut, damaged or the wrong one.
         CommitConflictError
-            If it is gone because other runs were committed meanwhile.
+            If that slice is gone because other runs were committed meanwhile.
         FilterFullError
             As `write`.
         OSError
-            If it cannot be read or written.
+            If a slice cannot be read or written.
         """
         part = self.read(number)
         answers = [part.claim(h1, h2) for h1, h2 in batches]
@@ -468,17 +380,17 @@ class Run:
         return answers
 
     def read(self, number: int) -> Slice:
-        """Read a slice of the generation before, to be changed and written.
+        """Read a slice of the generation before; change it and `write` it.
 
         Parameters
         ----------
         number : int
-            Of the slice.
+            The slice.
 
         Returns
         -------
         Slice
-            Of the generation that this run makes; what is on the disk never changes.
+            A slice of the generation that this run makes; the one on the disk never changes.
 
         Raises
         ------
@@ -500,37 +412,36 @@ class Run:
                 self._require_current()
                 expected = f"slice {number} of generation {before}"
                 raise FormatError(path, "file", "missing", expected) from None
-            found = part.number, part.generation, part.run
-            _require_same(path, found, (number, before, self.base))
+            _require_same(path, part, (number, before, self.base))
         part.generation, part.run = self.generation, self.id
         return part
 
     def write(self, part: Slice) -> None:
         """Write a slice of the generation that this run makes.
 
-        When the run is committed nothing is written any more: a late task, or rows that are
-        computed once more, of an input that has changed, would change what is committed.
+        After the commit it writes nothing: a late task, or rows computed again from an input that
+        has changed, would change what is committed.
 
         Parameters
         ----------
         part : Slice
-            What `read` gave, with more keys in it.
+            The slice that `read` returned, with more keys in it.
 
         Raises
         ------
         ValueError
-            If it is none of this run.
+            If the slice is not of this run.
         CommitConflictError
-            If another run was committed meanwhile, which has removed what this one had written.
+            If another run was committed meanwhile, and removed what this run had written.
         FilterFullError
-            If the slice has far more keys than its share of what was planned for, and `on_full` is
-            "raise". One that has a few more may only be unlucky: then the commit decides.
+            If the slice has far more keys than its share of the capacity, and `on_full` is "raise".
+            A few more can be chance: then the commit decides.
         OSError
-            If there is no space, or as the system says.
+            If there is no space, or the system reports another error.
         """
         if (part.plan, part.generation, part.run) != (self.plan, self.generation, self.id):
-            raise ValueError(f"{part!r} was not read by this run: pass what its read gave")
-        if self._is_recorded():  # so what is there counts, and none but it
+            raise ValueError(f"{part!r} was not read by this run: pass what its read returned")
+        if self._is_recorded():  # the slices that are there count, and no others
             return
         if self.on_full == "raise":
             start, stop = self.plan.bounds(part.number)
@@ -555,15 +466,15 @@ class Run:
             raise
 
     def note(self, part: int) -> None:
-        """Note that a part of the output is computed: for an engine that may compute only some.
+        """Note that a part of the output is computed, for an engine that may compute only some.
 
-        That all slices are written does not say that anyone got the rows: Dask computes what is
-        asked for, and the first rows of a frame need every slice, and one partition.
+        All slices can be written though nobody got all rows: Dask computes only what is asked for,
+        and the first rows of a frame need every slice but only one partition.
 
         Parameters
         ----------
         part : int
-            Its number, from 0. Noting it again, as a task that runs again does, changes nothing.
+            Its number, from 0. Noting it again, as a repeated task does, changes nothing.
 
         Raises
         ------
@@ -573,13 +484,12 @@ class Run:
         self._put(part_name(self.generation, self.id, part), b"")
 
     def commit(self, parts: int = 0) -> None:
-        """Make what this run has written the state: to be called when its rows are written.
+        """Make what this run has written the state; call it when its rows are written.
 
-        Calling it again is fine, also after an error of the network that left open what happened.
-        Generations before the last one, and what other runs have left, are removed then. With
-        ``on_full="warn"`` a warning (`CapacityWarning`) tells if the filter has more keys than it
-        was planned for, so that it takes new rows for seen; where warnings are errors, nothing is
-        committed then.
+        Calling it again is fine, also after a network error that left it open whether the commit
+        succeeded. A commit removes all but the last two generations, and what other runs have left.
+        With ``on_full="warn"`` it warns (`CapacityWarning`) if the filter has more keys than its
+        capacity, and so reports new rows as seen; if warnings are errors, nothing is committed.
 
         Parameters
         ----------
@@ -589,22 +499,23 @@ class Run:
         Raises
         ------
         CommitConflictError
-            If another run was committed meanwhile: the rows of this one are to be dropped.
+            If another run was committed meanwhile: drop the rows of this one.
         FormatError
-            If a slice is missing, cut, or of another generation, or a part was not noted: names
-            it; nothing is committed.
+            If a slice is missing, cut, or of another generation, or a part was not noted. The error
+            names it; nothing is committed.
         FilterFullError
-            If the filter has more keys than it was planned for, and `on_full` is "raise". Nothing
-            is committed: drop the rows, among which new ones may be missing.
+            If the filter has more keys than its capacity, and `on_full` is "raise". Nothing is
+            committed: drop the rows, as some new ones may be missing.
         FileChangedError
             If another state is at the path.
         OSError
-            As the system or the store says. Whether it was committed, calling it again tells.
+            If the system or the store reports an error. Call it again to learn whether the run was
+            committed.
         """
         if self.repeats:
             self.discard()
             return
-        if self._is_recorded():  # by an earlier call, whose answer was lost
+        if self._is_recorded():  # by an earlier call whose answer was lost
             self._clean()
             return
         self._require_current()
@@ -614,19 +525,19 @@ class Run:
         if fill.is_past:
             if self.on_full == "raise":
                 raise self._full(positions_set)
-            # Before anything counts: it may raise, and whoever reads it may stop there.
+            # Before the record is made: where warnings are errors this raises.
             warn_past_plan(self.path, params, fill)
         self._make_record()
         self._require_chain()
         self._clean()
 
     def discard(self) -> None:
-        """Remove what this run has written, unless it is committed; no task may be on any more.
+        """Remove what this run has written, unless it is committed; its tasks must have ended.
 
         Raises
         ------
         FileChangedError, FormatError, OSError
-            As the system or the store says, or if the state cannot be read.
+            If the system or the store reports an error, or the state cannot be read.
         """
         if not self._is_recorded():
             self._records.place.remove(folder_name(self.generation, self.id))
@@ -636,7 +547,7 @@ class Run:
         return record is not None and record.run == self.id
 
     def _require_current(self) -> None:
-        """Raise `CommitConflictError` unless what this run starts from is the newest."""
+        """Raise `CommitConflictError` unless this run starts from the newest generation."""
         latest = self._records.latest()
         if self.repeats:
             current = latest.generation == self.generation and latest.base == self.base
@@ -647,13 +558,13 @@ class Run:
             raise CommitConflictError(self.path, self.generation, made)
 
     def _require_slices(self) -> int:
-        """Make sure that all slices are there and whole; how many bits are set in them."""
+        """Check that all slices are there and whole; return how many bits are set in them."""
         place = self._records.place
-        look = partial(self._positions_set, place)
-        return sum(in_order(look, range(self.plan.slices), place.helpers))
+        count = partial(self._positions_set, place)
+        return sum(in_order(count, range(self.plan.slices), place.helpers))
 
     def _positions_set(self, place: Place, number: int) -> int:
-        """Make sure of one slice by its header, and give its count of bits."""
+        """Check one slice by its header; return how many bits are set in it."""
         name = slice_name(self.generation, self.id, number)
         path = place.name_of(name)
         try:
@@ -665,12 +576,11 @@ class Run:
         header = decode_slice(raw, path)
         require_size(header, size, path)
         require_of(self.plan, header, path)
-        found = header.number, header.generation, header.run
-        _require_same(path, found, (number, self.generation, self.id))
+        _require_same(path, header, (number, self.generation, self.id))
         return header.positions_set
 
     def _require_parts(self, parts: int) -> None:
-        """Make sure that all parts of the output were noted."""
+        """Check that all parts of the output were noted."""
         place = self._records.place
         noted = {*place.names(folder_name(self.generation, self.id))} if parts else set()
         for part in range(parts):
@@ -681,20 +591,20 @@ class Run:
                 raise FormatError(place.name_of(name), "file", "missing", expected)
 
     def _make_record(self) -> None:
-        """Make the record of this generation; only one run can."""
+        """Make the record of this generation, which only one run can."""
         params, slices = self.plan.params, self.plan.slices
         uuid = self._records.uuid
         record = Record(uuid, self.generation, self.id, self.base, params, slices)
         try:
             self._records.make(record)
         except FileExistsError:
-            # The very same, where an answer of the store was lost and it was asked again.
+            # It is ours if an answer of the store was lost, and the request was sent again.
             if not self._is_recorded():
                 made = "another run has made it meanwhile"
                 raise CommitConflictError(self.path, self.generation, made) from None
 
     def _require_chain(self) -> None:
-        """Make sure that the record was not made anew, after it had been removed for its age."""
+        """Raise if this record was made again after an older one was removed for its age."""
         if self._records.latest().generation == self.generation:
             return
         following = self._records.read(self.generation + 1)
@@ -704,41 +614,86 @@ class Run:
             raise CommitConflictError(self.path, self.generation, made)
 
     def _clean(self) -> None:
-        """Remove what is older than the generation before, and what uncommitted runs have left.
+        """Remove all but the last two generations, and what uncommitted runs have left.
 
-        A run of this generation or of an older one that is not in a record can never be.
+        A run of this generation, or of an older one, that no record names can never be committed.
         """
         place = self._records.place
         kept = {(self.generation, self.id), (self.generation - 1, self.base)}
-        with suppress(OSError):  # what is left is removed by the next commit
+        with suppress(OSError):  # the next commit removes what is left
             for name in place.names():
                 folder, record = generation_of_folder(name), generation_of_record(name)
-                over = folder is not None and folder[0] <= self.generation and folder not in kept
-                if over or (record is not None and record < self.generation - _RECORDS_KEPT):
+                old = folder is not None and folder[0] <= self.generation and folder not in kept
+                if old or (record is not None and record < self.generation - _RECORDS_KEPT):
                     with suppress(OSError):
                         place.remove(name)
 
 
 def _whole(generation: int) -> int:
-    """Give the int that a number is: a record would keep True as it is, and no int of NumPy."""
+    """Return a number as an int: a record would keep True, and cannot hold an int of NumPy."""
     try:
         return int(operator.index(generation))
     except TypeError:
         raise TypeError(f"generation is {generation!r}, expected an int") from None
 
 
-def _require_same(
-    path: str, found: tuple[int, int, bytes], expected: tuple[int, int, bytes]
-) -> None:
-    """Raise `FormatError` unless a slice is the one that is meant."""
-    for name, here, there in zip(("slice", "generation", "run"), found, expected, strict=True):
-        if here != there:
-            said = [each.hex() if isinstance(each, bytes) else str(each) for each in (here, there)]
-            raise FormatError(path, name, *said)
+def _require_same(path: str, part: Slice | SliceHeader, expected: tuple[int, int, bytes]) -> None:
+    """Raise `FormatError` unless a slice has the expected number, generation and run."""
+    found = part.number, part.generation, part.run
+    for name, *pair in zip(("slice", "generation", "run"), found, expected, strict=True):
+        if pair[0] != pair[1]:
+            shown = [each.hex() if isinstance(each, bytes) else str(each) for each in pair]
+            raise FormatError(path, name, *shown)
+
+
+@dataclass(frozen=True)
+class FirstSeen:
+    """The rows that are new to a state, and the commit that makes them known.
+
+    Returned by `first_seen` of `mmbloom.cluster.dask` and of `mmbloom.cluster.spark`. Write the
+    rows first, then commit.
+
+    Attributes
+    ----------
+    frame : dask DataFrame, Series or bag, or pyspark.sql.DataFrame
+        The new rows, lazy.
+    run : Run
+        The run that `commit` commits. Its `repeats` says whether the generation is committed
+        already; its `discard` removes what the tasks have written, if you drop the rows.
+    parts : int
+        How many parts of the rows leave a note when they are computed. The commit is refused
+        unless all of them did.
+
+    Notes
+    -----
+    A run that is never committed leaves files in the state, which the next commit removes.
+    """
+
+    frame: Any
+    run: Run
+    parts: int = 0
+
+    def commit(self) -> None:
+        """Make the rows known; call it when all of `frame` is computed and written.
+
+        Raises
+        ------
+        CommitConflictError
+            If another driver has committed in between: drop the rows; call `first_seen` again.
+        FormatError
+            If a part of `frame` was never computed, or if a slice is missing, cut or of another
+            generation. The error names it; nothing is committed.
+        FilterFullError
+            If the state has more keys now than its capacity. Nothing is committed: drop the rows,
+            as some new ones may be missing.
+        FileChangedError, OSError
+            As `Run.commit`.
+        """
+        self.run.commit(self.parts)
 
 
 class StateOptions(TypedDict, total=False):
-    """What a state is made with; of one that is there, what is left out may be any."""
+    """The options of `Generations.create`; those left out are not compared with an old state."""
 
     capacity: int | None
     error_rate: float | None
@@ -749,25 +704,25 @@ class StateOptions(TypedDict, total=False):
 
 
 class RunOptions(StateOptions, total=False):
-    """What ``first_seen`` of Dask and of Spark takes of state and run.
+    """The options of state and run that ``first_seen`` for Dask and for Spark takes.
 
     Attributes
     ----------
     capacity, error_rate, seed, hash
-        As for `BloomFilter.create`, but that the error rate is 1e-9 by default: a false positive
-        is a row that is lost. The capacity is needed where the state is made.
+        As for `BloomFilter.create`, but the error rate is 1e-9 by default, as a false positive is
+        a lost row. The capacity is required for a new state.
     slices : int
         How many slices a new state has, and so how many tasks claim keys at a time.
     storage_options : mapping
-        Of fsspec, for a state under a URL. They travel to the tasks.
+        Options of fsspec, for a state under a URL. They travel to the tasks.
     on_full : {"raise", "warn"}, default "raise"
-        What happens if the state has more keys with this run than its capacity, so that it takes
-        new rows for seen, which are lost: "raise" refuses the run, when the rows are computed or
-        at the latest by `FirstSeen.commit`; "warn" warns at the commit.
+        What happens if this run takes the state past its capacity, where it reports new rows as
+        seen, and they are lost: "raise" refuses the run, when the rows are computed or at the
+        latest by `FirstSeen.commit`; "warn" warns at the commit.
     generation : int
-        Which one to make, where the caller numbers the runs: the next one, or the newest again,
-        see `Generations.begin`. Repeated after a driver has died, whether before its commit or
-        after it, a run gives the same rows again.
+        Which one to make, if the caller numbers the runs: the next one, or the newest again, see
+        `Generations.begin`. A run that is repeated after its driver has died, before or after its
+        commit, returns the same rows again.
     """
 
     on_full: OnFull
@@ -782,52 +737,88 @@ def begin_run(
     generation: int | None = None,
     **made: Unpack[StateOptions],
 ) -> Run:
-    """Begin a run of the state that is there, or of a new one; raises as both of its steps do."""
-    found = Generations.create(state, **made, exist_ok=True, choose_slices=choose_slices)
-    return found.begin(generation, on_full=on_full)
+    """Begin a run on an existing state or a new one; raises as `create` and `begin` do."""
+    generations = Generations.create(state, **made, exist_ok=True, choose_slices=choose_slices)
+    return generations.begin(generation, on_full=on_full)
 
 
 @dataclass(frozen=True)
-class FirstSeen:
-    """The rows that are new to a state, and the step that makes them old.
-
-    Returned by ``first_seen`` of ``mmbloom.cluster.dask`` and of ``mmbloom.cluster.spark``. Write
-    the rows first, then commit.
+class Records:
+    """The records of one state; a value, which pickles.
 
     Attributes
     ----------
-    frame : dask DataFrame, Series or bag, or pyspark.sql.DataFrame
-        The new rows, lazy.
-    run : Run
-        What `commit` commits. Its `repeats` says whether the generation is committed already; its
-        `discard` removes what the tasks have written, where the rows are not wanted after all.
-    parts : int
-        How many parts of the rows leave a note when they are computed, without which the commit
-        is refused.
-
-    Notes
-    -----
-    A run that is never committed leaves files in the state, which the next commit removes.
+    path : str
+        The path of the state.
+    uuid : bytes
+        The state's own.
+    options : mapping or None
+        Options of fsspec, for a URL.
     """
 
-    frame: Any
-    run: Run
-    parts: int = 0
+    path: str
+    uuid: bytes
+    options: Mapping[str, Any] | None = field(default=None, compare=False)
 
-    def commit(self) -> None:
-        """Make the rows old: to be called when all of `frame` was computed and written.
+    @property
+    def place(self) -> Place:
+        """Where the records are."""
+        return place_of(self.path, self.options)
 
-        Raises
-        ------
-        CommitConflictError
-            If another driver has committed in between: drop these rows, and find them anew.
-        FormatError
-            If a part of `frame` was never computed; or if a slice is missing, cut or of another
-            generation. It is named, and nothing is committed.
-        FilterFullError
-            If the state has more keys now than its capacity: nothing is committed. Drop the rows,
-            among which new ones may be missing.
-        FileChangedError, OSError
-            As `Run.commit`.
-        """
-        self.run.commit(self.parts)
+    def latest(self) -> Record:
+        """Read the newest record; raise `FileChangedError` if another state is there."""
+        return self._own(latest_in(self.place))
+
+    def read(self, generation: int) -> Record | None:
+        """Read the record of a generation; None if it has none yet, or no longer."""
+        try:
+            return self._own(_read(self.place, generation))
+        except FileNotFoundError:
+            return None
+
+    def _own(self, record: Record) -> Record:
+        if record.uuid != self.uuid:
+            raise FileChangedError(self.path, "replaced by another state")
+        return record
+
+    def make(self, record: Record) -> None:
+        """Make a record; raise `FileExistsError` if it is there."""
+        self.place.create(record_name(record.generation), encode(record))
+
+    def remove(self, generation: int) -> None:
+        """Remove the record of a generation."""
+        self.place.remove(record_name(generation))
+
+    def require_refusal(self, existing: Record) -> None:
+        """Raise OSError, and remove an existing record, if the store makes it a second time."""
+        try:
+            self.make(existing)
+        except FileExistsError:
+            return
+        self.remove(existing.generation)
+        reason = (
+            "this store overwrites a file that it was asked to make only if there is none "
+            "(If-None-Match), so two runs could both commit; use another store"
+        )
+        raise OSError(errno.ENOTSUP, reason, self.path)
+
+
+def newest_in(place: Place) -> int | None:
+    """Return the newest generation that has a record; None if there is no state."""
+    found = map(generation_of_record, place.names())
+    return max((number for number in found if number is not None), default=None)
+
+
+def latest_in(place: Place) -> Record:
+    """Read the newest record of any state; raise `FileNotFoundError` if there is none."""
+    newest = newest_in(place)
+    if newest is None:
+        raise FileNotFoundError(errno.ENOENT, "no state of generations is there", place.path)
+    return _read(place, newest)
+
+
+def _read(place: Place, generation: int) -> Record:
+    name = record_name(generation)
+    with place.open(name) as opened:
+        raw = opened.file.read(MAX_BYTES + 1)
+    return decode(raw, generation, place.name_of(name))

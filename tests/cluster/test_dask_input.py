@@ -90,7 +90,7 @@ def test_nulls(tmp_path: Path, partitions: int) -> None:
                 call()
             (note,) = caught.value.__notes__
             numbers = {1: (0,), 3: (1, 2), 8: (3, 6)}[partitions]  # there are two, met in any order
-            assert note in [f"in partition {number} of the collection" for number in numbers]
+            assert note in [f"in partition {number} of the input" for number in numbers]
         assert not path.exists()
         dask.build(frame["url"], path, 1000, nulls="skip")
         assert dask.contains(frame["url"], path, nulls="skip").compute().tolist() == [
@@ -121,7 +121,7 @@ def test_wrong_collections(tmp_path: Path) -> None:
         for on in (None, ["url", "row"], ("url", "row")):
             with pytest.raises(TypeError, match="expected the name of one column"):
                 dask.first_seen(frame, on=on, state=state, capacity=1000)
-        with pytest.raises(KeyError, match=r"on is 'link', and the columns are \['url'"):
+        with pytest.raises(KeyError, match=r"on is 'link', but the columns are \['url'"):
             dask.first_seen(frame, on="link", state=state, capacity=1000)
         with pytest.raises(TypeError, match="a Series has no columns"):
             dask.first_seen(frame["url"], on="url", state=state, capacity=1000)
@@ -129,7 +129,7 @@ def test_wrong_collections(tmp_path: Path) -> None:
         with pytest.raises(KeyTypeError, match="64") as caught:
             dask.build(frame["rate"], path, 1000)
         (note,) = caught.value.__notes__
-        assert re.fullmatch("in partition [0-2] of the collection", note)
+        assert re.fullmatch("in partition [0-2] of the input", note)
         with pytest.raises(KeyTypeError, match="float is not a kind of key"):
             dask.build(db.from_sequence([0.5]), path, 1000)
         assert not path.exists()

@@ -34,10 +34,10 @@ def test_nulls(rows: Any, tmp_path: Path, state: str) -> None:
     with pytest.raises(PythonException) as told:
         mmbloom.cluster.spark.build(rows, "url", tmp_path / "made.bloom", 1000)
     assert "KeyTypeError: key at position 2: a null" in str(told.value)
-    assert "\nin partition 1 of the frame" in str(told.value)
+    assert "\nin partition 1 of the input" in str(told.value)
     assert os.listdir(tmp_path) == []
     first = mmbloom.cluster.spark.first_seen(rows, "url", state=state, **SIZES)
-    with pytest.raises(PythonException, match="in partition 1 of the frame"):
+    with pytest.raises(PythonException, match="in partition 1 of the input"):
         first.frame.collect()
     with pytest.raises(FormatError, match="no task wrote"):
         first.commit()
@@ -54,7 +54,7 @@ def test_positions_count_over_batches(spark: Any, tmp_path: Path) -> None:
     ("column", "error", "said"),
     [
         (["id", "url"], TypeError, r"\['id', 'url'\], expected the name of one"),
-        ("nothing", KeyError, "'nothing', and the columns are"),
+        ("nothing", KeyError, "'nothing', but the columns are"),
         ("d", KeyTypeError, "column 'd': double is not a type of keys; cast it"),
     ],
 )

@@ -62,8 +62,8 @@ def test_a_filter_that_was_replaced(spark: Any, tmp_path: Path) -> None:
     assert [row.id for row in rows.filter(seen("id")).collect()] == [2]
     # Whether Spark took the same worker it does not tell; this process is the same.
     assert mmbloom.cluster.spark._ask(str(path), keys).tolist() == [False, True]
-    mmbloom.cluster.spark._opened(str(path)).close()
-    mmbloom.cluster.spark._opened.cache_clear()
+    assert [*mmbloom.cluster.spark._OPEN] == [str(path)]
+    mmbloom.cluster.spark._OPEN.clear()
 
 
 def test_errors_are_told(spark: Any, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from mmbloom import (
     RotatingFilter,
 )
 from mmbloom._storage import opening
-from mmbloom._system import forks
+from mmbloom._system import descriptors
 
 MAKE: dict[type, Callable[[Path], Any]] = {
     BloomFilter: lambda path: BloomFilter.create(path, 100),
@@ -208,7 +208,7 @@ def test_file_that_grows_meanwhile(
     tmp_path: Path, use: Callable[[Path, Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is a folder by the time that it is opened is read as a folder."""
-    path, out, real = tmp_path / "seen", tmp_path / "out", forks.open_file
+    path, out, real = tmp_path / "seen", tmp_path / "out", descriptors.open_file
     with MAKE[BloomFilter](path) as seen:
         seen.update(range(30))
 

@@ -199,7 +199,7 @@ def test_repeat(where: str, seed: int) -> None:
     committed = names(where)
     assert len([name for name in committed if name.endswith(".slice")]) == 8
     for wrong in (0, 1, 4, -1):
-        said = f"generation {wrong} is asked for, and 2 is the newest: the next is 3, or 2 again"
+        said = f"generation {wrong} is asked for, but 2 is the newest: the next is 3, or 2 again"
         with pytest.raises(ValueError, match=said):
             state.begin(wrong)
     run = state.begin()

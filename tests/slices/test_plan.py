@@ -38,7 +38,7 @@ def test_what_cannot_be_cut(path: str) -> None:
     params = planned(10_000)
     pages = -(-params.num_bytes // 4096)
     for slices in (0, -1, pages + 1):
-        said = f"slices is {slices}, expected 1 to {pages}: the array has so many pages"
+        said = f"slices is {slices}, expected 1 to {pages}, the number of pages of 4096 bytes"
         with pytest.raises(ValueError, match=said):
             SlicePlan(params, slices)
     assert SlicePlan(params, pages).slices == pages

@@ -168,7 +168,7 @@ def test_not_of_this_plan(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"1\.slice: number of slices is 2, expected 3"):
         Slice.read(tmp_path / "1.slice", PLAN)
     other = FilterParams(2000, 0.01, "blocked", 512 * 200, 5, seed=4, hash="murmur3")
-    with pytest.raises(ParameterMismatchError, match=r"seed 3, the plan has 4"):
+    with pytest.raises(ParameterMismatchError, match=r"seed 3, but the plan has 4"):
         Slice.read(filled()[0].to_bytes(), SlicePlan(other, 3))
     secret = SlicePlan.draw(2000, slices=1)
     with pytest.raises(ParameterMismatchError) as caught:

@@ -17,7 +17,7 @@ def test_create_and_open(where: str) -> None:
     """A state is made once; opening takes its plan, with the seed that was drawn."""
     with pytest.raises(FileNotFoundError, match="no state of generations is there"):
         Generations.open(where)
-    with pytest.raises(FileNotFoundError, match="no state of generations is there; give"):
+    with pytest.raises(FileNotFoundError, match="no state of generations is there; pass a capacity"):
         Generations.create(where, slices=4, exist_ok=True)
     with pytest.raises(TypeError, match="capacity is required"):
         Generations.create(where)
@@ -77,7 +77,9 @@ def test_a_store_that_makes_twice(where: str, monkeypatch: pytest.MonkeyPatch) -
         put(self, path, value)
 
     monkeypatch.setattr(system, "pipe_file", careless)
-    with pytest.raises(OSError, match="this store makes a file that is there once more"):
+    with pytest.raises(
+        OSError, match="this store overwrites a file that it was asked to make only if"
+    ):
         Generations.create(where, **SIZES)
     assert names(where) == []
     fsspec.filesystem("memory").pipe_file(f"{where}/x", b"")  # for the fixture to remove
@@ -115,7 +117,7 @@ def test_files_are_private(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("", "is empty, expected a folder"), (Path("s3://b/seen"), "lost a slash, as pathlib does")],
+    [("", "is empty, expected a folder"), (Path("s3://b/seen"), "lost a slash, as in a pathlib")],
 )
 def test_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, said: str) -> None:
     """What would be a folder that nobody meant is refused."""

@@ -1,0 +1,42 @@
+"""What tasks of Dask and of Spark share: errors that name a partition, and filters kept open."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from mmbloom._system.typing import Bools, Nulls
+from mmbloom.errors import FileChangedError, KeyEncodingError, KeyTypeError
+from mmbloom.filters.base import Filter
+from mmbloom.filters.open import open as open_filter
+
+_MOST_KEPT = 8
+
+
+@contextmanager
+def in_partition(partition: int, rows_before: int = 0) -> Iterator[None]:
+    """Name the partition in the error of a key, whose position counts from the partition's start.
+
+    Parameters
+    ----------
+    partition : int
+        Its number.
+    rows_before : int, default 0
+        How many of its rows came before the batch in which the error counts.
+    """
+    try:
+        yield
+    except (KeyTypeError, KeyEncodingError) as error:
+        found = error if error.position is None else error.at(rows_before + error.position)
+        found.add_note(f"in partition {partition} of the input")
+        raise found from None
+
+
+def ask(kept: dict[str, Filter], path: str, keys: Any, nulls: Nulls) -> Bools:
+    """Return which keys a filter has, and keep it open in `kept`, by path, for the next tasks."""
+    with suppress(FileChangedError):  # another filter was moved into its place
+        if (seen := kept.get(path)) is not None:
+            return seen.contains_many(keys, nulls=nulls)
+    seen = kept[path] = open_filter(path, "r", threads=1)  # a task has one core
+    while len(kept) > _MOST_KEPT:
+        kept.pop(next(iter(kept)), None)
+    return seen.contains_many(keys, nulls=nulls)
