@@ -21,7 +21,7 @@ READ = {
         "of a client", "persistence: a server that is killed loses all since its last snapshot"
     ),
     "two writers at once lose no key": Read("yes", "commands are executed one after the other"),
-    "of all writers one is told “new”": Read("yes", "BF.ADD, executed one after the other"),
+    "exactly one writer gets “new”": Read("yes", "BF.ADD, executed one after the other"),
     "damaged files that raise an error": Read("checksum", "redis.conf: rdbchecksum"),
     "finds a flipped bit": Read("on loading", "redis.conf: rdbchecksum"),
     "a batch is answered: look up, add": Read("yes, yes", "BF.MEXISTS, BF.MADD"),

@@ -44,7 +44,7 @@ def rows(args: argparse.Namespace) -> dict[str, Probe]:
         "reopens without reading all of it": partial(probes.reopening, capacity=args.capacity),
         "`kill -9` of a writer loses no key": shared.killed_writer,
         "two writers at once lose no key": partial(shared.two_writers, files=args.files),
-        "of all writers one is told “new”": partial(shared.one_is_told, files=args.files),
+        "exactly one writer gets “new”": partial(shared.one_is_told, files=args.files),
         "damaged files that raise an error": probes.damage,
         "finds a flipped bit": probes.rot,
         "a batch is answered: look up, add": probes.batches,

@@ -32,7 +32,7 @@ WHAT = {
     "T14": "holders of the lock",
     "T15": "dedup killed, and run again",
     "T16": "lines of strangers that collide",
-    "T17": "power cuts amid dedup",
+    "T17": "power cuts during dedup",
     "F1": "as T1: counters, folders",
     "F2": "as T2: counters",
     "F6": "as T6: folders",

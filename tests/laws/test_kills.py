@@ -170,7 +170,7 @@ def one_round(path: Path, chance: random.Random, seconds: float) -> dict[str, in
     assert len(keys) > ENOUGH
     return {
         "kills": kills,
-        "amid_a_batch": unfinished,
+        "within_a_batch": unfinished,
         "keys": len(keys),
         "live_queries": asked,
         "false_negatives": check_after_kills(path, keys, kills, chance),
