@@ -1,7 +1,7 @@
-"""Scrapy's duplicate filter in a file that crawlers share and the next run knows.
+"""Scrapy's duplicate filter in a file that crawlers share, and that the next run reads again.
 
-**A Bloom filter takes some new pages for seen, and these are never fetched**: one in a million as
-planned here, more once the filter is past its plan. See docs/scrapy.md, which has the settings.
+**A Bloom filter reports some new pages as seen, and these are never fetched**: one in a million by
+default, and more once the filter is past its capacity. docs/scrapy.md has the settings.
 
 Needs the extra ``scrapy``; nothing else of the package imports this module. ``import scrapy`` is
 Scrapy here too: imports are absolute.
@@ -39,17 +39,17 @@ except ImportError as error:
 
 __all__ = ["BloomDupeFilter", "ClaimScheduler", "ItemDupeFilter"]
 
-_ERROR_RATE = 1e-6  # a page that is taken for seen is lost: one in a million, as dedup's lines
+_ERROR_RATE = 1e-6  # a page reported as seen is lost: one in a million, as with dedup's lines
 _EVERY = "1d"
 _ADVICE = "set it to the number of different requests that will ever come"
 _OTHERWISE = (
-    "If the filter there is the one to go on with, leave out all settings of mmbloom but "
-    "MMBLOOM_FILE: the filter knows its own plan."
+    "To go on with the filter there, leave out all settings of mmbloom except MMBLOOM_FILE: the "
+    "filter knows its own capacity and error rate."
 )
 
 
 class _FileDupeFilter(RFPDupeFilter):
-    """A duplicate filter that has a filter in a file; what is marked, and when, say others."""
+    """A duplicate filter with its keys in a file; subclasses decide what to mark, and when."""
 
     def __init__(
         self,
@@ -63,12 +63,12 @@ class _FileDupeFilter(RFPDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make one for a crawler, as Scrapy does; nothing is opened yet.
+        """Make a duplicate filter for a crawler, as Scrapy does; nothing is opened yet.
 
         Parameters
         ----------
         crawler : Crawler
-            Has the settings.
+            The crawler, which has the settings.
 
         Returns
         -------
@@ -79,17 +79,17 @@ class _FileDupeFilter(RFPDupeFilter):
         return cls(crawler.settings, crawler.stats, crawler.request_fingerprinter)
 
     def open(self) -> None:
-        """Open the filter, and make it first if it is not there.
+        """Open the filter, and make it first if it does not exist.
 
         Raises
         ------
         ValueError
-            If a setting is missing or wrong; names it, and says what to set. It is not raised
-            earlier, where Scrapy would hide it behind an error of its own.
+            If a setting is missing or wrong; the message says what to set. Scrapy would hide an
+            earlier error behind one of its own.
         FormatError, ParameterMismatchError
-            If something else is at the path, or a filter that was planned otherwise.
+            If something else is at the path, or a filter with other parameters.
         OSError
-            If it cannot be made or opened.
+            If the filter cannot be made or opened.
         """
         open_filter = _opener(self._settings)
         try:
@@ -112,10 +112,10 @@ class _FileDupeFilter(RFPDupeFilter):
             If the filter is kept in shared memory, and cannot be written to its file.
         """
         super().close(reason)
-        if not hasattr(self, "seen"):  # it could not be opened
+        if not hasattr(self, "seen"):  # opening it failed
             return
-        # No flush: it would force marks to the disk, those of all processes, before Scrapy's
-        # queues, which Scrapy leaves to the system. A power cut then would lose what waits.
+        # No flush: it would force the marks of all processes to the disk before Scrapy's queues,
+        # which Scrapy leaves to the system. A power cut would then lose the requests that wait.
         with self.seen:
             self._stats.set_value("mmbloom/keys", self.seen.approx_count)
             self._stats.set_value("mmbloom/error_rate", self.seen.current_error_rate)
@@ -124,20 +124,20 @@ class _FileDupeFilter(RFPDupeFilter):
 class BloomDupeFilter(_FileDupeFilter):
     """A duplicate filter in a file, for any number of crawler processes and runs.
 
-    **Some new pages are taken for seen and are never fetched**: one in a million up to the
-    planned capacity, by default. Choose it by ``DUPEFILTER_CLASS =
+    **Some new pages are reported as seen and are never fetched**: by default one in a million, up
+    to the capacity. Choose this filter with ``DUPEFILTER_CLASS =
     "mmbloom.crawl.scrapy.BloomDupeFilter"``.
 
     Parameters
     ----------
     settings : Settings
-        The crawler's; read by `open`.
+        The crawler's; `open` reads them.
     stats : StatsCollector
         Gets ``mmbloom/keys`` and ``mmbloom/error_rate`` when the spider closes: about how many
-        requests the filter knows, and which share of new ones it takes for seen by now.
+        requests the filter knows, and which share of new ones it now reports as seen.
     fingerprinter : RequestFingerprinterProtocol
-        Gives the key of a request: Scrapy's, of method, canonical URL and body, unless
-        ``REQUEST_FINGERPRINTER_CLASS`` says otherwise.
+        Returns the key of a request. Scrapy's own makes it from method, canonical URL and body;
+        ``REQUEST_FINGERPRINTER_CLASS`` sets another.
 
     Attributes
     ----------
@@ -149,16 +149,16 @@ class BloomDupeFilter(_FileDupeFilter):
     The settings are
 
     - ``MMBLOOM_FILE``: the path of the filter; by default ``requests.bloom`` in ``JOBDIR``.
-    - ``MMBLOOM_CAPACITY``: how many different requests will ever come (of one period, if there
-      are periods). Needed to make the filter. Without it the filter must exist, and may be of
+    - ``MMBLOOM_CAPACITY``: how many different requests will ever come (in one period, if there
+      are periods). Required to make the filter. Without it the filter must exist, and may be of
       any class.
-    - ``MMBLOOM_ERROR_RATE``: which share of new requests may be taken for seen; 1e-6.
-    - ``MMBLOOM_KEEP``: crawl a page again when it was last let through so long ago, such as
-      "30d". The path is then a folder, of a rotating filter.
-    - ``MMBLOOM_EVERY``: how long its periods are; "1d".
+    - ``MMBLOOM_ERROR_RATE``: which share of new requests may be reported as seen; by default 1e-6.
+    - ``MMBLOOM_KEEP``: after what time a page is crawled again, such as "30d". The path is then
+      the folder of a rotating filter.
+    - ``MMBLOOM_EVERY``: how long its periods are; by default "1d".
 
-    Scrapy's own scheduler marks a request before it queues it; `ClaimScheduler` does it after.
-    What is logged and counted, ``dupefilter/filtered``, is as by Scrapy's own filter.
+    Scrapy's own scheduler marks a request before it queues it; `ClaimScheduler` marks it after
+    that. Duplicates are logged and counted (``dupefilter/filtered``) as by Scrapy's own filter.
 
     Examples
     --------
@@ -169,22 +169,22 @@ class BloomDupeFilter(_FileDupeFilter):
     >>> MMBLOOM_FILE, MMBLOOM_CAPACITY = "seen.bloom", 10_000_000
     """
 
-    _claimed: dict[bytes, bool]  # what is being queued: whether it is new
-    _locked: bool  # whether a claim is under way
+    _claimed: dict[bytes, bool]  # for each key that is being queued, whether it is new
+    _locked: bool  # whether a claim is open
 
     def open(self) -> None:
-        """Open the filter, and make it first if it is not there.
+        """Open the filter, and make it first if it does not exist.
 
         Raises
         ------
         ValueError, OSError, FormatError, ParameterMismatchError
-            If it cannot be, by these settings.
+            If these settings do not allow it.
         """
         self._claimed, self._locked = {}, False
         super().open()
 
     def request_seen(self, request: Request) -> bool:
-        """Tell whether a request was seen before; if not, it is from now on.
+        """Return whether a request was seen before, and mark it if not.
 
         Parameters
         ----------
@@ -194,7 +194,7 @@ class BloomDupeFilter(_FileDupeFilter):
         Returns
         -------
         bool
-            Within `claiming`, of the request that is claimed: what the claim has found.
+            Within `claiming`, for the claimed request, the answer of the claim.
 
         Raises
         ------
@@ -205,18 +205,18 @@ class BloomDupeFilter(_FileDupeFilter):
         if key in self._claimed:
             new, self._claimed[key] = self._claimed[key], False  # another one is a duplicate
             return not new
-        # Asked first: most links are known, and to ask takes no lock. In a rotating filter an add
-        # would also start the time of a known page anew, which then would never be crawled again.
+        # A lookup first: most links are known, and it takes no lock. In a rotating filter an add
+        # would also restart the time of a known page, which then would never be crawled again.
         return key in self.seen or not self.seen.add(key)
 
     @contextmanager
     def claiming(self, request: Request) -> Iterator[None]:
-        """Let `request_seen` answer in a block, and mark the request only if that succeeds.
+        """Claim a request for a block that queues it, and mark it only if the block succeeds.
 
         Parameters
         ----------
         request : Request
-            To be queued in the block, which has the filter's lock if the request is new.
+            The request. The block holds the filter's lock if the request is new.
 
         Yields
         ------
@@ -228,7 +228,7 @@ class BloomDupeFilter(_FileDupeFilter):
             If the filter cannot be written.
         """
         key = self.fingerprinter.fingerprint(request)
-        if key in self._claimed:  # by a block around this one, as a queue may lead to
+        if key in self._claimed:  # by a block around this one, if a queue enqueues again
             yield
             return
         with ExitStack() as stack:
@@ -240,16 +240,16 @@ class BloomDupeFilter(_FileDupeFilter):
             self._claimed[key] = new
             stack.callback(self._claimed.pop, key)
             yield
-            if new and within:  # the claim around has the lock, so that it is new still
+            if new and within:  # the claim around has the lock, so it is still new
                 self.seen.add(key)
 
 
 class ItemDupeFilter(_FileDupeFilter):
     """A duplicate filter that knows, in later runs, the pages that gave an item.
 
-    **Some new pages are taken for known and are never fetched**, as with `BloomDupeFilter`, whose
+    **Some new pages are reported as known and are never fetched**, as with `BloomDupeFilter`, whose
     parameters and settings it has. A page is marked when an item of it has gone through all
-    pipelines. Pages that gave none, such as lists of links, are fetched once in each run.
+    pipelines. Pages without items, such as lists of links, are fetched once in each run.
 
     Notes
     -----
@@ -258,12 +258,12 @@ class ItemDupeFilter(_FileDupeFilter):
 
     After a kill, a new run fetches all pages that have given no item yet. Scrapy's feeds are no
     pipelines: a kill can lose items that a feed still has in memory, though their pages are
-    marked; and the others of a page of several items, which is marked with the first.
+    marked. It can also lose the later items of a page, which is marked with the first.
 
-    What the present run has requested is kept in memory, as by Scrapy's own filter, and not in
-    ``JOBDIR``. Crawlers at work at the same time can fetch a page twice.
+    The requests of the present run are kept in memory, as by Scrapy's own filter, and not in
+    ``JOBDIR``. Crawlers that run at the same time can fetch a page twice.
 
-    Not with `ClaimScheduler`: it would mark a page that has given nothing yet.
+    It does not work with `ClaimScheduler`, which would mark a page before it has given an item.
 
     Examples
     --------
@@ -275,12 +275,12 @@ class ItemDupeFilter(_FileDupeFilter):
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """Make one for a crawler, as Scrapy does, that is told of its items.
+        """Make a duplicate filter for a crawler, as Scrapy does, and connect it to the items.
 
         Parameters
         ----------
         crawler : Crawler
-            Has the settings, and the signals.
+            The crawler, which has the settings and the signals.
 
         Returns
         -------
@@ -291,7 +291,7 @@ class ItemDupeFilter(_FileDupeFilter):
         return made
 
     def request_seen(self, request: Request) -> bool:
-        """Tell whether a page has given an item, or was requested by this run before.
+        """Return whether a page has given an item, or was requested by this run before.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class ItemDupeFilter(_FileDupeFilter):
         Parameters
         ----------
         response : Response or None
-            What the item is of; None if a spider's ``start`` gave it.
+            The page of the item; None if a spider's ``start`` yielded it.
 
         Raises
         ------
@@ -330,15 +330,15 @@ class ClaimScheduler(Scheduler):
     """Scrapy's scheduler, which marks a request as seen after it is queued.
 
     A request stays unmarked if the queue refuses it, or if the crawler is killed meanwhile. The
-    next link to it is followed. Choose it by ``SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"``,
-    with `BloomDupeFilter`.
+    next link to it is followed. Choose this scheduler, together with `BloomDupeFilter`, with
+    ``SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"``.
 
     Notes
     -----
-    Scrapy's queues in ``JOBDIR`` write through a buffer. Where the disk is full, a queue takes
-    some requests that it cannot write later, and these are marked.
+    Scrapy's queues in ``JOBDIR`` write through a buffer. On a full disk a queue accepts some
+    requests that it cannot write later, and these are marked.
 
-    Other crawlers that have found a new page wait while one is queued: some 10 µs, or 40 with
+    While one crawler queues a page, others that have found a new page wait: some 10 µs, or 40 with
     ``JOBDIR``.
 
     Examples
@@ -348,7 +348,7 @@ class ClaimScheduler(Scheduler):
     >>> SCHEDULER = "mmbloom.crawl.scrapy.ClaimScheduler"
     """
 
-    df: BloomDupeFilter  # or another that can claim: `open` makes sure
+    df: BloomDupeFilter  # or another that can claim: `open` checks that
 
     def open(self, spider: Spider) -> Deferred[None] | None:
         """Open the queues and the duplicate filter.
@@ -356,7 +356,7 @@ class ClaimScheduler(Scheduler):
         Parameters
         ----------
         spider : Spider
-            As Scrapy gives it.
+            The spider, passed by Scrapy.
 
         Returns
         -------
@@ -366,7 +366,7 @@ class ClaimScheduler(Scheduler):
         Raises
         ------
         ValueError
-            If the duplicate filter is no `BloomDupeFilter`; and what its `open` raises.
+            If the duplicate filter is no `BloomDupeFilter`; also whatever its `open` raises.
         """
         if not hasattr(self.df, "claiming"):
             found = type(self.df)
@@ -382,7 +382,7 @@ class ClaimScheduler(Scheduler):
         Parameters
         ----------
         request : Request
-            Any; with ``dont_filter`` it is queued, and neither asked for nor marked.
+            Any; with ``dont_filter`` it is queued without being looked up or marked.
 
         Returns
         -------
@@ -392,7 +392,7 @@ class ClaimScheduler(Scheduler):
         Raises
         ------
         OSError, MmbloomError
-            If it cannot be queued, or the filter cannot be written. It is not marked then.
+            If it cannot be queued, or the filter cannot be written. Then it is not marked.
         """
         if request.dont_filter:
             return super().enqueue_request(request)
@@ -401,7 +401,7 @@ class ClaimScheduler(Scheduler):
 
 
 def _opener(settings: BaseSettings) -> Callable[[], OfBits]:
-    """Read the settings, and give what opens the filter that they describe."""
+    """Read the settings; return a function that opens the filter they describe."""
     path = _path(settings)
     keep, every = (_duration(settings, name) for name in ("MMBLOOM_KEEP", "MMBLOOM_EVERY"))
     capacity, error_rate = _capacity(settings), _error_rate(settings)
@@ -440,13 +440,13 @@ def _path(settings: BaseSettings) -> str:
     folder = job_dir(settings)
     if not folder:
         raise ValueError(
-            "MMBLOOM_FILE is not set, and JOBDIR is not: set one, so that the filter has a place"
+            "neither MMBLOOM_FILE nor JOBDIR is set: set one, so that the filter has a path"
         )
     return os.path.join(folder, "requests.bloom")
 
 
 def _existing(path: str) -> OfBits:
-    """Open the filter that somebody has made."""
+    """Open an existing filter."""
     try:
         return open_of_bits(path)
     except FileNotFoundError as error:
@@ -477,7 +477,7 @@ def _error_rate(settings: BaseSettings) -> float:
 
 
 def _number(given: object) -> float | None:
-    """Read a number, which is a str if it comes from the command line; None if it is none."""
+    """Return a setting as a number, also from a str of the command line; None if it is none."""
     if isinstance(given, bool) or not isinstance(given, (int, float, str)):
         return None
     try:

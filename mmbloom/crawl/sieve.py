@@ -1,9 +1,9 @@
-"""A crawler's queue that takes each URL once: first enqueue it, only then mark it as seen.
+"""A crawler's queue that takes each URL once: it enqueues a URL first, and then marks it as seen.
 
 A URL is appended to the queue within the block of a claim, and marked when the block has
-succeeded. Whatever happens in between, a URL can wait twice but is never missing. The queue is
-changed under the filter's write lock only, so a queue that several processes share needs no
-lock of its own.
+succeeded. Whatever happens in between, a URL can wait twice but is never missing. The queue
+changes only under the filter's write lock, so a queue that several processes share needs no lock
+of its own.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from mmbloom.filters.base import Filter
 # A bytearray or a memoryview can be pushed too, but comes out as bytes.
 Url = TypeVar("Url", bound=bytes | str | int | np.integer[Any])
 
-# URLs in one claim. A persistent queue takes them in a tenth of a second, for which all other
-# writers wait; and after a kill at most so many wait twice.
+# URLs in one claim. A persistent queue takes a tenth of a second for them, while all other writers
+# wait. After a kill at most so many URLs wait twice.
 _CHUNK = 1 << 10
 
 _VISITED = "the URL that has waited longest is being visited: use visit instead of pop"
@@ -58,7 +58,7 @@ class _Visits:
 
 
 class _Visit(Generic[Url]):
-    """What `Sieve.visit` gives."""
+    """The context manager that `Sieve.visit` returns."""
 
     def __init__(self, sieve: Sieve[Url]) -> None:
         self._sieve = sieve
@@ -78,7 +78,7 @@ class _Visit(Generic[Url]):
             self._forget()
 
     async def __aenter__(self) -> Url:
-        async with self._sieve.filter.claim([]):  # of nothing: only the lock
+        async with self._sieve.filter.claim([]):  # without keys, only for the lock
             self._url = self._sieve._begin_visit()  # noqa: SLF001
             return self._url
 
@@ -102,12 +102,11 @@ class Sieve(Generic[Url]):
     ----------
     filter : BloomFilter, GrowingFilter or RotatingFilter
         Knows which URLs were enqueued before, by this process or any other. It also counts
-        and warns, and at its error rate a new URL is taken for a known one and dropped.
+        and warns. At its error rate it reports a new URL as known, and the URL is dropped.
     queue : optional
         Holds the URLs that wait: anything with `append`, `popleft`, a length and iteration
-        from the front; by default an empty `collections.deque`. It may hold URLs already;
-        the filter is not asked about these. Its `append` must not wait until somebody takes
-        something out.
+        from the front; by default an empty `collections.deque`. It may hold URLs already, which
+        are not looked up in the filter. Its `append` must not wait for a free place.
 
     Attributes
     ----------
@@ -119,7 +118,7 @@ class Sieve(Generic[Url]):
     ValueError
         If the queue has a `maxlen`: when full it would drop URLs that are marked as seen.
     TypeError
-        If the queue lacks one of the four. A list, for instance, has no `popleft`.
+        If the queue does not have these four. A list, for instance, has no `popleft`.
 
     Notes
     -----
@@ -129,12 +128,11 @@ class Sieve(Generic[Url]):
     filter still knows its URLs. If your process may be killed, use a persistent queue, such as
     `diskcache.Deque`.
 
-    Threads, tasks and processes: any thread may call any method, and any task those that it does
-    not await; `visit` has a form for tasks. Any number of processes may share
-    one filter, each with a queue of its own or all with one persistent queue, which each of
-    them opens. When several push the same URL, exactly one enqueues it. `push`, `push_many`,
-    `pop` and `visit` wait for the filter's write lock, for at most its `lock_timeout`. A fork
-    or a pickle copies a queue in memory: both processes then visit what waits in it.
+    Any thread or task may call any method; a task uses `visit` with ``async with``. Any number of
+    processes may share one filter, each with a queue of its own or all with one persistent queue,
+    which each of them opens. When several push the same URL, exactly one enqueues it. `push`,
+    `push_many`, `pop` and `visit` wait for the filter's write lock, for at most its `lock_timeout`.
+    A fork or a pickle copies a queue in memory: both processes then visit what waits in it.
 
     Examples
     --------
@@ -157,11 +155,14 @@ class Sieve(Generic[Url]):
         queue: Queue[Url] | None = None,
     ) -> None:
         if getattr(queue, "maxlen", None) not in (None, math.inf):
-            raise ValueError("the queue has a maxlen: full, it would drop URLs that are marked")
-        lacks = [name for name in _NEEDS if queue is not None and not hasattr(queue, name)]
-        if lacks:
+            raise ValueError(
+                "the queue has a maxlen: when full it would drop URLs that are marked; pass one "
+                "without a limit"
+            )
+        missing = [name for name in _NEEDS if queue is not None and not hasattr(queue, name)]
+        if missing:
             raise TypeError(
-                f"queue is a {type(queue).__name__} without {', '.join(lacks)}, expected "
+                f"queue is a {type(queue).__name__} without {', '.join(missing)}, expected "
                 "a collections.deque, diskcache.Deque or the like"
             )
         self.filter = filter
@@ -184,7 +185,7 @@ class Sieve(Generic[Url]):
         Raises
         ------
         KeyTypeError, KeyEncodingError
-            If it cannot be a key.
+            If the URL cannot be a key.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter cannot be written.
         Exception
@@ -201,14 +202,14 @@ class Sieve(Generic[Url]):
         Parameters
         ----------
         urls : iterable of str, bytes or int
-            The URLs, any number of them; 1,024 at a time are taken, outside the lock. They come
+            The URLs, any number of them; they are read 1,024 at a time, outside the lock. They come
             out as they went in, but a bytearray or memoryview comes out as bytes, because it
             may change while it waits.
 
         Returns
         -------
         ndarray of bool, shape (n,)
-            True where the URL was enqueued; among equal URLs only for the first.
+            True if the URL was enqueued; among equal URLs, only for the first.
 
         Raises
         ------
@@ -222,8 +223,8 @@ class Sieve(Generic[Url]):
         Notes
         -----
         After an error, the chunks of 1,024 URLs before it stay enqueued and marked; those after
-        it are neither. If `append` raised, nothing of its chunk is marked, but the URLs that
-        were appended stay in the queue: when all are pushed again, these wait twice.
+        it are neither. If `append` raised, no URL of its chunk is marked, but those that were
+        appended stay in the queue: when all are pushed again, these wait twice.
         """
         rest, done = iter(several(urls)), 0
         answers = [np.zeros(0, np.bool_)]
@@ -243,7 +244,7 @@ class Sieve(Generic[Url]):
         """Remove the URL that has waited longest, and return it.
 
         The URL leaves the queue at once: if the process is killed before the page is done, that
-        page is lost. `visit` removes it afterwards.
+        page is lost. With `visit` it leaves the queue afterwards.
 
         Returns
         -------
@@ -255,7 +256,7 @@ class Sieve(Generic[Url]):
         IndexError
             If no URL waits.
         ReentryError
-            If a block of `visit` has it: it would be worked on twice.
+            If a block of `visit` has the URL, which would then be visited twice.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             If the filter's write lock cannot be taken.
         """
@@ -265,7 +266,7 @@ class Sieve(Generic[Url]):
             return self.queue.popleft()
 
     def visit(self) -> _Visit[Url]:
-        """Give the URL that has waited longest, and remove it only if the block succeeds.
+        """Visit the URL that has waited longest, and remove it only if the block succeeds.
 
         If the block raises, or the process dies in it, the URL stays in its place in the queue.
         Catch errors that must not stop the crawl within the block. In a task of asyncio use
@@ -274,12 +275,12 @@ class Sieve(Generic[Url]):
         Returns
         -------
         context manager
-            Entering it, with ``with`` or ``async with``, gives the URL as it was pushed.
+            Entering it, with ``with`` or ``async with``, returns the URL as it was pushed.
 
         Raises
         ------
         IndexError
-            On entering, if no URL waits that is not being visited already.
+            On entering, if all waiting URLs are being visited already, or none waits.
         LockTimeoutError, FileChangedError, ReadOnlyError, DurabilityError, ClosedFilterError
             On entering and leaving, if the filter's write lock cannot be taken.
 
@@ -287,9 +288,9 @@ class Sieve(Generic[Url]):
         -----
         Any number of threads and tasks may visit the URLs of one sieve, each a different one. A
         URL that is done while one before it is not stays in the queue until that is done, too.
-        Several processes each need a queue of their own: others would get the same URL. If there
-        are two all the same (say, an old process that was thought dead), a page may be visited
-        twice but none is lost. The lock is not held within the block.
+        Processes that visit each need a queue of their own, or they would get the same URL. If two
+        processes share one by accident (say, with one that was thought dead), a page may be
+        visited twice but none is lost. The lock is not held within the block.
 
         Examples
         --------
@@ -309,7 +310,7 @@ class Sieve(Generic[Url]):
         return _Visit(self)
 
     def _begin_visit(self) -> Url:
-        """Choose a URL that nobody visits; within the lock."""
+        """Return a URL that nobody visits; the caller holds the lock."""
         here = self._visits
         for url in self.queue:
             if url not in here.going_on and url not in here.done:
@@ -319,7 +320,7 @@ class Sieve(Generic[Url]):
         raise IndexError(f"no URL waits in this sieve{said}")
 
     def _end_visit(self, url: Url) -> None:
-        """Remove a URL that is done, and those behind it that are; within the lock."""
+        """Remove a URL that is done, and done ones behind it; the caller holds the lock."""
         here = self._visits
         here.done.add(url)
         while len(self.queue):
@@ -332,7 +333,7 @@ class Sieve(Generic[Url]):
 
     @property
     def _visits(self) -> _Visits:
-        """What this process visits; a forked child visits nothing of what its parent does."""
+        """The visits of this process; a forked child does not continue those of its parent."""
         if self.__visits.pid != os.getpid():
             self.__visits = _Visits()
         return self.__visits
@@ -356,5 +357,5 @@ class Sieve(Generic[Url]):
 
 
 def _kept(url: Any) -> Any:
-    """Copy a URL that could change while it waits."""
+    """Return a copy of a URL that could change while it waits, and others as they are."""
     return bytes(url) if isinstance(url, (bytearray, memoryview)) else url

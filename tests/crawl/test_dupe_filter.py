@@ -94,7 +94,7 @@ def test_periods(tmp_path: Path) -> None:
 
 
 WRONG: dict[str, dict[str, object]] = {
-    "MMBLOOM_FILE is not set, and JOBDIR is not: set one": {"MMBLOOM_FILE": None},
+    "neither MMBLOOM_FILE nor JOBDIR is set: set one": {"MMBLOOM_FILE": None},
     "MMBLOOM_FILE is 5, expected a path": {"MMBLOOM_FILE": 5},
     "MMBLOOM_FILE is '', expected a path": {"MMBLOOM_FILE": ""},
     "seen.bloom does not exist, and MMBLOOM_CAPACITY is not set: set it to the number": {
@@ -139,7 +139,7 @@ def test_wrong_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: s
 
 def test_what_is_there_is_something_else(tmp_path: Path) -> None:
     """A filter of another plan, of another class, or no filter at all: refused, with a way out."""
-    way_out = "leave out all settings of mmbloom but MMBLOOM_FILE"
+    way_out = "leave out all settings of mmbloom except MMBLOOM_FILE"
     (tmp_path / "text").write_text("text")
     BloomFilter.create(tmp_path / "planned", 10, 1e-6).close()
     RotatingFilter.create(tmp_path / "periods", capacity_per_period=10).close()

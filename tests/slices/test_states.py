@@ -17,7 +17,9 @@ def test_create_and_open(where: str) -> None:
     """A state is made once; opening takes its plan, with the seed that was drawn."""
     with pytest.raises(FileNotFoundError, match="no state of generations is there"):
         Generations.open(where)
-    with pytest.raises(FileNotFoundError, match="no state of generations is there; pass a capacity"):
+    with pytest.raises(
+        FileNotFoundError, match="no state of generations is there; pass a capacity"
+    ):
         Generations.create(where, slices=4, exist_ok=True)
     with pytest.raises(TypeError, match="capacity is required"):
         Generations.create(where)
