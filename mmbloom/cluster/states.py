@@ -650,8 +650,8 @@ def _require_same(path: str, part: Slice | SliceHeader, expected: tuple[int, int
 class FirstSeen:
     """The rows that are new to a state, and the commit that makes them known.
 
-    Returned by `first_seen` of `mmbloom.cluster.dask` and of `mmbloom.cluster.spark`. Write the
-    rows first, then commit.
+    Returned by ``first_seen`` of ``mmbloom.cluster.dask`` and of ``mmbloom.cluster.spark``. Write
+    the rows first, then commit.
 
     Attributes
     ----------
