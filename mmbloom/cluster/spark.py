@@ -334,12 +334,8 @@ def _to_slices(
     The partition of each slice has the slice's number. Its first row has no key, so a slice without
     keys has a row, too.
     """
-    own = frame.sparkSession.range(plan.slices).select(
-        functions.col("id").cast("int").alias("slice"),
-        functions.lit(_OWN).alias("partition"),
-        functions.lit(0).alias("batch"),
-        functions.lit(b"").alias("hashes"),
-        functions.lit(b"").alias("rows"),
+    own = frame.sparkSession.range(plan.slices).selectExpr(
+        "int(id) AS slice", f"{_OWN} AS partition", "0 AS batch", "x'' AS hashes", "x'' AS rows"
     )
     parted = frame.mapInArrow(_parting(plan, position, nulls, carry), _PACKED)
     sent = parted.union(own).repartitionById(plan.slices, "slice")
@@ -356,18 +352,16 @@ def _parting(plan: SlicePlan, position: int, nulls: Nulls, carry: bool) -> _Task
             with in_partition(partition, done):
                 parts = plan.partition(batch.column(position), nulls=nulls)
             full = [(each, of) for each, of in enumerate(parts) if len(of.rows)]
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([each for each, _ in full], pa.int32()),
-                    pa.array([partition] * len(full), pa.int32()),
-                    pa.array([number] * len(full), pa.int32()),
-                    pa.array(
-                        [np.stack(of[1:]).astype("<u8").tobytes() for _, of in full], pa.binary()
-                    ),
-                    pa.array(_packed(batch, [of.rows for _, of in full], carry), pa.binary()),
-                ],
-                names=_NAMES,
-            )
+            hashes = [np.stack(of[1:]).astype("<u8", copy=False).tobytes() for _, of in full]
+            rows = _packed(batch, [of.rows for _, of in full], carry)
+            columns = [
+                pa.array([each for each, _ in full], pa.int32()),
+                pa.array([partition] * len(full), pa.int32()),
+                pa.array([number] * len(full), pa.int32()),
+                pa.array(hashes, pa.binary()),
+                pa.array(rows, pa.binary()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, names=_NAMES)
             done += len(batch)
 
     return part
