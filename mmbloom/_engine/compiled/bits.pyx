@@ -2,9 +2,8 @@
 # cython: initializedcheck=False
 """The kernels of bit arrays, compiled: those of `reference.bits`, answer for answer, bit for bit.
 
-Every position is below the number of bits by its formula; `shape_of` proves that number to
-be the array's, and no other loop leaves what it was given. The interpreter is released
-around all of them.
+Every position is below the number of bits by its formula; `shape_of` checks that number against
+the array, and no other loop leaves its arguments' bounds. All loops run without the interpreter.
 """
 
 import numpy as np
@@ -61,9 +60,9 @@ cdef tuple run(
     Kernel kernel, const uint64_t *words, const uint64_t[::1] h1, const uint64_t[::1] h2,
     const Shape *shape, int width, int threads,
 ):
-    """Run a kernel on n keys; gives the answers, a bool array, and the number that it returns.
+    """Run a kernel on n keys; return the answers, a bool array, and the kernel's own result.
 
-    Of a large batch on a large array region after region, in several threads.
+    A large batch on a large array runs region after region, in several threads.
     """
     cdef Py_ssize_t n = length_of(h1, h2)
     cdef uint64_t changed = UNDONE
@@ -246,7 +245,7 @@ def meeting(const uint64_t[::1] h1, params):
 
 
 cdef class Claimed:
-    """What `claim` found: nothing is set yet; see `reference.bits.Claimed`."""
+    """The result of `claim`, before anything is set; see `reference.bits.Claimed`."""
 
     cdef readonly object new
     cdef readonly Py_ssize_t num_new
@@ -268,7 +267,7 @@ cdef int check_claimed(Claimed claimed, Py_ssize_t num_words) except -1:
 def claim(
     const uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, meeting
 ):
-    """Find which of n keys are new, and set nothing; see `reference.bits.claim`."""
+    """Return which of n keys are new, and set nothing; see `reference.bits.claim`."""
     cdef Py_ssize_t i, num_new = 0, n = length_of(h1, h2)
     cdef Claimed claimed = Claimed()
     cdef bint done = True
@@ -385,13 +384,13 @@ cdef class OneKey:
             hash_octets[Murmur3](octets, length, &self.murmur3, h1, h2)
 
     cdef bint has(self, uint64_t h1, uint64_t h2) noexcept:
-        """Test a key that is hashed."""
+        """Test a hashed key."""
         cdef uint8_t found
         find(&self.words[0], &h1, &h2, 1, &self.shape, &found)
         return found != 0
 
     cdef bint put(self, uint64_t h1, uint64_t h2) noexcept:
-        """Set a key's bits and count them; True if one was clear. The array is writable."""
+        """Set a key's bits and count them; return True if one was clear. The array is writable."""
         cdef uint8_t new
         # Tested first: a key that is there leaves every byte, and the batch counters, alone.
         if self.has(h1, h2):
@@ -402,7 +401,7 @@ cdef class OneKey:
     cdef void put_all(
         self, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n, uint8_t *answers
     ) noexcept nogil:
-        """Set the bits of keys, and count what was clear; 1 for each key of which a bit was."""
+        """Set the bits of keys, and count those that were clear; 1 for each key that had one."""
         cdef uint64_t newly_set, new = 0
         cdef Py_ssize_t i
         self.counters[BATCHES_BEGUN] += 1
@@ -423,7 +422,7 @@ cdef class OneKey:
         return self.has(h1, h2)
 
     def add(self, key):
-        """Set a key's bits and count them; True if one was clear. The write lock is held."""
+        """Set a key's bits and count them; return True if one was clear. Needs the write lock."""
         cdef uint64_t h1, h2
         if not self.writable:
             raise ValueError("the array is read-only")

@@ -5,7 +5,7 @@
 #define OF_KIND(name, kind) PASTE(name, kind)
 #define NAME(name) OF_KIND(name, KIND)
 
-/* Ask for the lines of the keys that come first, of each loop. */
+/* Prefetch the lines of the first keys of a loop. */
 #ifndef MMBLOOM_FOR_KEYS
 #define MMBLOOM_FOR_KEYS
 #define FOR_KEYS(write) \
@@ -25,7 +25,7 @@ TARGET INLINE void NAME(find_each)(
         uint64_t home = home_of(shape, h1[j], paged);
         int found = 1;
         ASK_AHEAD(0);
-        /* The first block tells nearly all absent keys: half of the work, or more, is saved. */
+        /* For nearly all absent keys the first block decides: half of the work or more is saved. */
         for (int b = 0; found && b < num_blocks_of(shape, paged); b++)
             found = NAME(has)(
                 words + BLOCK_WORDS * block_at(home, h1[j], b, paged), h2[j],
@@ -59,8 +59,8 @@ TARGET INLINE size_t NAME(claim_each)(
                 words + BLOCK_WORDS * block_at(home, h1[j], b, paged), h2[j],
                 shape->multipliers + b * shape->in_each, shape->in_each);
             found |= lacks << b;
-            /* Without a branch, which would be guessed wrong for each third key of a log. What is
-               written for a block that lacks nothing is written over. */
+            /* Without a branch, which would be mispredicted for every third key of a log. The next
+               note overwrites that of a block that has all bits. */
             notes[used] = (uint32_t)(8 * j + b);
             used += lacks & alone;
         }
@@ -69,8 +69,9 @@ TARGET INLINE size_t NAME(claim_each)(
     return used;
 }
 
-/* Tell which blocks of each key lack a bit of it: bit b for its b-th block, of 8 at most. Of keys
-   that meet no other one these are noted, 8 * j + b for the b-th block of key j; gives how many. */
+/* Find which blocks of each key have a clear bit of it: bit b for its b-th block, of 8 at most. For
+   keys that share no block with others, note 8 * j + b for the b-th block of key j. Returns the
+   number of notes. */
 TARGET static size_t NAME(claim)(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
     const Shape *shape, const uint8_t *meeting, uint8_t *lacking, uint32_t *notes)
@@ -98,8 +99,8 @@ TARGET INLINE uint64_t NAME(set_each)(
     return newly_set;
 }
 
-/* Test and set keys, one after the other: 1 for each of which a bit was clear when its turn came.
-   Gives how many bits were. */
+/* Test and set keys, one after the other: 1 for each that had a clear bit when its turn came.
+   Returns how many bits were clear. */
 TARGET static uint64_t NAME(set_keys)(
     uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
     const Shape *shape, uint8_t *answers)
@@ -124,7 +125,7 @@ TARGET INLINE uint64_t NAME(commit_each)(
     return newly_set;
 }
 
-/* Set the bits that notes lead to; gives how many were clear. */
+/* Set the bits that notes refer to; return how many were clear. */
 TARGET static uint64_t NAME(commit)(
     uint64_t *words, const uint32_t *notes, size_t noted, const uint64_t *h1, const uint64_t *h2,
     const Shape *shape)
@@ -133,8 +134,8 @@ TARGET static uint64_t NAME(commit)(
                         : NAME(commit_each)(words, notes, noted, h1, h2, shape, 0);
 }
 
-/* Add the bits that a key has in its b-th block to a mask of 8 words; tells whether any of them is in
-   neither the block nor the mask. */
+/* Add the bits that a key has in its b-th block to a mask of 8 words; return whether any of them is
+   in neither the block nor the mask. */
 TARGET static int NAME(cover_block)(
     const uint64_t *block, uint64_t *mask, uint64_t h2, const Shape *shape, int b)
 {
@@ -142,7 +143,7 @@ TARGET static int NAME(cover_block)(
         block, mask, h2, shape->multipliers + b * shape->in_each, shape->in_each);
 }
 
-/* Set masks of 8 words, each in the block at its number; gives how many bits were clear. */
+/* Set masks of 8 words, each in the block of its number; return how many bits were clear. */
 TARGET static uint64_t NAME(join_all)(
     uint64_t *words, const uint64_t *at, const uint64_t *masks, size_t n)
 {

@@ -4,8 +4,8 @@
    which blocks a key has. For each kind of vectors there is a way to test a key's bits in a block
    and a way to set them, and the same loops over many keys, which `block_loops.h` has.
 
-   The processor waits 80 ns for a line of a large array, and tests or sets what lies in it in 10:
-   so the lines of all blocks of a key are asked for at once, some keys ahead. */
+   The processor waits 80 ns for a line of a large array, and needs 10 ns to test or set the bits in
+   it. So the lines of all blocks of a key are prefetched at once, some keys ahead. */
 
 #ifndef MMBLOOM_BLOCKS_H
 #define MMBLOOM_BLOCKS_H
@@ -18,10 +18,10 @@ enum {
     MAX_HASHES = 64,
     BLOCK_WORDS = 8,
     LANES_OF_WORDS = 8, /* of the widest vector */
-    AHEAD = 32          /* keys between asking for a block and touching it */
+    AHEAD = 32          /* keys between prefetching a block and touching it */
 };
 
-/* What the loops need of a filter's parameters. */
+/* The parameters of a filter that the loops use. */
 typedef struct {
     int blocked; /* all bits of a key are in one block */
     int paged;   /* or in several blocks of one page */
@@ -30,12 +30,12 @@ typedef struct {
     int num_hashes;
     uint64_t num_bits, num_blocks, num_pages;
     uint64_t reciprocal; /* floor((2^64 - 1) / num_bits) */
-    /* G^(i+1), and behind the last one what a vector that begins there loads and leaves out. */
+    /* G^(i+1), padded so that a vector that begins at the last one can be loaded. */
     uint64_t multipliers[MAX_HASHES + LANES_OF_WORDS];
 } Shape;
 
-/* Ask for a line, to be read or written. A function that only does so has HAVE_EFFECT in it: else
-   gcc sees no effect of it, and leaves its calls out. */
+/* Prefetch a line for reading or writing. A function that only prefetches has HAVE_EFFECT in it:
+   otherwise gcc sees no effect, and leaves its calls out. */
 #define PREFETCH(line, write) \
     ((write) ? __builtin_prefetch(line, 1) : __builtin_prefetch(line))
 #define HAVE_EFFECT() __asm__ volatile("")
@@ -66,13 +66,13 @@ INLINE uint64_t home_of(const Shape *shape, uint64_t h1, int paged)
     return paged ? page_of(shape, h1) : block_of(shape, h1);
 }
 
-/* The b-th block of a key; its home is as `home_of` gives it. */
+/* The b-th block of a key whose home `home_of` has returned. */
 INLINE uint64_t block_at(uint64_t home, uint64_t h1, int b, int paged)
 {
     return paged ? home + ((h1 + (uint64_t)b * (2 * (h1 >> 6 & 31) + 1)) & 63) : home;
 }
 
-/* The block that a note leads to: 8 * j + b, for the b-th block of key j. */
+/* The block that a note refers to: 8 * j + b, for the b-th block of key j. */
 INLINE uint64_t block_of_note(const Shape *shape, const uint64_t *h1, uint64_t note, int paged)
 {
     uint64_t half = h1[note >> 3];
@@ -85,13 +85,13 @@ INLINE int num_blocks_of(const Shape *shape, int paged)
     return paged ? shape->blocks : 1;
 }
 
-/* The bit of a block that a multiplier gives to a key. */
+/* The bit of a block that a multiplier selects for a key. */
 INLINE uint64_t bit_by(uint64_t h2, uint64_t multiplier)
 {
     return (h2 * multiplier) >> 55;
 }
 
-/* Ask for the lines of bits of a key. */
+/* Prefetch the lines of the bits of a key. */
 INLINE void ask_for_blocks(
     const Shape *shape, const uint64_t *words, uint64_t h1, int write, int paged)
 {
@@ -101,14 +101,14 @@ INLINE void ask_for_blocks(
     HAVE_EFFECT();
 }
 
-/* Of each kind, with the n multipliers that a block has of a key:
+/* Each kind has these, for the n multipliers of a key in one block:
 
-   has_KIND   tells whether all bits are set
-   set_KIND   sets them, and counts those that were clear; a block that has all is not written,
-              so that its page stays clean
-   put_KIND   does the same where a bit is clear, as a rule
+   has_KIND   returns whether all bits are set
+   set_KIND   sets them, and counts those that were clear; it does not write a block that has all,
+              whose page stays clean
+   put_KIND   does the same, for blocks that usually have a clear bit
    join_KIND  does the same with the bits of a mask of 8 words
-   cover_KIND adds them to such a mask; tells whether any is in neither the block nor the mask */
+   cover_KIND adds them to such a mask; returns whether any is in neither the block nor the mask */
 
 INLINE int has_scalar(const uint64_t *block, uint64_t h2, const uint64_t *multipliers, int n)
 {
@@ -164,12 +164,12 @@ INLINE int cover_scalar(
 #define TARGET
 #include "block_loops.h"
 
-/* A bit becomes a mask by a shift of 1 in each word by the bit's number less that of the word's
-   first: of a shift by 64 or more, and of a negative one, AVX2 and AVX-512 leave nothing. */
+/* A bit becomes a mask by shifting 1 in each word by the bit's number minus that of the first bit
+   of the word: for a shift by 64 or more, or a negative one, AVX2 and AVX-512 return 0. */
 
 #ifdef MMBLOOM_X86
 
-/* To test a key by a mask takes as long as word by word: 12 ns for 18 bits in two blocks. */
+/* Testing a key by a mask takes as long as word by word: 12 ns for 18 bits in two blocks. */
 #define has_avx2 has_scalar
 
 typedef struct { __m256i low, high; } Mask256;
@@ -231,8 +231,8 @@ TARGET_AVX512 INLINE __m512i bits_of_8(uint64_t h2, const uint64_t *multipliers)
     return _mm512_srli_epi64(_mm512_mullo_epi64(key, _mm512_loadu_si512(multipliers)), 55);
 }
 
-/* Eight bits at once: the word of each is taken out of the block by a permutation, which takes a
-   quarter of the time of a gather from memory. In the cache, 18 bits of two blocks, in ns: present
+/* Eight bits at once: a permutation selects the word of each from the block, in a quarter of the
+   time of a gather from memory. In the cache, 18 bits of two blocks, in ns: present
    5.8 (gathers, of eight keys at once, 16; one bit after the other 12), absent 3.2 (6.1; 12). */
 TARGET_AVX512 INLINE int has_avx512(
     const uint64_t *block, uint64_t h2, const uint64_t *multipliers, int n)
@@ -298,8 +298,8 @@ TARGET_AVX512 INLINE int cover_avx512(
     return _mm512_test_epi64_mask(lacking, lacking) != 0;
 }
 
-/* The mask of many bits takes twice as long as their test, which a key that is there needs alone;
-   that of few is as fast, and has no branch that may be guessed wrong. */
+/* Making the mask of many bits takes twice as long as testing them, which is all that a present key
+   needs. For few bits it is as fast, and it has no branch that may be mispredicted. */
 TARGET_AVX512 INLINE uint64_t set_avx512(
     uint64_t *block, uint64_t h2, const uint64_t *multipliers, int n)
 {
@@ -318,7 +318,7 @@ TARGET_AVX512 INLINE uint64_t set_avx512(
 
 #define has_neon has_scalar
 
-/* In NEON a shift goes by the last byte of its number: so the word is chosen by a comparison. */
+/* A NEON shift uses only the last byte of its count, so a comparison selects the word. */
 INLINE uint64_t join_mask_neon(uint64_t *block, const uint64x2_t *mask)
 {
     uint64x2_t words[4], clear[4];

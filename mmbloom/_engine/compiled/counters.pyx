@@ -3,10 +3,10 @@
 """The kernels of four-bit counters, compiled: see `reference.counters`, answer for answer.
 
 The counters of a key lie in up to k cache lines, four of them in a block. So the positions of
-keys further on are worked out early, and their lines asked for, while this key's are counted.
+later keys are computed ahead, and their lines prefetched, while the counters of this key change.
 
-Every position is below the number of counters by its formula; `counted_shape` proves that
-number to be the array's. The interpreter is released around all loops.
+Every position is below the number of counters by its formula; `counted_shape` checks that number
+against the array. All loops run without the interpreter.
 """
 
 from libc.stdint cimport uint8_t, uint64_t
@@ -25,13 +25,13 @@ cdef extern from *:
 
 
 cdef enum:
-    DISTANCE = 16  # keys between asking for counters and touching them; a power of two
+    DISTANCE = 16  # keys between prefetching counters and touching them; a power of two
     SATURATED = 15
     WIDTH = 4  # bits of a counter
 
 
-# Of the next `DISTANCE` keys. One enters as one leaves: working in groups, as on bits, takes
-# 15 to 20 % longer on a large array.
+# The positions of the next `DISTANCE` keys. One key enters as one leaves: working in groups, as for
+# bits, takes 15 to 20 % longer on a large array.
 cdef struct Queue:
     uint64_t[DISTANCE * MAX_HASHES] positions
 
@@ -44,7 +44,7 @@ cdef inline Shape counted_shape(object params, Py_ssize_t num_words) except *:
 
 
 cdef inline int keep_distinct(uint64_t *positions, int num_hashes) noexcept nogil:
-    """Drop the repeats among a key's positions; how many are left."""
+    """Drop the repeats among a key's positions; return how many are left."""
     cdef uint64_t[8] seen  # a bit for each remainder by 512, which few positions share
     cdef uint64_t p, bit
     cdef int i, some = 0
@@ -82,7 +82,7 @@ cdef inline void enqueue(
     Queue *queue, const uint8_t *octets, const uint64_t *h1, const uint64_t *h2, Py_ssize_t j,
     Py_ssize_t n, const Shape *shape,
 ) noexcept nogil:
-    """Put the positions of key j, if there is one, into the queue, and ask for their lines."""
+    """Put the positions of key j, if there is one, into the queue, and prefetch their lines."""
     if j < n:
         positions_of(shape, h1[j], h2[j], octets, WIDTH, False, queued(queue, j))
 
@@ -155,7 +155,7 @@ cdef uint64_t count_up(
 def decrement(
     uint64_t[::1] words, const uint64_t[::1] h1, const uint64_t[::1] h2, params, threads=1
 ):
-    """Test n keys and uncount those that are there; see `reference.counters.decrement`."""
+    """Test n keys, and decrement those that are there; see `reference.counters.decrement`."""
     cdef Shape shape = counted_shape(params, words.shape[0])
     return run(count_down, &words[0], h1, h2, &shape, WIDTH, threads)
 
@@ -182,8 +182,8 @@ cdef uint64_t count_down(
             least = min(least, count)
         answers[j] = least != 0
         if least == 1:
-            # To 0 first, and only then the rest: a kill in between leaves a key that is not
-            # found, so that removing it again takes nothing from others.
+            # The counters that become 0 first: a kill in between leaves a key that is not found, so
+            # removing it again takes nothing from other keys.
             for i in range(some):
                 p = positions[i]
                 count = count_at(octets, p)

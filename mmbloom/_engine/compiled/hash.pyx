@@ -67,7 +67,7 @@ def plain(list items):
 
 
 def first_unencodable(items):
-    """Find the first item that has no UTF-8; see `reference.hash.first_unencodable`."""
+    """Return the first item that has no UTF-8; see `reference.hash.first_unencodable`."""
     cdef Py_ssize_t i, wrong = -1, start = 0
     cdef const uint32_t[:, ::1] rows
     while start < len(items) and wrong < 0:
@@ -167,7 +167,7 @@ cdef inline Sink sink_of(uint64_t[::1] h1, uint64_t[::1] h2) noexcept:
 cdef int hash_list(
     list items, Py_ssize_t first, const Seeded *hash, uint64_t[::1] h1, uint64_t[::1] h2
 ) except -1:
-    """Hash a part of a list; its objects are kept meanwhile, whatever becomes of the list."""
+    """Hash a part of a list; its objects are kept meanwhile, even if the list changes."""
     cdef Sink sink = sink_of(h1, h2)
     cdef Py_ssize_t i, n = h1.shape[0], held = 0
     cdef size_t longest = 0
@@ -212,7 +212,7 @@ cdef int hash_list(
 cdef bint hash_long_texts(
     const Text *texts, Py_ssize_t n, const Seeded *hash, uint64_t *h1, uint64_t *h2
 ) noexcept nogil:
-    """Hash texts in groups, if that is faster; tell whether it was done."""
+    """Hash texts in groups if that is faster; return whether it was done."""
     cdef Group group
     cdef Py_ssize_t i, some = min(n, <Py_ssize_t>LANES), first = 0
     cdef size_t octets = 0
@@ -232,7 +232,7 @@ cdef bint hash_long_texts(
 cdef inline PyObject *kept(PyObject *item) except NULL:
     """Return a new reference to a key, or to its UTF-8 where the text itself cannot be read.
 
-    To a new object: what `PyUnicode_AsUTF8AndSize` gives would stay in the caller's.
+    The UTF-8 is a new object: that of `PyUnicode_AsUTF8AndSize` would stay in the caller's object.
     """
     if HIDES_TEXT and PyUnicode_CheckExact(item):
         return PyUnicode_AsUTF8String(item)

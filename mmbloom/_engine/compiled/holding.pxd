@@ -2,7 +2,7 @@
 
 cdef extern from *:
     """
-    /* For what a thread reads that has not locked it: others may write it at the same time. */
+    /* For values that a thread reads without the lock, while others may write them. */
     #define mmbloom_read(at) __atomic_load_n(at, __ATOMIC_RELAXED)
     #define mmbloom_write(at, value) __atomic_store_n(at, value, __ATOMIC_RELAXED)
     """
@@ -18,7 +18,7 @@ cdef class LockState:
     cdef int fd  # the descriptor's, for flock; -1 to call its methods
     cdef int pid
     cdef int kind
-    cdef unsigned long owner  # 0 for none; all else is read by the thread that it names
+    cdef unsigned long owner  # 0 for none; only the thread that it names reads the rest
 
     cpdef forget(self)
     cpdef bint mine(self)

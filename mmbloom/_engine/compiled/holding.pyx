@@ -1,9 +1,9 @@
 # cython: language_level=3
-"""The lock's state, compiled: that of `reference.holding`, with no bytecode within.
+"""The lock's state, compiled: that of `reference.holding`, without a bytecode between its steps.
 
-A signal handler runs between two bytecodes, so none comes between the system call and the note
-of it, and a `with` statement of `Hold` or `Held` gives back what it has taken whatever a
-handler raises. Handlers do run in the callables that are passed, while nothing is half done.
+A signal handler runs between two bytecodes, so none runs between the system call and the note of
+it, and the `with` statement of a `Hold` or `Held` releases what it has taken, whatever a handler
+raises. Handlers do run in the callables that are passed, at points where nothing is half done.
 """
 
 cimport cython
@@ -19,7 +19,7 @@ cdef extern from *:
     """
     #include <pthread.h>
     #include <unistd.h>
-    /* Noted, as asking is a system call; a fork that runs no Python runs this. */
+    /* Cached, as getpid is a system call; a fork that runs no Python code still runs this. */
     static int mmbloom_pid;
     static void mmbloom_note_pid(void) { mmbloom_pid = (int)getpid(); }
     static int mmbloom_note_pids(void) {
@@ -46,8 +46,8 @@ if note_pids():
     raise MemoryError
 
 
-# To look these up took most of the time that a key within a block did. The two belong together:
-# they are read and written in a critical section.
+# Cached: looking these up took most of the time of a key within a block. The two belong together,
+# so they are read and written in a critical section.
 cdef dict loaded = modules
 cdef object known_asyncio = None, running_loop = None
 
@@ -79,7 +79,7 @@ cdef class LockState:
         self.forget()
 
     cpdef forget(self):
-        """Start afresh, as in a forked child: not held, nothing open."""
+        """Reset the state, as in a forked child: not held, nothing open."""
         self.pid, self.depth, self.kind, self.fd = this_process, 0, 0, -1
         write_owner(&self.owner, 0)
         self.threads = RLock()
@@ -135,9 +135,9 @@ cdef class LockState:
         return True
 
     cdef bint seize(self) except -1:
-        """Take a lock that is free for a step of this thread with no bytecode; False if it is not.
+        """Take a free lock for a step of this thread without bytecodes; return False if it is held.
 
-        No depth is noted: this thread cannot look before `let_go`, and others are kept out.
+        No depth is noted: this thread cannot read it before `let_go`, and others are kept out.
         """
         cdef object threads = self.threads  # a finalizer that forks leaves the child another one
         if self.pid != this_process or not threads.acquire(False):
@@ -168,9 +168,9 @@ cdef class LockState:
         return 0
 
 
-@cython.no_gc_clear  # as `__dealloc__` looks at what it has
+@cython.no_gc_clear  # as `__dealloc__` uses its attributes
 cdef class Hold:
-    """One taking of a lock, given back once; see `reference.holding.Hold`."""
+    """One acquisition of a lock, released once; see `reference.holding.Hold`."""
 
     def __init__(self, LockState state not None, timeout, int kind, before=None, ready=None):
         self.state, self.timeout, self.kind = state, timeout, kind
@@ -202,7 +202,7 @@ cdef class Hold:
         return 0
 
     def try_once(self):
-        """Take the lock if it can be had at once, by this task; True if so."""
+        """Take the lock if this task can have it at once; return whether it did."""
         cdef bint got
         if self.phase:
             raise RuntimeError("a block that is entered cannot be entered again")
@@ -220,7 +220,7 @@ cdef class Hold:
         return got
 
     def attempt(self):
-        """Take the lock if it is free; False leaves the other threads out, if they are."""
+        """Take the lock if it is free; on False, other threads that are kept out stay out."""
         return self.take(True)
 
     cdef bint take(self, bint refuse) except -1:
@@ -294,17 +294,17 @@ cdef class Hold:
     def __dealloc__(self):
         """Release what a block that was never left has taken.
 
-        No `__del__`, which a module for every Python (abi3) cannot have. What this calls may run
-        anything, and keeps nothing of this object.
+        Not `__del__`, which a module for every Python (abi3) cannot have. What this calls may run
+        any code, but keeps no reference to this object.
         """
         if self.phase and self.state is not None and self.state.mine():
             Hold.leave(self)
 
 
 cdef class Held:
-    """A block under a lock that does something when it begins and when it ends: calls of ours.
+    """A block under a lock that calls its subclass when it begins and when it ends.
 
-    What a subclass says of it is in `reference.holding.Held`.
+    `reference.holding.Held` says what a subclass defines.
     """
 
     cdef readonly Hold hold
@@ -313,7 +313,7 @@ cdef class Held:
         self.hold = hold
 
     def __enter__(self):
-        """Take the lock, and begin; once more, if `_again` says so of an error."""
+        """Take the lock, and begin; try again if `_again` returns True for the error."""
         self._check_unused()
         try:
             return self.enter()
@@ -338,7 +338,7 @@ cdef class Held:
         return answer
 
     def __exit__(self, kind, error, traceback):
-        """End, and give the lock back."""
+        """End, and release the lock."""
         try:
             self.hold.state.kind = C_CALL
             self._end(kind)

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: initializedcheck=False
-"""Lines of a buffer, their keys, and the wanted ones gathered; see `reference.lines`.
+"""The lines of a buffer, their keys, and copies of the wanted ones; see `reference.lines`.
 
-No object is made for a line: it is a span of the block that was read. The interpreter is
-released around every loop.
+No object is made for a line: it is a span of the block that was read. All loops run without the
+interpreter.
 """
 
 import numpy as np
@@ -86,8 +86,8 @@ cdef void gather_to(
     for i in range(n):
         size = ends[i] - starts[i] + extra
         if size <= AT_ONCE and starts[i] <= last:
-            # Without a branch, which would be guessed wrong for each third line of a log: a line
-            # that is not wanted is written over by the next one.
+            # Without a branch, which would be mispredicted for every third line of a log: the next
+            # line overwrites one that is not wanted.
             memcpy(at, &octets[0] + starts[i], AT_ONCE)
             at += size * (chosen[i] != 0)
         elif chosen[i]:
@@ -163,7 +163,7 @@ cdef void select_all(
 
 
 cdef bint take_field(const Selection *chosen, Span *part) noexcept nogil:
-    """Narrow a line to one of its fields; False if it has fewer fields, or this is empty."""
+    """Narrow a line to one field; return False if it has fewer, or the field is empty."""
     cdef int64_t left = chosen.field
     cdef const uint8_t *end
     if chosen.separator == NULL:

@@ -2,10 +2,10 @@
 # cython: initializedcheck=False
 """The member of a line of JSON that is its key, found without a parser; see `reference.members`.
 
-A line is scanned to its end, as one that is no JSON has no member. What the scan is not sure of it
-leaves to the parser: it declines what is no object, no JSON of plain UTF-8, or nested deep; a name
-with an escape, or that comes twice, where it matters; a value that is an object, an array, or a
-string with an escape. Of all other lines it says what Python's parser says.
+A line is scanned to its end, as a line that is not JSON has no member. If the scan is not sure, it
+leaves the line to the parser: a line that is no object, is not JSON in plain UTF-8, or is nested
+deep; a relevant name that has an escape or comes twice; a value that is an object, an array, or a
+string with an escape. For all other lines it returns what Python's parser does.
 """
 
 import numpy as np
@@ -258,8 +258,8 @@ cdef inline const uint8_t *after_string(
 cdef inline const uint8_t *at_special(const uint8_t *at, const uint8_t *end) noexcept nogil:
     """Return where the first byte that needs a check is; the end if there is none."""
     cdef uint64_t word, found
-    # Eight bytes at once: in a byte that is less than what is taken away the high bit is set. What
-    # that borrows is from bytes after it, so that the first one found is right.
+    # Eight bytes at once: the high bit is set in a byte that is less than what is subtracted. That
+    # borrows only from later bytes, so the first one found is right.
     while end - at >= 8:
         word = load_8(at)
         found = (

@@ -1,7 +1,6 @@
 /* Little-endian words of the bytes at any address, for both hashes.
 
-   All loads go through memcpy, so that any address is as good as an aligned one, and none reads
-   beyond the last byte. */
+   All loads use memcpy, so an address need not be aligned. None reads beyond the last byte. */
 
 #ifndef MMBLOOM_OCTETS_H
 #define MMBLOOM_OCTETS_H

@@ -1,13 +1,13 @@
-"""What a claim will set, and the loops that make it, ask it and set it; inline code.
+"""What a claim will set, and the loops that build, query and set it; inline code.
 
 A key is new if it has a bit that is clear in both the array and what the keys before it will set. So
-duplicates within a batch are told as one by one, whatever the number of keys.
+duplicates within a batch get the answers of adding one by one, however many keys there are.
 
-Where the bits of a key lie in blocks, most keys of a batch share none with another one, which
-`find_meeting` tells ahead of the lock. Of these the array alone decides, and a note is kept: 8 * j
-+ b for the b-th block of key j. The mask of its bits is made again when they are set. That takes
-3 ns, and less than to keep 64 bytes for each, which are more than the processor's second cache can
-hold.
+If the bits of a key lie in blocks, most keys of a batch share no block with another key;
+`find_meeting` finds them before the lock is taken. For these the array alone decides, and a note is
+kept: 8 * j + b for the b-th block of key j. The mask of its bits is computed again when they are
+set, in 3 ns. Keeping it would take longer: 64 bytes per block are more than the processor's second
+cache can hold.
 
 All other keys are claimed in the overlay: a hash table of cells, the parts of the array that will
 change, with a mask for each. A cell is a block of 8 words; in the standard layout it is a word, and
@@ -25,7 +25,7 @@ from mmbloom._engine.compiled.positions cimport position_of, standard_position
 
 
 cdef enum:
-    BITS_A_BLOCK = 64  # of the two maps that tell which keys meet: so few others seem to
+    BITS_A_BLOCK = 64  # of the two maps that find keys that meet: enough that few others seem to
     LARGEST_MAP = 24  # binary logarithm of its bits
     FEWEST_PLACES = 256  # of the index
     FEWEST_CELLS = 64
@@ -34,7 +34,7 @@ cdef enum:
 
 cdef struct Overlay:
     const Shape *shape
-    const uint64_t *h1  # of all keys, which notes lead to
+    const uint64_t *h1  # of all keys, which notes refer to
     const uint64_t *h2
     uint32_t *notes  # of blocks that one key alone will change
     size_t noted
@@ -42,15 +42,15 @@ cdef struct Overlay:
     size_t used  # cells held
     size_t room  # cells that fit
     size_t places  # of the index: a power of two, at least a quarter more than these
-    # Of each place slot + 1, 0 if it is free, and above it the lower half of the cell's number: so
-    # the search for what is not held looks at no cell.
+    # For each place slot + 1, or 0 if it is free, and above it the lower half of the cell's number:
+    # so a search for a cell that is not held reads no cell.
     uint64_t *index
     uint64_t *at  # of each cell, which block, or which word
     uint64_t *masks  # and what to set there
 
 
 cdef inline bint begin(Overlay *overlay, size_t keys) noexcept nogil:
-    """Make room for a claim of this number of keys; False if there is no memory."""
+    """Make room for a claim of so many keys; return False if there is no memory."""
     overlay.width = 8 if in_blocks(overlay.shape) else 1
     overlay.places = FEWEST_PLACES
     overlay.index = <uint64_t *>calloc(overlay.places, sizeof(uint64_t))
@@ -72,7 +72,7 @@ cdef inline void release(Overlay *overlay) noexcept nogil:
 
 
 cdef inline bint has_room(Overlay *overlay, size_t cells) noexcept nogil:
-    """Make sure that a number of cells can be added; False if there is no memory."""
+    """Make room for so many more cells; return False if there is no memory."""
     cdef size_t needed = overlay.used + cells
     return (needed <= overlay.room or make_room(overlay, needed)) and (
         needed + needed // 4 <= overlay.places or make_places(overlay, needed)
@@ -207,7 +207,7 @@ cdef inline bint claim_in_blocks(
     for j in range(n):
         lacking = answers[j]
         answers[j] = lacking != 0
-        # In this order: few meet, and whether a key is new is guessed wrong for each third one.
+        # In this order: few keys meet, but a branch on "is new" is mispredicted for every third.
         if meeting[j] and lacking:
             if not has_room(overlay, overlay.shape.blocks):
                 return False
@@ -218,7 +218,7 @@ cdef inline bint claim_in_blocks(
 cdef inline bint claim_meeting(
     const uint64_t *words, uint64_t note, int lacking, Overlay *overlay, const BlockLoops *loops
 ) noexcept nogil:
-    """Claim a key that may share blocks with others; tell whether it is new."""
+    """Claim a key that may share blocks with others; return whether it is new."""
     cdef bint new = False
     while lacking:
         if lacking & 1:
@@ -231,7 +231,7 @@ cdef inline bint claim_meeting(
 cdef inline bint cover_noted(
     const uint64_t *words, uint64_t note, Overlay *overlay, const BlockLoops *loops
 ) noexcept nogil:
-    """Hold what a note leads to; tell whether a bit of it was lacking. Call after `has_room`."""
+    """Hold what a note refers to; return whether a bit was missing. Call after `has_room`."""
     cdef const Shape *shape = overlay.shape
     cdef uint64_t block = block_of_note(shape, overlay.h1, note, shape.paged)
     return loops.cover(
@@ -242,7 +242,7 @@ cdef inline bint cover_noted(
 cdef inline bint claim_standard(
     const uint64_t *words, Py_ssize_t n, Overlay *overlay, uint8_t *answers
 ) noexcept nogil:
-    """Claim what is not in the array, which `answers` tells; False if there is no memory."""
+    """Claim the keys that `answers` says are not in the array; return False without memory."""
     cdef const Shape *shape = overlay.shape
     cdef Py_ssize_t j
     cdef int i
@@ -269,7 +269,7 @@ cdef inline bint claim_standard(
 cdef inline bint hold_noted(
     const uint64_t *words, Overlay *overlay, const BlockLoops *loops
 ) noexcept nogil:
-    """Hold what all notes lead to, for keys that are none of the claim's; False without memory."""
+    """Hold what all notes refer to, for keys outside the claim; return False without memory."""
     cdef size_t i
     if not has_room(overlay, overlay.noted):
         return False

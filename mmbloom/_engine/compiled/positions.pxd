@@ -31,7 +31,7 @@ cdef inline uint64_t bit_in_block(const Shape *shape, uint64_t h2, int i) noexce
     return bit_by(h2, shape.multipliers[i])
 
 
-# What takes `paged` is given a constant, True if keys have several blocks: compiled for each.
+# Functions with `paged`, True if keys have several blocks, get a constant: one version each.
 
 
 cdef inline uint64_t standard_position(
@@ -66,7 +66,7 @@ cdef inline void positions_in_blocks(
     cdef uint64_t p, home = home_of(shape, h1, paged)
     for j in range(num_blocks_of(shape, paged)):
         p = 512 * block_at(home, h1, j, paged)
-        for i in range(width):  # the whole block: no position is needed to ask for it
+        for i in range(width):  # the whole block: no position is needed to prefetch it
             prefetch(octets + (p * width >> 3) + 64 * i, write)
         for i in range(j * shape.in_each, (j + 1) * shape.in_each):
             positions[i] = p + bit_in_block(shape, h2, i)
@@ -87,9 +87,9 @@ cdef inline void positions_of(
     const Shape *shape, uint64_t h1, uint64_t h2, const void *array, int width, bint write,
     uint64_t *positions,
 ) noexcept nogil:
-    """Work out the positions of a key, and ask for the lines of the array that they lie in.
+    """Compute the positions of a key, and prefetch the lines of the array that they lie in.
 
-    A position takes `width` bits of the array: 1, or 4, or 0 if nothing is to be asked for.
+    A position takes `width` bits of the array: 1 or 4, or 0 to prefetch nothing.
     """
     cdef const uint8_t *octets = <const uint8_t *>array
     if shape.blocked:
@@ -104,7 +104,7 @@ cdef inline Py_ssize_t positions_of_group(
     const Shape *shape, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
     const void *array, int width, bint write, uint64_t *positions,
 ) noexcept nogil:
-    """Work out, and ask for, those of the next keys of n, `GROUP` at most; returns how many.
+    """Compute and prefetch those of the next keys of n, at most `GROUP`; return how many.
 
     The i-th position of key j is then positions[j * k + i].
     """
@@ -117,7 +117,7 @@ cdef inline Py_ssize_t positions_of_group(
 
 
 cdef inline Shape shape_of(object params, Py_ssize_t num_words) except *:
-    """Take what the loops need of a filter's parameters, and prove that it fits the array."""
+    """Return the parameters that the loops use, after checking that they fit the array."""
     cdef Shape shape
     cdef uint64_t multiplier = 1
     shape.blocks = params.blocks_per_key

@@ -1,14 +1,14 @@
 /* Large batches on large arrays: keys in the order of the regions of the array.
 
-   A key of an array of gigabytes costs a miss of the cache for each of its blocks, and one of the
-   processor's table of pages, which costs more: adding takes 15 ns a key in 1.2 GB, 180 in 3.9 GB.
-   So the keys of a large batch are brought into the order of regions of 4 MiB, and those of one
-   region are done together. The order is stable, and keys of different regions share no bit: each
-   answer is what it would be in the order given.
+   In an array of gigabytes each block of a key is a cache miss, and also a miss in the processor's
+   table of pages, which costs more: adding takes 15 ns a key in 1.2 GB, 180 in 3.9 GB. So the keys
+   of a large batch are sorted by regions of 4 MiB, and those of one region are done together. The
+   sort is stable, and keys of different regions share no bit, so each answer is that of the given
+   order.
 
-   Regions are independent, so that several threads work in different ones, under the one lock of
-   the caller. These threads live no longer than a call, run no Python, and take no signal: the
-   call ends when all of them have, whatever comes. */
+   Regions are independent, so several threads work in different ones, under the caller's one lock.
+   These threads live no longer than a call, run no Python, and block signals: the call always ends
+   after all of them. */
 
 #ifndef MMBLOOM_REGIONS_H
 #define MMBLOOM_REGIONS_H
@@ -20,11 +20,11 @@
 
 enum {
     REGION_BYTES = 1 << 22,
-    MOST_REGIONS = 1 << 16,    /* so that a number has two bytes */
+    MOST_REGIONS = 1 << 16,    /* so a number fits in two bytes */
     FEWEST_A_THREAD = 1 << 15, /* keys that take as long as to start some threads */
     MOST_THREADS = 64,
-    GATHERED = 512 /* keys brought together at a time: of so many the first few, whose lines are not
-                      asked for ahead, do not count, and they are in the first cache */
+    GATHERED = 512 /* keys done at a time: so many that the first few, whose lines are not
+                      prefetched, do not matter, and few enough for the first cache */
 };
 
 /* When keys are ordered. Nanoseconds a key, batches of a million, one thread, in the order given and
@@ -37,14 +37,14 @@ enum {
        1.2 GB     1                 15, 23      11, 20      12, 20
        3.7 GB     1                 70, 37      30, 25      32, 27
 
-   Of counters, where a block has four lines: 0.9 GB and 1 block 70, 67 to add, 2.8 GB and 1 block
-   133, 69, and 2.9 GB and 2 blocks 245, 158; to ask, and to remove, two thirds.
+   For counters, whose blocks have four lines, to add: 0.9 GB and 1 block 70, 67; 2.8 GB and 1 block
+   133, 69; 2.9 GB and 2 blocks 245, 158. Queries and removals take two thirds of that.
 
-   Of the standard layout each bit would be a place of its own in the order, and it loses: a prototype
-   took 141 in place of 57 for 7 bits in 1.2 GB, and 490 in place of 300 for 20 in 3.6 GB.
+   In the standard layout each bit would be sorted by itself, which is slower: a prototype took 141
+   instead of 57 for 7 bits in 1.2 GB, and 490 instead of 300 for 20 in 3.6 GB.
 
-   That was an AMD EPYC. On an Intel Xeon with huge pages and 300 MB of cache the order brings as
-   much to adding, and nothing to asking: 22 to 28 ns either way, at 3.9 GB and two threads.
+   That was an AMD EPYC. On an Intel Xeon with huge pages and 300 MB of cache, sorting helps adding
+   as much, and queries not at all: 22 to 28 ns either way, at 3.9 GB and two threads.
 
    So it is worth it where the size of the array times the blocks of a key is 2 GiB or more. A
    batch of 65,536 keys gains nothing and loses nothing, one of 250,000 half of its time. */
@@ -52,7 +52,7 @@ enum {
 #define MOST_IN_REGIONS ((ptrdiff_t)1 << 20) /* of a call: 22 MB of hashes and order */
 #define LARGE_ARRAY_BYTES ((uint64_t)2 << 30)
 
-/* Tests keys, and may add or remove them; gives how many positions it set, or cleared. */
+/* Tests keys, and may add or remove them; returns how many positions it set or cleared. */
 typedef uint64_t (*Kernel)(
     const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
     const Shape *shape, uint8_t *answers);
@@ -89,8 +89,8 @@ static void *run_task(void *given)
     return NULL;
 }
 
-/* Do a part of the work in each thread; the caller's is the first, and does what none could be
-   started for. */
+/* Do a part of the work in each thread. The caller's thread is the first, and also does the parts
+   of threads that could not be started. */
 static void in_threads(Regions *all, Part part)
 {
     pthread_t started[MOST_THREADS];
@@ -98,7 +98,7 @@ static void in_threads(Regions *all, Part part)
     int running[MOST_THREADS] = {0};
     sigset_t every, before;
     if (all->threads > 1) {
-        sigfillset(&every); /* a signal is for the threads of Python, but for a fault of one's own */
+        sigfillset(&every); /* signals go to Python's threads, except this thread's own faults */
         sigdelset(&every, SIGSEGV);
         sigdelset(&every, SIGBUS);
         sigdelset(&every, SIGFPE);
@@ -185,16 +185,16 @@ static void work_in_regions(Regions *all, int thread)
     all->changed[thread] = changed;
 }
 
-/* Tell whether a batch is worth ordering; a position of the array has `width` bits. */
+/* Return whether a batch is worth sorting; a position of the array has `width` bits. */
 INLINE int in_regions(const Shape *shape, ptrdiff_t n, int width)
 {
     return (shape->blocked || shape->paged) && n >= FEWEST_IN_REGIONS && n <= UINT32_MAX
         && shape->num_bits / 8 * (uint64_t)(width * shape->blocks) >= LARGE_ARRAY_BYTES;
 }
 
-/* Run a kernel region after region; gives what the kernel does, or UINT64_MAX if there is no memory,
-   and then nothing is done. The hashes are read twice, and must not change in between: a key could
-   come into a region that is another thread's. */
+/* Run a kernel region after region; return the kernel's result. Without memory do nothing, and
+   return UINT64_MAX. The hashes are read twice, and must not change in between: otherwise a key
+   could get into the region of another thread. */
 static uint64_t do_in_regions(
     Kernel kernel, const uint64_t *words, const uint64_t *h1, const uint64_t *h2, ptrdiff_t n,
     const Shape *shape, uint8_t *answers, int width, int threads)

@@ -9,7 +9,7 @@ cdef extern from "regions.h":
     enum:
         MOST_IN_REGIONS
 
-    # Tests keys, and may add or remove them; gives how many positions it set, or cleared.
+    # Tests keys, and may add or remove them; returns how many positions it set or cleared.
     ctypedef uint64_t (*Kernel)(
         const uint64_t *words, const uint64_t *h1, const uint64_t *h2, Py_ssize_t n,
         const Shape *shape, uint8_t *answers,

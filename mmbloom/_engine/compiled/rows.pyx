@@ -2,9 +2,9 @@
 # cython: initializedcheck=False
 """Rows of CSV in a buffer, and their keys; see `reference.rows`.
 
-Most files have few quotes, and a row without one is a line: so the next quote is looked for ahead,
-and the bytes before it are searched for newlines alone. The interpreter is released around every
-loop.
+Most files have few quotes, and a row without one is a line. So a search runs ahead to the next
+quote, and the bytes before it are searched only for newlines. All loops run without the
+interpreter.
 """
 
 import numpy as np
@@ -33,7 +33,7 @@ cdef enum:
     QUOTE = 34
     NEWLINE = 10
     RETURN = 13
-    AHEAD = 1 << 14  # bytes that are looked through for a quote, which stay in the first cache
+    AHEAD = 1 << 14  # bytes that are searched for a quote, few enough for the first cache
     MARK = 3  # bytes before a whole row that is its own key: `reference.lines.WHOLE_LINE`
     TUPLE = 1  # and before several values
     SIZE = 8  # and before each of them
@@ -209,7 +209,7 @@ cdef bint find_fields(
     Span row, uint8_t delimiter, const int64_t *columns, Py_ssize_t number, bint empty_is_key,
     Field *fields,
 ) noexcept nogil:
-    """Find the wanted fields of a row; False if the row is its own key."""
+    """Find the wanted fields of a row; return False if the row is its own key."""
     cdef int64_t here = 0
     cdef Py_ssize_t j, left = number
     cdef Field field
@@ -233,7 +233,7 @@ cdef bint find_fields(
 
 
 cdef void take_field(const Span *row, uint8_t delimiter, Field *field) noexcept nogil:
-    """Take the field that begins a row, and is its end if there is no delimiter behind it."""
+    """Take the field that begins a row, and is also its last if no delimiter follows."""
     cdef const uint8_t *at = row.at
     field.closed = NULL
     if at < row.end and at[0] == QUOTE:
@@ -273,7 +273,7 @@ cdef uint8_t *put_sized(const Field *field, const Narrowing *kept, uint8_t *to) 
 
 
 cdef uint8_t *put(const Field *field, const Narrowing *kept, uint8_t *to) noexcept nogil:
-    """Write a value, narrowed; gives where it ends."""
+    """Write a value, narrowed; return where it ends."""
     cdef Span part
     cdef const uint8_t *at = field.text.at
     cdef const uint8_t *quote

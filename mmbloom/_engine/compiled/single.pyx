@@ -2,25 +2,25 @@
 # cython: auto_pickle=False
 """Keys one or a few at a time, compiled: from the call to the bits, with no bytecode between.
 
-By definition (`reference.single`) each call looks at the file. Here a look gives `Grounds`, and
-the next keys take for granted what it found, as if they had come at the time of the look: where
-the arrays lie, that the file is in its place, which keys are excluded, and what the plan allows.
+By definition (`reference.single`) each call checks the file. Here a check makes `Grounds`, and the
+next keys rely on its results as if they had come at the same time: where the arrays lie, that the
+file is in its place, which keys are excluded, and what the capacity allows.
 
-The trust lasts until the kernel's coarse clock, which is read in 5 ns where a look takes a
-microsecond, has gone on by a moment; or for 1,000 keys. It ends at once when a `Word` changes, in
-the header of a file or in this process, when the files are out of their time, and when
-`_look_again` forgets the grounds, as `close` does.
+The grounds are valid until the kernel's coarse clock has advanced by a moment, or for 1,000 keys:
+reading the clock takes 5 ns, a check a microsecond. They end at once when a `Word` changes, in the
+header of a file or in this process, when the period of the files is over, and when `_look_again`
+drops the grounds, as `close` does.
 
-With the lock, before a key is added, all of that is checked once more, and that the key fits into
-the plan. A filter of several files looks for each key whether its list of files is the same, as
-the key may be in a newer file. The lock is taken for each call, or held around them.
+Under the lock, before a key is added, all of that is checked once more, and also that the key fits
+into the capacity. A filter of several files checks for each key whether its list of files is the
+same, as the key may be in a newer file. Each call takes the lock unless a block around it has it.
 
-Signal handlers, other threads and finalizers may run in any callable and wherever the interpreter
-is released; without the global lock (PEP 703) other threads run at any time, and the reference to
-the grounds is taken and replaced in a critical section. So a call keeps a reference to the grounds
-that it goes by, of which nothing changes but the number of keys left, and then asks whether they
-are still those of the filter. What is not the plain case, as a key of a rare type is not, goes the
-long way, which also says what is wrong.
+Signal handlers, other threads and finalizers may run in any callable, and wherever the interpreter
+is released. Without the global lock (PEP 703) other threads run at any time, so the reference to
+the grounds is read and replaced in a critical section. A call keeps a reference to its grounds, in
+which only the number of keys left changes, and in the end checks that they are still those of the
+filter. Anything but the plain case, such as a key of a rare type, takes the long way, which also
+raises the errors.
 """
 
 cimport cython
@@ -50,7 +50,7 @@ cdef extern from *:
     #include <sys/stat.h>
     #include <time.h>
     typedef struct { uint64_t device, inode, size, mtime; } mmbloom_Stamp;
-    /* What is there; False, and errno, if that cannot be seen. */
+    /* Stat a path; return 0, and set errno, if that fails. */
     static inline int mmbloom_look(const char *path, mmbloom_Stamp *found) {
         struct stat status;
         if (stat(path, &status)) return 0;
@@ -109,7 +109,7 @@ cdef uint8_t *octets_of(array) except NULL:
 
 
 cdef bint hash_few(OneKey one, list keys, Py_ssize_t n, uint64_t *h1, uint64_t *h2) noexcept:
-    """Hash the keys of a list, if it has n and all are plain bytes or text; call no Python code."""
+    """Hash the keys of a list if it has n, all plain bytes or text; call no Python code."""
     if one.keyed:
         return hash_plain[SipHash](keys, n, &one.siphash, h1, h2)
     return hash_plain[Murmur3](keys, n, &one.murmur3, h1, h2)
@@ -150,7 +150,7 @@ cdef int64_t nanoseconds(double seconds) noexcept:
 
 @cython.final
 cdef class Word:
-    """A number in memory, and what it was at the look."""
+    """A number in memory, and its value at the check."""
 
     cdef const uint64_t[::1] now
     cdef uint64_t then
@@ -160,7 +160,7 @@ cdef class Word:
 
 
 @cython.final
-@cython.no_gc_clear  # a finalizer of the same cycle may still ask by them
+@cython.no_gc_clear  # a finalizer of the same cycle may still use them
 cdef class Grounds:
     """Result of a check; see `reference.single.Grounds`."""
 
@@ -178,7 +178,7 @@ cdef class Grounds:
     cdef int64_t ends
     cdef int64_t listed_until
     cdef bint plain
-    cdef bint fresh  # plain, and it was just looked whether
+    cdef bint fresh  # plain, and just checked
     cdef double full_at
     cdef double capacity
     cdef int64_t until  # by the coarse clock
@@ -201,13 +201,13 @@ cdef class Grounds:
         self.plain, self.full_at, self.capacity = plain, full_at, capacity
         self.fresh = plain and not self.is_listed_anew()
 
-    # What asks for a key is noexcept: nothing in it raises, as both tuples are there from
-    # `__cinit__` on, and to look for an error after each call cost an absent key 9 ns of 100.
+    # The methods that query a key are noexcept: nothing in them raises, as both tuples exist from
+    # `__cinit__` on, and checking for an error after each call cost an absent key 9 ns of 100.
 
     cdef inline bint are_in_force(self) noexcept:
         cdef Word word
         cdef Py_ssize_t i
-        # The clock first: to read a file that was cut is a fatal signal.
+        # The clock first: reading a truncated file is a fatal signal.
         if now_by(COARSE) >= self.until:
             return False
         for i in range(len(self.words)):
@@ -224,7 +224,7 @@ cdef class Grounds:
         return True
 
     cdef inline void count(self, Py_ssize_t keys) noexcept:
-        """Count keys; two threads at once may count one's only, and the clock ends the trust."""
+        """Count keys; two threads at once may lose a count, but the clock ends the grounds."""
         write_left(&self.left, read_left(&self.left) - <int>keys)
 
     cdef inline bint is_stamped(self, const Stamp *found):
@@ -272,15 +272,15 @@ cdef class Grounds:
 
 @cython.no_gc_clear
 cdef class SingleKeys:
-    """The base of a filter that looks at its files; see `reference.single.SingleKeys`."""
+    """The base of a filter, which checks its files; see `reference.single.SingleKeys`."""
 
-    cdef Grounds grounds  # None: the next key looks
+    cdef Grounds grounds  # None: the next key checks
     cdef unsigned int forgotten  # how often
 
     def _look_again(self):
         """Check the file before the next key."""
         require(self)
-        cdef Grounds dropped  # when all is done, as that may run anything
+        cdef Grounds dropped  # in the end, as dropping it may run any code
         with cython.critical_section(self):
             self.forgotten += 1
             dropped, self.grounds = self.grounds, None
@@ -296,7 +296,7 @@ cdef class SingleKeys:
             return self.grounds is grounds
 
     cdef inline bint may_add(self, Grounds grounds, Py_ssize_t keys):
-        """Tell, with the lock, whether all is as it was, and keys fit into the plan."""
+        """Return, under the lock, whether nothing has changed, and keys fit into the capacity."""
         return (
             self.are_current(grounds)
             and grounds.are_in_force()
@@ -305,7 +305,7 @@ cdef class SingleKeys:
         )
 
     cdef Taken take_lock(self, Grounds grounds, Py_ssize_t keys) except *:
-        """Take the lock for keys that are hashed, if it is free and all is as it was."""
+        """Take the lock for hashed keys, if it is free and nothing has changed."""
         if read_owner(&grounds.section.owner):
             # The lock, too: a block of a folder that waits for it is around a handler already.
             if grounds.section.around() and grounds.lock.mine() and self.may_add(grounds, keys):

@@ -1,8 +1,8 @@
-"""The two hashes behind one name each: a function that is compiled for both asks neither twice.
+"""One interface for both hashes: a function is compiled once for each, and chosen once per batch.
 
-`Seeded` is the seed of either; a function that takes one is translated to C once for each, and
-which of them runs is chosen once a batch. The keys of a batch go through a `Sink`, in which
-SipHash keeps the states of 64 keys, to finish them at once. Inline code.
+`Seeded` is the seed of either hash, and a function that takes one is translated to C once for each.
+The keys of a batch go through a `Sink`, in which SipHash keeps the states of 64 keys to finish them
+at once. Inline code.
 """
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

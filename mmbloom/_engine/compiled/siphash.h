@@ -5,10 +5,10 @@
    that the published digests of SipHash-2-4 test this very code.
 
    Six of the rounds come after a key's last word, whatever its length: they are done for 64 keys at
-   once, and integers are hashed so from the start, with AVX-512 in a quarter of the time that one
-   after the other takes. Compilers turn those loops into vector code. The words of long keys are
-   taken in for eight keys at once, which AVX-512 alone makes worth it, as it can rotate: a key of
-   144 bytes takes 14 ns so, and 30 alone. */
+   once. Integers are hashed that way from the start, with AVX-512 in a quarter of the time of one
+   after the other. Compilers turn those loops into vector code. The words of long keys are taken in
+   for eight keys at once, which pays only with AVX-512, as it can rotate: a key of 144 bytes takes
+   14 ns that way, and 30 alone. */
 
 #ifndef MMBLOOM_SIPHASH_H
 #define MMBLOOM_SIPHASH_H
@@ -144,7 +144,7 @@ static inline void siphash_of_words(
     RUN(kind, words, words, start, n, h1, h2);
 }
 
-/* Tell whether a kind takes in words of several keys at once. */
+/* Return whether a kind takes in words of several keys at once. */
 static inline int can_absorb(int kind)
 {
     return kind == AVX512;
@@ -157,7 +157,7 @@ enum {
     MOST_WORDS = 32 /* longer keys are in one heap, and so taken in by fewer words at once */
 };
 
-/* Order keys by their numbers of words, so that keys side by side have as many. */
+/* Sort keys by their number of words, so that neighbours have equally many. */
 static inline void order_by_words(const size_t *lengths, uint8_t *words, uint8_t *order)
 {
     uint8_t first[MOST_WORDS + 2] = {0};
@@ -179,7 +179,7 @@ TARGET_AVX512 static inline __m512i words_of_8(const uint8_t *const *at, size_t 
     return _mm512_loadu_si512(words);
 }
 
-/* Take in 64 keys: of each eight as many words at once as the shortest has, then the rest. */
+/* Take in 64 keys, eight at a time: as many words at once as the shortest has, then the rest. */
 TARGET_AVX512 static void absorb_avx512(
     const uint8_t *const *at, const size_t *lengths, State start, Lanes *lanes)
 {

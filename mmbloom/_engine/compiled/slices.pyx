@@ -2,8 +2,8 @@
 # cython: initializedcheck=False
 """The kernels of slices, compiled: those of `reference.slices`, answer for answer.
 
-No loop trusts a number that it did not compute from the parameters: each slice number is below
-the number of slices by its formula.
+No loop uses an index that it did not compute from the parameters: each slice number is below the
+number of slices by its formula.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from mmbloom._engine.compiled.positions cimport length_of, shape_of
 
 
 cdef Shape whole_of(params, Py_ssize_t slices) except *:
-    """Take what the loops need of a filter, and prove that it has so many slices."""
+    """Return the parameters that the loops use, after checking the number of slices."""
     cdef Shape shape = shape_of(params, params.num_bits // 64)
     if not (shape.blocked or shape.paged):
         raise ValueError("layout is 'standard', expected 'blocked'")
@@ -58,7 +58,7 @@ def slices_of(const uint64_t[::1] h1, params, slices):
 
 
 def partition(const uint64_t[::1] h1, const uint64_t[::1] h2, params, slices):
-    """Bring the keys of each slice together; see `reference.slices.partition`."""
+    """Group keys by slice; see `reference.slices.partition`."""
     cdef Shape shape = whole_of(params, slices)
     cdef uint64_t count = slices, pages = pages_of(&shape)
     cdef Py_ssize_t i, at, n = length_of(h1, h2)
@@ -86,7 +86,7 @@ def partition(const uint64_t[::1] h1, const uint64_t[::1] h2, params, slices):
 
 
 def rebase(const uint64_t[::1] h1, params, first, units):
-    """Turn hash halves into those of a part; see `reference.slices.rebase`."""
+    """Return hash halves relative to a part; see `reference.slices.rebase`."""
     cdef Shape shape = whole_of(params, 1)
     cdef uint64_t start = first, size = units, local, high
     cdef Py_ssize_t i, n = h1.shape[0], foreign = -1

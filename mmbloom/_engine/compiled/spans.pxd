@@ -54,7 +54,7 @@ cdef inline int check_spans(
     const uint8_t[::1] octets, const int64_t[::1] starts, const int64_t[::1] ends,
     Py_ssize_t extra,
 ) except -1:
-    """Prove that all lines, and what ends them, lie within the buffer."""
+    """Check that all lines, and what ends them, lie within the buffer."""
     cdef Py_ssize_t i, wrong = -1, stop = octets.shape[0] - extra
     if starts.shape[0] != ends.shape[0]:
         raise ValueError(f"{starts.shape[0]} starts and {ends.shape[0]} ends")

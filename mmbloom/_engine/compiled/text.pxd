@@ -1,12 +1,11 @@
 """Where the bytes of a key lie, and code points as UTF-8; inline code.
 
-Looking into objects needs the interpreter, and cannot raise: these are CPython's macros, for a
-list and a place within it, and for objects whose type is known. The rest works without it. A list
-is gone through in a critical section: in a Python without the global lock another thread may
-change it.
+Reading objects needs the interpreter, and cannot raise: it uses CPython's macros, for a list and an
+index within it, and for objects of known types. The rest works without the interpreter. A list is
+read in a critical section: in a Python without the global lock another thread may change it.
 
-A module for every Python (abi3) may not know how objects lie in memory. There functions stand for
-the macros, and a `str` hides its text, which only the interpreter can then encode.
+A module for every Python (abi3) may not know the memory layout of objects. There, functions replace
+the macros, and a `str` hides its text, which then only the interpreter can encode.
 """
 
 from cpython.list cimport PyList_GET_ITEM
@@ -56,7 +55,7 @@ cdef extern from *:
 
 
 cdef enum:
-    OBJECTS_AHEAD = 12  # objects between asking for one and looking at it
+    OBJECTS_AHEAD = 12  # objects between prefetching one and reading it
     LONGEST = 512  # code points whose bytes are written to the stack
 
 
@@ -73,7 +72,7 @@ ctypedef fused Point:
 
 
 cdef inline PyObject *item_of(list items, Py_ssize_t i, Py_ssize_t stop) noexcept:
-    """Take an item of a list that is gone through up to `stop`, and ask for one further on."""
+    """Return an item of a list that is read up to `stop`, and prefetch a later one."""
     if i + OBJECTS_AHEAD < stop:
         prefetch_object(<PyObject *>PyList_GET_ITEM(items, i + OBJECTS_AHEAD))
     return <PyObject *>PyList_GET_ITEM(items, i)
@@ -154,7 +153,7 @@ cdef inline void spell(Text *text, uint8_t *scratch) noexcept nogil:
 cdef inline bint find_text(PyObject *key, Text *text) noexcept:
     """Find where a `bytes`, or the code points of a `str`, lie.
 
-    False if it is neither, as one of a subclass is not; or if the text has no UTF-8, or is hidden.
+    Return False if it is neither, or of a subclass, or if the text has no UTF-8 or is hidden.
     """
     if PyBytes_CheckExact(key):
         text.at, text.length = <const uint8_t *>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)

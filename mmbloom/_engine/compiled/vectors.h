@@ -1,19 +1,18 @@
 /* Which vector instructions a processor has, of those that the kernels are written for.
 
-   A kind is compiled where the compiler can make it, and runs where the processor has it: so one
-   build, for the oldest processors of its kind, serves all. "avx512" asks for a count of bits in
-   vectors as well, which the first processors with AVX-512 lack: these ran at a lower clock
-   whenever they used it.
+   A kind is compiled if the compiler can make it, and used if the processor has it. So one build
+   for the oldest processors serves all. "avx512" also requires the vector popcount, which the first
+   processors with AVX-512 do not have: these ran at a lower clock whenever they used AVX-512.
 
-   The processor itself is asked, not __builtin_cpu_supports: that reads what the compiler's library
-   has found, and zig's finds nothing, so that wheels made with it had no vectors. */
+   The code asks the processor itself, as __builtin_cpu_supports reads what the compiler's library
+   has found, and zig's finds nothing: wheels made with it had no vectors. */
 
 #ifndef MMBLOOM_VECTORS_H
 #define MMBLOOM_VECTORS_H
 
 #include <stdint.h>
 
-/* A function of which each call is translated by itself, for arguments that are constants there. */
+/* A function that is compiled separately for each call, for arguments that are constants there. */
 #define INLINE static inline __attribute__((always_inline))
 
 enum { SCALAR, NEON, AVX2, AVX512, KINDS };
@@ -31,7 +30,7 @@ enum { SCALAR, NEON, AVX2, AVX512, KINDS };
 #endif
 
 #ifdef MMBLOOM_X86
-/* Name the best kind that the processor has, and whose registers the system keeps for threads. */
+/* Return the best kind that the processor has, and whose registers the system saves. */
 __attribute__((target("xsave"))) static inline int best_of_x86(void)
 {
     const unsigned ymm = 0x06, zmm = 0xe6; /* of XCR0: all the state that these registers need */
@@ -49,7 +48,7 @@ __attribute__((target("xsave"))) static inline int best_of_x86(void)
 }
 #endif
 
-/* Tell whether this machine can run a kind. */
+/* Return whether this machine can run a kind. */
 static inline int can_run(int kind)
 {
 #ifdef MMBLOOM_X86

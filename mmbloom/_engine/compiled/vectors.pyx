@@ -1,8 +1,8 @@
 # cython: language_level=3
-"""Which vector instructions the kernels use: the best that the processor has, or the one asked for.
+"""Which vector instructions the kernels use: the best the processor has, or the requested ones.
 
-One build serves all processors of its kind: each kernel is compiled for several, and which of them
-runs is chosen here, once, as the engine is imported. No answer depends on it.
+One build serves all processors: each kernel is compiled for several kinds of vectors, and one is
+chosen here, once, when the engine is imported. No answer depends on it.
 """
 
 NAMES = ("scalar", "neon", "avx2", "avx512")  # by number, the best last
