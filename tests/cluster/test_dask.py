@@ -103,7 +103,7 @@ def test_build_is_that_of_one_process(
 
 
 def test_build_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path, seed: int) -> None:
-    """A worker that dies amid its tasks leaves no trace in the file."""
+    """A worker that dies during its tasks leaves no trace in the file."""
     made, note = tmp_path / "built.bloom", tmp_path / "note"
 
     def program(client: Any) -> None:
@@ -123,7 +123,7 @@ def test_build_with_a_worker_killed(cluster: str, day: Path, tmp_path: Path, see
 
 
 def test_contains(cluster: str, day: Path, tmp_path: Path) -> None:
-    """Rows that a filter knows are dropped; a filter that is replaced is opened anew."""
+    """Rows that a filter knows are dropped; a replaced filter is opened again."""
     path, other = tmp_path / "seen.bloom", tmp_path / "other.bloom"
     keys = all_keys(day)
     with BloomFilter.create(path, CAPACITY, 1e-9) as seen:
@@ -197,7 +197,7 @@ def test_first_seen_over_days(cluster: str, day: Path, tmp_path: Path, seed: int
 def test_first_seen_with_a_worker_killed(
     cluster: str, day: Path, tmp_path: Path, step: str
 ) -> None:
-    """A worker that died when it had written a slice, or noted its rows, has taken none with it."""
+    """A worker that dies after it has written a slice, or noted its rows, loses no row."""
     state, note = tmp_path / "state", tmp_path / "note"
 
     def program(client: Any) -> None:

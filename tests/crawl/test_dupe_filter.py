@@ -209,7 +209,7 @@ def test_a_claim_within_a_claim(tmp_path: Path) -> None:
 
 
 def test_excluded_requests_are_always_new(tmp_path: Path) -> None:
-    """A page that the filter takes for seen by mistake is let through by an exclusion."""
+    """An exclusion lets through a page that the filter wrongly reports as seen."""
     with opened(MMBLOOM_FILE=tmp_path / "seen", MMBLOOM_CAPACITY=10) as dupes:
         assert not dupes.request_seen(A)
         dupes.seen.exclusions.add(fingerprint(A))
@@ -227,7 +227,7 @@ def test_scheduler_needs_a_filter_that_can_claim(other: type[RFPDupeFilter]) -> 
 
 
 def test_an_item_of_no_page(tmp_path: Path) -> None:
-    """An item that the start of a spider gives marks nothing; one of a page marks the page."""
+    """An item from the start of a spider marks nothing; one of a page marks the page."""
     dupes = made(ItemDupeFilter, MMBLOOM_FILE=tmp_path / "seen", MMBLOOM_CAPACITY=10)
     dupes.open()
     for response in (None, Response(A.url), Response(A.url, request=A)):

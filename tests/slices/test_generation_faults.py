@@ -25,7 +25,7 @@ FIRST = first_of(DAYS)
 
 @pytest.fixture(scope="module")
 def after_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A state after the first day, and what a run that died has left; to be copied."""
+    """A state after the first day, with what a dead run has left; tests copy it."""
     folder = tmp_path_factory.mktemp("one") / "seen"
     state = Generations.create(folder, **SIZES)
     run = state.begin()
@@ -84,7 +84,7 @@ def test_killed_at_any_call(tmp_path: Path, after_one: Path) -> None:
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_any_call_failing(tmp_path: Path, after_one: Path, code: int) -> None:
-    """It is an OSError, or of no matter; and the rerun ends well."""
+    """The call ends with an OSError, or it does not matter; the rerun ends well."""
     calls = calls_of(tmp_path, after_one)
 
     def fail_each() -> list[int]:
@@ -102,7 +102,7 @@ def test_any_call_failing(tmp_path: Path, after_one: Path, code: int) -> None:
 
 
 def test_drivers_that_commit_at_once(tmp_path: Path) -> None:
-    """Of four processes that commit from one generation, round after round, one does."""
+    """Exactly one of four processes that commit from one generation does so, round after round."""
     state = Generations.create(tmp_path / "seen", **SIZES)
 
     def commit(run: Run) -> bool:

@@ -101,7 +101,7 @@ def test_rerun_before_the_commit(where: str, seed: int) -> None:
 
 
 def test_two_drivers(where: str, seed: int) -> None:
-    """Of two runs from one generation one commits; the other is told, and changes nothing."""
+    """Exactly one of two runs from one generation commits; the other fails, and changes nothing."""
     state = Generations.create(where, **SIZES)
     one, other = state.begin(), state.begin()
     tasks(one, cut(day(seed)))
@@ -123,7 +123,7 @@ def test_two_drivers(where: str, seed: int) -> None:
 
 
 def test_the_record_decides(where: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is overtaken between its last look and its record is told as well."""
+    """A run that is overtaken between its last check and its record fails as well."""
     state = Generations.create(where, **SIZES)
     one, other = state.begin(), state.begin()
     for run in (one, other):
@@ -151,7 +151,7 @@ def test_the_record_decides(where: str, seed: int, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_commit_that_stood_still(where: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record that is made anew after it was removed for its age is no commit."""
+    """A record that is made again after an older one was removed for its age is no commit."""
     monkeypatch.setattr(generations, "_RECORDS_KEPT", 1)
     state = Generations.create(where, **SIZES)
     late = state.begin()
@@ -186,7 +186,7 @@ def test_a_task_after_the_commit(where: str, seed: int) -> None:
 
 
 def test_repeat(where: str, seed: int) -> None:
-    """The newest generation made anew gives its rows again, and commits nothing."""
+    """Repeating the newest generation returns its rows again, and commits nothing."""
     days = [day(seed), day(seed + 1)]
     state = Generations.create(where, **SIZES)
     for number, rows in enumerate(days):
@@ -210,7 +210,7 @@ def test_repeat(where: str, seed: int) -> None:
 
 @pytest.mark.parametrize("number", [np.int64(1), np.uint8(1), True])
 def test_a_generation_of_another_type(where: str, seed: int, number: int) -> None:
-    """A number that is an int in all but type makes a record as an int does; no other is taken."""
+    """An int of another type makes a record as an int does; other types are refused."""
     state = Generations.create(where, **SIZES)
     for wrong in (1.0, "1"):
         with pytest.raises(TypeError, match=r"generation is .*, expected an int"):
@@ -296,7 +296,7 @@ def test_parts_of_the_output(where: str, seed: int) -> None:
 def test_parts_of_one_that_is_overtaken(
     where: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where another run is committed meanwhile it removes the notes: then that is what is said."""
+    """If another run was committed meanwhile, and removed the notes, the error says that."""
     state = Generations.create(where, **SIZES)
     run, other = state.begin(), state.begin()
     for each in (run, other):
@@ -316,7 +316,7 @@ def test_parts_of_one_that_is_overtaken(
 
 
 def test_a_task_that_is_overtaken(where: str, seed: int) -> None:
-    """Where others have gone on by two generations, a late task says so."""
+    """A late task whose state is two generations further says so."""
     state = Generations.create(where, **SIZES)
     for number in range(3):
         run = state.begin()

@@ -112,7 +112,7 @@ def test_marks_are_claims_without_answers(tmp_path: Path, seed: int) -> None:
     assert [task.positions_set for task in one] == [task.positions_set for task in other]
 
 
-def test_more_keys_than_planned_are_told(tmp_path: Path) -> None:
+def test_more_keys_than_planned_warn(tmp_path: Path) -> None:
     """The file is made, and a warning says that it is past its plan, as `merge` does."""
     plan = SlicePlan.draw(100, slices=1)
     part = Slice.empty(plan, 0)

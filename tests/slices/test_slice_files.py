@@ -228,7 +228,7 @@ def test_assemble_refuses(tmp_path: Path) -> None:
 
 
 def test_assemble_sees_a_slice_replaced(tmp_path: Path) -> None:
-    """What is read must be what was looked at before."""
+    """The slice that is read must be the one that was checked before."""
     parts = filled()
     for number, part in enumerate(parts):
         part.write(tmp_path / f"{number}")

@@ -45,7 +45,7 @@ def test_create_and_open(where: str) -> None:
 
 
 def test_what_a_new_state_has(where: str) -> None:
-    """What is left out is for few false positives, and for as many slices as its caller says."""
+    """The defaults are few false positives, and as many slices as the caller chooses."""
     plan = Generations.create(f"{where}/1", 1_000_000).plan
     assert (plan.params.error_rate, plan.slices) == (1e-9, 64)
     assert Generations.create(f"{where}/2", 100).plan.slices == 1  # it has one page
@@ -57,7 +57,7 @@ def test_what_a_new_state_has(where: str) -> None:
 
 
 def test_another_state_in_its_place(where: str, seed: int) -> None:
-    """A run does not commit to a state that was made anew."""
+    """A run does not commit to a new state at the same place."""
     state = Generations.create(where, **SIZES)
     run = state.begin()
     tasks(run, cut(day(seed)))
@@ -71,7 +71,7 @@ def test_another_state_in_its_place(where: str, seed: int) -> None:
 
 @pytest.mark.parametrize("where", ["memory", "moving"], indirect=True)
 def test_a_store_that_makes_twice(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that ignores the condition of a put cannot tell two drivers apart: refused, by test."""
+    """A store that ignores the condition of a put is found out and refused."""
     system = type(fsspec.filesystem("memory"))
     put = system.pipe_file
 
@@ -106,7 +106,7 @@ def test_without_fsspec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def test_files_are_private(tmp_path: Path, seed: int) -> None:
-    """What has the secret seed in it can be read by its owner alone."""
+    """Files that contain the secret seed can be read only by their owner."""
     state = Generations.create(tmp_path / "seen", **SIZES)
     run = state.begin()
     tasks(run, cut(day(seed)))
@@ -122,7 +122,7 @@ def test_files_are_private(tmp_path: Path, seed: int) -> None:
     [("", "is empty, expected a folder"), (Path("s3://b/seen"), "lost a slash, as in a pathlib")],
 )
 def test_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: Any, said: str) -> None:
-    """What would be a folder that nobody meant is refused."""
+    """A path that would make an unintended folder is refused."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=said):
         Generations.create(path, 1000, slices=1)

@@ -1,4 +1,4 @@
-"""Who has the lock of a file, as the system tells."""
+"""Which process has the lock of a file, as the system reports it."""
 
 import fcntl
 import os
@@ -10,17 +10,17 @@ from cli_runner import wait_until
 
 from mmbloom._system.holders import holder, holders
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for locks in /proc")
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads locks from /proc")
 
 
 def test_holders_of_a_file_and_of_its_folder(tmp_path: Path) -> None:
-    """The process that has it, as long as it has it; a lock of another file is none of it."""
+    """The holder is found while it holds the lock; a lock of another file does not count."""
     (tmp_path / "one").touch()
     (tmp_path / "other").touch()
     with (tmp_path / "one").open() as file, (tmp_path / "two").open("w") as too:
         fcntl.flock(file, fcntl.LOCK_EX)
         fcntl.flock(too, fcntl.LOCK_EX)
-        # Again if it is not found: of a table of several pages a lock may be left out.
+        # Tried again: a table of several pages may leave out a lock.
         wait_until(lambda: holders(str(tmp_path / "one")) == [os.getpid()], "its lock")
         wait_until(lambda: holders(str(tmp_path)) == [os.getpid()], "both, of one process")
         assert holders(str(tmp_path / "other")) == []
@@ -32,7 +32,7 @@ def test_holders_of_a_file_and_of_its_folder(tmp_path: Path) -> None:
 
 
 def test_a_lock_of_another_kind(tmp_path: Path) -> None:
-    """A lock of fcntl, which keeps no filter, does not count; nor does a file that is gone."""
+    """A lock of fcntl, which guards no filter, does not count; nor does a file that is gone."""
     with (tmp_path / "one").open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         assert holders(str(tmp_path / "one")) == []

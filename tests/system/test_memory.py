@@ -1,4 +1,4 @@
-"""What the machine says of its memory, read from files that are made here."""
+"""How much memory the machine has, read from files that the tests make."""
 
 import math
 import os
@@ -45,7 +45,7 @@ def test_nothing_is_known(machine: Path) -> None:
 
 
 def test_boot_id(machine: Path) -> None:
-    """The kernel's text, as 16 bytes; what is no such text is none."""
+    """The kernel's text is 16 bytes; any other text is none."""
     boot = "proc/sys/kernel/random/boot_id"
     write(machine, **{boot: "5d9068f2-5845-0c98-d866-c004ba3726ff"})
     assert memory.boot_id.__wrapped__() == bytes.fromhex("5d9068f258450c98d866c004ba3726ff")
@@ -55,7 +55,7 @@ def test_boot_id(machine: Path) -> None:
 
 
 def test_boot_id_of_this_machine() -> None:
-    """It has one, or does not tell."""
+    """It has one, or none that is known."""
     assert len(memory.boot_id()) in (0, 16)
 
 
@@ -82,7 +82,7 @@ def test_dirty_bytes(machine: Path) -> None:
     ],
 )
 def test_container(machine: Path, line: str, most: str, now: str, cache: str) -> None:
-    """A limit of any cgroup around the process counts; what the page cache has can be had."""
+    """A limit of any cgroup around the process counts; the page cache counts as free."""
     write(machine, **{"proc/self/cgroup": f"1:name=systemd:/\n{line}"})
     assert memory.available_bytes() == AVAILABLE
     statistics = f"{os.path.dirname(most)}/memory.stat"
@@ -97,7 +97,7 @@ def test_container(machine: Path, line: str, most: str, now: str, cache: str) ->
 
 
 def test_too_large_to_be_dirty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From two thirds of the limit on; small files never are, and the machine is not asked."""
+    """A file is too large from two thirds of the limit on; for small files nothing is read."""
     monkeypatch.setattr(memory, "dirty_bytes", lambda: 300 << 20)
     assert not memory.too_large_to_be_dirty(200 << 20)
     assert memory.too_large_to_be_dirty((200 << 20) + 1)
@@ -106,7 +106,7 @@ def test_too_large_to_be_dirty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shared_bytes(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its file system has left, and the memory; none where there is no shared memory."""
+    """The room is that of its file system and of memory; 0 without shared memory."""
     there = os.statvfs(machine)
     monkeypatch.setattr(memory, "SHARED", str(machine))
     free = there.f_bavail * there.f_frsize

@@ -1,4 +1,4 @@
-"""How long a look is good: the wait for the end of all looks, on clocks that the test sets."""
+"""How long a check stays valid: the wait until all have expired, on clocks that the test sets."""
 
 import time
 
@@ -11,7 +11,7 @@ STEP = 4_000_000  # ns, of the coarse clock
 
 
 @pytest.mark.parametrize("begun", [0, 1, STEP - 1, STEP - MOMENT_NS, STEP // 2])
-def test_outlasts_a_look_by_either_clock(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outlasts_a_check_by_either_clock(begun: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whenever it is called within a step: a moment passes by the fine clock and by the coarse."""
     fine = begun
 

@@ -55,7 +55,7 @@ def test_mount_point_beyond_ascii() -> None:
 
 @pytest.mark.parametrize(("minor", "kind"), [(41, "nfs4"), (42, "xfs"), (46, "btrfs")])
 def test_device_decides(minor: int, kind: str) -> None:
-    """The device number of the file is believed before the name of its path."""
+    """The file's device number decides before the name of its path."""
     assert find_type(TABLE, "/home/x", os.makedev(0, minor)) == kind
 
 
@@ -63,7 +63,7 @@ def test_device_decides(minor: int, kind: str) -> None:
     "table", ["", "\n\n", "nonsense\n", "1 2 3 - ext4 x rw", "21 1 8:1 / / rw"]
 )
 def test_unreadable_table(table: str) -> None:
-    """Lines that are no mounts are passed over, and no mount is no type."""
+    """Lines that are no mounts are skipped; without a mount there is no type."""
     assert find_type(table, "/home", 0) == ""
 
 
@@ -133,7 +133,7 @@ def test_create_on_network_when_allowed(pretend: Callable[[str], None], path: st
 
 @pytest.mark.parametrize("kind", sorted(COPY_ON_WRITE))
 def test_copy_on_write_warns(pretend: Callable[[str], None], path: str, kind: str) -> None:
-    """Where reserved space may not be there, create says so once, and the filter is made."""
+    """If reserved space is not certain, create warns once, and makes the filter."""
     pretend(kind)
     with pytest.warns(ReservationWarning, match=f"{path}: {kind} copies on write") as caught:
         BloomFilter.create(path, 10).close()

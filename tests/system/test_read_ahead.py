@@ -20,7 +20,7 @@ def reading_threads() -> list[threading.Thread]:
 
 
 def soon(true: Callable[[], bool]) -> bool:
-    """Wait for what the other thread does when it has a core; False if it never does."""
+    """Wait for the other thread to do something; return False if it never does."""
     deadline = time.monotonic() + PATIENCE
     while not true() and time.monotonic() < deadline:
         time.sleep(0.001)
@@ -56,7 +56,7 @@ def test_another_thread_reads() -> None:
 
 
 def test_used_items_end_where_they_were_made() -> None:
-    """What the caller has let go of is freed soon, by the thread that made it."""
+    """Items that the caller has dropped are freed soon, by the thread that made them."""
     where: list[str] = []
 
     class Item:
@@ -74,7 +74,7 @@ def test_used_items_end_where_they_were_made() -> None:
 
 
 def test_no_more_than_two_ahead() -> None:
-    """Of what was not asked for yet two items are made at most (law 17)."""
+    """At most two items are made before they are asked for (law 17)."""
     made = []
 
     def items() -> Iterator[int]:
@@ -93,7 +93,7 @@ def test_no_more_than_two_ahead() -> None:
 @pytest.mark.parametrize("after", [0, 1, 5])
 @pytest.mark.parametrize("error", [OSError("broken"), KeyboardInterrupt(), SystemExit(3)])
 def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
-    """What the producer raises is raised after the items before it, the very same object."""
+    """An error of the producer is raised after the items before it, as the same object."""
 
     def items() -> Iterator[int]:
         yield from range(after)
@@ -109,7 +109,7 @@ def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 10])
 def test_closing_early_stops_the_thread(taken: int) -> None:
-    """Closed before its end, whether just started or long read, nothing goes on."""
+    """Closed before its end, at any point, the thread stops."""
     made = []
 
     def items() -> Iterator[int]:

@@ -33,7 +33,7 @@ THREADS = [1, 2, 3, 8]
 
 
 def repeating(seed: int) -> list[bytes]:
-    """Keys of which many come again, within a piece and across pieces."""
+    """Keys with many repeats, within a piece and across pieces."""
     numbers = np.random.default_rng(seed).integers(0, MANY, MANY)
     return [b"key %d" % number for number in numbers.tolist()]
 
@@ -99,7 +99,7 @@ def test_large_chunks_change_nothing(
 def test_large_chunks_without_a_hit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Any
 ) -> None:
-    """Exclusions are looked at where a key is found, and only there, as with small chunks."""
+    """Exclusions are checked where a key is found, and only there, as with small chunks."""
     keys = np.arange(MANY)
     with made(kind, tmp_path / "seen") as seen:
         (tmp_path / "seen.exclusions").write_bytes(b"\xff damaged")
@@ -132,7 +132,7 @@ def test_large_chunks_of_hashes(create: Create, seed: int, monkeypatch: pytest.M
 
 
 def test_a_large_batch_that_does_not_fit(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With on_full="raise" the first keys that fit are told in the order given, and none added."""
+    """With on_full="raise" the error counts the first keys that fit; none is added."""
     in_large_chunks(monkeypatch)
     with create(MANY // 2, 1e-6, seed=1, on_full="raise") as seen:
         before = array_of(seen.path)
@@ -217,13 +217,13 @@ CALAMITIES: list[tuple[Callable[[BloomFilter], None], type[Exception], int]] = [
 
 @pytest.mark.parametrize("calamity", CALAMITIES, ids=lambda one: f"{one[0].__name__} {one[2]}")
 @pytest.mark.parametrize("way", ["add_many", "contains_many", "claim"])
-def test_what_happens_amid_a_batch_reaches_the_caller(
+def test_what_happens_during_a_batch_reaches_the_caller(
     create: Create,
     monkeypatch: pytest.MonkeyPatch,
     calamity: tuple[Callable[[BloomFilter], None], type[Exception], int],
     way: str,
 ) -> None:
-    """A file that changes, or a filter closed, amid the hashing is an error to the caller."""
+    """A file that changes, or a filter that is closed, during the hashing is an error."""
     happen, error, threads = calamity
     seen, pieces, real = create(10**6, threads=threads), [0], _engine.hash_keys
     lock, running = threading.Lock(), threading.active_count()
@@ -256,7 +256,7 @@ def test_a_wrong_key_among_many_adds_nothing(create: Create, path: str) -> None:
 
 
 def test_fork_while_threads_work(create: Create, seed: int) -> None:
-    """A child forked amid a threaded call of another thread can use the filter, and so can we."""
+    """A child forked during a threaded call of another thread can use the filter."""
     seen, stop = create(30 * MANY, 1e-6, seed=1, threads=3), threading.Event()
     keys = np.random.default_rng(seed).integers(0, 2**62, MANY)
 
@@ -297,7 +297,7 @@ def test_in_order(threads: int) -> None:
 
 @pytest.mark.parametrize("allowed", [0, 1, 2])
 def test_threads_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch, allowed: int) -> None:
-    """Where no more threads can be started, those there are and the caller do the work."""
+    """If no more threads can be started, the existing ones and the caller do the work."""
     begun, start = list[threading.Thread](), threading.Thread.start
 
     def start_some(thread: threading.Thread) -> None:
