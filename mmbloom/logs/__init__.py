@@ -4,7 +4,7 @@
 ``text``        refuses text that has no lines of bytes, such as UTF-16
 ``members``     the member of a line of JSON that is its key
 ``rows``        the same for CSV: rows, and the columns of each that are its key
-``inputs``      opens an input, and decompresses it
+``inputs``      opens an input, decompressed, and cuts it into lines with their keys
 ``frames``      compressed data, decompressed frame by frame
 ``compressed``  appends to a compressed file, whole frame by whole frame
 ``outputs``     appends lines to a file; which file an output may not be
