@@ -45,14 +45,14 @@ def killed_there(number: int, file: str) -> bool:
 
 def maps_of(asked: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> int:
     """Count how often the array is mapped while something is asked some times."""
-    maps, real = list[int](), moving.map_array
+    maps, real = list[int](), moving.MovingArray._map
 
-    def count(*arguments: Any, **options: Any) -> Any:
+    def count(*arguments: Any) -> Any:
         maps.append(1)
-        return real(*arguments, **options)
+        return real(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(moving, "map_array", count)
+        patch.setattr(moving.MovingArray, "_map", count)
         for _ in range(ASKED):
             asked()
     return len(maps)

@@ -132,34 +132,6 @@ def _unmap(mapped: pages.Map) -> None:
         mapped.close()
 
 
-def map_array(
-    fd: int,
-    path: str,
-    header: Header,
-    *,
-    named: bytes,
-    copy: WorkingCopy | None,
-    share: Share | None,
-    writable: bool,
-    at_random: bool,
-) -> Place:
-    """Map the array of an open file: from its copy, or from the file if there is none."""
-    size = header.file_bytes if copy is None else HEADER_BYTES
-    array = head = pages.map_file(fd, size, path, writable=writable)
-    if copy is not None:
-        array = pages.map_aligned(copy.fd, copy.size, path, writable=writable)
-    words = np.frombuffer(array, "<u8", header.array_bytes // 8, HEADER_BYTES)
-    counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
-    one = None
-    if kind_of(header) is BITS:
-        one = OneKey(words, counters, header.params, coerce_one)
-    if at_random:
-        pages.expect_random(array)
-    word_now = memoryview(head)[COPY_OFFSET:][WORD_OF_NAME].cast("Q")
-    views = Views(words, Counters(counters), one)
-    return Place(copy, share, named, word_of(named), word_now, head, array, views)
-
-
 def word_of(named: bytes) -> int:
     """Return the word of a name that processes compare."""
     return int.from_bytes(named[WORD_OF_NAME], sys.byteorder)
@@ -307,16 +279,22 @@ class MovingArray:
             share.close()  # the copy was removed in between
 
     def _map(self, fd: int, named: bytes, copy: WorkingCopy | None, share: Share | None) -> Place:
-        return map_array(
-            fd,
-            self.path,
-            self._header,
-            named=named,
-            copy=copy,
-            share=share,
-            writable=self._writable,
-            at_random=self.few_left > 0,
-        )
+        """Map the array from its copy, or from the file if there is none."""
+        header, writable = self._header, self._writable
+        size = header.file_bytes if copy is None else HEADER_BYTES
+        array = head = pages.map_file(fd, size, self.path, writable=writable)
+        if copy is not None:
+            array = pages.map_aligned(copy.fd, copy.size, self.path, writable=writable)
+        words = np.frombuffer(array, "<u8", header.array_bytes // 8, HEADER_BYTES)
+        counters = np.frombuffer(head, "<u8", len(MUTABLE_FIELDS), MUTABLE_OFFSET)
+        one = None
+        if kind_of(header) is BITS:
+            one = OneKey(words, counters, header.params, coerce_one)
+        if self.few_left > 0:
+            pages.expect_random(array)
+        word_now = memoryview(head)[COPY_OFFSET:][WORD_OF_NAME].cast("Q")
+        views = Views(words, Counters(counters), one)
+        return Place(copy, share, named, word_of(named), word_now, head, array, views)
 
     @property
     def place(self) -> Place:
