@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chains import files_of
@@ -124,10 +125,10 @@ def test_no_permission_to_read(seen: Filter, monkeypatch: pytest.MonkeyPatch) ->
     soon()
     original = os.open
 
-    def refuse(path: str, *rest: int, **_: None) -> int:
+    def refuse(path: str, *rest: int, **options: Any) -> int:
         if path.endswith("exclusions"):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return original(path, *rest)
+        return original(path, *rest, **options)
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(PermissionError, match=r"seen\.bloom[./]exclusions"):
@@ -151,6 +152,8 @@ def test_files_of_a_folder_have_none_of_their_own(kind: SoonFull | Ticking, path
         assert not seen.contains_many(range(100))[5]
         info: FolderInfo = seen.info()
         assert {one.exclusions for one in info.files} == {info.exclusions} == {1}
-        notes = verify(path).notes
+        found = verify(path)
+        notes = found.notes
+        assert found.ok, found.problems
         assert "1 keys are excluded: never seen" in notes
         assert not any(note.startswith("exclusions:") for note in notes)

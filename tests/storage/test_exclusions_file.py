@@ -7,6 +7,7 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checks import check_folder, soon
@@ -48,10 +49,10 @@ def test_read_only_folder(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None
     seen.exclusions.add("a")
     original = os.open
 
-    def refuse(path: str, flags: int, *rest: int, **_: None) -> int:
+    def refuse(path: str, flags: int, *rest: int, **options: Any) -> int:
         if flags & os.O_CREAT:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        return original(path, flags, *rest)
+        return original(path, flags, *rest, **options)
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(OSError, match="Read-only file system") as caught:
