@@ -122,7 +122,7 @@ def test_batch_query_while_others_remove(
     path: str, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever is removed and added before each chunk is tested: a key that stays is found."""
-    keys = np.arange(20 * _engine.CHUNK_KEYS + 5)
+    keys = np.arange(4 * _engine.CHUNK_KEYS + 5)
     stays = keys % 3 == 0
     CountingBloomFilter.create(path, 2 * len(keys), 1e-6, seed=1).close()
     with (
