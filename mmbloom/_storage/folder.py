@@ -69,7 +69,7 @@ class ManifestFile:
         sync_folder(os.path.dirname(self._place))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
 

@@ -319,7 +319,7 @@ def _require_keys(frame: DataFrame, column: object) -> None:
 
 
 def _plain(frame: DataFrame) -> DataFrame:
-    """Name columns c0, c1 and so on: to Spark a dot in a name means a part of a column."""
+    """Rename columns to c0, c1 and so on: to Spark a dot in a name means a part of a column."""
     return frame.toDF(*(f"c{position}" for position in range(len(frame.columns))))
 
 

@@ -14,7 +14,7 @@ _MOST_KEPT = 8
 
 @contextmanager
 def in_partition(partition: int, rows_before: int = 0) -> Iterator[None]:
-    """Name the partition in the error of a key, whose position counts from the partition's start.
+    """Add the partition to the error of a key, whose position counts from the partition's start.
 
     Parameters
     ----------

@@ -367,7 +367,7 @@ class Chain(Shelf):
                 next_one.leave()
 
     def name(self, members: tuple[File, ...]) -> None:
-        """Name these files in the manifest, and no others; within `section`."""
+        """Write a manifest that lists exactly these files; within `section`."""
         before = self.current.file
         manifest = replace(before.manifest, members=tuple(map(_entry, members)))
         with self._loading.here():  # no thread may open a new file a second time

@@ -224,7 +224,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
     Notes
     -----
     A key that was added at time t is found until t + `keep` at least and t + `keep` + `every`
-    at most. Adding it again starts its time anew, and is answered False as long as it is found.
+    at most. Adding it again restarts its time, and is answered False as long as it is found.
     So a key that comes again within `keep` each time is new once, ever. To report a key once
     per `keep` instead, test with ``in`` first, and add only the keys that you accept. One of the
     `exclusions` is never found, however many periods have gone by.
@@ -250,7 +250,7 @@ class RotatingFilter(SingleKeys, FolderFilter):
     ... ) as seen:
     ...     print(seen.add_many(["a", "b", "a"]))
     ...     now[0] = 5 * day
-    ...     print(seen.add("b"))  # seen, and its time starts anew
+    ...     print(seen.add("b"))  # seen, and its time restarts
     ...     now[0] = 9 * day
     ...     print("a" in seen, "b" in seen)
     [ True  True False]

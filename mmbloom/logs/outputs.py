@@ -102,7 +102,7 @@ def begin(sink: object, head: bytes, name: str) -> None:
 
 
 def _widen(fd: int) -> None:
-    """Let a pipe hold what is written at a time, if it is one."""
+    """Enlarge a pipe to hold what is written at a time."""
     if stat.S_ISFIFO(os.fstat(fd).st_mode) and hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # the user has as many pages in pipes as are allowed
             fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
