@@ -238,7 +238,7 @@ def test_amid_an_add(
     results = amid(monkeypatch, kernel, actions[action])
     assert seen.add_many(["a", "b"]).all()
     assert isinstance(results[0], ReentryError)
-    assert "amid another call" in str(results[0])
+    assert "while another call" in str(results[0])
     assert flock_is_free(path)
     check_settled(path)
     seen.close()
