@@ -12,7 +12,8 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 from sphinx.util.rst import escape
 
-from mmbloom.cli.parser import COMMANDS, whole
+from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.parser import whole
 
 _WIDTH = 66  # of the lines of a usage, "usage: " included: a page between its indexes has no more
 

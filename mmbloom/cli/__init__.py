@@ -1,7 +1,8 @@
 """The command line: a thin layer over the library.
 
 ``main``      runs a command; turns errors into exit codes
-``parser``    the commands, and the parser of each
+``parser``    the parser of each command, with its help
+``commands``  the commands: what each does, its examples, its module
 ``options``   the options of every command, as tables
 ``values``    the values of options: text as people write it
 ``filters``   opens or creates the filter that a command names

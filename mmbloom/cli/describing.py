@@ -5,7 +5,8 @@ import sys
 
 import mmbloom
 from mmbloom._system import extras as _extras
-from mmbloom.cli.parser import COMMANDS, outline, parser_of, whole
+from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.parser import outline, parser_of, whole
 from mmbloom.cli.process import EXIT_CODES, OK
 
 

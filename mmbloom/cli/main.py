@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from mmbloom._system.holders import holder
-from mmbloom.cli.parser import COMMANDS, function_of, parse, without_n
+from mmbloom.cli.commands import COMMANDS, function_of
+from mmbloom.cli.parser import parse, without_n
 from mmbloom.cli.process import (
     FULL,
     INTERRUPTED,

@@ -17,6 +17,7 @@ import numpy as np
 from mmbloom._engine import bytes_of, fields_of
 from mmbloom._keys.coerce import coerce
 from mmbloom._storage.opening import absolute
+from mmbloom.cli.commands import AS_TYPED
 from mmbloom.cli.filters import (
     copied,
     fill_of_file,
@@ -41,7 +42,6 @@ from mmbloom.cli.lines import (
     say_what_is_read,
 )
 from mmbloom.cli.options import writing_options
-from mmbloom.cli.parser import AS_TYPED
 from mmbloom.cli.process import (
     NOT_TO_REPEAT,
     NOTHING_FOUND,

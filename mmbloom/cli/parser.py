@@ -1,21 +1,16 @@
-"""The commands, and the parser of each, with its help and its examples.
-
-A command is imported when it is asked for: what only tells of the command line needs no numpy.
-"""
+"""The parser of each command, with its help and its examples."""
 
 import argparse
-import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib import import_module
-from typing import Any, NamedTuple, NoReturn
+from typing import NoReturn
 
 import mmbloom
+from mmbloom.cli.commands import COMMANDS, near, no_command
+from mmbloom.cli.options import OPTIONS, add_options
 from mmbloom.cli.process import EXIT_CODES, USAGE, escaped, flush_stdout
-
-AS_TYPED = "\0"  # marks a word that its command takes as typed: no argument can have it
 
 
 def _marked(argv: Sequence[str], mark: str) -> list[str]:
@@ -26,197 +21,6 @@ def _marked(argv: Sequence[str], mark: str) -> list[str]:
     end = argv.index("--")
     marked = [f"{mark}{word}" if word[:1] == "-" != word else word for word in argv[end + 1 :]]
     return [*argv[:end], *marked]
-
-
-class Command(NamedTuple):
-    """A command: its help, and what must be known of it before and after it runs."""
-
-    summary: str
-    module: str  # of `cli`, with a function of the command's name
-    examples: tuple[str, ...]
-    mark: str = "./"  # is put before words behind -- that look like options
-    each: bool = False  # is run for each of several filters
-    left: str = ""  # by Ctrl-C or a full disk, and what to do then
-
-
-_NONE_HALF_MADE = "no half-made file is left"
-
-COMMANDS = {
-    "create": Command(
-        "make an empty filter",
-        "making",
-        (
-            "mmbloom create seen.bloom -n 10M",
-            "mmbloom create counts.bloom -n 1e6 --counting",
-            "mmbloom create week -n 1e6 --rotate --keep 7d --every 1d",
-            "mmbloom create other.bloom --like seen.bloom",
-        ),
-        left=_NONE_HALF_MADE,
-    ),
-    "dedup": Command(
-        "print each line the first time it is seen, across inputs, runs and processes",
-        "marking",
-        (
-            "mmbloom dedup seen.bloom -n 1e6 access.log > new.log",
-            "mmbloom dedup addresses.bloom -n 1e6 -k 1 access.log    # a line of each address",
-            (
-                "mmbloom dedup today.bloom -n 1e6 -c access.log | sort -rn    "
-                "# the most frequent first"
-            ),
-            "mmbloom dedup events.bloom -n 1e6 --json-key user.id events.jsonl.gz",
-            "mmbloom dedup days.bloom -n 1e6 --output-dir unique -j 2 monday.log tuesday.log",
-            "mmbloom dedup all.bloom -n 1e6 --output-dir kept --relative north/a.log south/a.log",
-        ),
-        left="nothing is lost: run it again to go on",
-    ),
-    "add": Command(
-        "mark lines as seen",
-        "marking",
-        (
-            "mmbloom add seen.bloom -n 1e6 access.log",
-            "zcat events.jsonl.gz | mmbloom add events.bloom -n 1e6",
-        ),
-        left="nothing is lost: run it again to go on (a counting filter counts twice then)",
-    ),
-    "check": Command(
-        "print the lines that are in a filter",
-        "checking",
-        (
-            "mmbloom check seen.bloom access.log",
-            "mmbloom check -v -k 1 addresses.bloom access.log    # lines of new addresses",
-            "mmbloom check -c seen.bloom access.log",
-        ),
-    ),
-    "remove": Command(
-        "take lines out of a counting filter",
-        "marking",
-        ("mmbloom remove counts.bloom monday.log",),
-        left="run it again to go on",
-    ),
-    "exclude": Command(
-        "list, add or remove exclusions: keys that a filter must answer as not seen",
-        "marking",
-        (
-            "mmbloom exclude seen.bloom --add aunt@mail.example",
-            "mmbloom exclude seen.bloom --list",
-            "mmbloom exclude seen.bloom --remove < taken-back.txt",
-            "mmbloom exclude seen.bloom --add --csv -k user < users.csv",
-        ),
-        mark=AS_TYPED,  # keys must not be rewritten, as names of files may be
-    ),
-    "grow": Command(
-        "make a full filter grow: a folder in its place, with all that it knows",
-        "making",
-        ("mmbloom grow seen.bloom",),
-    ),
-    "info": Command(
-        "show what a filter is and what it holds",
-        "showing",
-        (
-            "mmbloom info seen.bloom",
-            "mmbloom info --json seen.bloom",
-            "mmbloom info --fail-above 80% seen.bloom    # for monitoring: exit code 1",
-            "mmbloom info --recount seen.bloom    # after a writer was killed",
-        ),
-        each=True,
-    ),
-    "verify": Command(
-        "check everything in a filter that can be checked",
-        "checking",
-        (
-            "mmbloom verify seen.bloom",
-            "mmbloom verify seen.bloom --keys access.log    # is every line of it found?",
-        ),
-        each=True,
-    ),
-    "copy": Command(
-        "copy a filter, even while others write to it",
-        "making",
-        (
-            "mmbloom copy seen.bloom backup.bloom",
-            "mmbloom copy --replace seen.bloom backup.bloom    # the next night",
-            "mmbloom copy --seal seen.bloom archive.bloom",
-            "mmbloom copy --plain counts.bloom plain.bloom",
-        ),
-        left=_NONE_HALF_MADE,
-    ),
-    "merge": Command(
-        "make one filter from several",
-        "making",
-        ("mmbloom merge both.bloom seen.bloom like.bloom",),
-        left=_NONE_HALF_MADE,
-    ),
-    "intersect": Command(
-        "make one filter of the keys that several filters share",
-        "making",
-        ("mmbloom intersect shared.bloom seen.bloom like.bloom",),
-        left=_NONE_HALF_MADE,
-    ),
-    "compare": Command(
-        "estimate how many keys two filters share",
-        "showing",
-        ("mmbloom compare seen.bloom like.bloom",),
-    ),
-    "repair": Command(
-        "make a sound filter from a damaged one",
-        "making",
-        (
-            "mmbloom repair seen.bloom sound.bloom",
-            (
-                "mmbloom repair headless.bloom mended.bloom -n 1e6 --layout blocked --hash siphash "
-                "\\\n    --seed 0x00112233445566778899aabbccddeeff"
-            ),
-        ),
-        left=_NONE_HALF_MADE,
-    ),
-    "export": Command(
-        "write a filter in another program's format",
-        "making",
-        (
-            "mmbloom create jvm.bloom -n 1e6 --layout standard --hash murmur3 --seed 0",
-            "mmbloom export --guava jvm.bloom guava.bin",
-        ),
-        left=_NONE_HALF_MADE,
-    ),
-    "import": Command(
-        "make a filter from another program's file",
-        "making",
-        (
-            "mmbloom import --guava guava.bin ours.bloom",
-            "mmbloom import --guava guava.bin planned.bloom -n 1e6 -p 1e-6",
-        ),
-        left=_NONE_HALF_MADE,
-    ),
-    "plan": Command("show what a filter will cost", "showing", ("mmbloom plan -n 1e9 -p 1e-6",)),
-    "help": Command("describe a command", "describing", ("mmbloom help", "mmbloom help dedup")),
-    "completion": Command(
-        "print what completes commands and options in a shell",
-        "describing",
-        (
-            "mmbloom completion bash > ~/.local/share/bash-completion/completions/mmbloom",
-            "mmbloom completion zsh > ~/.zfunc/_mmbloom    # with fpath+=~/.zfunc before compinit",
-            "mmbloom completion fish > ~/.config/fish/completions/mmbloom.fish",
-        ),
-    ),
-    "manual": Command(
-        "print the manual page, for man",
-        "describing",
-        (
-            "mmbloom manual | man -l -",
-            "mmbloom manual > ~/.local/share/man/man1/mmbloom.1    # then: man mmbloom",
-        ),
-    ),
-}
-
-
-def function_of(command: str) -> Callable[[argparse.Namespace], int]:
-    """Return the function of a command, whose module is imported only now."""
-    # numpy starts a thread a core for linear algebra: a quarter of its import's processor time.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    name = f"{command}_" if command in ("import", "help") else command
-    module = import_module(f"mmbloom.cli.{COMMANDS[command].module}")
-    found: Callable[[argparse.Namespace], int] = getattr(module, name)
-    return found
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -262,21 +66,6 @@ def without_n(word: str, args: argparse.Namespace) -> str:
     return f" (give the number of keys with -n {word})" * bool(missing and _COUNT.fullmatch(word))
 
 
-def near(word: str, words: Iterable[str], before: str = "") -> str:
-    """Return a question whether the nearest of some words was meant; "" if none is like it."""
-    # argparse does so from Python 3.14 on. Few words are wrong, and the import takes 4 ms.
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    close = get_close_matches(word, words, 1)
-    return "".join(f" (did you mean {before}{other}?)" for other in close)
-
-
-def no_command(name: str) -> str:
-    """Return that no command has this name, and which there are or which one was perhaps meant."""
-    there_are = f" (one of {', '.join(COMMANDS)})"
-    return f"no such command: {name!r}{near(name, COMMANDS) or there_are}"
-
-
 class _Version(argparse.Action):
     """Print the version; to look it up takes 25 ms, as long as all else of the help."""
 
@@ -293,8 +82,7 @@ def _furnish(parser: argparse.ArgumentParser, name: str) -> None:
     parser.description = f"{COMMANDS[name].summary.capitalize()}."
     parser.epilog = f"{examples}\n\n{EXIT_CODES}"
     parser.formatter_class = _Formatter
-    options: Any = import_module("mmbloom.cli.options")  # it imports this file
-    options.add_options(parser, options.OPTIONS[name])
+    add_options(parser, OPTIONS[name])
 
 
 def parser_of(name: str) -> _Parser:

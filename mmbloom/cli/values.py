@@ -7,7 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from mmbloom.cli.parser import COMMANDS, no_command
+from mmbloom.cli.commands import COMMANDS, no_command
 
 FIELDS = "they are counted from 1, such as 3, or 1,3 for two of them"
 

@@ -10,7 +10,8 @@ import pytest
 from cli_runner import COMMAND, EXACT, inside, started
 
 from mmbloom._system.typing import HashName, Layout
-from mmbloom.cli.parser import COMMANDS, outline, parser_of
+from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.parser import outline, parser_of
 from mmbloom.logs.lines import Empty
 
 Capture = pytest.CaptureFixture[bytes]

@@ -7,7 +7,8 @@ import subprocess
 import pytest
 from cli_runner import inside
 
-from mmbloom.cli.parser import COMMANDS, parser_of
+from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.parser import parser_of
 from mmbloom.cli.process import EXIT_CODES
 
 Capture = pytest.CaptureFixture[bytes]

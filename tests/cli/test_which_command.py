@@ -7,7 +7,7 @@ import pytest
 from cli_runner import Ended, inside, is_one_line
 from pages import DOCS, section
 
-from mmbloom.cli.parser import COMMANDS
+from mmbloom.cli.commands import COMMANDS
 
 Capture = pytest.CaptureFixture[bytes]
 MAKE = {

@@ -11,7 +11,7 @@ from cli_runner import environment
 from pages import ROOT
 
 from mmbloom import BloomFilter, CountingBloomFilter, export_guava
-from mmbloom.cli.parser import COMMANDS
+from mmbloom.cli.commands import COMMANDS
 
 LOG = (ROOT / "examples" / "access.log").read_bytes()
 LINES = LOG.splitlines(keepends=True)

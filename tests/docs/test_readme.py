@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pages import README, blocks, examples, run_python, run_shell, steps
 
-from mmbloom.cli.parser import COMMANDS
+from mmbloom.cli.commands import COMMANDS
 
 DAYS = ("monday", "tuesday")
 

@@ -22,7 +22,8 @@ from pages import DOCS, ROOT
 
 import mmbloom
 from mmbloom.cli import process
-from mmbloom.cli.parser import COMMANDS, parser_of
+from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.parser import parser_of
 
 BAD = ("error", "warning")  # kinds of lines in a browser's console
 # What has to be scrolled sideways; tables, blocks of code and pictures may be.

@@ -18,8 +18,8 @@ import pytest
 from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
+from mmbloom.cli.commands import COMMANDS, function_of
 from mmbloom.cli.main import main
-from mmbloom.cli.parser import COMMANDS, function_of
 from mmbloom.logs.dedup import Tally
 
 # -P: the package that is installed, not the folder of that name where the tests are run.

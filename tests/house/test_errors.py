@@ -12,7 +12,8 @@ import pytest
 from checks import check_pickles
 
 from mmbloom import errors
-from mmbloom.cli.parser import COMMANDS, parser_of
+from mmbloom.cli.commands import COMMANDS
+from mmbloom.cli.parser import parser_of
 from mmbloom.errors import MmbloomError
 
 EXAMPLES: list[MmbloomError] = [

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kernels import MODULES as MODULES_BUILT
 
-from mmbloom.cli.parser import COMMANDS
+from mmbloom.cli.commands import COMMANDS
 
 ROOT = Path(__file__).parents[2] / "mmbloom"
 FILES = sorted(ROOT.rglob("*.py"))
