@@ -241,10 +241,10 @@ class Chain(Shelf):
         return self.current.members
 
     @property
-    def manifest(self) -> tuple[tuple[bytes, int, int, int, int], object]:  # noqa: D102
-        file = self.current.file
-        device, inode, mtime, size = file.stamp
-        return (self._stamped, device, inode, size, mtime), file
+    def listed(self) -> tuple[Sequence[File], tuple[bytes, int, int, int, int], object]:  # noqa: D102
+        now = self.current
+        device, inode, mtime, size = now.file.stamp
+        return now.members, (self._stamped, device, inode, size, mtime), now.file
 
     def older(self, members: Sequence[File]) -> list[File]:
         """Return those of the files asked that do not change any more."""

@@ -137,8 +137,12 @@ class Shelf(ABC):
 
     @property
     @abstractmethod
-    def manifest(self) -> tuple[tuple[bytes, int, int, int, int], object]:
-        """The file whose change shows that there are other files: as `Grounds` takes it."""
+    def listed(self) -> tuple[Sequence[File], tuple[bytes, int, int, int, int], object]:
+        """The files, and the file whose change shows that there are others, as `Grounds` takes it.
+
+        Both are of one check: if another thread found a newer file between two reads, keys in that
+        file would be denied.
+        """
 
     @property
     def room(self) -> float:
@@ -168,7 +172,7 @@ class Shelf(ABC):
         exclusions = self.exclusions
         words = [(exclusions.edition, exclusions.edition[0])]
         try:
-            members, (file, kept) = self.members, self.manifest
+            members, file, kept = self.listed
             lasting = self.lasting(members)
             if lasting is None or len(lasting.asked) > _MOST_TRUSTED:
                 return None
@@ -346,8 +350,8 @@ class File(Shelf):
         return self
 
     @property
-    def manifest(self) -> tuple[tuple[bytes, int, int, int, int], object]:  # noqa: D102
-        return (*self.storage.file, 0), None
+    def listed(self) -> tuple[Sequence[File], tuple[bytes, int, int, int, int], object]:  # noqa: D102
+        return (self,), (*self.storage.file, 0), None
 
     def ask(self, question: Callable[[Sequence[File]], R]) -> R:  # noqa: D102
         return question((self,))

@@ -12,7 +12,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from checks import in_thread, run_threads
 from single_folders import Folder, Make, both, compiled, growing, long_ways, rotating
 from workers import Child, end, in_child, together
 
+import mmbloom
 from mmbloom import (
     ClosedFilterError,
     FileChangedError,
@@ -34,7 +35,9 @@ from mmbloom import (
 )
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
+from mmbloom.filters.chain import Chain, ChainState
 from mmbloom.filters.shelf import BitFile
+from mmbloom.format.folder import MANIFEST
 
 
 @pytest.fixture(name="long_ways")
@@ -109,6 +112,55 @@ def test_a_newer_file_is_asked_at_once(
                     assert seen.add_many([key, key]).tolist() == [False, False]
             looking = []
     assert changes == 5 * 4
+
+
+def test_files_and_manifest_are_of_one_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another thread may load newer files between any two steps of a check.
+
+    Here it does so whenever the check has read which files there are.
+    """
+    manifest, old, new = tmp_path / "seen" / MANIFEST, tmp_path / "old", tmp_path / "new"
+    with GrowingFilter.create(tmp_path / "seen", 10, 1e-9, seed=1) as seen:
+        seen.add_many(range(9))
+        chain = seen._shelf
+        before = chain.current
+        old.hardlink_to(manifest)
+        with GrowingFilter.open(tmp_path / "seen") as other:
+            assert other.add_many(["a", "b", "c"]).all()
+        after = chain.refresh()
+        chain._snapshot = before
+        manifest.rename(new)
+        old.rename(manifest)
+        checking = False
+
+        def current(
+            chain: Chain, real: Callable[[Chain], ChainState] = Chain.__dict__["current"].fget
+        ) -> ChainState:
+            found = real(chain)
+            if checking and new.exists():
+                new.rename(manifest)
+                chain._snapshot = after
+            return found
+
+        def grounds(*arguments: Any, real: Callable[..., Any] = Chain.grounds) -> Any:
+            nonlocal checking
+            checking = True
+            try:
+                return real(*arguments)
+            finally:
+                checking = False
+
+        monkeypatch.setattr(Chain, "current", property(current))
+        monkeypatch.setattr(Chain, "grounds", grounds)
+        assert "none" not in seen
+        assert new.exists() == (mmbloom.engine == "numpy")  # which makes no such check
+        if new.exists():
+            new.rename(manifest)
+        assert "b" in seen
+        assert not seen.add("c")
+        assert [file.keys_added for file in seen.info().files] == [10, 2]
 
 
 @pytest.mark.parametrize("size", [1, 7])
