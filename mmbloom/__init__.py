@@ -53,15 +53,38 @@ from mmbloom.errors import *  # noqa: F403
 
 _interpreter.require_main()
 
-# The other names, each with its module: what `__init__.pyi` imports for type checkers. Each is
-# looked up when it is first asked for: `import mmbloom` costs a seventh of numpy's own import, a
-# program that opens one file imports nothing of folders, and help is printed without numpy.
-_MODULES = {}
-_stub = f"{__path__[0]}/__init__.pyi"  # noqa: F405
-for _line in __spec__.loader.get_data(_stub).decode().splitlines():  # also out of a zip file
-    match _line.split():
-        case ["from", _module, "import", _name, "as", *_]:
-            _MODULES[_name] = _module
+# The other names, by the module that has them; `__init__.pyi` imports the same for type checkers.
+# Each is looked up when it is first asked for: `import mmbloom` costs a seventh of numpy's own
+# import, a program that opens one file imports nothing of folders, and help is printed without
+# numpy. Not read from the stub, which programs that are frozen or stripped do not have.
+_MODULES = {
+    name: f"mmbloom.{module}"
+    for module, names in {
+        "_engine": "engine",
+        "_keys.coerce": "columns hash_many",
+        "_system.typing": "Key Keys",
+        "crawl.sieve": "Sieve",
+        "filters.base": "Filter",
+        "filters.bloom": "BloomFilter",
+        "filters.claim": "Claim",
+        "filters.counting": "CountingBloomFilter",
+        "filters.exclusions": "Exclusions",
+        "filters.folder": "FolderInfo",
+        "filters.grow": "grow",
+        "filters.growing": "GrowingFilter",
+        "filters.info": "FilterInfo",
+        "filters.open": "open open_or_create",
+        "filters.rotating": "RotatingFilter",
+        "logs.files": "dedup_files",
+        "operations.check": "Repair Verification repair verify",
+        "operations.combine": "Similarity compare intersect",
+        "operations.copy": "copy",
+        "operations.guava": "export_guava import_guava",
+        "operations.merge": "merge",
+        "sizing": "FilterParams",
+    }.items()
+    for name in names.split()
+} | {"errors": "mmbloom", "sizing": "mmbloom"}
 
 
 # There is no __all__: with one, help(mmbloom) is the help of every class, nearly 7,000 lines, and

@@ -1,5 +1,5 @@
-# Every name for users, once: type checkers read this file, and `__init__.py` its lines "from MODULE
-# import NAME as NAME". Without "as", type checkers regard an import as private.
+# Every name for users, for type checkers: the same as in `__init__.py`, as a test holds. Without
+# "as", type checkers regard an import as private.
 
 from mmbloom import errors as errors
 from mmbloom import sizing as sizing
