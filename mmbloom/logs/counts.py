@@ -16,7 +16,7 @@ import numpy as np
 from mmbloom._keys.coerce import coerce
 from mmbloom._system.typing import Array, Octets, Words
 from mmbloom.logs.dedup import Sink
-from mmbloom.logs.lines import Chunk, KeyRule, read_chunks
+from mmbloom.logs.lines import Chunk, KeyRule, cut_lines
 from mmbloom.sizing.params import KeyHash
 
 _TOGETHER = 1 << 20  # hashes that wait to be counted: to sort them takes a tenth of a second
@@ -39,7 +39,7 @@ class LineCounts:
     Examples
     --------
     >>> import io
-    >>> from mmbloom.logs.lines import LineKeys
+    >>> from mmbloom.logs.lines import LineKeys, read_chunks
     >>> counts = LineCounts(LineKeys())
     >>> (chunk,) = read_chunks(io.BytesIO(b"a\nb\na\n"))
     >>> counts.add(chunk)
@@ -128,7 +128,7 @@ class CountedWriter:
     >>> import io, os, sys, tempfile
     >>> from mmbloom import BloomFilter
     >>> from mmbloom.logs.dedup import dedup
-    >>> from mmbloom.logs.lines import LineKeys
+    >>> from mmbloom.logs.lines import LineKeys, read_chunks
     >>> class Print:
     ...     def write(self, lines, *, terminated):
     ...         sys.stdout.write(lines.tobytes().decode())
@@ -208,8 +208,12 @@ class OnceWriter:
 def _counted(
     lines: Octets, counts: LineCounts, terminator: bytes
 ) -> Iterator[tuple[Chunk, Array[np.int64]]]:
-    """Cut what is to be written into its lines again, and look their numbers up."""
-    for chunk in read_chunks(io.BytesIO(lines.data), terminator):
+    """Cut what is to be written into its lines again, and yield them with their numbers.
+
+    Their input was checked as a whole. A few lines of it may be like UTF-16, or end in carriage
+    returns, where all of it is not.
+    """
+    for chunk in cut_lines(io.BytesIO(lines.data), terminator, None):
         times = counts.of(chunk)
         if not times.all():
             raise NotCountedError

@@ -177,13 +177,18 @@ def read_chunks(source: RawInput, terminator: bytes = b"\n") -> Iterator[Chunk]:
     >>> [(c.lines, c.terminated) for c in read_chunks(io.BytesIO(b"a\r\n\nb"))]
     [([b'a\r', b''], True), ([b'b'], False)]
     """
+    yield from cut_lines(source, terminator, partial(require_lines, terminator=terminator))
+
+
+def cut_lines(source: RawInput, terminator: bytes, check: Check | None) -> Iterator[Chunk]:
+    """Cut a stream into chunks of lines; `check` is that of `cut`."""
 
     def find(block: Octets, start: int, searched: int, filled: int) -> Pieces:
         starts, ends = _engine.find_lines(block, searched, filled, terminator[0], CHUNK_LINES)
         starts[:1] = start
         return starts, ends
 
-    yield from cut(source, find, partial(require_lines, terminator=terminator))
+    yield from cut(source, find, check)
 
 
 Pieces = tuple[Offsets, Offsets]

@@ -22,6 +22,7 @@ from mmbloom._system.typing import Keys, Octets
 from mmbloom.errors import ColumnError, OpenQuoteError
 from mmbloom.logs.lines import (
     CHUNK_LINES,
+    Check,
     Chunk,
     Empty,
     Existing,
@@ -81,7 +82,8 @@ def read_rows(source: RawInput, delimiter: bytes = b",") -> Iterator[Chunk]:
     >>> [chunk.lines for chunk in read_rows(io.BytesIO(b'1,"a\nb"\n2,c\n'))]
     [[b'1,"a\nb"', b'2,c']]
     """
-    return _with_newlines(_Rows(_octet(delimiter), LONGEST_OPEN).read(source), delimiter)
+    check = partial(require_octets, terminator=b"\n")
+    return _with_newlines(_Rows(_octet(delimiter), LONGEST_OPEN).read(source, check), delimiter)
 
 
 def _with_newlines(chunks: Iterator[Chunk], delimiter: bytes) -> Iterator[Chunk]:
@@ -115,8 +117,7 @@ class _Rows:
         self._state = 0  # of the scan
         self._newlines = 0  # in the rows that were given
 
-    def read(self, source: RawInput) -> Iterator[Chunk]:
-        check = partial(require_octets, terminator=b"\n") if self._before is None else None
+    def read(self, source: RawInput, check: Check | None = None) -> Iterator[Chunk]:
         for chunk in cut(source, self._find, check):
             if not chunk.terminated and self._state == _engine.INSIDE:
                 raise self._open("by the end of the input")

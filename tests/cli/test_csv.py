@@ -266,6 +266,18 @@ def test_an_output_cut_within_its_header(tmp_path: Path) -> None:
         assert out.read_bytes() == head + b"1,a\r\n"
 
 
+def test_an_output_like_other_text(tmp_path: Path) -> None:
+    """Inputs are checked for UTF-16; an output can have rows of which each is like it."""
+    old, output = b"hello,world\n" * 400, tmp_path / "out.csv"
+    rows = [b"\0a\0b\0c\0%d\0\n" % number for number in range(2)]
+    seen, options = exact_filter(tmp_path / "seen"), ["--csv", "--no-header"]
+    assert mmbloom("dedup", seen, *options, stdin=old).code == 0
+    for row in rows:
+        done = mmbloom("dedup", seen, *options, "-o", output, stdin=old + row)
+        assert done == (0, b"", "")
+    assert output.read_bytes() == b"".join(rows)
+
+
 def test_skipped_rows_before_a_full_filter(tmp_path: Path) -> None:
     """They are in the second file though no key of the first chunk fits."""
     assert mmbloom("create", tmp_path / "seen", "-n1").code == 0

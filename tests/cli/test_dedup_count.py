@@ -80,6 +80,19 @@ def test_options(
     assert inside(capfdbinary, "dedup", seen, *EXACT, "-c", *options, path) == (0, expected, "")
 
 
+@pytest.mark.parametrize("option", ["-c", "-u"])
+def test_new_lines_like_other_text(tmp_path: Path, capfdbinary: Capture, option: str) -> None:
+    """An input is checked as a whole; the few lines of it that are new may be like other text."""
+    old, utf_16, old_mac = b"a line of a log\n" * 300, b"\0a\0b\0c\0d\0\n", b"1 %\r2 %\r3 %"
+    number = b"      1 " if option == "-c" else b""
+    (tmp_path / "in").write_bytes(old)
+    assert inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, tmp_path / "in").code == 0
+    for new in (utf_16, old_mac):
+        (tmp_path / "in").write_bytes(old + new)
+        found = inside(capfdbinary, "dedup", tmp_path / "seen", option, tmp_path / "in")
+        assert found == (0, number + new, "")
+
+
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("kind", ["pipe", "file", "rest of a file"])
 def test_stdin(tmp_path: Path, kind: str, packed: bool) -> None:
