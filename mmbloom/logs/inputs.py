@@ -417,12 +417,12 @@ class Inputs:
         """
         given = 0
         for chunk in chunks:
-            if not self.proven:
+            if chunk.terminated and not self.proven:
                 parts = (chunk.first(_FEW), chunk)
                 self.proven = any(lines.keys.find(part).lacking < len(part) for part in parts)
-                if not (self.proven or given) and chunk.terminated and len(chunk) >= enough:
+                if not (self.proven or given) and len(chunk) >= enough:
                     raise _no_part(lines)
-                given += len(chunk) * chunk.terminated
+                given += len(chunk)
             yield chunk
         if given and not self.proven:
             raise _no_part(lines)

@@ -111,6 +111,20 @@ def test_a_pipe_that_brings_few_lines(tmp_path: Path) -> None:
     assert is_one_line(half.err, "warning: stdin: no line has the member 'id'")
 
 
+def test_a_line_without_its_end(tmp_path: Path) -> None:
+    """It shows nothing, in a pipe and in each of several files, in any order."""
+    seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
+    done = mmbloom("dedup", seen, "-k2", stdin=lines + b"c d")
+    assert (done.code, done.out) == (5, lines + b"c d")
+    inputs = [tmp_path / "half", tmp_path / "in"]
+    for path, data in zip(inputs, (b"c d", lines), strict=True):
+        path.write_bytes(data)
+    for names in (inputs, inputs[::-1]):
+        done = mmbloom("dedup", tmp_path / "new", "-k2", *EXACT, *names)
+        assert (done.code, done.out) == (5, b"")
+        assert is_one_line(done.err, f"{tmp_path / 'in'}: no line has the field 2")
+
+
 def test_a_column_that_is_empty(tmp_path: Path) -> None:
     """A column of the header is right, though all rows are empty there."""
     for column in ("name", "2"):
