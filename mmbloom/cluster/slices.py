@@ -185,7 +185,7 @@ class SlicePlan:
         slices : int, optional
             How many.
         choose_slices : callable, optional
-            Returns the number of slices from the filter's parameters, if `slices` is left out; by
+            Returns the number of slices from the filter's parameters, if ``slices`` is left out; by
             default that is 64, or the number of pages if it is smaller.
 
         Returns

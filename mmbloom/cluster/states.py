@@ -142,7 +142,7 @@ class Generations:
         storage_options : mapping, optional
             Options of fsspec, for a URL. A run carries them to its tasks.
         choose_slices : callable, optional
-            As for `SlicePlan.draw`: returns how many slices a new state has, if `slices` is left
+            As for `SlicePlan.draw`: returns how many slices a new state has, if ``slices`` is left
             out.
 
         Returns

@@ -158,7 +158,7 @@ class Filter(ABC):
         Parameters
         ----------
         rule : str
-            As `mmbloom.logs.lines.LineKeys.rule` spells it; 1 to 1532 bytes in UTF-8.
+            As `mmbloom.logs.lines.KeyRule.rule` spells it; 1 to 1532 bytes in UTF-8.
 
         Raises
         ------
