@@ -175,7 +175,7 @@ def require_stats(
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
-    """Refuse an output that is an input or the filter, or belongs to one; see `files.apart`."""
+    """Refuse an output that is an input or the filter, or belongs to one; see `logs.outputs`."""
     inputs = [STDIN_FD if name == STDIN else name for name in names]
     apart.refuse_overlap(STDOUT_FD if output is None else output, inputs, filter_path)
 

@@ -1,7 +1,7 @@
 """GrowingFilter: a filter for an unknown number of keys, in ever larger files.
 
 A key is added to the newest file until that has as many as it is planned for; then the next
-one, larger, is made. ``format/growth.py`` says how large each is, and its error rate.
+one, larger, is made. ``format/folder.py`` has the size and the error rate of each.
 """
 
 from __future__ import annotations

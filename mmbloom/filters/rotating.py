@@ -7,7 +7,7 @@ dropped before it is made. A process that has one mapped is not harmed, and forg
 next check; until then a query leaves it out by the clock.
 
 A period that has ended does not begin again: while a clock that went back is not past the
-newest file's period, keys go to that file. What periods are says ``format/periods.py``.
+newest file's period, keys go to that file. ``format/folder.py`` defines the periods.
 """
 
 from __future__ import annotations
