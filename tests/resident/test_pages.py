@@ -99,7 +99,7 @@ def test_all_processes_map_huge_pages(path: str, monkeypatch: pytest.MonkeyPatch
     with BloomFilter.open(path, "r") as reader:
         assert missing(reader, KEYS) == 0
     if refused:
-        pytest.skip(f"the kernel made no huge pages: {refused[0]}")
+        pytest.skip(f"this kernel made no huge pages: {refused[0]}")
 
 
 def no_system_folder(patch: pytest.MonkeyPatch) -> None:
