@@ -4,7 +4,7 @@ import argparse
 import sys
 
 import mmbloom
-from mmbloom._system import extras as _extras
+from mmbloom._system import extras
 from mmbloom.cli.commands import COMMANDS
 from mmbloom.cli.parser import outline, parser_of, whole
 from mmbloom.cli.process import EXIT_CODES, OK
@@ -23,7 +23,7 @@ FOLDERS = frozenset(("DIR",))
 
 def completion(args: argparse.Namespace) -> int:
     """Run the command."""
-    shtab = _extras.load("shtab", "completion")
+    shtab = extras.load("shtab", "completion")
     parser, commands = whole()
     for command in commands.values():
         for action in command._actions:  # noqa: SLF001  argparse has no other way to list them
@@ -37,7 +37,7 @@ def completion(args: argparse.Namespace) -> int:
 
 def manual(_args: argparse.Namespace) -> int:
     """Run the command."""
-    library = _extras.load("argparse_manpage.manpage", "the manual page")
+    library = extras.load("argparse_manpage.manpage", "the manual page")
     parser, commands = whole()
     parser.epilog = None  # the sections below say it
     parser.formatter_class = _Unwrapped  # for the options of all commands, too

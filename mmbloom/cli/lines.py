@@ -15,13 +15,12 @@ from itertools import repeat
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from mmbloom._system import extras as _extras
+from mmbloom._system import extras
 from mmbloom._system.holders import holder
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies
 from mmbloom.cli.values import FIELDS
 from mmbloom.errors import LockTimeoutError
-from mmbloom.logs import outputs as apart
 from mmbloom.logs.dedup import Run
 from mmbloom.logs.frames import AT_A_TIME, kind_by_name, kind_of
 from mmbloom.logs.inputs import (
@@ -36,6 +35,7 @@ from mmbloom.logs.inputs import (
 )
 from mmbloom.logs.lines import KeyRule, LineKeys
 from mmbloom.logs.outputs import force_names, is_regular
+from mmbloom.logs.outputs import refuse_overlap as refuse_places
 
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
@@ -72,7 +72,7 @@ def check_inputs(names: list[str]) -> None:
         require_lines(shown(name), head)
         if kind := kind_of(head) or kind_by_name(name):
             load_library(kind, shown(name))
-    if STDIN in names and _is_pipe(STDIN_FD) and not _extras.has_zstd():
+    if STDIN in names and _is_pipe(STDIN_FD) and not extras.has_zstd():
         # What a pipe brings is not waited for unless it may have to be refused.
         with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
             looked = Looked(raw)
@@ -170,14 +170,14 @@ def require_stats(
     for path in args.stats_to:
         refuse_overlap(path, names, args.file)
         written = [STDOUT_FD if output is None else output for output in outputs]
-        apart.refuse_overlap(path, written, args.file)
+        refuse_places(path, written, args.file)
         require_folder(path)
 
 
 def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
     """Refuse an output that is an input or the filter, or belongs to one; see `logs.outputs`."""
     inputs = [STDIN_FD if name == STDIN else name for name in names]
-    apart.refuse_overlap(STDOUT_FD if output is None else output, inputs, filter_path)
+    refuse_places(STDOUT_FD if output is None else output, inputs, filter_path)
 
 
 def inputs_of(args: argparse.Namespace) -> Inputs:

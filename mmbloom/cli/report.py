@@ -17,7 +17,7 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from mmbloom._system import extras as _extras
+from mmbloom._system import extras
 from mmbloom._system.threads import start
 from mmbloom.cli.process import STDERR_FD, STDOUT_FD, say
 from mmbloom.errors import InputError
@@ -68,11 +68,11 @@ def _bar_wanted(args: argparse.Namespace, *, printing: bool) -> bool:
         return asked
     # A bar would tear the lines that are printed to the same terminal.
     torn = printing and os.isatty(STDOUT_FD)
-    return _for_people(args) and not torn and _extras.installed("tqdm")
+    return _for_people(args) and not torn and extras.installed("tqdm")
 
 
 def _drawn(total: int | None, **options: Any) -> Any:
-    tqdm = _extras.load("tqdm", "a progress bar").tqdm
+    tqdm = extras.load("tqdm", "a progress bar").tqdm
     # No thread of tqdm's own, whose start a signal could interrupt. It would redraw a bar whose
     # updates are skipped, which with miniters=1 none is.
     tqdm.monitor_interval = 0

@@ -20,7 +20,7 @@ from itertools import count
 
 from mmbloom._storage.atomic import draft_file, sync_folder
 from mmbloom._storage.warnings import warn
-from mmbloom._system import extras as _extras
+from mmbloom._system import extras
 from mmbloom._system.descriptors import open_file
 from mmbloom.errors import InputError, MmbloomWarning
 from mmbloom.logs.frames import Blocks, DamagedError, beginnings_of, decompress, may_begin
@@ -307,8 +307,8 @@ def require_kind(path: str, kind: str) -> None:
             _require_beginning(file.read(_LONGEST), kind, path)
 
 
-def _library(kind: str, name: str) -> _extras.Compression:
-    return _extras.compression(kind, f"{name}: writing compressed files")
+def _library(kind: str, name: str) -> extras.Compression:
+    return extras.compression(kind, f"{name}: writing compressed files")
 
 
 def _require_beginning(head: bytes, kind: str, name: str) -> None:
