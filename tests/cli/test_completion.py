@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runner import inside, is_one_line
+from cli_runner import inside, refused
 from workers import PATIENCE
 
 from mmbloom.cli.commands import COMMANDS
 from mmbloom.cli.describing import FILES, FOLDERS
 from mmbloom.cli.parser import parser_of
 
-Capture = pytest.CaptureFixture[bytes]
 # Values that are no path, by the name that help gives them.
 OTHERS = {
     *("BLOCKS", "COMMAND", "FIELD", "K", "KEY", "M", "MODE", "N", "P", "S", "SEP", "SHELL"),
@@ -37,8 +36,8 @@ TYPED = {
 SHELLS = pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 
 
-def script(capture: Capture, shell: str) -> str:
-    done = inside(capture, "completion", shell)
+def script(shell: str) -> str:
+    done = inside("completion", shell)
     assert (done.code, done.err) == (0, "")
     return done.out.decode()
 
@@ -64,9 +63,9 @@ def options_in(made: str, shell: str, name: str) -> set[str]:
 
 
 @SHELLS
-def test_it_has_every_command_and_option(capfdbinary: Capture, shell: str) -> None:
+def test_it_has_every_command_and_option(shell: str) -> None:
     """Of each command of the parser the script has just the options that the parser has."""
-    made = script(capfdbinary, shell)
+    made = script(shell)
     for name in COMMANDS:
         actions = parser_of(name)._actions
         options = {option for action in actions for option in action.option_strings}
@@ -85,12 +84,12 @@ def test_every_value_is_known_to_be_a_path_or_not() -> None:
 
 
 @SHELLS
-def test_the_shell_reads_it(tmp_path: Path, capfdbinary: Capture, shell: str) -> None:
+def test_the_shell_reads_it(tmp_path: Path, shell: str) -> None:
     """The script has no error of syntax."""
     if not (found := shutil.which(shell)):
         pytest.skip(f"{shell} is not installed")
     path = tmp_path / "script"
-    path.write_text(script(capfdbinary, shell))
+    path.write_text(script(shell))
     done = subprocess.run([found, "-n", path], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
@@ -119,11 +118,11 @@ def run(command: list[str], folder: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_what_it_completes(tmp_path: Path, capfdbinary: Capture, shell: str) -> None:
+def test_what_it_completes(tmp_path: Path, shell: str) -> None:
     """Commands, options, choices, and file names only where a file can stand."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    made = script(capfdbinary, shell)
+    made = script(shell)
     (tmp_path / "somewhere").mkdir()
     for name in ("some.log", "seen.bloom"):
         (tmp_path / name).touch()
@@ -133,12 +132,8 @@ def test_what_it_completes(tmp_path: Path, capfdbinary: Capture, shell: str) -> 
 
 
 @pytest.mark.parametrize("command", [["completion", "bash"], ["manual"]])
-def test_without_the_library(
-    capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: list[str]
-) -> None:
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     """What is missing is named, and what to install."""
     for name in ("shtab", "argparse_manpage", "argparse_manpage.manpage"):
         monkeypatch.setitem(sys.modules, name, None)  # importing it is an ImportError
-    done = inside(capfdbinary, *command)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, "not installed", "pip install 'mmbloom[cli]'")
+    assert refused(inside(*command), 2, "not installed", "pip install 'mmbloom[cli]'")

@@ -25,7 +25,6 @@ from mmbloom.logs import compressed
 from mmbloom.logs.outputs import open_output
 from mmbloom.logs.rows import RowWriter
 
-Capture = pytest.CaptureFixture[bytes]
 EACH_KIND = pytest.mark.parametrize("kind", COMPRESS)
 
 
@@ -72,7 +71,7 @@ def test_a_run_without_new_lines(tmp_path: Path, kind: str) -> None:
 
 
 @EACH_KIND
-def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str, capfdbinary: Capture) -> None:
+def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str) -> None:
     """Wherever a killed run has left off: what is whole stays, the rest is in another file."""
     out, aside = tmp_path / f"out.{kind}", tmp_path / f"out.{kind}.half"
     first, second = COMPRESS[kind](b"a\nb\n"), COMPRESS[kind](b"c\nd\n")
@@ -81,7 +80,7 @@ def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str, capfdbinary: Captu
         out.write_bytes((first + second)[:end])
         aside.unlink(missing_ok=True)
         argv = ("dedup", tmp_path / str(end), tmp_path / "in", "-o", out, "-n10")
-        done = inside(capfdbinary, *argv)
+        done = inside(*argv)
         assert (done.code, done.out) == (0, b"")
         whole = len(first) if end >= len(first) else 0
         assert held_by(out) == (b"a\nb\n" if whole else b"") + b"c\nd\n"
@@ -343,7 +342,7 @@ def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["", "--csv", "-d", "-c", "-u", "-cu", "--repeats-to=rest.gz"])
 def test_the_filter_is_free_while_a_run_waits_for_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture, options: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
     """Whoever may read an output can lock it, and keep up no other run with the filter by that."""
     monkeypatch.chdir(tmp_path)
@@ -355,13 +354,13 @@ def test_the_filter_is_free_while_a_run_waits_for_its_output(
 
     monkeypatch.setattr(compressed.CompressedFile, "_lock", wait)
     Path("in").write_bytes(b"a\nb\nb\n")
-    assert inside(capfdbinary, "dedup", seen, "in", "-o", "out.gz", *options.split()).code == 0
+    assert inside("dedup", seen, "in", "-o", "out.gz", *options.split()).code == 0
     assert {other.code for other in others} == {0}
     assert held_by(Path("out.gz"))
 
 
 def test_two_outputs_are_waited_for_in_one_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else two runs that name them in another order would wait for each other."""
     monkeypatch.chdir(tmp_path)
@@ -378,7 +377,7 @@ def test_two_outputs_are_waited_for_in_one_order(
         waits.clear()
         with monkeypatch.context() as patched:
             patched.setattr(compressed.CompressedFile, "_lock", wait)
-            assert inside(capfdbinary, *argv).code == 0
+            assert inside(*argv).code == 0
         orders.add(tuple(waits[:2]))
     assert len(orders) == 1
     assert {*orders.pop()} == {"a.gz", "b.gz"}
@@ -393,9 +392,7 @@ def test_a_pipe(tmp_path: Path) -> None:
         assert gzip.decompress(cat.communicate()[0]) == b"a\nb"
 
 
-def test_without_the_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
-) -> None:
+def test_without_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What Python has itself needs no extra; for zstd the error says what to install."""
     for library in ("backports.zstd", "compression.zstd"):
         monkeypatch.setitem(sys.modules, library, None)
@@ -403,10 +400,10 @@ def test_without_the_library(
     for kind in ("gz", "bz2", "xz"):
         out = tmp_path / f"out.{kind}"
         argv = ("dedup", tmp_path / kind, tmp_path / "in", "-o", out, *EXACT)
-        assert inside(capfdbinary, *argv) == (0, b"", "")
+        assert inside(*argv) == (0, b"", "")
         assert held_by(out) == b"a\n"
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out.zst", *EXACT)
-    done = inside(capfdbinary, *argv)
+    done = inside(*argv)
     assert is_one_line(done.err, "writing compressed files needs backports.zstd", "mmbloom[cli]")
 
 

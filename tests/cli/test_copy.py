@@ -6,12 +6,10 @@ from pathlib import Path
 
 import pytest
 from checks import array_of, check_folder
-from cli_runner import inside, is_one_line, mmbloom
+from cli_runner import inside, is_one_line, mmbloom, refused
 from damages import KEYS, MIB, filter_of, flip, sealed_of, untouched
 
 from mmbloom import BloomFilter, verify
-
-Capture = pytest.CaptureFixture[bytes]
 
 
 @pytest.mark.parametrize("seal", [False, True])
@@ -26,101 +24,95 @@ def test_copy(path: str, tmp_path: Path, seal: bool) -> None:
     assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o600
 
 
-def test_copy_of_a_filter_in_use(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_copy_of_a_filter_in_use(path: str, tmp_path: Path) -> None:
     """A writer that holds the lock keeps nobody from copying."""
     filter_of(path, 4096)
     with BloomFilter.open(path) as seen, seen.locked():
         seen.add("a")
-        assert inside(capfdbinary, "copy", path, tmp_path / "b").code == 0
+        assert inside("copy", path, tmp_path / "b").code == 0
     with BloomFilter.open(tmp_path / "b", "r") as copied:
         assert "a" in copied
 
 
-def test_permissions(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_permissions(path: str, tmp_path: Path) -> None:
     """--permissions are those of the copy, in octal."""
     filter_of(path, 64)
-    assert inside(capfdbinary, "copy", path, tmp_path / "b", "--permissions", "640").code == 0
+    assert inside("copy", path, tmp_path / "b", "--permissions", "640").code == 0
     assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o640
-    assert inside(capfdbinary, "copy", path, tmp_path / "c", "--permissions", "9").code == 2
+    assert inside("copy", path, tmp_path / "c", "--permissions", "9").code == 2
     check_folder(tmp_path, "b", "seen.bloom")
 
 
-def test_existing_destination(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_existing_destination(path: str, tmp_path: Path) -> None:
     """What is at the destination stays: exit 5 and one line that names it."""
     filter_of(path, 64)
     (tmp_path / "b").write_bytes(b"mine")
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("b", "link", path):
-        done = inside(capfdbinary, "copy", path, tmp_path / name)
-        assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, str(tmp_path / name), "is there already")
+        done = inside("copy", path, tmp_path / name)
+        assert refused(done, 5, str(tmp_path / name), "is there already")
     assert (tmp_path / "b").read_bytes() == b"mine"
     check_folder(tmp_path, "b", "link", "seen.bloom")
 
 
 @pytest.mark.parametrize("kind", ["missing", "text", "sealed and damaged"])
-def test_source_that_is_no_usable_filter(tmp_path: Path, capfdbinary: Capture, kind: str) -> None:
+def test_source_that_is_no_usable_filter(tmp_path: Path, kind: str) -> None:
     """A source that cannot be copied is exit 3, and nothing is made."""
     if kind == "text":
         (tmp_path / "a").write_text("hello")
     elif kind != "missing":
         flip(sealed_of(tmp_path / "a", MIB), 5000)
     before = os.listdir(tmp_path)
-    done = inside(capfdbinary, "copy", tmp_path / "a", tmp_path / "b")
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(tmp_path / "a"))
+    assert refused(inside("copy", tmp_path / "a", tmp_path / "b"), 3, str(tmp_path / "a"))
     assert os.listdir(tmp_path) == before
 
 
-def test_folder_that_is_not_there(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_folder_that_is_not_there(path: str, tmp_path: Path) -> None:
     """A destination in no folder is exit 5, and one line that names the folder."""
     filter_of(path, 64)
-    done = inside(capfdbinary, "copy", path, tmp_path / "no" / "b")
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / "no"))
+    assert refused(inside("copy", path, tmp_path / "no" / "b"), 5, str(tmp_path / "no"))
 
 
-def test_unsealed_again(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_unsealed_again(tmp_path: Path) -> None:
     """A sealed filter takes no line, and a copy of it does."""
     path = sealed_of(tmp_path / "a", 4096)
     (tmp_path / "in").write_bytes(b"x\n")
-    assert inside(capfdbinary, "add", path, tmp_path / "in").code == 3
-    assert inside(capfdbinary, "copy", path, tmp_path / "b").code == 0
+    assert inside("add", path, tmp_path / "in").code == 3
+    assert inside("copy", path, tmp_path / "b").code == 0
     assert array_of(str(tmp_path / "b")) == array_of(path)[:4096]
-    assert inside(capfdbinary, "add", tmp_path / "b", tmp_path / "in").code == 0
+    assert inside("add", tmp_path / "b", tmp_path / "in").code == 0
 
 
 @pytest.mark.parametrize("text", ["64", "70777", "8", "648", "", "rw", "0o640", "-640", "640 "])
-def test_permissions_that_are_none(tmp_path: Path, capfdbinary: Capture, text: str) -> None:
+def test_permissions_that_are_none(tmp_path: Path, text: str) -> None:
     """Anything else is exit 2, and no file is made that its owner could not read."""
     filter_of(tmp_path / "seen", 64)
-    done = inside(capfdbinary, "copy", tmp_path / "seen", tmp_path / "new", f"--permissions={text}")
+    done = inside("copy", tmp_path / "seen", tmp_path / "new", f"--permissions={text}")
     assert (done.code, done.out) == (2, b"")
     assert f"{text!r} is not a mode" in done.err
     assert os.listdir(tmp_path) == ["seen"]
 
 
-def test_replace(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_replace(path: str, tmp_path: Path) -> None:
     """--replace takes the place of the last copy without a word; without it that is advised."""
     filter_of(path, 4096)
-    assert inside(capfdbinary, "copy", path, tmp_path / "copy").code == 0
+    assert inside("copy", path, tmp_path / "copy").code == 0
     with BloomFilter.open(path) as seen:
         seen.add("since then")
-    refused = inside(capfdbinary, "copy", path, tmp_path / "copy")
+    refused = inside("copy", path, tmp_path / "copy")
     assert refused.code == 5
     assert is_one_line(refused.err, str(tmp_path / "copy"), "--replace takes the place")
-    assert inside(capfdbinary, "copy", path, tmp_path / "copy", "--replace") == (0, b"", "")
+    assert inside("copy", path, tmp_path / "copy", "--replace") == (0, b"", "")
     with BloomFilter.open(tmp_path / "copy", "r") as seen:
         assert "since then" in seen
 
 
-def test_replace_what_is_none(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_replace_what_is_none(path: str, tmp_path: Path) -> None:
     """What is no filter stays: exit 5, and one line; a plain copy takes no place at all."""
     filter_of(path, 4096)
     (tmp_path / "text").write_text("precious")
-    done = inside(capfdbinary, "copy", "--replace", path, tmp_path / "text")
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / "text"), "is no sound filter", "choose another")
-    assert inside(capfdbinary, "copy", "--replace", "--plain", path, tmp_path / "new").code == 2
+    done = inside("copy", "--replace", path, tmp_path / "text")
+    assert refused(done, 5, str(tmp_path / "text"), "is no sound filter", "choose another")
+    assert inside("copy", "--replace", "--plain", path, tmp_path / "new").code == 2
     assert (tmp_path / "text").read_text() == "precious"
     assert not (tmp_path / "new").exists()

@@ -4,31 +4,29 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, inside, is_one_line, mmbloom
+from cli_runner import EXACT, inside, is_one_line, mmbloom, refused
 
 from mmbloom import BloomFilter, CountingBloomFilter
 
-Capture = pytest.CaptureFixture[bytes]
-
 
 @pytest.fixture
-def counting(tmp_path: Path, capfdbinary: Capture) -> Path:
+def counting(tmp_path: Path) -> Path:
     """A counting filter, made by the command, that holds a, b and another b."""
     path, lines = tmp_path / "seen", tmp_path / "lines"
     lines.write_bytes(b"a\nb\nb\n")
-    assert inside(capfdbinary, "create", path, "--counting", *EXACT) == (0, b"", "")
-    assert inside(capfdbinary, "add", path, lines) == (0, b"", "")
+    assert inside("create", path, "--counting", *EXACT) == (0, b"", "")
+    assert inside("add", path, lines) == (0, b"", "")
     return path
 
 
-def test_remove(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_remove(counting: Path, tmp_path: Path) -> None:
     """Each line takes out one copy; 1 if there was none; add counts repeats."""
     some = tmp_path / "some"
     some.write_bytes(b"b\nc\n")
     with CountingBloomFilter.open(counting, "r") as seen:
         flushed_ns = seen.info().flushed_ns
     for code in (0, 0, 1):
-        assert inside(capfdbinary, "remove", counting, some) == (code, b"", "")
+        assert inside("remove", counting, some) == (code, b"", "")
     with CountingBloomFilter.open(counting, "r") as seen:
         assert seen.contains_many([b"a", b"b", b"c"]).tolist() == [True, False, False]
         assert seen.info().flushed_ns > flushed_ns
@@ -38,24 +36,24 @@ def test_remove(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     assert CountingBloomFilter.open(counting, "r").info().positions_set == 0
 
 
-def test_check_info_verify_copy(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_check_info_verify_copy(counting: Path, tmp_path: Path) -> None:
     """They take a counting filter and say what it is."""
     lines = tmp_path / "lines"
     lines.write_bytes(b"c\nb\n")
-    assert inside(capfdbinary, "check", counting, lines) == (0, b"b\n", "")
-    assert json.loads(inside(capfdbinary, "info", counting, "--json").out)["kind"] == "counters"
-    assert b" counters\n" in inside(capfdbinary, "info", counting, "--recount").out
-    assert inside(capfdbinary, "verify", counting, "--keys", lines).code == 1
-    done = inside(capfdbinary, "verify", counting)
+    assert inside("check", counting, lines) == (0, b"b\n", "")
+    assert json.loads(inside("info", counting, "--json").out)["kind"] == "counters"
+    assert b" counters\n" in inside("info", counting, "--recount").out
+    assert inside("verify", counting, "--keys", lines).code == 1
+    done = inside("verify", counting)
     assert (done.code, b"counters set" in done.out) == (0, True)
     copied = tmp_path / "copied"
-    assert inside(capfdbinary, "copy", counting, copied, "--seal").code == 0
-    assert inside(capfdbinary, "check", copied, lines).out == b"b\n"
-    done = inside(capfdbinary, "remove", copied, lines)
+    assert inside("copy", counting, copied, "--seal").code == 0
+    assert inside("check", copied, lines).out == b"b\n"
+    done = inside("remove", copied, lines)
     assert done.code == 3
     assert is_one_line(done.err, str(copied), "sealed")
     like = tmp_path / "like"
-    assert inside(capfdbinary, "create", like, "--like", counting).code == 0
+    assert inside("create", like, "--like", counting).code == 0
     BloomFilter.open(like).close()
 
 
@@ -72,48 +70,43 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("command", OTHERS)
-def test_others_refuse_counters(
-    counting: Path, tmp_path: Path, capfdbinary: Capture, command: str
-) -> None:
+def test_others_refuse_counters(counting: Path, tmp_path: Path, command: str) -> None:
     """What works on bits only ends with 3 and a line that says what to do, and changes nothing."""
     names = {"file": counting, "lines": tmp_path / "lines", "new": tmp_path / "new"}
     before = counting.read_bytes()
     argv = [word.format(**names) for word in OTHERS[command]]
-    done = inside(capfdbinary, command.split(maxsplit=1)[0], *argv)
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(counting), "is a counting filter", "copy --plain")
+    done = inside(command.split(maxsplit=1)[0], *argv)
+    assert refused(done, 3, str(counting), "is a counting filter", "copy --plain")
     assert counting.read_bytes() == before
     assert not (tmp_path / "new").exists()
 
 
-def test_remove_from_a_plain_filter(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_remove_from_a_plain_filter(tmp_path: Path) -> None:
     """A filter of bits cannot forget: 3, and a line that says so."""
     plain, lines = tmp_path / "plain", tmp_path / "lines"
     lines.write_bytes(b"a\n")
-    inside(capfdbinary, "add", plain, lines, *EXACT)
-    done = inside(capfdbinary, "remove", plain, lines)
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(plain), "plain filter", "create --counting")
+    inside("add", plain, lines, *EXACT)
+    done = inside("remove", plain, lines)
+    assert refused(done, 3, str(plain), "plain filter", "create --counting")
 
 
-def test_a_plain_copy(counting: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_a_plain_copy(counting: Path, tmp_path: Path) -> None:
     """What counting filters are refused for, the plain one that is made of it is taken for."""
     plain, lines = tmp_path / "plain", tmp_path / "lines"
-    assert inside(capfdbinary, "copy", "--plain", counting, plain) == (0, b"", "")
+    assert inside("copy", "--plain", counting, plain) == (0, b"", "")
     for each in (counting, plain):
-        assert inside(capfdbinary, "check", each, lines).out == lines.read_bytes()
+        assert inside("check", each, lines).out == lines.read_bytes()
     assert plain.stat().st_mode & 0o777 == 0o600
-    assert inside(capfdbinary, "dedup", plain, lines) == (0, b"", "")
-    done = inside(capfdbinary, "copy", "--plain", plain, tmp_path / "again")
+    assert inside("dedup", plain, lines) == (0, b"", "")
+    done = inside("copy", "--plain", plain, tmp_path / "again")
     assert done.code == 3
     assert is_one_line(done.err, str(plain), "plain filter")
-    assert inside(capfdbinary, "copy", "--plain", "--seal", counting, tmp_path / "both").code == 2
+    assert inside("copy", "--plain", "--seal", counting, tmp_path / "both").code == 2
 
 
 def test_remove_waits_for_the_lock(counting: Path) -> None:
     """With --lock-timeout another writer is waited for so long: exit 4, and nothing removed."""
     with CountingBloomFilter.open(counting) as seen, seen.locked():
         done = mmbloom("remove", counting, "--lock-timeout", "0.2", stdin=b"a\n")
-        assert (done.code, done.out) == (4, b"")
-        assert is_one_line(done.err, str(counting), "0.2")
+        assert refused(done, 4, str(counting), "0.2")
         assert b"a" in seen

@@ -13,7 +13,6 @@ from tally import Count
 
 from mmbloom import BloomFilter, verify
 
-Capture = pytest.CaptureFixture[bytes]
 MORE = ("-n", "2M", "-p", "1e-9", "--seed", "11")
 KILLS = 2
 ATTEMPTS = 20  # rounds, until a kill hits a running process
@@ -39,7 +38,7 @@ def check_nothing_lost(outputs: list[Path], distinct: set[bytes], kills: int) ->
         assert any(line.startswith(start) for line in distinct), start
 
 
-def killed_round(folder: Path, rng: random.Random, to: str, tally: Count, capture: Capture) -> bool:
+def killed_round(folder: Path, rng: random.Random, to: str, tally: Count) -> bool:
     """Kill a run over and over, let the last one end, and check; was a running one hit?"""
     seen, inputs = folder / "seen", [folder / "in1", folder / "in2"]
     distinct = set.union(*(make_input(path, rng, 200_000) for path in inputs))
@@ -51,7 +50,7 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count, captur
         argv += ["--output-dir", folder / "out", "-j", "2"]
         (folder / "out").mkdir()
         outputs = [folder / "out" / path.name for path in inputs]
-    assert inside(capture, "create", seen, *MORE).code == 0
+    assert inside("create", seen, *MORE).code == 0
     hits = 0
     # A run that ends before it is killed has written all: nothing is left to be killed in.
     while hits < KILLS and kill_at_random(argv, rng, outputs):
@@ -63,8 +62,8 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count, captur
     tally(kills=hits, distinct_lines=len(distinct))
     check_nothing_lost(outputs, distinct, hits)
     assert verify(seen, keys=distinct).ok
-    assert inside(capture, "check", seen, *inputs, "-v", "-c") == (1, b"0\n", "")
-    assert inside(capture, "dedup", seen, *inputs) == (0, b"", "")
+    assert inside("check", seen, *inputs, "-v", "-c") == (1, b"0\n", "")
+    assert inside("dedup", seen, *inputs) == (0, b"", "")
     return hits > 0
 
 
@@ -72,14 +71,14 @@ def killed_round(folder: Path, rng: random.Random, to: str, tally: Count, captur
 @pytest.mark.laws("T15")
 @pytest.mark.parametrize("to", ["-o", ">>", "--output-dir"])
 def test_killed_at_random_and_run_again(
-    tmp_path: Path, seed: int, stress: int, to: str, tally: Count, capfdbinary: Capture
+    tmp_path: Path, seed: int, stress: int, to: str, tally: Count
 ) -> None:
     """Law 6: after any number of kills, a run that ends has every distinct line in the output."""
     rng, hit = random.Random(seed), 0
     for number in range(ATTEMPTS * stress):
         folder = tmp_path / str(number)
         folder.mkdir()
-        hit += killed_round(folder, rng, to, tally, capfdbinary)
+        hit += killed_round(folder, rng, to, tally)
         shutil.rmtree(folder)
         if hit == stress:
             break
@@ -108,12 +107,12 @@ def kill_while_it_writes(argv: list[str | Path], rng: random.Random, output: Pat
     return hit
 
 
-def cut_off_round(folder: Path, rng: random.Random, tally: Count, capture: Capture) -> bool:
+def cut_off_round(folder: Path, rng: random.Random, tally: Count) -> bool:
     """Kill runs within a write, let the last one end, and check; was a line cut off?"""
     seen, output = folder / "seen", folder / "out"
     distinct = make_input(folder / "in", rng, 200_000)
     argv: list[str | Path] = ["dedup", seen, folder / "in"]
-    assert inside(capture, "create", seen, *MORE).code == 0
+    assert inside("create", seen, *MORE).code == 0
     hits = cut_off = 0
     for _ in range(4):
         hits += kill_while_it_writes(argv, rng, output)
@@ -123,7 +122,7 @@ def cut_off_round(folder: Path, rng: random.Random, tally: Count, capture: Captu
     tally(kills=hits, cut_off=cut_off, distinct_lines=len(distinct))
     check_nothing_lost([output], distinct, hits)
     assert verify(seen, keys=distinct).ok
-    assert inside(capture, *argv) == (0, b"", "")
+    assert inside(*argv) == (0, b"", "")
     return hits > 0 and cut_off > 0
 
 
@@ -134,7 +133,6 @@ def test_killed_within_a_write(
     seed: int,
     stress: int,
     tally: Count,
-    capfdbinary: Capture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Law 6: a kill that cuts the output off amid a chunk loses no line of that chunk."""
@@ -144,7 +142,7 @@ def test_killed_within_a_write(
     for number in range(ATTEMPTS * stress):
         folder = tmp_path / str(number)
         folder.mkdir()
-        hit += cut_off_round(folder, rng, tally, capfdbinary)
+        hit += cut_off_round(folder, rng, tally)
         shutil.rmtree(folder)
         if hit == stress:
             break

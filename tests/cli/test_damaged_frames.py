@@ -12,7 +12,6 @@ from mmbloom._system import extras as _extras
 from mmbloom.errors import InputError
 from mmbloom.logs.inputs import open_input
 
-Capture = pytest.CaptureFixture[bytes]
 KINDS = ("gz", "bz2", "xz", "zst")
 EACH_KIND = pytest.mark.parametrize("kind", KINDS)
 FRAMES = [b"".join(b"%d of frame %d\n" % (i * i, n) for i in range(9 + 30 * n)) for n in range(3)]
@@ -88,27 +87,23 @@ def test_zeros(tmp_path: Path, kind: str, zeros: int, at_end: bool) -> None:
 
 @EACH_KIND
 @pytest.mark.parametrize("garbage", [b"\1", b"some other bytes", b"\0\0\0\0more", b"BZh9", b"PK"])
-def test_something_else_behind(
-    tmp_path: Path, capfdbinary: Capture, kind: str, garbage: bytes
-) -> None:
+def test_something_else_behind(tmp_path: Path, kind: str, garbage: bytes) -> None:
     """All lines before it are printed, and one line names the file."""
     path = tmp_path / f"in.{kind}"
     path.write_bytes(b"".join(compressed(kind)) + garbage)
-    done = inside(capfdbinary, "dedup", exact_filter(tmp_path / "seen"), path)
+    done = inside("dedup", exact_filter(tmp_path / "seen"), path)
     assert (done.code, done.out) == (5, b"".join(FRAMES))
     assert is_one_line(done.err, f"{path}: damaged or cut off: ")
 
 
 @pytest.mark.parametrize("command", ["dedup", "add", "check"])
 @pytest.mark.parametrize("options", ["", "--csv", "--csv --no-header", "--csv -k 1"])
-def test_the_name_comes_once(
-    tmp_path: Path, capfdbinary: Capture, command: str, options: str
-) -> None:
+def test_the_name_comes_once(tmp_path: Path, command: str, options: str) -> None:
     """Rows of CSV are read from an input whose errors have its name already."""
     path = tmp_path / "in.csv.gz"
     path.write_bytes(b"".join(compressed("gz"))[:-9])
     seen = exact_filter(tmp_path / "seen")
-    done = inside(capfdbinary, command, seen, path, *options.split())
+    done = inside(command, seen, path, *options.split())
     assert done.code == 5
     assert is_one_line(done.err, "damaged or cut off: it ends before its end-of-stream marker")
     assert done.err.count(str(path)) == 1

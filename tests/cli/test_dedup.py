@@ -24,8 +24,6 @@ from workers import PATIENCE
 from mmbloom import BloomFilter, engine
 from mmbloom.format.header import Header, decode
 
-Capture = pytest.CaptureFixture[bytes]
-
 STREAMS = {
     "crlf": (b"a\r\nb\r\na\r\na\n", b"a\r\nb\r\na\n"),
     "lone cr": (b"a\rb\na\rb\n\r\n", b"a\rb\n\r\n"),
@@ -41,12 +39,12 @@ STREAMS = {
 
 
 @pytest.mark.parametrize(("data", "expected"), STREAMS.values(), ids=STREAMS)
-def test_byte_for_byte(tmp_path: Path, capfdbinary: Capture, data: bytes, expected: bytes) -> None:
+def test_byte_for_byte(tmp_path: Path, data: bytes, expected: bytes) -> None:
     """A line comes out as it went in, whatever its bytes; a second run prints nothing."""
     (tmp_path / "in").write_bytes(data)
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
-    assert inside(capfdbinary, *argv) == (0, expected, "")
-    assert inside(capfdbinary, *argv) == (0, b"", "")
+    assert inside(*argv) == (0, expected, "")
+    assert inside(*argv) == (0, b"", "")
 
 
 @pytest.mark.parametrize("argv", [(), ("-",)])
@@ -64,20 +62,20 @@ def test_several_inputs_in_order(tmp_path: Path) -> None:
     assert mmbloom(*argv, stdin=b"x\nb\nc\n").out == b"a\nb\nx\nc\nd\n"
 
 
-def test_inputs_are_not_glued_together(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_inputs_are_not_glued_together(tmp_path: Path) -> None:
     """A last line without newline and the first of the next input stay two lines."""
     for name, data in {"1": b"a\nlast", "2": b"first\nb", "3": b"b\n", "4": b"last"}.items():
         (tmp_path / name).write_bytes(data)
     inputs = [tmp_path / name for name in "1234"]
-    done = inside(capfdbinary, "dedup", tmp_path / "seen", *inputs, *EXACT)
+    done = inside("dedup", tmp_path / "seen", *inputs, *EXACT)
     assert done.out == b"a\nlast\nfirst\nb"
 
 
-def test_same_input_twice(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_same_input_twice(tmp_path: Path) -> None:
     """An input named twice gives nothing new the second time."""
     (tmp_path / "in").write_bytes(b"a\nb\n")
     inputs = [tmp_path / "in", tmp_path / "in"]
-    done = inside(capfdbinary, "dedup", tmp_path / "seen", *inputs, *EXACT)
+    done = inside("dedup", tmp_path / "seen", *inputs, *EXACT)
     assert done.out == b"a\nb\n"
 
 
@@ -236,11 +234,11 @@ def test_appending_to_stdout(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["dedup", "add", "check", "remove", "exclude"])
 def test_proves_its_filter_once(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """A run reads and proves the header of its filter once."""
     kind = ("--counting",) if command == "remove" else ()
-    assert inside(capfdbinary, "create", tmp_path / "seen", *EXACT, *kind).code == 0
+    assert inside("create", tmp_path / "seen", *EXACT, *kind).code == 0
     (tmp_path / "in").write_bytes(b"a\n")
     proved = []
 
@@ -250,5 +248,5 @@ def test_proves_its_filter_once(
 
     monkeypatch.setattr("mmbloom._storage.opening.decode", decoded)
     words = ("--add", "a") if command == "exclude" else (tmp_path / "in",)
-    assert inside(capfdbinary, command, tmp_path / "seen", *words).code in (0, 1)
+    assert inside(command, tmp_path / "seen", *words).code in (0, 1)
     assert proved == [str(tmp_path / "seen")]

@@ -20,7 +20,6 @@ from mmbloom._system import mounts
 from mmbloom.cli import marking as command
 from mmbloom.logs.dedup import Sink
 
-Capture = pytest.CaptureFixture[bytes]
 SEEN = ["-n", "1e4", "-p", "1e-9"]
 
 
@@ -29,14 +28,14 @@ def counted(lines: list[bytes]) -> bytes:
     return b"".join(b"%7d %b\n" % (number, line) for line, number in Counter(lines).items())
 
 
-def test_as_uniq(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_as_uniq(tmp_path: Path) -> None:
     """Sorted, it is what sort and uniq give; over several inputs, compressed ones too."""
     lines = [b"%d" % (i * i % 97) for i in range(3000)]
     (tmp_path / "a").write_bytes(b"".join(line + b"\n" for line in lines[:2000]))
     with gzip.open(tmp_path / "b.gz", "wb") as file:
         file.writelines(line + b"\n" for line in lines[2000:])
     inputs = [tmp_path / "a", tmp_path / "b.gz"]
-    code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *SEEN, "-c", *inputs)
+    code, out, err = inside("dedup", tmp_path / "seen", *SEEN, "-c", *inputs)
     assert (code, out, err) == (0, counted(lines), "")
     (tmp_path / "all").write_bytes(b"".join(line + b"\n" for line in lines))
     uniq = subprocess.run(
@@ -46,15 +45,15 @@ def test_as_uniq(tmp_path: Path, capfdbinary: Capture) -> None:
         capture_output=True,
     )
     assert b"".join(sorted(out.splitlines(keepends=True))) == uniq.stdout
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", "-c", *inputs) == (0, b"", "")
+    assert inside("dedup", tmp_path / "seen", "-c", *inputs) == (0, b"", "")
 
 
-def test_only_new_lines(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_only_new_lines(tmp_path: Path) -> None:
     """What an earlier run knew is not printed; the number is that of this run's inputs."""
     with BloomFilter.create(tmp_path / "seen", 1000, 1e-9) as seen:
         seen.add("old")
     (tmp_path / "in").write_bytes(b"old\nnew\nold\nnew\nnew")
-    code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", tmp_path / "in")
+    code, out, _ = inside("dedup", tmp_path / "seen", "-c", tmp_path / "in")
     assert (code, out) == (0, b"      3 new\n")
 
 
@@ -71,25 +70,23 @@ def test_only_new_lines(tmp_path: Path, capfdbinary: Capture) -> None:
         (["--count"], b"\n\n", b"      2 \n"),
     ],
 )
-def test_options(
-    tmp_path: Path, capfdbinary: Capture, options: list[str], data: bytes, expected: bytes
-) -> None:
+def test_options(tmp_path: Path, options: list[str], data: bytes, expected: bytes) -> None:
     """The key is what counts; the line is what is printed."""
     (tmp_path / "in").write_bytes(data)
     seen, path = tmp_path / "seen", tmp_path / "in"
-    assert inside(capfdbinary, "dedup", seen, *EXACT, "-c", *options, path) == (0, expected, "")
+    assert inside("dedup", seen, *EXACT, "-c", *options, path) == (0, expected, "")
 
 
 @pytest.mark.parametrize("option", ["-c", "-u"])
-def test_new_lines_like_other_text(tmp_path: Path, capfdbinary: Capture, option: str) -> None:
+def test_new_lines_like_other_text(tmp_path: Path, option: str) -> None:
     """An input is checked as a whole; the few lines of it that are new may be like other text."""
     old, utf_16, old_mac = b"a line of a log\n" * 300, b"\0a\0b\0c\0d\0\n", b"1 %\r2 %\r3 %"
     number = b"      1 " if option == "-c" else b""
     (tmp_path / "in").write_bytes(old)
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, tmp_path / "in").code == 0
+    assert inside("dedup", tmp_path / "seen", *EXACT, tmp_path / "in").code == 0
     for new in (utf_16, old_mac):
         (tmp_path / "in").write_bytes(old + new)
-        found = inside(capfdbinary, "dedup", tmp_path / "seen", option, tmp_path / "in")
+        found = inside("dedup", tmp_path / "seen", option, tmp_path / "in")
         assert found == (0, number + new, "")
 
 
@@ -131,7 +128,7 @@ def test_no_space_for_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def counted_then_changed(
-    capture: Capture, monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
+    monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
 ) -> tuple[int, bytes, str]:
     """Run on an input that changes when its lines are counted, before one is printed."""
     real = command._Counting.before
@@ -142,12 +139,10 @@ def counted_then_changed(
 
     with monkeypatch.context() as patch:
         patch.setattr(command._Counting, "before", changed)
-        return inside(capture, "dedup", path.with_name("seen"), *EXACT, "-c", path)
+        return inside("dedup", path.with_name("seen"), *EXACT, "-c", path)
 
 
-def test_an_input_that_grows(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_input_that_grows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is appended after the count is left to the next run, and so is the rest of a line."""
     path = tmp_path / "in"
     path.write_bytes(b"a\nb\na\nhal")
@@ -156,24 +151,22 @@ def test_an_input_that_grows(
         with path.open("ab") as file:
             file.write(b"f\na\nc\n")
 
-    found = counted_then_changed(capfdbinary, monkeypatch, path, grow)
+    found = counted_then_changed(monkeypatch, path, grow)
     assert found == (0, b"      2 a\n      1 b\n      1 hal", "")
-    code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", path)
+    code, out, _ = inside("dedup", tmp_path / "seen", "-c", path)
     assert (code, out) == (0, b"      1 half\n      1 c\n")
 
 
-def test_an_input_that_changes(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_input_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A line that was not counted ends the run; it is not marked."""
     path = tmp_path / "in"
     path.write_bytes(b"a\nb\n")
     change = partial(path.write_bytes, b"a\nx\n")
-    code, out, err = counted_then_changed(capfdbinary, monkeypatch, path, change)
+    code, out, err = counted_then_changed(monkeypatch, path, change)
     assert (code, out) == (5, b"")
     assert is_one_line(err)
     assert "has changed between counting and printing" in err
-    code, out, _ = inside(capfdbinary, "dedup", tmp_path / "seen", "-c", path)
+    code, out, _ = inside("dedup", tmp_path / "seen", "-c", path)
     assert (code, out) == (0, b"      1 a\n      1 x\n")
 
 
@@ -188,28 +181,26 @@ def test_an_input_that_changes(
         ["--dry-run", "-o", "out"],
     ],
 )
-def test_not_together(tmp_path: Path, capfdbinary: Capture, options: list[str]) -> None:
+def test_not_together(tmp_path: Path, options: list[str]) -> None:
     """Refused before anything is made."""
     (tmp_path / "in").write_bytes(b"a\n")
-    code, out, err = inside(
-        capfdbinary, "dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in"
-    )
+    code, out, err = inside("dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in")
     assert (code, out) == (2, b"")
     assert options[0] in err
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_appended_and_forced(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_appended_and_forced(tmp_path: Path) -> None:
     """With -o and --durable, and figures of what was printed."""
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     arguments = ("-c", "--durable", "--stats", "-o", tmp_path / "out", tmp_path / "in")
-    code, out, err = inside(capfdbinary, "dedup", tmp_path / "seen", *EXACT, *arguments)
+    code, out, err = inside("dedup", tmp_path / "seen", *EXACT, *arguments)
     assert (code, out) == (0, b"")
     assert '"lines": 3, "unique": 2' in err
     assert (tmp_path / "out").read_bytes() == b"      2 a\n      1 b\n"
 
 
-def test_lines_that_come_once(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_lines_that_come_once(tmp_path: Path) -> None:
     """As of uniq -u; those that come again are marked too, and so are new to no later run."""
     lines = [b"%d" % (i * i % 97) for i in range(60)]
     (tmp_path / "in").write_bytes(b"\n".join(lines) + b"\n")
@@ -217,8 +208,8 @@ def test_lines_that_come_once(tmp_path: Path, capfdbinary: Capture) -> None:
     once = b"".join(line + b"\n" for line, number in Counter(lines).items() if number == 1)
     assert once
     arguments = ("dedup", tmp_path / "seen", *EXACT, "-u")
-    assert inside(capfdbinary, *arguments, tmp_path / "in") == (0, once, "")
-    assert inside(capfdbinary, *arguments, tmp_path / "later") == (0, b"x\n", "")
+    assert inside(*arguments, tmp_path / "in") == (0, once, "")
+    assert inside(*arguments, tmp_path / "later") == (0, b"x\n", "")
 
 
 def state_of(folder: Path) -> dict[str, bytes]:
@@ -226,9 +217,7 @@ def state_of(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
-def test_dry_run(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, kind: list[str]
-) -> None:
+def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]) -> None:
     """It prints what a run would print, and then the run prints it; nothing is left."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -237,21 +226,21 @@ def test_dry_run(
     arguments: list[str | Path] = ["dedup", tmp_path / "seen", *EXACT, *kind]
     for path, expected in ((tmp_path / "in", b"a\nb\n"), (tmp_path / "more", b"c\n")):
         before = state_of(tmp_path)
-        assert inside(capfdbinary, *arguments, "--dry-run", path) == (0, expected, "")
+        assert inside(*arguments, "--dry-run", path) == (0, expected, "")
         assert state_of(tmp_path) == before
-        assert inside(capfdbinary, *arguments, path) == (0, expected, "")
+        assert inside(*arguments, path) == (0, expected, "")
     assert not [*(tmp_path / "tmp").iterdir()]
 
 
-def test_dry_run_tells_figures(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_dry_run_tells_figures(tmp_path: Path) -> None:
     """Those that a run would give; and what is no filter is an error that names it."""
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     arguments = ("dedup", tmp_path / "seen", *EXACT, "--dry-run", "--stats", tmp_path / "in")
-    code, out, err = inside(capfdbinary, *arguments)
+    code, out, err = inside(*arguments)
     assert (code, out) == (0, b"a\nb\n")
     assert json.loads(err)["unique"] == 2
     (tmp_path / "other").write_bytes(b"a\n")
-    code, out, err = inside(capfdbinary, "dedup", tmp_path / "in", "--dry-run", tmp_path / "other")
+    code, out, err = inside("dedup", tmp_path / "in", "--dry-run", tmp_path / "other")
     assert (code, out) == (3, b"")
     assert is_one_line(err)
     assert str(tmp_path / "in") in err
@@ -259,14 +248,14 @@ def test_dry_run_tells_figures(tmp_path: Path, capfdbinary: Capture) -> None:
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
 def test_dry_run_names_the_filter(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, kind: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]
 ) -> None:
     """No message has the path of the copy, and none says that something is marked."""
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\nb\nc\n")
     sizes = ("-n", "2", "-p", "1e-9", *kind)
     for path in (Path("seen"), tmp_path / "seen"):
-        code, out, err = inside(capfdbinary, "dedup", path, *sizes, "--dry-run", "in")
+        code, out, err = inside("dedup", path, *sizes, "--dry-run", "in")
         if kind == ["--growing"]:
             assert (code, out, err) == (0, b"a\nb\nc\n", "")
             continue
@@ -279,14 +268,12 @@ def test_dry_run_names_the_filter(
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_dry_run_finds_what_a_run_would(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dry_run_finds_what_a_run_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a run would refuse, in the same words and order."""
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\n")
-    inside(capfdbinary, "create", "one", "-n", "100")
-    inside(capfdbinary, "create", "many", "-n", "100", "--growing")
+    inside("create", "one", "-n", "100")
+    inside("create", "many", "-n", "100", "--growing")
     for words in (
         "one -n 100 -p 0.5 in",
         "many -n 7 in",
@@ -305,9 +292,7 @@ def test_dry_run_finds_what_a_run_would(
         f"{tmp_path}/no-filter in",
         f"{tmp_path}/no/filter -n 7 in",
     ):
-        dry, wet = (
-            inside(capfdbinary, "dedup", *words.split(), *option) for option in (["--dry-run"], [])
-        )
+        dry, wet = (inside("dedup", *words.split(), *option) for option in (["--dry-run"], []))
         assert dry.code > 0
         assert (dry.code, dry.out) == (wet.code, wet.out), words
         # Some words name a filter as it was given, and some by its whole path.
@@ -315,17 +300,17 @@ def test_dry_run_finds_what_a_run_would(
     assert sorted(os.listdir()) == ["in", "many", "one"]
     monkeypatch.chdir("many")
     for name in (".", "../many/", "../one"):
-        assert inside(capfdbinary, "dedup", name, "--dry-run", "../in") == (0, b"a\n", "")
+        assert inside("dedup", name, "--dry-run", "../in") == (0, b"a\n", "")
 
 
 @pytest.mark.parametrize("kind", [[], ["--growing"]])
 def test_dry_run_blames_the_temporary_folder(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, kind: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]
 ) -> None:
     """A disk that is full under the copy is not the filter's; nor is a network's."""
     (tmp_path / "in").write_bytes(b"a\n")
     arguments: list[str | Path] = ["dedup", tmp_path / "seen", "-n", "1M", *kind]
-    assert inside(capfdbinary, *arguments, tmp_path / "in").code == 0
+    assert inside(*arguments, tmp_path / "in").code == 0
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
 
@@ -336,14 +321,14 @@ def test_dry_run_blames_the_temporary_folder(
         full.setattr(os, "posix_fallocate", refuse)
         for path in (tmp_path / "seen", tmp_path / "new"):
             argv = [arguments[0], path, *arguments[2:], "--dry-run", tmp_path / "in"]
-            code, out, err = inside(capfdbinary, *argv)
+            code, out, err = inside(*argv)
             assert (code, out) == (5, b"")
             assert is_one_line(err, f"mmbloom: {tmp_path / 'tmp'}: ", "No space left on device")
             assert "set TMPDIR to another folder" in err
     monkeypatch.setattr(
         mounts, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
     )
-    code, out, err = inside(capfdbinary, *arguments, "--dry-run", tmp_path / "in")
+    code, out, err = inside(*arguments, "--dry-run", tmp_path / "in")
     assert (code, out) == (5, b"")
     assert is_one_line(err, f"mmbloom: {tmp_path / 'tmp'}: is on a network file system: a dry run")
     assert not os.listdir(tmp_path / "tmp")

@@ -24,6 +24,7 @@ from cli_runner import (
     inside,
     is_one_line,
     mmbloom,
+    refused,
     running,
     started,
     wait_until,
@@ -34,7 +35,6 @@ from mmbloom.cli.workers import run_jobs
 from mmbloom.errors import InputError
 from mmbloom.logs.dedup import Tally
 
-Capture = pytest.CaptureFixture[bytes]
 JOBS = pytest.mark.parametrize("jobs", ["1", "2"])
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -74,13 +74,13 @@ def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -
     )
 
 
-def test_outputs_are_appended_to(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_outputs_are_appended_to(tmp_path: Path) -> None:
     """A folder of outputs is kept, and a line cut off by a killed run stays alone."""
     (tmp_path / "in").write_bytes(b"a\nb\n")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "in").write_bytes(b"old\ncut o")
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--output-dir", tmp_path / "out", *EXACT)
-    assert inside(capfdbinary, *argv) == (0, b"", "")
+    assert inside(*argv) == (0, b"", "")
     assert (tmp_path / "out" / "in").read_bytes() == b"old\ncut o\na\nb\n"
 
 
@@ -99,7 +99,6 @@ REFUSED = {
 def test_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: Capture,
     argv: list[str],
     name: str,
 ) -> None:
@@ -108,26 +107,23 @@ def test_refused(
     (tmp_path / "sub").mkdir()
     for file in ("in", "sub/in", "in.gz", "sub/seen"):
         Path(file).write_bytes(b"a\na\n")
-    done = inside(capfdbinary, "dedup", "seen", *argv, *EXACT)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, name)
+    assert refused(inside("dedup", "seen", *argv, *EXACT), 2, name)
     assert sorted(os.listdir()) == ["in", "in.gz", "sub"]
     assert Path("in").read_bytes() == b"a\na\n"
 
 
-def test_no_jobs(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_no_jobs(tmp_path: Path) -> None:
     """-j 0 is refused."""
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", "-j", "0").code == 2
+    assert inside("dedup", tmp_path / "seen", "-j", "0").code == 2
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])
-def test_folder_that_cannot_be_made(tmp_path: Path, capfdbinary: Capture, name: str) -> None:
+def test_folder_that_cannot_be_made(tmp_path: Path, name: str) -> None:
     """An --output-dir that cannot be a folder is exit 5 and names it."""
     (tmp_path / "file").write_bytes(b"a\n")
     seen, out = exact_filter(tmp_path / "seen"), tmp_path / name
-    done = inside(capfdbinary, "dedup", seen, tmp_path / "file", "--output-dir", out)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / "file"))
+    done = inside("dedup", seen, tmp_path / "file", "--output-dir", out)
+    assert refused(done, 5, str(tmp_path / "file"))
 
 
 @JOBS
@@ -138,8 +134,7 @@ def test_an_error_in_a_worker(tmp_path: Path, jobs: str) -> None:
     files = [tmp_path / "good", tmp_path / "bad.gz"]
     out = ("--output-dir", tmp_path / "out", "-j", jobs)
     done = mmbloom("dedup", tmp_path / "seen", *files, *out, *EXACT)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / "bad.gz"))
+    assert refused(done, 5, str(tmp_path / "bad.gz"))
 
 
 @JOBS

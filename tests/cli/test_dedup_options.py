@@ -7,19 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, started
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, refused, started
 
 from mmbloom import BloomFilter, columns
 
-Capture = pytest.CaptureFixture[bytes]
 
-
-def dedup(
-    capture: pytest.CaptureFixture[bytes], folder: Path, data: bytes, *options: str | Path
-) -> tuple[int, bytes, str]:
+def dedup(folder: Path, data: bytes, *options: str | Path) -> tuple[int, bytes, str]:
     """Run dedup on an input of these bytes, with the filter of this folder."""
     (folder / "in").write_bytes(data)
-    return inside(capture, "dedup", folder / "seen", folder / "in", *EXACT, *options)
+    return inside("dedup", folder / "seen", folder / "in", *EXACT, *options)
 
 
 COMPARED: dict[str, tuple[list[str], bytes, bytes]] = {
@@ -51,17 +47,15 @@ COMPARED: dict[str, tuple[list[str], bytes, bytes]] = {
 
 
 @pytest.mark.parametrize(("options", "data", "expected"), COMPARED.values(), ids=COMPARED)
-def test_what_is_compared(
-    tmp_path: Path, capfdbinary: Capture, options: list[str], data: bytes, expected: bytes
-) -> None:
+def test_what_is_compared(tmp_path: Path, options: list[str], data: bytes, expected: bytes) -> None:
     """Each option, long and short, decides which lines are the same; lines come out whole."""
-    assert dedup(capfdbinary, tmp_path, data, *options) == (0, expected, "")
+    assert dedup(tmp_path, data, *options) == (0, expected, "")
 
 
-def test_second_run_with_d_prints_all(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_second_run_with_d_prints_all(tmp_path: Path) -> None:
     """With -d a run over known lines prints all of them."""
-    dedup(capfdbinary, tmp_path, b"a\nb\n")
-    assert dedup(capfdbinary, tmp_path, b"a\nb\nc\n", "-d") == (0, b"a\nb\n", "")
+    dedup(tmp_path, b"a\nb\n")
+    assert dedup(tmp_path, b"a\nb\nc\n", "-d") == (0, b"a\nb\n", "")
 
 
 @pytest.mark.parametrize(
@@ -75,38 +69,36 @@ def test_second_run_with_d_prints_all(tmp_path: Path, capfdbinary: Capture) -> N
         ["-t", ""],
     ],
 )
-def test_options_that_make_no_sense(
-    tmp_path: Path, capfdbinary: Capture, options: list[str]
-) -> None:
+def test_options_that_make_no_sense(tmp_path: Path, options: list[str]) -> None:
     """They are refused with exit 2 and the option's name, and no filter is made."""
-    code, out, err = dedup(capfdbinary, tmp_path, b"a\n", *options)
+    code, out, err = dedup(tmp_path, b"a\n", *options)
     assert (code, out) == (2, b"")
     assert options[0] in err.splitlines()[-1]
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_output_is_appended_to(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_output_is_appended_to(tmp_path: Path) -> None:
     """-o keeps what the file holds, so that the lines of earlier runs stay."""
     out = tmp_path / "out"
-    assert dedup(capfdbinary, tmp_path, b"a\nb\n", "-o", out) == (0, b"", "")
-    assert dedup(capfdbinary, tmp_path, b"b\nc\n", "--output", out) == (0, b"", "")
+    assert dedup(tmp_path, b"a\nb\n", "-o", out) == (0, b"", "")
+    assert dedup(tmp_path, b"b\nc\n", "--output", out) == (0, b"", "")
     assert out.read_bytes() == b"a\nb\nc\n"
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\0"])
-def test_output_cut_off_is_mended(tmp_path: Path, capfdbinary: Capture, end: bytes) -> None:
+def test_output_cut_off_is_mended(tmp_path: Path, end: bytes) -> None:
     """What a killed run wrote of a line stays alone; the line comes again whole."""
     (tmp_path / "out").write_bytes(b"whole" + end + b"cut o")
     options = ["-z"] * (end == b"\0")
-    dedup(capfdbinary, tmp_path, b"cut off" + end, "-o", tmp_path / "out", *options)
+    dedup(tmp_path, b"cut off" + end, "-o", tmp_path / "out", *options)
     assert (tmp_path / "out").read_bytes() == end.join([b"whole", b"cut o", b"cut off", b""])
 
 
-def test_output_cut_off_and_nothing_new(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_output_cut_off_and_nothing_new(tmp_path: Path) -> None:
     """A run with nothing to print leaves its output as it was."""
-    dedup(capfdbinary, tmp_path, b"a\n")
+    dedup(tmp_path, b"a\n")
     (tmp_path / "out").write_bytes(b"cut o")
-    dedup(capfdbinary, tmp_path, b"a\n", "-o", tmp_path / "out")
+    dedup(tmp_path, b"a\n", "-o", tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == b"cut o"
 
 
@@ -136,23 +128,21 @@ def test_output_must_be_another_file(tmp_path: Path, how: str, reads: str, outpu
 
 
 @pytest.mark.parametrize("name", ["new", "folder/../new", "link"])
-def test_output_must_not_be_the_filter_to_be_made(
-    tmp_path: Path, capfdbinary: Capture, name: str
-) -> None:
+def test_output_must_not_be_the_filter_to_be_made(tmp_path: Path, name: str) -> None:
     """A filter that -n would make is no output either: no filter is made, no line lost."""
     (tmp_path / "in").write_bytes(b"a\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("new")
     argv = ("dedup", tmp_path / "new", tmp_path / "in", "-o", tmp_path / name, *EXACT)
-    done = inside(capfdbinary, *argv)
+    done = inside(*argv)
     assert done.code == 2
     assert is_one_line(done.err, str(tmp_path / name))
     assert not (tmp_path / "new").exists()
 
 
-def test_stats(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_stats(tmp_path: Path) -> None:
     """--stats prints one JSON object on stderr: lines, unique, repeated, bytes, seconds."""
-    code, out, err = dedup(capfdbinary, tmp_path, b"a\r\nb\na\r\nb", "--stats")
+    code, out, err = dedup(tmp_path, b"a\r\nb\na\r\nb", "--stats")
     assert (code, out) == (0, b"a\r\nb\n")
     figures = json.loads(err)
     assert 0 <= figures.pop("seconds") < 60
@@ -219,61 +209,59 @@ def test_stats_to_what_cannot_be(
     assert Path("out").read_bytes() == b"a\n" * begun
 
 
-def test_filter_is_made_once(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_filter_is_made_once(tmp_path: Path) -> None:
     """-n makes the filter, private and as asked; the next run may repeat -n, or leave it."""
     (tmp_path / "in").write_bytes(b"a\n")
     seen, argv = tmp_path / "seen", ["dedup", str(tmp_path / "seen"), str(tmp_path / "in")]
     options = ["-n", "1K", "-p", "0.1%", "--layout", "standard", "--seed", "5"]
-    assert inside(capfdbinary, *argv, *options) == (0, b"a\n", "")
+    assert inside(*argv, *options) == (0, b"a\n", "")
     with BloomFilter.open(seen, "r") as made:
         params = made.params
     assert (params.capacity, params.error_rate) == (1000, 0.001)
     assert (params.layout, params.seed) == ("standard", 5)
     assert seen.stat().st_mode & 0o777 == 0o600
     again = ["-n", "1000", "-p", "0.001", "--layout", "standard"]
-    assert inside(capfdbinary, *argv, *again) == (0, b"", "")
-    assert inside(capfdbinary, *argv) == (0, b"", "")
+    assert inside(*argv, *again) == (0, b"", "")
+    assert inside(*argv) == (0, b"", "")
     for wrong in (["-n", "1001", *again[2:]], [*again, "--seed", "6"]):
-        done = inside(capfdbinary, *argv, *wrong)
+        done = inside(*argv, *wrong)
         assert done.code == 3
         assert is_one_line(done.err, str(seen), wrong[-1] if "6" in wrong else "1001")
 
 
 @pytest.mark.parametrize("options", [["-p", "0.1"], ["--layout", "blocked"], ["--seed", "1"]])
-def test_sizes_without_n(tmp_path: Path, capfdbinary: Capture, options: list[str]) -> None:
+def test_sizes_without_n(tmp_path: Path, options: list[str]) -> None:
     """-p, --layout and --seed are not ignored when there is nothing to make: exit 2."""
     seen = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
-    done = inside(capfdbinary, "dedup", seen, tmp_path / "in", *options)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, "-n")
+    assert refused(inside("dedup", seen, tmp_path / "in", *options), 2, "-n")
 
 
-def test_more_lines_than_planned(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_more_lines_than_planned(tmp_path: Path) -> None:
     """A filter that goes past its plan is told of once, in one line, where the run is to go on."""
     (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-n", "100", "--seed", "1")
-    done = inside(capfdbinary, *argv, "--when-full", "warn")
+    done = inside(*argv, "--when-full", "warn")
     assert done.code == 0
     assert is_one_line(
         done.err, "past its plan: it holds about", "planned for 100: ", str(tmp_path / "seen")
     )
 
 
-def test_no_input_is_read_when_another_is_missing(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_no_input_is_read_when_another_is_missing(tmp_path: Path) -> None:
     """A missing input is found before anything is printed, made or marked."""
-    code, out, err = dedup(capfdbinary, tmp_path, b"a\n", tmp_path / "nowhere")
+    code, out, err = dedup(tmp_path, b"a\n", tmp_path / "nowhere")
     assert (code, out) == (5, b"")
     assert is_one_line(err, str(tmp_path / "nowhere"))
     assert os.listdir(tmp_path) == ["in"]
 
 
-def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path) -> None:
     """All that is remembered is in the one file."""
-    dedup(capfdbinary, tmp_path, b"a\n")
+    dedup(tmp_path, b"a\n")
     assert sorted(os.listdir(tmp_path)) == ["in", "seen"]
     shutil.copy(tmp_path / "seen", tmp_path / "copy")
-    assert inside(capfdbinary, "dedup", tmp_path / "copy", tmp_path / "in") == (0, b"", "")
+    assert inside("dedup", tmp_path / "copy", tmp_path / "in") == (0, b"", "")
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

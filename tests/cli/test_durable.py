@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_runner import EXACT, exact_filter, forked, inside, is_one_line, mmbloom, started
+from cli_runner import EXACT, exact_filter, forked, inside, is_one_line, mmbloom, refused, started
 
 from mmbloom import GrowingFilter
 from mmbloom import open as open_filter
@@ -18,7 +18,6 @@ from mmbloom.cli.marking import FileJob
 from mmbloom.filters.claim import Claim
 from mmbloom.logs.dedup import Tally
 
-Capture = pytest.CaptureFixture[bytes]
 TO = {
     "-o": ("-o", "out"),
     "--output-dir": ("--output-dir", "new/out"),
@@ -94,7 +93,6 @@ def watch(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", ["file", "growing"])
 def test_outputs_before_marks(
     tmp_path: Path,
-    capfdbinary: Capture,
     monkeypatch: pytest.MonkeyPatch,
     to: str,
     kind: str,
@@ -122,7 +120,7 @@ def test_outputs_before_marks(
         *options,
         *["--durable"] * durable,
     ]
-    assert inside(capfdbinary, *argv) == (0, b"", "")
+    assert inside(*argv) == (0, b"", "")
     assert sum(output.stat().st_size for output in outputs) == sum(
         path.stat().st_size for path in inputs
     )
@@ -206,8 +204,7 @@ def test_outputs_that_cannot_be_forced(
     Path("out/in").symlink_to("/dev/null")
     os.mkfifo("fifo")
     done = mmbloom("dedup", "seen", "in", "--durable", *options, *EXACT)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, name, "--durable", "-o OUTPUT")
+    assert refused(done, 2, name, "--durable", "-o OUTPUT")
     assert not Path("seen").exists()
 
 
@@ -216,7 +213,6 @@ def test_outputs_that_cannot_be_forced(
 @pytest.mark.parametrize("durable", [True, False], ids=["--durable", "without"])
 def test_output_that_cannot_be_forced_to_the_disk(
     tmp_path: Path,
-    capfdbinary: Capture,
     monkeypatch: pytest.MonkeyPatch,
     to: str,
     *,
@@ -244,18 +240,16 @@ def test_output_that_cannot_be_forced_to_the_disk(
         tmp_path / "out",
         *["--durable"] * durable,
     ]
-    done = inside(capfdbinary, *argv)
+    done = inside(*argv)
     assert (done.code, done.out, disk.flushes) == (5, b"", 0)
     what_to_do = "are not marked: run again" if durable else "add it to a new filter"
     assert is_one_line(done.err, f"{output}: Input/output error:", what_to_do)
     monkeypatch.undo()
-    again = inside(capfdbinary, "dedup", seen, tmp_path / "in").out
+    again = inside("dedup", seen, tmp_path / "in").out
     assert again == (lines if durable else b"")
 
 
-def test_folder_that_may_not_be_read(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where names cannot be forced to the disk by themselves, everything is; it is no error."""
     seen, synced = exact_filter(tmp_path / "seen"), []
     (tmp_path / "in").write_bytes(b"a\n")
@@ -265,7 +259,7 @@ def test_folder_that_may_not_be_read(
 
     monkeypatch.setattr("mmbloom.logs.outputs.sync_folder", refuse)
     monkeypatch.setattr(os, "sync", lambda: synced.append(1))
-    assert inside(capfdbinary, "dedup", seen, tmp_path / "in", "-o", tmp_path / "out").code == 0
+    assert inside("dedup", seen, tmp_path / "in", "-o", tmp_path / "out").code == 0
     assert synced
 
 

@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
-from cli_runner import COMMAND, EXACT, exact_filter, inside, is_one_line, mmbloom, running, started
+from cli_runner import (
+    COMMAND,
+    EXACT,
+    exact_filter,
+    inside,
+    is_one_line,
+    mmbloom,
+    refused,
+    running,
+    started,
+)
 from workers import PATIENCE
 
 from mmbloom import BloomFilter
-
-Capture = pytest.CaptureFixture[bytes]
 
 
 def newer(path: Path) -> None:
@@ -47,7 +55,6 @@ NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
 @pytest.mark.parametrize("command", ["dedup", "add", "check", "info"])
 def test_not_a_usable_filter(
     tmp_path: Path,
-    capfdbinary: Capture,
     command: str,
     make: Callable[[Path], object],
     reason: str,
@@ -58,19 +65,15 @@ def test_not_a_usable_filter(
     make(seen)
     before = seen.read_bytes() if seen.is_file() else b""
     inputs = [] if command == "info" else [tmp_path / "in"]
-    done = inside(capfdbinary, command, seen, *inputs)
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(seen), reason)
+    assert refused(inside(command, seen, *inputs), 3, str(seen), reason)
     assert not seen.is_file() or seen.read_bytes() == before
 
 
 @pytest.mark.parametrize("command", ["dedup", "info"])
-def test_a_filter_below_a_file(tmp_path: Path, capfdbinary: Capture, command: str) -> None:
+def test_a_filter_below_a_file(tmp_path: Path, command: str) -> None:
     """Where the system itself refuses to look for the filter: exit 5, naming it."""
     (tmp_path / "text").touch()
-    done = inside(capfdbinary, command, tmp_path / "text" / "seen")
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / "text"))
+    assert refused(inside(command, tmp_path / "text" / "seen"), 5, str(tmp_path / "text"))
 
 
 INPUTS = {
@@ -84,46 +87,37 @@ INPUTS = {
 
 @pytest.mark.parametrize(("name", "reason"), INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("command", ["dedup", "add", "check"])
-def test_inputs_that_cannot_be_read(
-    tmp_path: Path, capfdbinary: Capture, command: str, name: str, reason: str
-) -> None:
+def test_inputs_that_cannot_be_read(tmp_path: Path, command: str, name: str, reason: str) -> None:
     """An input that is not there or breaks: exit 5, and the line names the input."""
     (tmp_path / "file").write_bytes(b"a\n")
     (tmp_path / "folder").mkdir()
     seen = exact_filter(tmp_path / "seen")
-    done = inside(capfdbinary, command, seen, tmp_path / name)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / name), reason)
+    assert refused(inside(command, seen, tmp_path / name), 5, str(tmp_path / name), reason)
 
 
 @pytest.mark.parametrize("name", ["nowhere/out", "file/out", "folder"])
-def test_outputs_that_cannot_be_opened(tmp_path: Path, capfdbinary: Capture, name: str) -> None:
+def test_outputs_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
     """An output that cannot be opened: exit 5, naming it; the lines come again."""
     (tmp_path / "file").write_bytes(b"a\n")
     (tmp_path / "folder").mkdir()
     argv = ("dedup", tmp_path / "seen", tmp_path / "file", *EXACT)
-    done = inside(capfdbinary, *argv, "-o", tmp_path / name)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / name))
-    assert inside(capfdbinary, *argv).out == b"a\n"
+    assert refused(inside(*argv, "-o", tmp_path / name), 5, str(tmp_path / name))
+    assert inside(*argv).out == b"a\n"
 
 
-def test_an_output_that_breaks_is_named(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_an_output_that_breaks_is_named(tmp_path: Path) -> None:
     """A full disk under -o: exit 5, naming the file that was to be written."""
     (tmp_path / "in").write_bytes(b"a\n")
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
-    done = inside(capfdbinary, *argv, "-o", "/dev/full")
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, "/dev/full", "No space left")
+    assert refused(inside(*argv, "-o", "/dev/full"), 5, "/dev/full", "No space left")
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "file", "/sys"])
-def test_filters_that_cannot_be_made(tmp_path: Path, capfdbinary: Capture, folder: str) -> None:
+def test_filters_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
     """Where no file can be made: exit 5, naming the folder or the file asked for."""
     (tmp_path / "file").touch()
-    done = inside(capfdbinary, "create", tmp_path / folder / "seen", "-n", "10")
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, str(tmp_path / folder))
+    done = inside("create", tmp_path / folder / "seen", "-n", "10")
+    assert refused(done, 5, str(tmp_path / folder))
     assert ".mmbloom-" not in done.err
 
 
@@ -145,11 +139,9 @@ def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["dedup", "add", "check"])
-def test_stdin_twice(tmp_path: Path, capfdbinary: Capture, command: str) -> None:
+def test_stdin_twice(tmp_path: Path, command: str) -> None:
     """Stdin can be named once."""
-    done = inside(capfdbinary, command, exact_filter(tmp_path / "seen"), "-", "-")
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, "stdin")
+    assert refused(inside(command, exact_filter(tmp_path / "seen"), "-", "-"), 2, "stdin")
 
 
 WRONG_USE = [
@@ -165,9 +157,9 @@ WRONG_USE = [
 
 
 @pytest.mark.parametrize("argv", WRONG_USE, ids=lambda argv: " ".join(argv) or "nothing")
-def test_wrong_use(capfdbinary: Capture, argv: list[str]) -> None:
+def test_wrong_use(argv: list[str]) -> None:
     """A command line that cannot be read: exit 2, and what is wrong with it in one line."""
-    done = inside(capfdbinary, *argv)
+    done = inside(*argv)
     assert (done.code, done.out) == (2, b"")
     wrong = argv[-1] if len(argv) > 1 or argv == ["unknown"] else "required"
     assert is_one_line(done.err.replace("mmbloom ", "mmbloom: ", 1), wrong)
@@ -178,9 +170,9 @@ def test_no_command_as_a_process() -> None:
     assert mmbloom().code == 2
 
 
-def test_a_name_with_a_newline_is_one_line(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_a_name_with_a_newline_is_one_line(tmp_path: Path) -> None:
     """A file name cannot forge a second line on stderr."""
-    done = inside(capfdbinary, "info", tmp_path / "a\nmmbloom: all is well")
+    done = inside("info", tmp_path / "a\nmmbloom: all is well")
     assert done.code == 3
     assert done.err.count("\n") == 1
 
@@ -285,9 +277,7 @@ def test_help_on_a_full_disk(argv: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["info", "dedup"])
-def test_too_little_memory(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """A command that gets no more memory is exit 5, and says that in one line."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -295,6 +285,4 @@ def test_too_little_memory(
 
     seen = exact_filter(tmp_path / "seen")
     monkeypatch.setattr("mmbloom._system.memory.mmap.mmap", refuse)
-    done = inside(capfdbinary, command, seen)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, "not enough memory")
+    assert refused(inside(command, seen), 5, "not enough memory")

@@ -5,11 +5,9 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, refused
 
 from mmbloom import BloomFilter, CountingBloomFilter, copy
-
-Capture = pytest.CaptureFixture[bytes]
 
 
 @pytest.fixture
@@ -43,15 +41,13 @@ def test_lines_of_stdin(seen: Path) -> None:
     assert mmbloom("exclude", seen, "--list").out == b"b\n\\x20\\xff\\r\n"
 
 
-def test_keys_that_look_like_options(seen: Path, capfdbinary: Capture) -> None:
+def test_keys_that_look_like_options(seen: Path) -> None:
     """After -- everything is a key, just as it stands; a number is one anyway."""
-    assert (
-        inside(capfdbinary, "exclude", seen, "--add", "-5", "--", "-x", "--list", "./-y").code == 0
-    )
-    assert inside(capfdbinary, "exclude", seen, "--list").out == b"-5\n-x\n--list\n./-y\n"
-    assert inside(capfdbinary, "exclude", "--add", "--", seen, "-z").code == 0
-    assert inside(capfdbinary, "exclude", seen, "--remove", "--", "--", "-x").code == 0
-    assert inside(capfdbinary, "exclude", seen, "--list").out == b"-5\n--list\n./-y\n-z\n"
+    assert inside("exclude", seen, "--add", "-5", "--", "-x", "--list", "./-y").code == 0
+    assert inside("exclude", seen, "--list").out == b"-5\n-x\n--list\n./-y\n"
+    assert inside("exclude", "--add", "--", seen, "-z").code == 0
+    assert inside("exclude", seen, "--remove", "--", "--", "-x").code == 0
+    assert inside("exclude", seen, "--list").out == b"-5\n--list\n./-y\n-z\n"
 
 
 def test_keys_of_any_bytes(seen: Path) -> None:
@@ -60,17 +56,17 @@ def test_keys_of_any_bytes(seen: Path) -> None:
     assert mmbloom("exclude", seen, "--list").out == b"\\xff\\xfe\n"
 
 
-def test_check_and_dedup(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_check_and_dedup(seen: Path, tmp_path: Path) -> None:
     """An exclusions line is found by no check, and goes through every dedup, each time it comes."""
     source = tmp_path / "in"
-    assert inside(capfdbinary, "exclude", seen, "--add", "b").code == 0
-    assert inside(capfdbinary, "check", seen, source).out == b"a\n"
-    assert inside(capfdbinary, "check", seen, source, "-v").out == b"b\nc\nb\n"
-    assert inside(capfdbinary, "check", seen, source, "-c").out == b"1\n"
-    assert inside(capfdbinary, "dedup", seen, source).out == b"b\nc\nb\n"
-    assert inside(capfdbinary, "dedup", seen, source, "-d").out == b"a\nc\n"
-    assert inside(capfdbinary, "exclude", seen, "--remove", "b").code == 0
-    assert inside(capfdbinary, "dedup", seen, source).out == b""
+    assert inside("exclude", seen, "--add", "b").code == 0
+    assert inside("check", seen, source).out == b"a\n"
+    assert inside("check", seen, source, "-v").out == b"b\nc\nb\n"
+    assert inside("check", seen, source, "-c").out == b"1\n"
+    assert inside("dedup", seen, source).out == b"b\nc\nb\n"
+    assert inside("dedup", seen, source, "-d").out == b"a\nc\n"
+    assert inside("exclude", seen, "--remove", "b").code == 0
+    assert inside("dedup", seen, source).out == b""
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -85,22 +81,22 @@ def test_dedup_in_several_processes(seen: Path, tmp_path: Path, jobs: str) -> No
     assert [(out / name).read_bytes() for name in "xy"] == [b"2 b\n3 b\n"] * 2
 
 
-def test_info_verify_and_copy(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_info_verify_and_copy(seen: Path, tmp_path: Path) -> None:
     """Info and verify say how many there are, and a copy has them too."""
-    assert b"\nexclusions " not in inside(capfdbinary, "info", seen).out
-    assert b"exclusions" not in inside(capfdbinary, "verify", seen).out
-    inside(capfdbinary, "exclude", seen, "--add", "b", "x")
-    assert b"\nexclusions      2 keys" in inside(capfdbinary, "info", seen).out
-    assert b"2 keys are excluded" in inside(capfdbinary, "verify", seen).out
+    assert b"\nexclusions " not in inside("info", seen).out
+    assert b"exclusions" not in inside("verify", seen).out
+    inside("exclude", seen, "--add", "b", "x")
+    assert b"\nexclusions      2 keys" in inside("info", seen).out
+    assert b"2 keys are excluded" in inside("verify", seen).out
     for options in ([], ["--seal", "--permissions", "640"]):
         made = tmp_path / f"copy{len(options)}"
-        assert inside(capfdbinary, "copy", seen, made, *options) == (0, b"", "")
-        assert inside(capfdbinary, "check", made, tmp_path / "in").out == b"a\n"
+        assert inside("copy", seen, made, *options) == (0, b"", "")
+        assert inside("check", made, tmp_path / "in").out == b"a\n"
         mode = os.stat(made).st_mode
         assert os.stat(f"{made}.exclusions").st_mode == mode
 
 
-def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_damaged_file(seen: Path, tmp_path: Path) -> None:
     """Exit 3, and one line that names the file and its line; nothing is printed, or changed."""
     path = Path(f"{seen}.exclusions")
     path.write_bytes(b"fine\nwr\\ong\n")
@@ -115,12 +111,12 @@ def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
         ("exclude", seen, "--add", "x"),
     ]
     for command in commands:
-        done = inside(capfdbinary, *command)
+        done = inside(*command)
         assert (done.code, done.out) == (3, b""), command
         assert is_one_line(
             done.err, str(path), "line 2", r"'\\o' is no escape", "correct that line"
         )
-    done = inside(capfdbinary, "verify", seen)
+    done = inside("verify", seen)
     assert done.code == 1
     assert b"PROBLEM         exclusions cannot be read" in done.out
     assert str(path).encode() in done.out
@@ -129,35 +125,30 @@ def test_damaged_file(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
     check_folder(tmp_path, "in", "seen", "seen.exclusions")
 
 
-def test_usage(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_usage(seen: Path, tmp_path: Path) -> None:
     """One of the three must be said, --list takes no key, and too much is too much: exit 2."""
     big = "k" * 2**20
     for words in ([], ["b"], ["--add", "--list"], ["--list", "b"]):
-        done = inside(capfdbinary, "exclude", seen, *words)
+        done = inside("exclude", seen, *words)
         assert (done.code, done.out) == (2, b"")
         assert done.err.count("\n") == 1
-    done = mmbloom("exclude", seen, "--add", stdin=big.encode())
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, "1048576 bytes")
-    assert inside(capfdbinary, "exclude", tmp_path / "no", "--list").code == 3
+    assert refused(mmbloom("exclude", seen, "--add", stdin=big.encode()), 2, "1048576 bytes")
+    assert inside("exclude", tmp_path / "no", "--list").code == 3
     check_folder(tmp_path, "in", "seen")
 
 
-def test_sealed(seen: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_sealed(seen: Path, tmp_path: Path) -> None:
     """The exclusions of a sealed filter can be listed only."""
-    inside(capfdbinary, "exclude", seen, "--add", "b")
+    inside("exclude", seen, "--add", "b")
     copy(seen, tmp_path / "sealed", seal=True)
-    assert inside(capfdbinary, "exclude", tmp_path / "sealed", "--list") == (0, b"b\n", "")
-    done = inside(capfdbinary, "exclude", tmp_path / "sealed", "--add", "c")
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, "sealed", "cannot be written")
+    assert inside("exclude", tmp_path / "sealed", "--list") == (0, b"b\n", "")
+    done = inside("exclude", tmp_path / "sealed", "--add", "c")
+    assert refused(done, 3, "sealed", "cannot be written")
 
 
-def test_exclusions_of_a_filter_that_is_gone(
-    seen: Path, tmp_path: Path, capfdbinary: Capture
-) -> None:
+def test_exclusions_of_a_filter_that_is_gone(seen: Path, tmp_path: Path) -> None:
     """A new filter is not made beside them: it would deny keys that it holds."""
-    inside(capfdbinary, "exclude", seen, "--add", "b")
+    inside("exclude", seen, "--add", "b")
     seen.rename(tmp_path / "elsewhere")
     commands: list[tuple[str | Path, ...]] = [
         ("create", seen, "-n", "1000"),
@@ -165,65 +156,63 @@ def test_exclusions_of_a_filter_that_is_gone(
         ("dedup", seen, tmp_path / "in", *EXACT),
     ]
     for command in commands:
-        done = inside(capfdbinary, *command)
-        assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, f"{seen}.exclusions", "of a filter that is gone")
+        assert refused(inside(*command), 5, f"{seen}.exclusions", "of a filter that is gone")
     check_folder(tmp_path, "elsewhere", "in", "seen.exclusions")
 
 
-def test_filter_that_counts(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_filter_that_counts(tmp_path: Path) -> None:
     """A filter that counts has exclusions too."""
     CountingBloomFilter.create(tmp_path / "counts", 1000).close()
-    assert inside(capfdbinary, "exclude", tmp_path / "counts", "--add", "b").code == 0
-    assert inside(capfdbinary, "exclude", tmp_path / "counts", "--list").out == b"b\n"
+    assert inside("exclude", tmp_path / "counts", "--add", "b").code == 0
+    assert inside("exclude", tmp_path / "counts", "--list").out == b"b\n"
 
 
 @pytest.mark.parametrize("made", ["--growing", "--rotate"])
-def test_folder(tmp_path: Path, capfdbinary: Capture, made: str) -> None:
+def test_folder(tmp_path: Path, made: str) -> None:
     """A folder of filters has them in it, and every command treats them as those of a file."""
-    run, seen, source, kept = capfdbinary, tmp_path / "seen", tmp_path / "in", tmp_path / "kept"
+    seen, source, kept = tmp_path / "seen", tmp_path / "in", tmp_path / "kept"
     source.write_bytes(b"a\nb\nc\nb\n")
-    assert inside(run, "create", seen, made, "-n", "1000", "-p", "1e-9") == (0, b"", "")
-    assert inside(run, "add", seen, source) == (0, b"", "")
-    assert inside(run, "exclude", seen, "--list") == (1, b"", "")
-    assert inside(run, "exclude", seen, "--add", "b", "x\n") == (0, b"", "")
-    assert inside(run, "exclude", f"{seen}/", "--list") == (0, b"b\nx\\n\n", "")
+    assert inside("create", seen, made, "-n", "1000", "-p", "1e-9") == (0, b"", "")
+    assert inside("add", seen, source) == (0, b"", "")
+    assert inside("exclude", seen, "--list") == (1, b"", "")
+    assert inside("exclude", seen, "--add", "b", "x\n") == (0, b"", "")
+    assert inside("exclude", f"{seen}/", "--list") == (0, b"b\nx\\n\n", "")
     assert (seen / "exclusions").read_bytes() == b"b\nx\\n\n"
-    assert inside(run, "check", seen, source).out == b"a\nc\n"
-    assert inside(run, "dedup", seen, source).out == b"b\nb\n"
-    assert b"\nexclusions       2 keys" in inside(run, "info", seen).out
-    found = inside(run, "verify", seen).out
+    assert inside("check", seen, source).out == b"a\nc\n"
+    assert inside("dedup", seen, source).out == b"b\nb\n"
+    assert b"\nexclusions       2 keys" in inside("info", seen).out
+    found = inside("verify", seen).out
     assert b"2 keys are excluded" in found
     assert b"none of the folder's files" not in found
-    assert inside(run, "copy", seen, kept, "--seal", "--permissions", "640") == (0, b"", "")
-    assert inside(run, "check", kept, source).out == b"a\nc\n"
+    assert inside("copy", seen, kept, "--seal", "--permissions", "640") == (0, b"", "")
+    assert inside("check", kept, source).out == b"a\nc\n"
     assert (kept / "exclusions").stat().st_mode & 0o777 == 0o640
-    assert "sealed" in inside(run, "exclude", kept, "--add", "c").err
-    mended = inside(run, "repair", seen, tmp_path / "mended")
+    assert "sealed" in inside("exclude", kept, "--add", "c").err
+    mended = inside("repair", seen, tmp_path / "mended")
     assert (mended.code, mended.out, "3 keys added" in mended.err) == (0, b"", True)
-    assert inside(run, "check", tmp_path / "mended", "-c", source).out == b"4\n"
-    assert inside(run, "exclude", seen, "--remove", "b", "x\n", "y") == (0, b"", "")
-    assert inside(run, "exclude", seen, "--remove", "b") == (1, b"", "")
-    assert inside(run, "check", seen, source).out == source.read_bytes()
+    assert inside("check", tmp_path / "mended", "-c", source).out == b"4\n"
+    assert inside("exclude", seen, "--remove", "b", "x\n", "y") == (0, b"", "")
+    assert inside("exclude", seen, "--remove", "b") == (1, b"", "")
+    assert inside("check", seen, source).out == source.read_bytes()
     assert not (seen / "exclusions").exists()
 
 
 @pytest.mark.parametrize("made", ["--growing", "--rotate"])
-def test_damaged_file_of_a_folder(tmp_path: Path, capfdbinary: Capture, made: str) -> None:
+def test_damaged_file_of_a_folder(tmp_path: Path, made: str) -> None:
     """Exit 3, and one line that names the file and its line; verify calls it a problem."""
-    run, seen, source = capfdbinary, tmp_path / "seen", tmp_path / "in"
+    seen, source = tmp_path / "seen", tmp_path / "in"
     source.write_bytes(b"a\n")
-    assert inside(run, "create", seen, made, "-n", "1000") == (0, b"", "")
-    assert inside(run, "add", seen, source) == (0, b"", "")
+    assert inside("create", seen, made, "-n", "1000") == (0, b"", "")
+    assert inside("add", seen, source) == (0, b"", "")
     (seen / "exclusions").write_bytes(b"fine\nwr\\ong\n")
     commands: list[tuple[str | Path, ...]] = [
         *(("check", seen, source), ("dedup", seen, source), ("add", seen, source)),
         *(("info", seen), ("copy", seen, tmp_path / "c"), ("exclude", seen, "--list")),
     ]
     for command in commands:
-        done = inside(run, *command)
+        done = inside(*command)
         assert (done.code, done.out) == (3, b""), command
         assert is_one_line(done.err, f"{seen}/exclusions", "line 2", "correct that line")
-    done = inside(run, "verify", seen)
+    done = inside("verify", seen)
     assert (done.code, b"PROBLEM         exclusions cannot be read" in done.out) == (1, True)
     check_folder(tmp_path, "in", "seen")

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from cli_runner import Ended, is_one_line, mmbloom, started
+from cli_runner import Ended, is_one_line, mmbloom, refused, started
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom import open as open_filter
@@ -109,9 +109,7 @@ def test_stop_far_past_the_plan(where: Path) -> None:
     assert "it cannot grow: about" in ended.err
     assert (ended.out, "nothing was read" in ended.err) == (b"", True)
     assert "makes room" not in ended.err
-    grown = mmbloom("grow", "seen")
-    assert (grown.code, grown.out) == (2, b"")
-    assert is_one_line(grown.err, "seen: cannot grow", "add the keys again")
+    assert refused(mmbloom("grow", "seen"), 2, "seen: cannot grow", "add the keys again")
 
 
 def test_stop_where_no_folder_can_be(where: Path) -> None:
@@ -138,9 +136,7 @@ def test_several_inputs(where: Path) -> None:
     for number, name in enumerate(names):
         (where / name).write_bytes(lines(120 * number, 120 * number + 120))
     command = ("dedup", "seen", *SIZES, *names, "--output-dir", "out", "-j", "2")
-    ended = mmbloom(*command)
-    assert (ended.code, ended.out) == (6, b"")
-    assert is_one_line(ended.err, "is full: it holds about 100 keys")
+    assert refused(mmbloom(*command), 6, "is full: it holds about 100 keys")
     assert not (where / "out" / "c").exists(), "no other is begun"
     printed = b"".join(path.read_bytes() for path in (where / "out").iterdir())
     assert printed.count(b"\n") == 100
@@ -155,9 +151,7 @@ def test_one_output_of_several_inputs(where: Path) -> None:
     """It stops in the second input, which the message names; the third is not read."""
     for number, name in enumerate("abc"):
         (where / name).write_bytes(lines(60 * number, 60 * number + 60))
-    ended = mmbloom("dedup", "seen", *SIZES, "a", "b", "c", "-o", "out")
-    assert (ended.code, ended.out) == (6, b"")
-    assert is_one_line(ended.err, "stopped in b:")
+    assert refused(mmbloom("dedup", "seen", *SIZES, "a", "b", "c", "-o", "out"), 6, "stopped in b:")
     assert (where / "out").read_bytes() == lines(0, 100)
     check_marked(where / "seen", lines(0, 100), 180)
 
@@ -308,9 +302,7 @@ def test_grow_refuses(where: Path) -> None:
         ("rotates", "each period begins a new file"),
         ("nothing", "no such filter"),
     ):
-        ended = mmbloom("grow", path)
-        assert (ended.code, ended.out) == (3, b"")
-        assert is_one_line(ended.err, path, said)
+        assert refused(mmbloom("grow", path), 3, path, said)
 
 
 def test_a_period_past_its_plan_ends(where: Path) -> None:

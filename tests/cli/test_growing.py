@@ -11,34 +11,33 @@ from workers import PATIENCE
 from mmbloom import GrowingFilter
 
 LINES = b"".join(b"%d\n" % number for number in range(5000))
-Capture = pytest.CaptureFixture[bytes]
 SIZES = ("--growing", "-n", "300", "-p", "1e-9", "--seed", "5")
 
 
 @pytest.fixture
-def growing(tmp_path: Path, capfdbinary: Capture) -> Path:
+def growing(tmp_path: Path) -> Path:
     """An empty growing filter, and 5,000 lines to put into it."""
     (tmp_path / "lines").write_bytes(LINES)
-    assert inside(capfdbinary, "create", tmp_path / "seen", *SIZES) == Ended(0, b"", "")
+    assert inside("create", tmp_path / "seen", *SIZES) == Ended(0, b"", "")
     return tmp_path / "seen"
 
 
-def test_lines_go_through_change_overs(growing: Path, capfdbinary: Capture) -> None:
+def test_lines_go_through_change_overs(growing: Path) -> None:
     """Dedup prints each line once across runs, check finds all, info and verify see every file."""
-    run, lines = capfdbinary, growing.parent / "lines"
-    assert inside(run, "dedup", growing, lines, lines) == Ended(0, LINES, "")
-    assert inside(run, "dedup", growing, lines) == Ended(0, b"", "")
-    assert inside(run, "check", growing, lines) == Ended(0, LINES, "")
-    assert inside(run, "check", growing, "-v", lines) == Ended(1, b"", "")
-    info = json.loads(inside(run, "info", growing, "--json").out)
+    lines = growing.parent / "lines"
+    assert inside("dedup", growing, lines, lines) == Ended(0, LINES, "")
+    assert inside("dedup", growing, lines) == Ended(0, b"", "")
+    assert inside("check", growing, lines) == Ended(0, LINES, "")
+    assert inside("check", growing, "-v", lines) == Ended(1, b"", "")
+    info = json.loads(inside("info", growing, "--json").out)
     assert info["kind"] == "growing"
     assert [file["capacity"] for file in info["files"]] == [300, 600, 1200, 2400, 4800]
     assert info["keys_added"] == 5000
-    text = inside(run, "info", growing).out.decode()
+    text = inside("info", growing).out.decode()
     assert "growing: the first file is for 300 keys" in text
     assert "0000000004.bloom about 5" in text
     assert {len(row) - len(row[16:].lstrip()) for row in text.splitlines()} == {17}
-    found = inside(run, "verify", growing, "--keys", lines)
+    found = inside("verify", growing, "--keys", lines)
     assert (found.code, b"5,000 looked up, 0 missing" in found.out) == (0, True)
 
 
@@ -60,67 +59,67 @@ def test_two_processes_share_it(growing: Path, tmp_path: Path) -> None:
     assert sorted(written.splitlines()) == sorted(b"%dx" % number for number in range(5000))
 
 
-def test_copy_damage_and_repair(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_copy_damage_and_repair(growing: Path, tmp_path: Path) -> None:
     """A sealed copy answers and is read-only; a file that is gone is told of by every command."""
-    run, lines = capfdbinary, growing.parent / "lines"
-    assert inside(run, "add", growing, lines) == Ended(0, b"", "")
+    lines = growing.parent / "lines"
+    assert inside("add", growing, lines) == Ended(0, b"", "")
     kept = tmp_path / "kept"
-    assert inside(run, "copy", growing, kept, "--seal") == Ended(0, b"", "")
-    assert inside(run, "check", kept, "-c", lines).out == b"5000\n"
-    sealed = inside(run, "add", kept, lines)
+    assert inside("copy", growing, kept, "--seal") == Ended(0, b"", "")
+    assert inside("check", kept, "-c", lines).out == b"5000\n"
+    sealed = inside("add", kept, lines)
     assert (sealed.code, "it is sealed" in sealed.err) == (3, True)
     (kept / "0000000001.bloom").unlink()
     for command in (("check", kept, lines), ("info", kept), ("copy", kept, tmp_path / "no")):
-        ended = inside(run, *command)
+        ended = inside(*command)
         assert (ended.code, ended.out) == (3, b"")
         assert ended.err.startswith(f"mmbloom: {kept}/0000000001.bloom: file is missing")
-    found = inside(run, "verify", kept)
+    found = inside("verify", kept)
     assert (found.code, b"0000000001.bloom: is missing" in found.out) == (1, True)
-    mended = inside(run, "repair", kept, tmp_path / "mended")
+    mended = inside("repair", kept, tmp_path / "mended")
     assert mended.code == 1
     assert "BITS MAY BE MISSING: 0000000001.bloom: is missing" in mended.err
-    again = inside(run, "dedup", tmp_path / "mended", lines)  # the lost ones are new again
+    again = inside("dedup", tmp_path / "mended", lines)  # the lost ones are new again
     assert again.out.splitlines() == LINES.splitlines()[300:900]
 
 
-def test_options_that_do_not_fit(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_options_that_do_not_fit(growing: Path, tmp_path: Path) -> None:
     """Sizes of a folder that is there, and of a header, are refused: they stand in it."""
-    run, empty = capfdbinary, tmp_path / "empty"
-    ended = inside(run, "dedup", growing, "-n", "10")
+    empty = tmp_path / "empty"
+    ended = inside("dedup", growing, "-n", "10")
     assert (ended.code, "capacity 300, asked for 10: leave out -n" in ended.err) == (3, True)
-    ended = inside(run, "repair", growing, tmp_path / "new", "-n", "9", "--seed", "1")
+    ended = inside("repair", growing, tmp_path / "new", "-n", "9", "--seed", "1")
     assert ended.code == 2
-    ended = inside(run, "create", tmp_path / "new", "--growing")
+    ended = inside("create", tmp_path / "new", "--growing")
     assert (ended.code, "with -n" in ended.err) == (2, True)
-    ended = inside(run, "create", growing, *SIZES)
+    ended = inside("create", growing, *SIZES)
     assert (ended.code, "is there already" in ended.err) == (5, True)
     empty.mkdir()
     for command in (("check", empty), ("info", empty), ("verify", empty), ("dedup", empty)):
-        ended = inside(run, *command)
+        ended = inside(*command)
         assert (ended.code, "manifest.json is missing" in ended.err) == (3, True), ended
 
 
-def test_nothing_can_be_removed(growing: Path, capfdbinary: Capture) -> None:
+def test_nothing_can_be_removed(growing: Path) -> None:
     """Which kind of filter can do that is said, and no file of the folder is advised."""
-    ended = inside(capfdbinary, "remove", growing, growing.parent / "lines")
+    ended = inside("remove", growing, growing.parent / "lines")
     assert (ended.code, ended.out) == (3, b"")
     assert "cannot be taken back; make one with create --counting" in ended.err
     assert "name one of its files" not in ended.err
 
 
 @pytest.mark.parametrize("kind", ["--growing", "--rotate", "--counting", "--reserve=zeros"])
-def test_where_no_folder_is(tmp_path: Path, capfdbinary: Capture, kind: str) -> None:
+def test_where_no_folder_is(tmp_path: Path, kind: str) -> None:
     """The folder that is missing is named, the same for a file and for a folder of them."""
-    ended = inside(capfdbinary, "create", tmp_path / "nowhere" / "seen", "-n", "10", kind)
+    ended = inside("create", tmp_path / "nowhere" / "seen", "-n", "10", kind)
     assert (ended.code, ended.out) == (5, b"")
     assert ended.err == f"mmbloom: {tmp_path}/nowhere: No such file or directory\n"
     assert os.listdir(tmp_path) == []
 
 
-def test_create_like(growing: Path, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_create_like(growing: Path, tmp_path: Path) -> None:
     """--like makes an empty one with the same sizes and seed."""
-    assert inside(capfdbinary, "add", growing, tmp_path / "lines").code == 0
-    assert inside(capfdbinary, "create", tmp_path / "two", "--like", growing) == Ended(0, b"", "")
+    assert inside("add", growing, tmp_path / "lines").code == 0
+    assert inside("create", tmp_path / "two", "--like", growing) == Ended(0, b"", "")
     with GrowingFilter.open(growing) as one, GrowingFilter.open(tmp_path / "two") as two:
         assert one.info().settings == two.info().settings
         assert two.approx_count == 0
@@ -133,19 +132,16 @@ def rows(ended: Ended) -> dict[str, str]:
     return {line[:width].rstrip(): line[width + 1 :] for line in ended.out.decode().splitlines()}
 
 
-def test_info_says_what_stands_in_a_file_only(
-    growing: Path, tmp_path: Path, capfdbinary: Capture
-) -> None:
+def test_info_says_what_stands_in_a_file_only(growing: Path, tmp_path: Path) -> None:
     """That the folder is sealed, and that batches were cut off: as `info` of a single file does."""
-    run = capfdbinary
-    assert inside(run, "add", growing, tmp_path / "lines").code == 0
-    assert inside(run, "copy", growing, tmp_path / "kept", "--seal").code == 0
-    live, kept = (rows(inside(run, "info", folder)) for folder in (growing, tmp_path / "kept"))
+    assert inside("add", growing, tmp_path / "lines").code == 0
+    assert inside("copy", growing, tmp_path / "kept", "--seal").code == 0
+    live, kept = (rows(inside("info", folder)) for folder in (growing, tmp_path / "kept"))
     assert ("sealed" in live, kept["sealed"]) == (False, "read-only for ever")
     assert "note" not in live
     with GrowingFilter.open(growing) as seen:
         for member in seen._shelf.members[1:3]:
             done = member.storage.counters["batches_done"]
             member.storage.counters["batches_done"] = done - 1
-    assert rows(inside(run, "info", growing))["note"].startswith("2 batches begun and not done")
-    assert "note" not in rows(inside(run, "info", "--recount", growing))
+    assert rows(inside("info", growing))["note"].startswith("2 batches begun and not done")
+    assert "note" not in rows(inside("info", "--recount", growing))

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 from checks import array_of, check_folder
-from cli_runner import inside, is_one_line, mmbloom
+from cli_runner import inside, mmbloom, refused
 from damages import flip, untouched
 from guava_files import GOLDEN, keys_of, parse
 
 from mmbloom import BloomFilter, copy
 
-Capture = pytest.CaptureFixture[bytes]
 GUAVA = GOLDEN / "utf8.guava"
 
 
@@ -48,12 +47,12 @@ def test_import(tmp_path: Path) -> None:
     assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o640
 
 
-def test_there_and_back(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_there_and_back(path: str, tmp_path: Path) -> None:
     """import undoes export, and plans by itself if not told otherwise."""
     make(path)
     for argv in (("export", path, "b"), ("import", "b", "c")):
         names = [argv[1] if argv[1] == path else tmp_path / argv[1], tmp_path / argv[2]]
-        assert inside(capfdbinary, argv[0], *names, "--guava") == (0, b"", "")
+        assert inside(argv[0], *names, "--guava") == (0, b"", "")
     assert array_of(path) == array_of(str(tmp_path / "c"))
     with BloomFilter.open(tmp_path / "c") as seen:
         assert seen.params.error_rate == 1e-6
@@ -61,10 +60,10 @@ def test_there_and_back(path: str, tmp_path: Path, capfdbinary: Capture) -> None
 
 
 @pytest.mark.parametrize("command", ["export", "import"])
-def test_the_format_is_said(path: str, tmp_path: Path, capfdbinary: Capture, command: str) -> None:
+def test_the_format_is_said(path: str, tmp_path: Path, command: str) -> None:
     """Without --guava nobody guesses what is meant: exit 2, and the option named."""
     make(path)
-    done = inside(capfdbinary, command, path, tmp_path / "b")
+    done = inside(command, path, tmp_path / "b")
     assert (done.code, done.out) == (2, b"")
     assert "--guava" in done.err
     check_folder(tmp_path, "seen.bloom")
@@ -73,47 +72,40 @@ def test_the_format_is_said(path: str, tmp_path: Path, capfdbinary: Capture, com
 @pytest.mark.parametrize(
     "options", [("--seed", "7"), ("--layout", "blocked"), ("--hash", "siphash")]
 )
-def test_export_of_another_kind(
-    path: str, tmp_path: Path, capfdbinary: Capture, options: tuple[str, str]
-) -> None:
+def test_export_of_another_kind(path: str, tmp_path: Path, options: tuple[str, str]) -> None:
     """A filter that Guava would not understand is exit 3, and one line that says what to do."""
     make(path, *options)
-    done = inside(capfdbinary, "export", "--guava", path, tmp_path / "b")
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(
-        done.err, path, options[0].strip("-"), "--layout standard --hash murmur3 --seed 0"
+    done = inside("export", "--guava", path, tmp_path / "b")
+    assert refused(
+        done, 3, path, options[0].strip("-"), "--layout standard --hash murmur3 --seed 0"
     )
     check_folder(tmp_path, "seen.bloom")
 
 
-def test_damaged_sources(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_damaged_sources(tmp_path: Path) -> None:
     """A damaged sealed filter, and a file that is none of Guava's, are exit 3, and nothing made."""
     live, sealed = make(str(tmp_path / "live")), str(tmp_path / "sealed")
     copy(live, sealed, seal=True)
     flip(sealed, 5000)
     (tmp_path / "text").write_text("hello, world")
     for argv in (("export", sealed), ("export", str(tmp_path / "text")), ("import", live)):
-        done = inside(capfdbinary, *argv, tmp_path / "b", "--guava")
-        assert (done.code, done.out) == (3, b"")
-        assert is_one_line(done.err, argv[1])
+        assert refused(inside(*argv, tmp_path / "b", "--guava"), 3, argv[1])
     check_folder(tmp_path, "live", "sealed", "text")
 
 
-def test_missing_sources(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_missing_sources(tmp_path: Path) -> None:
     """A filter that is not there is exit 3, another program's file that is not there exit 5."""
     for command, code in (("export", 3), ("import", 5)):
-        done = inside(capfdbinary, command, "--guava", tmp_path / "no", tmp_path / "b")
-        assert (done.code, done.out) == (code, b"")
-        assert is_one_line(done.err, str(tmp_path / "no"))
+        done = inside(command, "--guava", tmp_path / "no", tmp_path / "b")
+        assert refused(done, code, str(tmp_path / "no"))
     check_folder(tmp_path)
 
 
-def test_existing_destination(path: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_existing_destination(path: str, tmp_path: Path) -> None:
     """What is at the destination stays: exit 5 and one line that names it."""
     make(path)
     (tmp_path / "b").write_bytes(b"mine")
     for command, source in (("export", path), ("import", GUAVA)):
-        done = inside(capfdbinary, command, "--guava", source, tmp_path / "b")
-        assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, str(tmp_path / "b"), "is there already")
+        done = inside(command, "--guava", source, tmp_path / "b")
+        assert refused(done, 5, str(tmp_path / "b"), "is there already")
     assert (tmp_path / "b").read_bytes() == b"mine"

@@ -20,7 +20,6 @@ from mmbloom.errors import InputError
 from mmbloom.logs.inputs import HEAD, open_input, require_lines
 from mmbloom.logs.text import NoLinesError
 
-Capture = pytest.CaptureFixture[bytes]
 LIBRARIES = ("zlib_ng.zlib_ng", "zlib")
 FLAGS = {"checksum": 2, "extra": 4, "name": 8, "comment": 16}
 EACH_LIBRARY = pytest.mark.parametrize("library", LIBRARIES)
@@ -82,7 +81,6 @@ def test_figures_at_a_full_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
 def test_cut_off(
     tmp_path: Path,
-    capfdbinary: Capture,
     monkeypatch: pytest.MonkeyPatch,
     library: str,
     kept: float,
@@ -97,7 +95,7 @@ def test_cut_off(
     first = zlib.decompressobj(31)
     there = first.decompress(cut)
     there += zlib.decompressobj(31).decompress(first.unused_data)
-    read = partial(mmbloom, stdin=cut) if piped else partial(inside, capfdbinary)
+    read = partial(mmbloom, stdin=cut) if piped else inside
     done = read("dedup", seen, *([] if piped else [path]))
     assert done.code == 5
     assert is_one_line(done.err, f"{'stdin' if piped else path}: damaged or cut off: it ends")
@@ -178,13 +176,11 @@ def gzip_files(draw: st.DrawFn) -> tuple[bytes, bool]:
     ],
     ids=["plain", "zeros", "nothing", "more behind", "half a stream behind", "half a stream"],
 )
-def test_no_stream(
-    tmp_path: Path, capfdbinary: Capture, data: bytes, printed: bytes, said: str
-) -> None:
+def test_no_stream(tmp_path: Path, data: bytes, printed: bytes, said: str) -> None:
     """What is in the place of a stream is named."""
     path = tmp_path / "in.gz"
     path.write_bytes(data)
-    done = inside(capfdbinary, "dedup", exact_filter(tmp_path / "seen"), path)
+    done = inside("dedup", exact_filter(tmp_path / "seen"), path)
     assert (done.code, done.out) == (5, printed)
     assert is_one_line(done.err, f"{path}: damaged or cut off: {said}")
 

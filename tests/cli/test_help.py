@@ -14,7 +14,6 @@ from mmbloom.cli.commands import COMMANDS
 from mmbloom.cli.parser import outline, parser_of
 from mmbloom.logs.lines import Empty
 
-Capture = pytest.CaptureFixture[bytes]
 CODES = (
     "0 ok, 1 nothing found, not sound, not alike or too full, 2 usage, 3 not a usable filter, "
     "4 lock timeout, 5 I/O error, 6 the filter is full, 141 the reader of stdout has stopped, 129, "
@@ -52,9 +51,9 @@ def words(text: bytes) -> str:
     return " ".join(text.decode().split())
 
 
-def test_help(capfdbinary: Capture) -> None:
+def test_help() -> None:
     """`mmbloom --help` names each command with what it does, and the exit codes."""
-    done = inside(capfdbinary, "--help")
+    done = inside("--help")
     assert (done.code, done.err) == (0, "")
     assert CODES in words(done.out)
     for name, command in COMMANDS.items():
@@ -63,9 +62,9 @@ def test_help(capfdbinary: Capture) -> None:
 
 
 @pytest.mark.parametrize("name", EXPECTED)
-def test_help_of_each_command(capfdbinary: Capture, name: str) -> None:
+def test_help_of_each_command(name: str) -> None:
     """`mmbloom COMMAND --help` explains every option, and the exit codes."""
-    done = inside(capfdbinary, name, "--help")
+    done = inside(name, "--help")
     assert (done.code, done.err) == (0, "")
     assert f"usage: mmbloom {name}" in words(done.out)
     assert CODES in words(done.out)
@@ -102,15 +101,15 @@ def test_as_a_process() -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_as_a_command(capfdbinary: Capture, name: str) -> None:
+def test_help_as_a_command(name: str) -> None:
     """`mmbloom help COMMAND` prints what `mmbloom COMMAND --help` does."""
-    assert inside(capfdbinary, "help", name) == inside(capfdbinary, name, "--help")
+    assert inside("help", name) == inside(name, "--help")
 
 
-def test_help_without_a_command(capfdbinary: Capture) -> None:
+def test_help_without_a_command() -> None:
     """`mmbloom help` is `mmbloom --help`; what is no command is named, and those there are."""
-    assert inside(capfdbinary, "help") == inside(capfdbinary, "--help")
-    done = inside(capfdbinary, "help", "nosuch")
+    assert inside("help") == inside("--help")
+    done = inside("help", "nosuch")
     assert (done.code, done.out) == (2, b"")
     for word in ("nosuch", *COMMANDS):
         assert re.search(rf"\b{word}\b", done.err)
@@ -121,7 +120,7 @@ def test_the_outline_has_every_command() -> None:
     assert list(outline()[1]) == list(COMMANDS)
 
 
-def test_options_stand_anywhere(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_options_stand_anywhere(tmp_path: Path) -> None:
     """Before, between and after the files: the order of options and files is free."""
     for name, data in {"1": b"a 1\nb 1\n", "2": b"A 2\nc 2\n"}.items():
         (tmp_path / name).write_bytes(data)
@@ -133,14 +132,12 @@ def test_options_stand_anywhere(tmp_path: Path, capfdbinary: Capture) -> None:
             for option, at in zip(options, places, strict=True):
                 argv += option if at == place else []
             argv += [file] if file else []
-        assert inside(capfdbinary, "dedup", *argv) == (0, b"a 1\nb 1\nc 2\n", ""), argv
+        assert inside("dedup", *argv) == (0, b"a 1\nb 1\nc 2\n", ""), argv
 
 
-def test_a_name_that_looks_like_an_option(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
-) -> None:
+def test_a_name_that_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After -- everything is a file."""
     monkeypatch.chdir(tmp_path)
     Path("-d").write_bytes(b"a\n")
-    assert inside(capfdbinary, "dedup", "seen", *EXACT, "--", "-d") == (0, b"a\n", "")
-    assert inside(capfdbinary, "dedup", "seen", "./-d", "-d") == (0, b"a\n", "")
+    assert inside("dedup", "seen", *EXACT, "--", "-d") == (0, b"a\n", "")
+    assert inside("dedup", "seen", "./-d", "-d") == (0, b"a\n", "")

@@ -13,7 +13,6 @@ from unions import make
 
 from mmbloom.cli.showing import WIDTH, bar
 
-Capture = pytest.CaptureFixture[bytes]
 CREATED, CAPACITY = 64, 48  # offsets in the header
 NOW = datetime(2031, 5, 17, 12, tzinfo=UTC)
 DAY = 86_400
@@ -28,24 +27,24 @@ def now(monkeypatch: pytest.MonkeyPatch) -> int:
     return stopped
 
 
-def rows(capture: Capture, path: str) -> dict[str, str]:
+def rows(path: str) -> dict[str, str]:
     """What info prints, by the name of the row."""
-    done = inside(capture, "info", path)
+    done = inside("info", path)
     assert (done.code, done.err) == (0, "")
     return {line[:15].strip(): line[16:] for line in done.out.decode().splitlines()}
 
 
-def aged(path: str, capture: Capture, now: int, seconds: float) -> str | None:
+def aged(path: str, now: int, seconds: float) -> str | None:
     """What info says of the capacity of a filter that was made so long ago."""
     change_header(path, CREATED, "<Q", now - int(seconds * SECOND))
-    return rows(capture, path).get("capacity")
+    return rows(path).get("capacity")
 
 
 @pytest.mark.parametrize(("keys", "days"), [(500, 10.0), (250, 30.0), (100, 90.0), (10, 990.0)])
-def test_date(tmp_path: Path, capfdbinary: Capture, now: int, keys: int, days: float) -> None:
+def test_date(tmp_path: Path, now: int, keys: int, days: float) -> None:
     """After ten days, half full is ten days more, a quarter 30: give or take the estimate."""
     path = make(tmp_path / "a", range(keys), capacity=1000, error_rate=1e-6)
-    said = aged(path, capfdbinary, now, 10 * DAY)
+    said = aged(path, now, 10 * DAY)
     assert said
     found = re.fullmatch(r"will be passed about (\S+), at the pace since it was made", said)
     assert found
@@ -53,10 +52,10 @@ def test_date(tmp_path: Path, capfdbinary: Capture, now: int, keys: int, days: f
     assert abs(then - NOW - timedelta(days=days)) < timedelta(days=1 + 0.03 * days)
 
 
-def test_soon(tmp_path: Path, capfdbinary: Capture, now: int) -> None:
+def test_soon(tmp_path: Path, now: int) -> None:
     """Within two days the hour and the minute are said."""
     path = make(tmp_path / "a", range(500), capacity=1000, error_rate=1e-9)
-    said = aged(path, capfdbinary, now, 3600)
+    said = aged(path, now, 3600)
     assert said
     found = re.fullmatch(r"will be passed about (.*) UTC, at the pace since it was made", said)
     assert found
@@ -65,48 +64,48 @@ def test_soon(tmp_path: Path, capfdbinary: Capture, now: int) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-DAY, 0, 59.9])
-def test_too_young(tmp_path: Path, capfdbinary: Capture, now: int, seconds: float) -> None:
+def test_too_young(tmp_path: Path, now: int, seconds: float) -> None:
     """Under a minute of age, or made in the future, nothing is said."""
     path = make(tmp_path / "a", range(100))
-    assert aged(path, capfdbinary, now, seconds) is None
-    assert aged(path, capfdbinary, now, 60) is not None
+    assert aged(path, now, seconds) is None
+    assert aged(path, now, 60) is not None
 
 
-def test_nothing_to_go_by(tmp_path: Path, capfdbinary: Capture, now: int) -> None:
+def test_nothing_to_go_by(tmp_path: Path, now: int) -> None:
     """Without a key there is no pace; a sealed filter gets no more keys, and says so."""
-    assert aged(make(tmp_path / "a"), capfdbinary, now, 10 * DAY) is None
+    assert aged(make(tmp_path / "a"), now, 10 * DAY) is None
     path = make(tmp_path / "b", range(100))
     seal(path)
-    assert aged(path, capfdbinary, now, 10 * DAY) is None
-    assert rows(capfdbinary, path)["sealed"] == "read-only for ever"
-    assert "sealed" not in rows(capfdbinary, str(tmp_path / "a"))
+    assert aged(path, now, 10 * DAY) is None
+    assert rows(path)["sealed"] == "read-only for ever"
+    assert "sealed" not in rows(str(tmp_path / "a"))
 
 
-def test_passed(tmp_path: Path, capfdbinary: Capture, now: int) -> None:
+def test_passed(tmp_path: Path, now: int) -> None:
     """More keys than planned: passed, however young the file, and though it be sealed."""
     path = make(tmp_path / "a", range(800), capacity=1000)
     change_header(path, CAPACITY, "<Q", 500)
     passed = "is passed: about 0.4 % of new lines are now taken for seen"
-    assert aged(path, capfdbinary, now, 0) == passed
+    assert aged(path, now, 0) == passed
     seal(path)
-    assert aged(path, capfdbinary, now, 10 * DAY) == passed
+    assert aged(path, now, 10 * DAY) == passed
 
 
 @pytest.mark.parametrize("created", [0, 1, 2**63, 2**64 - 1])
-def test_any_time(tmp_path: Path, capfdbinary: Capture, now: int, created: int) -> None:
+def test_any_time(tmp_path: Path, now: int, created: int) -> None:
     """A time of creation of any value, and a capacity out of all reach, are no error."""
     path = make(tmp_path / "a", range(1), capacity=100)
     change_header(path, CREATED, "<Q", created)
     change_header(path, CAPACITY, "<Q", 2**64 - 1)
-    said = rows(capfdbinary, path).get("capacity")
+    said = rows(path).get("capacity")
     never = "not passed in a thousand years, at the pace since it was made"
     assert said == (never if created < 2 else None)
 
 
-def test_error_rates(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_error_rates(tmp_path: Path) -> None:
     """The rate now and the planned one stand side by side."""
     path = make(tmp_path / "a", range(1000), capacity=1000, error_rate=0.05)
-    found = re.fullmatch(r"(\S+), planned 0.05", rows(capfdbinary, path)["error rate now"])
+    found = re.fullmatch(r"(\S+), planned 0.05", rows(path)["error rate now"])
     assert found
     assert float(found[1]) == pytest.approx(0.05, rel=0.25)
 

@@ -23,6 +23,7 @@ from cli_runner import (
     is_one_line,
     mmbloom,
     read_soon,
+    refused,
     running,
     started,
     without,
@@ -30,7 +31,6 @@ from cli_runner import (
 from compressors import zstd_library
 from workers import PATIENCE
 
-Capture = pytest.CaptureFixture[bytes]
 LINES = b"".join(b"line %d\r\n" % (i % 5000) for i in range(20_000)) + b"last"
 UNIQUE = b"".join(b"line %d\r\n" % i for i in range(5000)) + b"last"
 
@@ -67,33 +67,29 @@ Compress = Callable[[bytes], bytes]
 
 
 @EACH_KIND
-def test_compressed_inputs(
-    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress
-) -> None:
+def test_compressed_inputs(tmp_path: Path, suffix: str, compress: Compress) -> None:
     """Compressed inputs are read like the lines in them, by every command."""
     path, seen = tmp_path / f"in{suffix}", tmp_path / "seen"
     path.write_bytes(compress(LINES))
-    done = inside(capfdbinary, "dedup", seen, path, "--stats", *EXACT)
+    done = inside("dedup", seen, path, "--stats", *EXACT)
     assert (done.code, done.out) == (0, UNIQUE)
     assert json.loads(done.err)["bytes"] == len(LINES)
-    assert inside(capfdbinary, "check", seen, path, "-v") == (1, b"", "")
-    assert inside(capfdbinary, "add", seen, path) == (0, b"", "")
+    assert inside("check", seen, path, "-v") == (1, b"", "")
+    assert inside("add", seen, path) == (0, b"", "")
 
 
 @EACH_KIND
-def test_compressed_in_several_parts(
-    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress
-) -> None:
+def test_compressed_in_several_parts(tmp_path: Path, suffix: str, compress: Compress) -> None:
     """Files of several streams one after another (cat a.gz b.gz) are read to their end."""
     path = tmp_path / f"in{suffix}"
     path.write_bytes(compress(b"a\nb") + compress(b"c\na\n") + compress(b"d"))
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", path, *EXACT).out == b"a\nbc\nd"
+    assert inside("dedup", tmp_path / "seen", path, *EXACT).out == b"a\nbc\nd"
 
 
 @EACH_KIND
 @pytest.mark.parametrize("damage", ["cut off", "flipped", "other bytes"])
 def test_damaged_compressed_inputs(
-    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress, damage: str
+    tmp_path: Path, suffix: str, compress: Compress, damage: str
 ) -> None:
     """A damaged file is exit 5, named in one line, and not taken for a shorter one."""
     path, raw = tmp_path / f"in{suffix}", bytearray(compress(LINES))
@@ -105,12 +101,12 @@ def test_damaged_compressed_inputs(
         raw[:] = b"these are plain lines\n" * 10
     path.write_bytes(raw)
     seen = exact_filter(tmp_path / "seen")
-    done = inside(capfdbinary, "dedup", seen, path)
+    done = inside("dedup", seen, path)
     assert done.code == 5
     assert is_one_line(done.err, str(path))
     path.write_bytes(compress(LINES))
     printed = done.out + b"\n" * (not done.out.endswith(b"\n")) * bool(done.out)
-    again = printed + inside(capfdbinary, "dedup", seen, path).out
+    again = printed + inside("dedup", seen, path).out
     assert set(again.split(b"\n")) >= set(UNIQUE.split(b"\n"))
 
 
@@ -170,7 +166,7 @@ def random_lines(number: int) -> bytes:
 
 @EACH_KIND
 def test_what_comes_before_the_end_is_printed(
-    tmp_path: Path, capfdbinary: Capture, suffix: str, compress: Compress
+    tmp_path: Path, suffix: str, compress: Compress
 ) -> None:
     """Of an input that is cut off the lines before are printed, as far as they came."""
     lines, path = random_lines(60_000), tmp_path / f"in{suffix}"
@@ -179,7 +175,7 @@ def test_what_comes_before_the_end_is_printed(
     path.write_bytes(cut)
     there = whole_part(suffix.lower(), cut)
     assert len(there) > len(lines) // 3  # bzip2 gives a block of 900 kB or nothing of it
-    done = inside(capfdbinary, "dedup", exact_filter(tmp_path / "seen"), path)
+    done = inside("dedup", exact_filter(tmp_path / "seen"), path)
     assert done.code == 5
     assert done.out == there[: there.rindex(b"\n") + 1]
 
@@ -197,8 +193,7 @@ def test_without_zstd(tmp_path: Path) -> None:
     (tmp_path / "in.zst").write_bytes(zstd(b"b\n"))
     argv, command = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT), without(*ZSTD)
     done = started(*argv, tmp_path / "in.zst", command=command)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, str(tmp_path / "in.zst"), "pip install 'mmbloom[cli]'")
+    assert refused(done, 2, str(tmp_path / "in.zst"), "pip install 'mmbloom[cli]'")
     assert not (tmp_path / "seen").exists()
     (tmp_path / "in.zst").rename(tmp_path / "packed")
     done = started(*argv, tmp_path / "packed", command=command)
@@ -216,9 +211,7 @@ def test_without_zstd(tmp_path: Path) -> None:
     assert started(*argv, *names, command=command) == (0, b"a\nb\n", "")
 
 
-def test_a_pipe_without_zstd(
-    tmp_path: Path, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pipe_without_zstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pipe is looked at before anything is made; what is read loses no byte by that."""
     compressed = zstd(b"b\n")
     for library in ZSTD:
@@ -226,9 +219,7 @@ def test_a_pipe_without_zstd(
     fresh = ("dedup", tmp_path / "seen", *EXACT)
     (tmp_path / "in").write_bytes(b"of a file\n")
     for argv in (fresh, (*fresh, tmp_path / "in", "-"), ("add", *fresh[1:])):
-        done = mmbloom(*argv, stdin=compressed)
-        assert (done.code, done.out) == (2, b"")
-        assert is_one_line(done.err, "stdin", "pip install 'mmbloom[cli]'")
+        assert refused(mmbloom(*argv, stdin=compressed), 2, "stdin", "pip install 'mmbloom[cli]'")
         assert os.listdir(tmp_path) == ["in"]
     assert mmbloom(*fresh, stdin=gzip.compress(b"packed\n")) == (0, b"packed\n", "")
     for line in (b"", b"BZh91AY&", b"BZh91AY&SX\n", b"a\n"):

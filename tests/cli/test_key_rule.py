@@ -108,19 +108,15 @@ def test_whole_lines_are_a_rule(tmp_path: Path, log: Path) -> None:
     assert rule_of(tmp_path / "seen") == "whole lines"
 
 
-def test_info_shows_it(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_info_shows_it(tmp_path: Path) -> None:
     """For people and as JSON; of a filter without one people see nothing."""
     for name, kind in (("file", []), ("folder", ["--growing"])):
         seen = filled(tmp_path / name, *kind)
-        assert b"\nkey rule" in inside(capfdbinary, "info", seen).out
-        assert (
-            json.loads(inside(capfdbinary, "info", "--json", seen).out)["key_rule"] == "-k 1 -t ,"
-        )
+        assert b"\nkey rule" in inside("info", seen).out
+        assert json.loads(inside("info", "--json", seen).out)["key_rule"] == "-k 1 -t ,"
     BloomFilter.create(tmp_path / "new", 100).close()
-    assert b"key rule" not in inside(capfdbinary, "info", tmp_path / "new").out
-    assert (
-        json.loads(inside(capfdbinary, "info", "--json", tmp_path / "new").out)["key_rule"] is None
-    )
+    assert b"key rule" not in inside("info", tmp_path / "new").out
+    assert json.loads(inside("info", "--json", tmp_path / "new").out)["key_rule"] is None
 
 
 def test_keys_of_python_have_no_rule(tmp_path: Path, log: Path) -> None:

@@ -11,12 +11,10 @@ from mmbloom.cli.commands import COMMANDS
 from mmbloom.cli.parser import parser_of
 from mmbloom.cli.process import EXIT_CODES
 
-Capture = pytest.CaptureFixture[bytes]
-
 
 @pytest.fixture
-def page(capfdbinary: Capture) -> str:
-    done = inside(capfdbinary, "manual")
+def page() -> str:
+    done = inside("manual")
     assert (done.code, done.err) == (0, "")
     return done.out.decode()
 
@@ -57,13 +55,11 @@ def test_it_has_every_example_and_exit_code(page: str) -> None:
     assert EXIT_CODES.removeprefix("exit codes: ") in plain(page.partition(".SH EXIT STATUS")[2])
 
 
-def test_one_page_at_all_widths(
-    page: str, capfdbinary: Capture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_page_at_all_widths(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However wide the terminal is, the page is the same, and no text of it is a request."""
     for width in range(20, 140, 9):
         monkeypatch.setenv("COLUMNS", str(width))
-        assert inside(capfdbinary, "manual").out.decode() == page, width
+        assert inside("manual").out.decode() == page, width
     for line in page.splitlines():
         assert re.match(r"\.(TH|SH|SS|TP|RS|RE|B|nf|fi)\b|[^.']|$", line), line
 

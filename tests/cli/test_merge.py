@@ -11,32 +11,30 @@ from pathlib import Path
 
 import pytest
 from checks import array_of, check_folder, counters_of, seal
-from cli_runner import COMMAND, inside, is_one_line, mmbloom, started
+from cli_runner import COMMAND, inside, is_one_line, mmbloom, refused, started
 from golden import GOLDEN
 from unions import check_union, make
 from workers import PATIENCE
 
 from mmbloom import BloomFilter
 
-Capture = pytest.CaptureFixture[bytes]
 
-
-def test_workers_with_a_filter_each(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_workers_with_a_filter_each(tmp_path: Path) -> None:
     """The way to scale: create --like, add to each, merge; all lines are in the result."""
     names = [str(tmp_path / f"{i}") for i in range(3)]
-    assert inside(capfdbinary, "create", names[0], "-n", "10000", "-p", "1e-6").code == 0
+    assert inside("create", names[0], "-n", "10000", "-p", "1e-6").code == 0
     lines = [b"".join(b"%d-%d\n" % (i, j) for j in range(500)) for i in range(3)]
     for name, text in zip(names, lines, strict=True):
         if name != names[0]:
-            assert inside(capfdbinary, "create", name, "--like", names[0]).code == 0
+            assert inside("create", name, "--like", names[0]).code == 0
         Path(name + ".txt").write_bytes(text)
-        assert inside(capfdbinary, "add", name, name + ".txt").code == 0
+        assert inside("add", name, name + ".txt").code == 0
     out = str(tmp_path / "out")
-    assert inside(capfdbinary, "merge", out, *names) == (0, b"", "")
+    assert inside("merge", out, *names) == (0, b"", "")
     check_union(out, *names)
     assert counters_of(out)["keys_added"] == pytest.approx(1500, rel=0.02)
     texts = [name + ".txt" for name in names]
-    assert inside(capfdbinary, "check", out, *texts) == (0, b"".join(lines), "")
+    assert inside("check", out, *texts) == (0, b"".join(lines), "")
 
 
 def test_as_a_process(tmp_path: Path, two: list[str]) -> None:
@@ -49,37 +47,36 @@ def test_as_a_process(tmp_path: Path, two: list[str]) -> None:
     check_folder(tmp_path, "one", "two", "sealed", "out")
 
 
-def test_options_stand_anywhere(tmp_path: Path, two: list[str], capfdbinary: Capture) -> None:
+def test_options_stand_anywhere(tmp_path: Path, two: list[str]) -> None:
     """Before, between and after the files, which may be one."""
     options = ["--permissions", "640", "--allow-network"]
     for number, sources in itertools.product(range(4), (two[:1], two, [*two, two[0]])):
         out = tmp_path / f"out-{number}-{len(sources)}"
         argv = [str(out), *sources]
         argv[number:number] = options
-        assert inside(capfdbinary, "merge", *argv) == (0, b"", ""), argv
+        assert inside("merge", *argv) == (0, b"", ""), argv
         assert out.stat().st_mode & 0o7777 == 0o640
         check_union(str(out), *sources)
 
 
 def test_names_that_look_like_options(
-    tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: Capture
+    tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After -- everything is a file."""
     monkeypatch.chdir(tmp_path)
     os.rename("two", "-d")
-    assert inside(capfdbinary, "merge", "--", "-out", "one", "-d") == (0, b"", "")
+    assert inside("merge", "--", "-out", "one", "-d") == (0, b"", "")
     check_union("-out", "one", "-d")
 
 
-def test_what_is_there_stays(tmp_path: Path, two: list[str], capfdbinary: Capture) -> None:
+def test_what_is_there_stays(tmp_path: Path, two: list[str]) -> None:
     """OUT that is there, one of the inputs too, is exit 5 with its name, and no change."""
     (tmp_path / "text").write_bytes(b"precious\n")
     (tmp_path / "link").symlink_to("nowhere")
     before = [Path(path).read_bytes() for path in two]
     for name in ("text", "link", "one", "two", "."):
-        done = inside(capfdbinary, "merge", tmp_path / name, *two)
-        assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, os.path.abspath(tmp_path / name), "there already")
+        done = inside("merge", tmp_path / name, *two)
+        assert refused(done, 5, os.path.abspath(tmp_path / name), "there already")
     assert [Path(path).read_bytes() for path in two] == before
     assert (tmp_path / "text").read_bytes() == b"precious\n"
     check_folder(tmp_path, "link", "one", "text", "two")
@@ -134,16 +131,13 @@ BAD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("place", [1, 2])
-def test_bad_inputs(
-    tmp_path: Path, two: list[str], capfdbinary: Capture, kind: str, place: int
-) -> None:
+def test_bad_inputs(tmp_path: Path, two: list[str], kind: str, place: int) -> None:
     """An input that cannot be united: exit 3, its name and why in one line, nothing made."""
     bad = tmp_path / "bad"
     BAD[kind][0](bad)
     before = sorted(os.listdir(tmp_path))
-    done = inside(capfdbinary, "merge", tmp_path / "out", *two[:place], bad, *two[place:])
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, str(bad), *BAD[kind][1])
+    done = inside("merge", tmp_path / "out", *two[:place], bad, *two[place:])
+    assert refused(done, 3, str(bad), *BAD[kind][1])
     check_folder(tmp_path, *before)
 
 
@@ -156,12 +150,11 @@ def test_usage(
     tmp_path: Path,
     two: list[str],
     monkeypatch: pytest.MonkeyPatch,
-    capfdbinary: Capture,
     argv: list[str],
 ) -> None:
     """No input, or an option that is none: exit 2, and nothing made."""
     monkeypatch.chdir(tmp_path)
-    done = inside(capfdbinary, "merge", *argv)
+    done = inside("merge", *argv)
     assert (done.code, done.out) == (2, b"")
     assert is_one_line(done.err.replace("mmbloom merge: ", "mmbloom: "), "mmbloom")
     check_folder(tmp_path, "one", "two")
@@ -181,8 +174,7 @@ def test_too_many_inputs(tmp_path: Path, two: list[str]) -> None:
     """More inputs than files may be open: exit 5, what to do about it, and nothing made."""
     keep = limited(resource.RLIMIT_NOFILE, 24)
     done = started("merge", tmp_path / "out", *two * 20, preexec_fn=keep)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, "do it in steps", "ulimit -n")
+    assert refused(done, 5, "do it in steps", "ulimit -n")
     check_folder(tmp_path, "one", "two")
 
 

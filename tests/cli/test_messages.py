@@ -5,9 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_runner import exact_filter, inside, is_one_line, mmbloom
-
-Capture = pytest.CaptureFixture[bytes]
+from cli_runner import exact_filter, inside, is_one_line, mmbloom, refused
 
 
 @pytest.fixture
@@ -46,16 +44,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("plan 1000", "required: -n/--capacity; see"),
     ],
 )
-def test_wrong_values(here: Path, capfdbinary: Capture, command: str, said: str) -> None:
+def test_wrong_values(here: Path, command: str, said: str) -> None:
     """Of a value: what is wrong with it, not what it is."""
-    done = inside(capfdbinary, *command.split())
+    done = inside(*command.split())
     assert (done.code, done.out) == (2, b"")
     assert said in done.err
 
 
-def test_an_option_that_is_misspelt(here: Path, capfdbinary: Capture) -> None:
+def test_an_option_that_is_misspelt(here: Path) -> None:
     """It is named with the next word, or alone: argparse of Python 3.14 takes that for a file."""
-    done = inside(capfdbinary, "dedup", "f", "--ouput", "out")
+    done = inside("dedup", "f", "--ouput", "out")
     assert (done.code, done.out) == (2, b"")
     assert done.err in [
         f"mmbloom dedup: unrecognized arguments: {named} (did you mean --output?); "
@@ -65,15 +63,15 @@ def test_an_option_that_is_misspelt(here: Path, capfdbinary: Capture) -> None:
 
 
 @pytest.mark.parametrize("command", ["dedup", "add"])
-def test_a_number_in_the_place_of_an_input(here: Path, capfdbinary: Capture, command: str) -> None:
+def test_a_number_in_the_place_of_an_input(here: Path, command: str) -> None:
     """A number of keys without its -n is taken for an input, and the message says how to give it.
 
     Where -n is there it is only an input that is missing.
     """
-    done = inside(capfdbinary, command, "seen", "1e6", "in")
+    done = inside(command, "seen", "1e6", "in")
     assert done.code == 5
     assert is_one_line(done.err, "1e6: No such file", "(give the number of keys with -n 1e6)")
-    done = inside(capfdbinary, command, "seen", "1e6", "in", "-n", "10")
+    done = inside(command, "seen", "1e6", "in", "-n", "10")
     assert "give the number" not in done.err
 
 
@@ -88,13 +86,13 @@ MAKE_NONE = [
 
 
 @pytest.mark.parametrize("command", MAKE_NONE)
-def test_a_filter_that_is_missing(here: Path, capfdbinary: Capture, command: str) -> None:
+def test_a_filter_that_is_missing(here: Path, command: str) -> None:
     """What makes no filter advises no option that would; dedup and add do."""
     Path("in").write_bytes(b"a\n")
-    done = inside(capfdbinary, *command.split())
+    done = inside(*command.split())
     assert (done.code, done.err) == (3, "mmbloom: nosuch: no such filter\n")
     for makes in ("dedup", "add"):
-        done = inside(capfdbinary, makes, "nosuch", "in")
+        done = inside(makes, "nosuch", "in")
         assert (done.code, done.err) == (
             3,
             "mmbloom: nosuch: no such filter; give -n N to create it\n",
@@ -103,33 +101,32 @@ def test_a_filter_that_is_missing(here: Path, capfdbinary: Capture, command: str
 
 @pytest.mark.parametrize("log", ["access.log", "short.log"])
 @pytest.mark.parametrize("command", ["dedup", "add", "check"])
-def test_the_filter_forgotten(here: Path, capfdbinary: Capture, command: str, log: str) -> None:
+def test_the_filter_forgotten(here: Path, command: str, log: str) -> None:
     """Where a log stands for the filter, the line to type is in the message."""
-    done = inside(capfdbinary, command, log)
-    assert (done.code, done.out) == (3, b"")
-    assert is_one_line(done.err, f"the filter comes first: mmbloom {command} FILTER {log}\n")
-    assert "comes first" not in inside(capfdbinary, "info", log).err
+    done = inside(command, log)
+    assert refused(done, 3, f"the filter comes first: mmbloom {command} FILTER {log}\n")
+    assert "comes first" not in inside("info", log).err
 
 
-def test_a_filter_that_is_damaged(here: Path, capfdbinary: Capture) -> None:
+def test_a_filter_that_is_damaged(here: Path) -> None:
     """One that was cut off is no log in its place; of a bad header there is a way on."""
     whole = Path("seen").read_bytes()
     Path("seen").write_bytes(whole[:3000])
     for command in ("dedup seen", "check seen access.log", "info seen"):
-        said = inside(capfdbinary, *command.split()).err
+        said = inside(*command.split()).err
         assert is_one_line(said, "length is 3000 bytes", "it was cut off; go back to a copy")
         assert "comes first" not in said
     Path("seen").write_bytes(whole[:100] + b"\xff\xff" + whole[102:])
-    said = inside(capfdbinary, "info", "seen").err
+    said = inside("info", "seen").err
     assert is_one_line(said, "header checksum", "mmbloom repair makes a sound filter of it")
-    said = inside(capfdbinary, "repair", "seen", "sound").err
+    said = inside("repair", "seen", "sound").err
     assert is_one_line(said, "to rebuild it give the parameters")
 
 
 @pytest.mark.parametrize("command", ["dedup", "add"])
-def test_a_filter_of_other_sizes(here: Path, capfdbinary: Capture, command: str) -> None:
+def test_a_filter_of_other_sizes(here: Path, command: str) -> None:
     """What to leave out is said in options, not in calls of Python."""
-    done = inside(capfdbinary, command, "seen", "-n", "7", "-p", "1e-9", "access.log")
+    done = inside(command, "seen", "-n", "7", "-p", "1e-9", "access.log")
     assert done.code == 3
     assert is_one_line(done.err, "asked for 7: leave out -n, and what goes with it, to use it")
 
@@ -151,33 +148,31 @@ def test_a_filter_of_other_sizes(here: Path, capfdbinary: Capture, command: str)
     ],
     ids=" ".join,
 )
-def test_names_that_are_empty(here: Path, capfdbinary: Capture, command: list[str]) -> None:
+def test_names_that_are_empty(here: Path, command: list[str]) -> None:
     """A variable that is not set is no name, and nothing is made or printed."""
     before = sorted(os.listdir())
-    done = inside(capfdbinary, *command)
+    done = inside(*command)
     assert (done.code, done.out, sorted(os.listdir())) == (2, b"", before)
     assert is_one_line(done.err, "is empty: is a variable of the shell not set?")
 
 
-def test_folders_that_are_no_filters(here: Path, capfdbinary: Capture) -> None:
+def test_folders_that_are_no_filters(here: Path) -> None:
     """A folder is named as what it is, to read from and to make a file in its place."""
     Path("folder").mkdir()
     for command in ("dedup folder -n 10 access.log", "check folder access.log", "info folder"):
-        done = inside(capfdbinary, *command.split())
-        assert (done.code, done.out) == (3, b"")
-        assert is_one_line(done.err, "folder: is a folder, but no growing or rotating filter")
+        done = inside(*command.split())
+        assert refused(done, 3, "folder: is a folder, but no growing or rotating filter")
     for command in ("create folder -n 10", "copy seen folder"):
-        done = inside(capfdbinary, *command.split())
-        assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, "a folder is there already; name a file to be made in it")
+        done = inside(*command.split())
+        assert refused(done, 5, "a folder is there already; name a file to be made in it")
     assert os.listdir("folder") == []
 
 
-def test_where_nothing_can_be_made(here: Path, capfdbinary: Capture) -> None:
+def test_where_nothing_can_be_made(here: Path) -> None:
     """A filter that is to be made is not missing, nor is -n."""
     for command in ("create", "dedup", "add"):
         argv = [command, "/proc/nosuch", "-n", "10"] + ["access.log"] * (command != "create")
-        said = inside(capfdbinary, *argv).err
+        said = inside(*argv).err
         assert is_one_line(said, "/proc/nosuch: cannot be made there")
 
 
@@ -213,29 +208,29 @@ def test_names_in_other_encodings(here: Path) -> None:
     assert is_one_line(mmbloom("info", name + "s").err, r"caf\xe9s: no such filter")
 
 
-def test_nothing_to_repair(here: Path, capfdbinary: Capture) -> None:
+def test_nothing_to_repair(here: Path) -> None:
     """Of a sound filter it is said that nothing was wrong."""
-    done = inside(capfdbinary, "repair", "seen", "mended")
+    done = inside("repair", "seen", "mended")
     assert is_one_line(done.err, "mended: nothing was wrong with it; 0 bits set")
     with Path("seen").open("r+b") as file:
         file.truncate(4096 + 64)
-    assert "nothing was wrong" not in inside(capfdbinary, "repair", "seen", "again").err
+    assert "nothing was wrong" not in inside("repair", "seen", "again").err
 
 
 @pytest.mark.parametrize("command", ["info", "verify"])
-def test_several_filters(here: Path, capfdbinary: Capture, command: str) -> None:
+def test_several_filters(here: Path, command: str) -> None:
     """Each as if it were alone, and the worst exit code; one that is none keeps no other back."""
     exact_filter("other")
-    alone = [inside(capfdbinary, command, name).out for name in ("seen", "other")]
-    assert inside(capfdbinary, command, "seen", "other") == (0, b"\n".join(alone), "")
-    done = inside(capfdbinary, command, "seen", "access.log", "nosuch", "other")
+    alone = [inside(command, name).out for name in ("seen", "other")]
+    assert inside(command, "seen", "other") == (0, b"\n".join(alone), "")
+    done = inside(command, "seen", "access.log", "nosuch", "other")
     assert (done.code, done.out.split()) == (3, b"".join(alone).split())
     assert [line.split(": ")[1] for line in done.err.splitlines()] == [
         str(here / "access.log"),
         "nosuch",
     ]
-    assert inside(capfdbinary, command, "seen", "access.log").code == 3
-    lines = inside(capfdbinary, command, "seen", "other", "--json").out.splitlines()
+    assert inside(command, "seen", "access.log").code == 3
+    lines = inside(command, "seen", "other", "--json").out.splitlines()
     paths = [json.loads(line)["path"] for line in lines]
     assert paths == [str(here / "seen"), str(here / "other")]
 
@@ -249,8 +244,7 @@ def test_keys_for_several_filters(here: Path) -> None:
     assert done.code == 0
     assert done.out.count(b"1,000 looked up, 0 missing") == 2
     done = mmbloom("verify", "seen", "other", "--keys", "-", stdin=b"a\n")
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, "stdin (-) can be read only once")
+    assert refused(done, 2, "stdin (-) can be read only once")
 
 
 def test_several_whose_reader_goes_away(here: Path) -> None:

@@ -9,8 +9,6 @@ from cli_runner import inside, mmbloom
 
 from mmbloom import sizing
 
-Capture = pytest.CaptureFixture[bytes]
-
 # The table of the format's design: error rate, standard bits/key, blocked bits/key, its k and b.
 EXPECTED = [
     ("10%", 4.79, 4.83, 3, 1),
@@ -23,10 +21,10 @@ EXPECTED = [
 
 @pytest.mark.parametrize(("rate", "standard", "blocked", "num_hashes", "blocks"), EXPECTED)
 def test_figures_of_both_layouts(
-    capfdbinary: Capture, rate: str, standard: float, blocked: float, num_hashes: int, blocks: int
+    rate: str, standard: float, blocked: float, num_hashes: int, blocks: int
 ) -> None:
     """Bits per key, hashes and blocks a key of both layouts are those worked out beforehand."""
-    figures = json.loads(inside(capfdbinary, "plan", "-n", "1e9", "-p", rate, "--json").out)
+    figures = json.loads(inside("plan", "-n", "1e9", "-p", rate, "--json").out)
     assert figures["standard"]["bits_per_key"] == pytest.approx(standard, abs=0.0051)
     assert figures["blocked"]["bits_per_key"] == pytest.approx(blocked, abs=0.0051)
     assert figures["blocked"]["num_hashes"] == num_hashes
@@ -36,9 +34,9 @@ def test_figures_of_both_layouts(
     assert figures["standard"]["num_hashes"] == expected
 
 
-def test_a_billion_keys(capfdbinary: Capture) -> None:
+def test_a_billion_keys() -> None:
     """A billion keys at 1 % are 1.24 GB, 9.90 bits a key and 6 hashes, or 9.59 and 7."""
-    done = inside(capfdbinary, "plan", "-n", "1e9", "-p", "1%")
+    done = inside("plan", "-n", "1e9", "-p", "1%")
     assert (done.code, done.err) == (0, "")
     rows = {words[0]: words for words in map(str.split, done.out.decode().splitlines()) if words}
     assert rows["blocked"][1:4] == ["9.90", "6", "1"]
@@ -46,9 +44,9 @@ def test_a_billion_keys(capfdbinary: Capture) -> None:
     assert round(int(rows["blocked"][4].replace(",", "")) / 1e9, 2) == 1.24
 
 
-def test_json_agrees_with_the_library(capfdbinary: Capture) -> None:
+def test_json_agrees_with_the_library() -> None:
     """--json is one object with what `mmbloom.sizing` computes, and the table of whole bits."""
-    done = inside(capfdbinary, "plan", "-n", "5M", "-p", "0.002", "--json")
+    done = inside("plan", "-n", "5M", "-p", "0.002", "--json")
     figures = json.loads(done.out)
     assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
     assert (figures["capacity"], figures["error_rate"]) == (5_000_000, 0.002)
@@ -62,9 +60,9 @@ def test_json_agrees_with_the_library(capfdbinary: Capture) -> None:
 
 
 @pytest.mark.parametrize("rate", ["0.1", "0.01", "1e-5", "1e-9"])
-def test_the_row_that_is_enough_is_marked(capfdbinary: Capture, rate: str) -> None:
+def test_the_row_that_is_enough_is_marked(rate: str) -> None:
     """The table marks the first row whose error rate is tolerable, however low."""
-    out = inside(capfdbinary, "plan", "-n", "1000", "-p", rate).out.decode()
+    out = inside("plan", "-n", "1000", "-p", rate).out.decode()
     rows = [line.split() for line in out.split("error rate\n")[-1].splitlines()]
     marked = [row for row in rows if "enough" in row]
     assert len(marked) == 1
@@ -86,9 +84,9 @@ def test_size_is_the_size(tmp_path: Path) -> None:
     [[], ["-n", "0"], ["-n", "1e18"], ["-n", "1e999999999"], ["-n", "5", "-p", "2"], ["-n1", "x"]],
     ids=" ".join,
 )
-def test_what_cannot_be(capfdbinary: Capture, argv: list[str]) -> None:
+def test_what_cannot_be(argv: list[str]) -> None:
     """A plan that no filter can have is exit 2 with a reason."""
-    done = inside(capfdbinary, "plan", *argv)
+    done = inside("plan", *argv)
     assert (done.code, done.out) == (2, b"")
     assert "mmbloom" in done.err.splitlines()[-1]
     assert "Traceback" not in done.err
@@ -109,9 +107,9 @@ def test_rates_next_to_nothing(tmp_path: Path, rate: str) -> None:
 
 
 @pytest.mark.parametrize("rate", ["0.5", "0.01", "1e-6", "1e-9"])
-def test_it_fits_a_window(capfdbinary: Capture, rate: str) -> None:
+def test_it_fits_a_window(rate: str) -> None:
     """The answer stays in sight in 24 rows of 80; around the row that is enough are others."""
-    lines = inside(capfdbinary, "plan", "-n", "1e9", "-p", rate).out.decode().splitlines()
+    lines = inside("plan", "-n", "1e9", "-p", rate).out.decode().splitlines()
     assert len(lines) <= 20
     assert max(map(len, lines)) <= 80
     (marked,) = (place for place, line in enumerate(lines) if "enough" in line)

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 from checks import change_header, check_folder
-from cli_runner import Ended, inside, is_one_line, mmbloom
+from cli_runner import Ended, inside, is_one_line, mmbloom, refused
 from damages import clear_a_bit, flip, untouched
 
 from mmbloom import BloomFilter, GrowingFilter, verify
 
-Capture = pytest.CaptureFixture[bytes]
 LINES = [f"line {number}" for number in range(300)]
 HASH = ("--hash", "siphash", "--seed", "7")
 MADE = ("-n", "1000", "-p", "0.001", "--layout", "standard", *HASH)
@@ -26,10 +25,10 @@ def used(path: str) -> str:
     return path
 
 
-def repaired(capture: Capture, used: str, *options: str) -> Ended:
+def repaired(used: str, *options: str) -> Ended:
     """Repair to b; the damaged file is as ever, and all is said on stderr."""
     with untouched(used):
-        done = inside(capture, "repair", used, Path(used).with_name("b"), *options)
+        done = inside("repair", used, Path(used).with_name("b"), *options)
     assert done.out == b""
     return done
 
@@ -44,12 +43,10 @@ def test_nothing_wrong(used: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [MADE, SIZES, (*SIZES, "-n", "1000", "-p", "0.001")])
 @pytest.mark.parametrize("at", [0, 9, 40, 112, 510])
-def test_damaged_header(
-    used: str, tmp_path: Path, capfdbinary: Capture, options: tuple[str, ...], at: int
-) -> None:
+def test_damaged_header(used: str, tmp_path: Path, options: tuple[str, ...], at: int) -> None:
     """A header is made anew of the capacity and rate, or the sizes, that it was made with."""
     flip(used, at)
-    done = repaired(capfdbinary, used, *options)
+    done = repaired(used, *options)
     assert done.code == 0
     assert "header rebuilt; its " in done.err
     assert "MISSING" not in done.err
@@ -59,23 +56,23 @@ def test_damaged_header(
         assert seen.params.capacity == (1000 if "-n" in options else seen.params.capacity)
 
 
-def test_damaged_header_and_no_parameters(used: str, capfdbinary: Capture) -> None:
+def test_damaged_header_and_no_parameters(used: str) -> None:
     """Without the parameters a damaged header is exit 3, and the line says what is needed."""
     flip(used, 40)
-    done = repaired(capfdbinary, used)
+    done = repaired(used)
     assert done.code == 3
     assert is_one_line(done.err, used, "header checksum", "give the parameters")
     check_folder(Path(used).parent, "seen.bloom")
 
 
-def test_damaged_header_of_several_blocks(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_damaged_header_of_several_blocks(tmp_path: Path) -> None:
     """Sizes alone do not tell how many blocks a key has: it is asked for, never guessed."""
     path = str(tmp_path / "a")
     with BloomFilter.create(path, 3000, 1e-6, seed=7) as seen:
         seen.add_many(LINES)
         assert (seen.params.num_bits, seen.params.num_hashes) == (98304, 14)
         assert seen.params.blocks_per_key == 2
-    done = inside(capfdbinary, "info", path)
+    done = inside("info", path)
     assert b"blocked, 14 hashes in 2 blocks of a page" in done.out
     flip(path, 128)
     sizes = ("--num-bits", "98304", "--num-hashes", "14", "--layout", "blocked", *HASH)
@@ -84,23 +81,23 @@ def test_damaged_header_of_several_blocks(tmp_path: Path, capfdbinary: Capture) 
         ((*sizes, "--blocks-per-key", "3"), "blocks_per_key is 3"),
         (("-n", "3000", "--layout", "blocked", *HASH, "--blocks-per-key", "2"), "goes with"),
     ):
-        done = repaired(capfdbinary, path, *options)
+        done = repaired(path, *options)
         assert done.code == 2
         assert is_one_line(done.err, said)
-    assert repaired(capfdbinary, path, *sizes, "--blocks-per-key", "2").code == 0
+    assert repaired(path, *sizes, "--blocks-per-key", "2").code == 0
     assert verify(tmp_path / "b", keys=LINES).ok
     with BloomFilter.open(tmp_path / "b") as seen:
         assert seen.params.blocks_per_key == 2
 
 
 @pytest.mark.parametrize("how", ["truncated", "bit cleared"])
-def test_losses(used: str, tmp_path: Path, capfdbinary: Capture, how: str) -> None:
+def test_losses(used: str, tmp_path: Path, how: str) -> None:
     """Where bits may be missing the exit code is 1, and each loss is a line."""
     if how == "truncated":
         os.truncate(used, 5000)
     else:
         clear_a_bit(used)
-    done = repaired(capfdbinary, used)
+    done = repaired(used)
     assert done.code == 1
     assert done.err.count("BITS MAY BE MISSING: ") == (2 if how == "truncated" else 1)
     assert "add them again if you can" in done.err
@@ -129,53 +126,52 @@ def test_losses(used: str, tmp_path: Path, capfdbinary: Capture, how: str) -> No
     ],
     ids=" ".join,
 )
-def test_wrong_usage(used: str, capfdbinary: Capture, options: tuple[str, ...]) -> None:
+def test_wrong_usage(used: str, options: tuple[str, ...]) -> None:
     """Parameters that are no whole set, or that no filter can have, are exit 2 and one line."""
     flip(used, 40)
-    done = repaired(capfdbinary, used, *options)
+    done = repaired(used, *options)
     assert done.code == 2
     assert done.err.count("\n") == 1
     check_folder(Path(used).parent, "seen.bloom")
 
 
-def test_parameters_that_a_sound_header_denies(used: str, capfdbinary: Capture) -> None:
+def test_parameters_that_a_sound_header_denies(used: str) -> None:
     """A header that is proved is not overruled: exit 3."""
-    done = repaired(capfdbinary, used, *MADE[:-1], "8")
+    done = repaired(used, *MADE[:-1], "8")
     assert done.code == 3
     assert is_one_line(done.err, used, "seed secret (", "params have secret (")
     check_folder(Path(used).parent, "seen.bloom")
 
 
-def test_newer_format(used: str, capfdbinary: Capture) -> None:
+def test_newer_format(used: str) -> None:
     """A file of a later mmbloom is exit 3, whatever is said of it."""
     change_header(used, 8, "<I", 2)
     for options in ((), MADE):
-        done = repaired(capfdbinary, used, *options)
+        done = repaired(used, *options)
         assert done.code == 3
         assert is_one_line(done.err, used, "newer mmbloom")
     check_folder(Path(used).parent, "seen.bloom")
 
 
-def test_existing_destination(used: str, tmp_path: Path, capfdbinary: Capture) -> None:
+def test_existing_destination(used: str, tmp_path: Path) -> None:
     """What is at the destination stays: exit 5."""
     (tmp_path / "b").write_bytes(b"mine")
-    done = repaired(capfdbinary, used)
+    done = repaired(used)
     assert done.code == 5
     assert is_one_line(done.err, str(tmp_path / "b"))
     assert (tmp_path / "b").read_bytes() == b"mine"
 
 
-def test_missing_file(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_missing_file(tmp_path: Path) -> None:
     """A file that is not there is exit 3."""
-    assert inside(capfdbinary, "repair", tmp_path / "a", tmp_path / "b").code == 3
+    assert inside("repair", tmp_path / "a", tmp_path / "b").code == 3
     assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("options", [MADE, SIZES], ids=["planned", "counted"])
-def test_header_of_a_folder(tmp_path: Path, capfdbinary: Capture, options: tuple[str, ...]) -> None:
+def test_header_of_a_folder(tmp_path: Path, options: tuple[str, ...]) -> None:
     """What a header would say is refused for a folder, which knows that itself: exit 2."""
     GrowingFilter.create(tmp_path / "seen", 10).close()
-    done = inside(capfdbinary, "repair", tmp_path / "seen", tmp_path / "b", *options)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err, str(tmp_path / "seen"), "folder")
+    done = inside("repair", tmp_path / "seen", tmp_path / "b", *options)
+    assert refused(done, 2, str(tmp_path / "seen"), "folder")
     check_folder(tmp_path, "seen")

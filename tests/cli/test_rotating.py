@@ -11,7 +11,6 @@ from cli_runner import Ended, inside, is_one_line, mmbloom
 from mmbloom import RotatingFilter
 
 DAY = 86_400
-Capture = pytest.CaptureFixture[bytes]
 SIZES = ("--rotate", "-n", "1000", "-p", "1e-9", "--seed", "5")
 LINES = b"a\nb\nc\n"
 
@@ -27,7 +26,7 @@ def lines(tmp_path: Path) -> Path:
     ("days_ago", "printed"), [(0, b""), (3, b""), (6.9, b""), (8.1, LINES), (1000, LINES)]
 )
 def test_lines_are_new_again_after_their_time(
-    tmp_path: Path, lines: Path, capfdbinary: Capture, days_ago: float, printed: bytes
+    tmp_path: Path, lines: Path, days_ago: float, printed: bytes
 ) -> None:
     """Lines that were seen so many days ago: dropped within the seven days, printed after them."""
     then = time.time() - days_ago * DAY
@@ -35,30 +34,30 @@ def test_lines_are_new_again_after_their_time(
         tmp_path / "seen", capacity_per_period=1000, error_rate=1e-9, seed=5, clock=lambda: then
     ) as seen:
         seen.update(LINES.splitlines())
-    found = inside(capfdbinary, "check", tmp_path / "seen", lines)
+    found = inside("check", tmp_path / "seen", lines)
     assert (found.code, found.out) == ((1, b"") if printed else (0, LINES))
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", lines) == Ended(0, printed, "")
-    assert inside(capfdbinary, "dedup", tmp_path / "seen", lines) == Ended(0, b"", "")
-    verified = inside(capfdbinary, "verify", tmp_path / "seen", "--keys", lines)
+    assert inside("dedup", tmp_path / "seen", lines) == Ended(0, printed, "")
+    assert inside("dedup", tmp_path / "seen", lines) == Ended(0, b"", "")
+    verified = inside("verify", tmp_path / "seen", "--keys", lines)
     assert (verified.code, b"3 looked up, 0 missing" in verified.out) == (0, True)
 
 
-def test_create(tmp_path: Path, lines: Path, capfdbinary: Capture) -> None:
+def test_create(tmp_path: Path, lines: Path) -> None:
     """The times of create stand in the folder, and --like copies them."""
-    run, seen = capfdbinary, tmp_path / "seen"
+    seen = tmp_path / "seen"
     times = ("--keep", "36h", "--every", "90m")
-    assert inside(run, "create", seen, *SIZES, *times) == Ended(0, b"", "")
-    assert inside(run, "add", seen, lines) == Ended(0, b"", "")
-    settings = json.loads(inside(run, "info", seen, "--json").out)["settings"]
+    assert inside("create", seen, *SIZES, *times) == Ended(0, b"", "")
+    assert inside("add", seen, lines) == Ended(0, b"", "")
+    settings = json.loads(inside("info", seen, "--json").out)["settings"]
     assert (settings["keep_seconds"], settings["every_seconds"]) == (36 * 3600, 90 * 60)
-    text = inside(run, "info", seen).out.decode()
+    text = inside("info", seen).out.decode()
     assert "rotating: keeps 36h, in periods of 90m for 1,000 keys" in text
-    assert inside(run, "create", tmp_path / "two", "--like", seen) == Ended(0, b"", "")
-    assert json.loads(inside(run, "info", tmp_path / "two", "--json").out)["settings"] == settings
-    assert inside(run, "check", tmp_path / "two", lines).code == 1
-    assert inside(run, "copy", seen, tmp_path / "three").code == 0
-    assert inside(run, "check", tmp_path / "three", lines).out == LINES
-    assert inside(run, "create", tmp_path / "week", *SIZES).code == 0
+    assert inside("create", tmp_path / "two", "--like", seen) == Ended(0, b"", "")
+    assert json.loads(inside("info", tmp_path / "two", "--json").out)["settings"] == settings
+    assert inside("check", tmp_path / "two", lines).code == 1
+    assert inside("copy", seen, tmp_path / "three").code == 0
+    assert inside("check", tmp_path / "three", lines).out == LINES
+    assert inside("create", tmp_path / "week", *SIZES).code == 0
     with RotatingFilter.open(tmp_path / "week", "r") as week:
         assert week.info().settings["keep_seconds"] == 7 * DAY
         assert week.info().settings["every_seconds"] == DAY
@@ -77,22 +76,20 @@ def test_create(tmp_path: Path, lines: Path, capfdbinary: Capture) -> None:
         ("--rotate",),
     ],
 )
-def test_options_that_do_not_fit(
-    tmp_path: Path, capfdbinary: Capture, options: tuple[str, ...]
-) -> None:
+def test_options_that_do_not_fit(tmp_path: Path, options: tuple[str, ...]) -> None:
     """Wrong times, and options that exclude each other: exit 2, and nothing is made."""
-    made = inside(capfdbinary, "create", tmp_path / "seen", *options)
+    made = inside("create", tmp_path / "seen", *options)
     assert (made.code, made.out) == (2, b"")
     assert made.err.count("\n") == 1
     assert not (tmp_path / "seen").exists()
 
 
-def test_info_of_what_is_over(tmp_path: Path, capfdbinary: Capture) -> None:
+def test_info_of_what_is_over(tmp_path: Path) -> None:
     """A file that nobody asks is on the disk all the same."""
     ago = time.time() - 9 * DAY
     with RotatingFilter.create(tmp_path / "seen", capacity_per_period=1000, clock=lambda: ago):
         pass
-    text = inside(capfdbinary, "info", tmp_path / "seen").out.decode()
+    text = inside("info", tmp_path / "seen").out.decode()
     assert "files           0, and 1 past their time, to go with the next period\n" in text
     (file,) = files_of(tmp_path / "seen")
     assert file.stat().st_size > 4096

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, exact_filter, is_one_line, mmbloom
+from cli_runner import EXACT, exact_filter, mmbloom, refused
 
 from mmbloom import BloomFilter, InputError, dedup_files
 from mmbloom.logs.lines import read_chunks
@@ -42,12 +42,10 @@ def test_text_without_lines(tmp_path: Path, form: str, what: str) -> None:
     (tmp_path / "in").write_bytes(data)
     to_do = "tr '\\r' '\\n'" if "return" in what else f"iconv -f {what.strip()} -t UTF-8"
     done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", *options, *EXACT)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, f"{tmp_path / 'in'}: ", what.strip(), to_do)
+    assert refused(done, 5, f"{tmp_path / 'in'}: ", what.strip(), to_do)
     assert not (tmp_path / "seen").exists()
     done = mmbloom("dedup", tmp_path / "seen", *options, *EXACT, stdin=data)
-    assert (done.code, done.out) == (5, b"")
-    assert is_one_line(done.err, "stdin: ", what.strip(), to_do)
+    assert refused(done, 5, "stdin: ", what.strip(), to_do)
     with BloomFilter.open(tmp_path / "seen") as seen:
         assert seen.info().keys_added == 0
 
@@ -72,9 +70,7 @@ def test_each_command_and_call(tmp_path: Path, form: str, what: str) -> None:
     if form == "lines":
         commands.append(["dedup", seen, "-c"])
     for command in commands:
-        done = mmbloom(*command, *options, stdin=data)
-        assert (done.code, done.out) == (5, b"")
-        assert is_one_line(done.err, "stdin: ", what)
+        assert refused(mmbloom(*command, *options, stdin=data), 5, "stdin: ", what)
     (tmp_path / "in").write_bytes(data)
     with BloomFilter.open(seen) as opened, pytest.raises(InputError, match=f"in: .*{what}"):
         dedup_files(opened, tmp_path / "in", None, csv=form == "CSV")

@@ -9,7 +9,6 @@ from pages import DOCS, section
 
 from mmbloom.cli.commands import COMMANDS
 
-Capture = pytest.CaptureFixture[bytes]
 MAKE = {
     "file": [
         "--layout",
@@ -59,18 +58,16 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("command", "kind", "cell"), CELLS)
-def test_which_command_takes_what(
-    where: Path, capfdbinary: Capture, command: str, kind: str, cell: str
-) -> None:
+def test_which_command_takes_what(where: Path, command: str, kind: str, cell: str) -> None:
     """Each cell of the table is what the command does; a refusal is one line, and nothing else."""
     make = ["create", "FILE", "-n", "1000", *MAKE[kind]]
     if command == "create":
-        assert (inside(capfdbinary, *make), cell) == (Ended(0, b"", ""), "yes")
+        assert (inside(*make), cell) == (Ended(0, b"", ""), "yes")
         return
-    assert inside(capfdbinary, *make).code == 0
-    assert inside(capfdbinary, "add", "FILE", "lines").code == 0
+    assert inside(*make).code == 0
+    assert inside("add", "FILE", "lines").code == 0
     before = contents(where)
-    ended = inside(capfdbinary, *command.split(), *ARGUMENTS[command].split())
+    ended = inside(*command.split(), *ARGUMENTS[command].split())
     if cell == "yes":
         assert ended.code == 0
     else:
@@ -94,19 +91,17 @@ def test_every_command_is_in_the_table() -> None:
 
 @pytest.mark.parametrize("command", ["remove", "intersect", "compare", "export --guava"])
 @pytest.mark.parametrize("kind", ["growing", "rotating"])
-def test_refusals_say_what_the_table_says(
-    where: Path, capfdbinary: Capture, command: str, kind: str
-) -> None:
+def test_refusals_say_what_the_table_says(where: Path, command: str, kind: str) -> None:
     """Why a folder is refused, and what to do instead, in the same words."""
-    assert inside(capfdbinary, "create", "FILE", "-n", "9", *MAKE[kind]).code == 0
-    ended = inside(capfdbinary, *command.split(), *ARGUMENTS[command].split())
+    assert inside("create", "FILE", "-n", "9", *MAKE[kind]).code == 0
+    ended = inside(*command.split(), *ARGUMENTS[command].split())
     (reason,) = (row[5].replace("`", "") for row in ROWS if row[0] == f"`{command}`")
     said = f"mmbloom: {where}/FILE: file is a folder, expected a single file: {reason}\n"
     assert ended == Ended(3, b"", said)
 
 
-def test_each_file_of_a_folder_can_be_exported(where: Path, capfdbinary: Capture) -> None:
+def test_each_file_of_a_folder_can_be_exported(where: Path) -> None:
     """As the refusal of the folder says."""
-    assert inside(capfdbinary, "create", "FILE", "-n", "9", *MAKE["growing"]).code == 0
+    assert inside("create", "FILE", "-n", "9", *MAKE["growing"]).code == 0
     argv = ("export", "--guava", "FILE/0000000000.bloom", "made")
-    assert inside(capfdbinary, *argv) == Ended(0, b"", "")
+    assert inside(*argv) == Ended(0, b"", "")

@@ -13,7 +13,6 @@ from folders import Clock, Rotate
 
 from mmbloom import FormatError, RotatingFilter
 
-Capture = pytest.CaptureFixture[bytes]
 Before = Callable[[Path, Callable[[], object]], None]
 
 
@@ -66,14 +65,12 @@ def test_open_what_is_lost(
         assert caught.value.path == str(lost)
 
 
-def test_verify(
-    rotate: Rotate, clock: Clock, folder: Path, before_opening: Before, capfdbinary: Capture
-) -> None:
+def test_verify(rotate: Rotate, clock: Clock, folder: Path, before_opening: Before) -> None:
     """A file that was dropped in time is a note and no problem; the others are checked."""
     with two_days(rotate, clock) as seen:
         dropped, kept = files_of(folder)
         before_opening(dropped, lambda: seen.add("third"))
-        done = inside(capfdbinary, "verify", folder)
+        done = inside("verify", folder)
     assert not dropped.exists()
     assert (done.code, done.err) == (0, "")
     said = done.out.decode()
@@ -84,20 +81,20 @@ def test_verify(
 
 
 def test_verify_what_is_dropped_once_it_is_open(
-    rotate: Rotate, clock: Clock, folder: Path, before_opening: Before, capfdbinary: Capture
+    rotate: Rotate, clock: Clock, folder: Path, before_opening: Before
 ) -> None:
     """A file that is dropped after it was opened is checked to its end."""
     with two_days(rotate, clock) as seen:
         dropped, kept = files_of(folder)
         before_opening(kept, lambda: seen.add("third"))  # opened after the older one
-        done = inside(capfdbinary, "verify", folder)
+        done = inside("verify", folder)
     assert not dropped.exists()
     assert (done.code, done.err) == (0, "")
     assert b"dropped meanwhile" not in done.out
 
 
 def test_verify_what_is_lost(
-    rotate: Rotate, clock: Clock, folder: Path, before_opening: Before, capfdbinary: Capture
+    rotate: Rotate, clock: Clock, folder: Path, before_opening: Before
 ) -> None:
     """A file that a newer manifest names as well is missing, whatever else has changed."""
     with two_days(rotate, clock) as seen:
@@ -108,7 +105,7 @@ def test_verify_what_is_lost(
             lost.unlink()
 
         before_opening(lost, go_on)
-        done = inside(capfdbinary, "verify", folder)
+        done = inside("verify", folder)
         assert lost in files_of(folder)
     assert (done.code, done.err) == (1, "")
     assert f"{lost.name}: is missing, and its keys with it" in done.out.decode()

@@ -1,5 +1,6 @@
 """Run the command line: as a process of its own, or within this one where that is the same."""
 
+import io
 import os
 import pty
 import random
@@ -7,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-import pytest
 from workers import PATIENCE, Child, end
 
 from mmbloom import BloomFilter
@@ -151,12 +152,29 @@ def code_of(argv: Sequence[str]) -> int:
         return int(end.code or 0)
 
 
-def inside(capture: pytest.CaptureFixture[bytes], *argv: str | Path) -> Ended:
+def inside(*argv: str | Path) -> Ended:
     """Run a command within this process, which is faster; stdin is not to be used."""
-    capture.readouterr()
-    code = code_of([str(argument) for argument in argv])
-    out, err = capture.readouterr()
-    return Ended(code, out, err.decode())
+    with captured("stdout") as out, captured("stderr") as err:
+        code = code_of([str(argument) for argument in argv])
+        printed, said = (os.pread(file.fileno(), file.tell(), 0) for file in (out, err))
+        return Ended(code, printed, said.decode())
+
+
+@contextmanager
+def captured(name: str) -> Iterator[IO[bytes]]:
+    """Have what is printed to a stream of this process in a file; Python's, and the system's."""
+    stream, fd = getattr(sys, name), ("stdin", "stdout", "stderr").index(name)
+    before = os.dup(fd)
+    with tempfile.TemporaryFile(buffering=0) as file:
+        os.dup2(file.fileno(), fd)
+        try:
+            with io.TextIOWrapper(file, "utf-8", newline="", write_through=True) as text:
+                setattr(sys, name, text)
+                yield file
+        finally:
+            setattr(sys, name, stream)
+            os.dup2(before, fd)
+            os.close(before)
 
 
 @contextmanager
@@ -304,6 +322,12 @@ def is_one_line(err: str, *names: str) -> bool:
     for name in names:
         assert name in err, err
     return True
+
+
+def refused(done: Ended, code: int, *names: str) -> bool:
+    """Check that a command ended with a code, printed nothing, and said why in one line."""
+    assert (done.code, done.out) == (code, b"")
+    return is_one_line(done.err, *names)
 
 
 class DiesAtWork:
