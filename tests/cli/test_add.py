@@ -20,7 +20,6 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="looks for locks in /
 
 
 def test_marks_lines(tmp_path: Path) -> None:
-    """Every line of stdin or of the inputs is in the filter afterwards, and on the disk."""
     (tmp_path / "in").write_bytes(b"c\r\nd")
     seen = tmp_path / "seen"
     assert mmbloom("add", seen, *EXACT, stdin=b"a\nb\n") == (0, b"", "")
@@ -32,7 +31,6 @@ def test_marks_lines(tmp_path: Path) -> None:
 
 
 def test_dedup_drops_what_was_added(tmp_path: Path) -> None:
-    """Lines that were added are not printed by dedup."""
     (tmp_path / "known").write_bytes(b"a\nb")
     (tmp_path / "in").write_bytes(b"b\nc\na\n")
     inside("add", tmp_path / "seen", tmp_path / "known", *EXACT)
@@ -40,7 +38,6 @@ def test_dedup_drops_what_was_added(tmp_path: Path) -> None:
 
 
 def test_key_options(tmp_path: Path) -> None:
-    """The options that choose a key are those of dedup."""
     (tmp_path / "in").write_bytes(b"1,A\n2,b\n")
     argv = ("add", tmp_path / "seen", tmp_path / "in", "-t,", "-k2", "-i", *EXACT)
     assert inside(*argv).code == 0
@@ -49,7 +46,6 @@ def test_key_options(tmp_path: Path) -> None:
 
 
 def test_stats(tmp_path: Path) -> None:
-    """--stats counts lines, new ones and bytes."""
     (tmp_path / "in").write_bytes(b"a\nb\na")
     argv = ("add", tmp_path / "seen", tmp_path / "in", tmp_path / "in", "--stats", *EXACT)
     done = inside(*argv)
@@ -69,7 +65,6 @@ def test_stats(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["add", "dedup"])
 def test_lock_timeout(tmp_path: Path, command: str) -> None:
-    """With --lock-timeout another writer is waited for so long: exit 4, one line, no mark."""
     path = exact_filter(tmp_path / "seen")
     with BloomFilter.open(path) as seen:
         with seen.locked():
@@ -104,7 +99,6 @@ def test_waiting_is_said_and_goes_on(
     monkeypatch: pytest.MonkeyPatch,
     options: tuple[str, ...],
 ) -> None:
-    """A command that waits for some seconds says so once, and works when the lock is free."""
     monkeypatch.setattr("mmbloom.cli.lines.SILENT_SECONDS", 0.05)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
@@ -137,7 +131,6 @@ KINDS = pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]], ids=s
 @LINUX
 @KINDS
 def test_the_holder_is_named(tmp_path: Path, kind: list[str]) -> None:
-    """Who is blocked learns which process has the lock, in the wait and when it gives up."""
     path = tmp_path / "seen"
     assert mmbloom("create", path, "-n", "1000", *kind).code == 0
     with open_filter(path) as seen, seen.claim([b"a"]):
@@ -156,7 +149,6 @@ def test_the_holder_is_named(tmp_path: Path, kind: list[str]) -> None:
 def test_a_holder_that_cannot_be_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str | None
 ) -> None:
-    """Where the system does not say who it is, the message says that."""
     path = exact_filter(tmp_path / "seen")
 
     def read(name: str, *_: str, **__: str) -> io.StringIO:
@@ -174,7 +166,6 @@ def test_a_holder_that_cannot_be_found(
 
 
 def test_lock_timeout_that_is_none(tmp_path: Path) -> None:
-    """A time that is no time is refused."""
     path = exact_filter(tmp_path / "seen")
     for text in ("-1", "soon", "nan", "inf"):
         assert inside("add", path, "--lock-timeout", text).code == 2

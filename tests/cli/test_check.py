@@ -12,7 +12,6 @@ DATA = b"a\nx\r\nb\ny\na"
 
 @pytest.fixture
 def known(tmp_path: Path) -> Path:
-    """Make a filter that holds a and b, and an input that has other lines too."""
     (tmp_path / "known").write_bytes(b"a\nb\n")
     (tmp_path / "in").write_bytes(DATA)
     assert inside("add", tmp_path / "seen", tmp_path / "known", *EXACT).code == 0
@@ -40,7 +39,6 @@ def known(tmp_path: Path) -> Path:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_found_or_not(known: Path, options: list[str], out: bytes, code: int) -> None:
-    """Lines that are in it, byte for byte, or those that are not; 0 if any, 1 if none."""
     source = known.parent / "in"
     done = inside("check", known, source, *options)
     assert (done.code, done.out) == (code, out)
@@ -48,25 +46,21 @@ def test_found_or_not(known: Path, options: list[str], out: bytes, code: int) ->
 
 
 def test_exit_codes_of_a_process(known: Path) -> None:
-    """A shell can ask: 0 a line was found, 1 none was."""
     assert mmbloom("check", known, "-q", stdin=b"x\na\n") == (0, b"", "")
     assert mmbloom("check", known, "-q", stdin=b"x\n") == (1, b"", "")
     assert mmbloom("check", known, "-", stdin=b"") == (1, b"", "")
 
 
 def test_inputs_are_not_glued_together(known: Path) -> None:
-    """A last line without newline stays a line of its own."""
     source = known.parent / "in"
     assert inside("check", known, source, source).out == b"a\nb\na\na\nb\na"
 
 
 def test_only_one_way_to_answer(known: Path) -> None:
-    """-c and -q exclude each other."""
     assert inside("check", known, "-c", "-q").code == 2
 
 
 def test_changes_nothing(known: Path) -> None:
-    """The filter keeps every byte and its times, and may be read-only."""
     known.chmod(0o400)
     before, status = known.read_bytes(), known.stat()
     for options in ([], ["-v"], ["-c"], ["-q"]):
@@ -77,7 +71,6 @@ def test_changes_nothing(known: Path) -> None:
 
 
 def test_stdout_must_be_another_file(known: Path) -> None:
-    """Appending to the filter or to an input is refused."""
     for target in (known, known.parent / "in"):
         before = target.read_bytes()
         with target.open("ab") as stdout:
@@ -100,7 +93,6 @@ def test_a_closed_pipe_ends_quietly(known: Path) -> None:
 
 
 def test_a_filter_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    """Without a filter: exit 3, and none is made."""
     done = mmbloom("check", tmp_path / "nowhere", stdin=b"a\n")
     assert refused(done, 3, str(tmp_path / "nowhere"))
     assert os.listdir(tmp_path) == []

@@ -14,13 +14,11 @@ from mmbloom import compare
 
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
-    """Two filters that share 1000 keys, of 3000 each."""
     one = make(tmp_path / "one", range(3000), capacity=10_000, error_rate=1e-6)
     return [one, make(tmp_path / "two", range(2000, 5000), one)]
 
 
 def test_for_people(two: list[str]) -> None:
-    """A row for each figure, in words; the figures are near those of the keys."""
     done = mmbloom("compare", *two)
     assert (done.code, done.err) == (0, "")
     rows = {line[:15].strip(): line[16:] for line in done.out.decode().splitlines()}
@@ -34,14 +32,12 @@ def test_for_people(two: list[str]) -> None:
 
 
 def test_json(two: list[str]) -> None:
-    """--json is one object: what the library says, and no difference."""
     done = inside("compare", two[0], "--json", two[1])
     assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
     assert json.loads(done.out) == {**asdict(compare(*two)), "differences": {}}
 
 
 def test_other_parameters(tmp_path: Path, two: list[str]) -> None:
-    """Parameters that differ are printed with both values, and the exit code is 1."""
     other = make(tmp_path / "other", capacity=10_000, error_rate=1e-6, seed=6)
     done = inside("compare", two[0], other)
     assert (done.code, done.err) == (1, "")
@@ -61,7 +57,6 @@ def test_other_parameters(tmp_path: Path, two: list[str]) -> None:
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_failures(tmp_path: Path, two: list[str], place: int) -> None:
-    """A file that is no filter, or not there, is exit 3 and one line; a single name is exit 2."""
     (tmp_path / "text").write_bytes(b"a line\n" * 1000)
     for name, words in (
         ("text", "is no filter: it begins with b'a line"),

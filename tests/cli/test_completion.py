@@ -64,7 +64,6 @@ def options_in(made: str, shell: str, name: str) -> set[str]:
 
 @SHELLS
 def test_it_has_every_command_and_option(shell: str) -> None:
-    """Of each command of the parser the script has just the options that the parser has."""
     made = script(shell)
     for name in COMMANDS:
         actions = parser_of(name)._actions
@@ -85,7 +84,6 @@ def test_every_value_is_known_to_be_a_path_or_not() -> None:
 
 @SHELLS
 def test_the_shell_reads_it(tmp_path: Path, shell: str) -> None:
-    """The script has no error of syntax."""
     if not (found := shutil.which(shell)):
         pytest.skip(f"{shell} is not installed")
     path = tmp_path / "script"
@@ -119,7 +117,6 @@ def run(command: list[str], folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("shell", ["bash", "fish"])
 def test_what_it_completes(tmp_path: Path, shell: str) -> None:
-    """Commands, options, choices, and file names only where a file can stand."""
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
     made = script(shell)
@@ -133,7 +130,6 @@ def test_what_it_completes(tmp_path: Path, shell: str) -> None:
 
 @pytest.mark.parametrize("command", [["completion", "bash"], ["manual"]])
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
-    """What is missing is named, and what to install."""
     for name in ("shtab", "argparse_manpage", "argparse_manpage.manpage"):
         monkeypatch.setitem(sys.modules, name, None)  # importing it is an ImportError
     assert refused(inside(*command), 2, "not installed", "pip install 'mmbloom[cli]'")

@@ -72,7 +72,6 @@ def test_a_run_without_new_lines(tmp_path: Path, kind: str) -> None:
 
 @EACH_KIND
 def test_half_a_frame_is_set_aside(tmp_path: Path, kind: str) -> None:
-    """Wherever a killed run has left off: what is whole stays, the rest is in another file."""
     out, aside = tmp_path / f"out.{kind}", tmp_path / f"out.{kind}.half"
     first, second = COMPRESS[kind](b"a\nb\n"), COMPRESS[kind](b"c\nd\n")
     (tmp_path / "in").write_bytes(b"c\nd\n")
@@ -157,7 +156,6 @@ def test_a_damaged_frame_before_others(tmp_path: Path, kind: str) -> None:
 
 
 def test_a_length_that_hides_others(tmp_path: Path) -> None:
-    """A frame of zstd whose damaged length reaches past the end of the file hides whole ones."""
     out = tmp_path / "out.zst"
     options = {zstd.CompressionParameter.content_size_flag: 0}
     frame = zstd.compress(os.urandom(200_000), options=options)
@@ -245,7 +243,6 @@ def test_what_cannot_be_appended_to(tmp_path: Path, kind: str) -> None:
 
 
 def test_rows_have_one_header(tmp_path: Path) -> None:
-    """CSV in several frames, of which the last ends amid a row, or a quote."""
     out, rows = tmp_path / "out.csv.gz", b'id,a\n1,"x\ny"\n'
     options: list[str | Path] = ["--csv", "-ka", "-o", out, *EXACT]
     assert mmbloom("dedup", tmp_path / "seen", *options, stdin=rows).code == 0
@@ -321,7 +318,6 @@ def test_nothing_comes_between_a_look_and_its_line(
 
 
 def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
-    """Half of it is there as we come: it is waited for, not cut off."""
     out, theirs = tmp_path / "out.gz", gzip.compress(b"theirs\n")
     argv: list[str | Path] = [sys.executable, "-m", "mmbloom", "dedup", tmp_path / "seen", *EXACT]
     argv += ["-o", out]

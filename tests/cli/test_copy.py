@@ -14,7 +14,6 @@ from mmbloom import BloomFilter, verify
 
 @pytest.mark.parametrize("seal", [False, True])
 def test_copy(path: str, tmp_path: Path, seal: bool) -> None:
-    """A copy is made without a word, sealed if asked for, and finds every key."""
     filter_of(path, MIB + 64)
     with untouched(path):
         done = mmbloom("copy", path, tmp_path / "b", *(["--seal"] if seal else []))
@@ -25,7 +24,6 @@ def test_copy(path: str, tmp_path: Path, seal: bool) -> None:
 
 
 def test_copy_of_a_filter_in_use(path: str, tmp_path: Path) -> None:
-    """A writer that holds the lock keeps nobody from copying."""
     filter_of(path, 4096)
     with BloomFilter.open(path) as seen, seen.locked():
         seen.add("a")
@@ -35,7 +33,6 @@ def test_copy_of_a_filter_in_use(path: str, tmp_path: Path) -> None:
 
 
 def test_permissions(path: str, tmp_path: Path) -> None:
-    """--permissions are those of the copy, in octal."""
     filter_of(path, 64)
     assert inside("copy", path, tmp_path / "b", "--permissions", "640").code == 0
     assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o640
@@ -44,7 +41,6 @@ def test_permissions(path: str, tmp_path: Path) -> None:
 
 
 def test_existing_destination(path: str, tmp_path: Path) -> None:
-    """What is at the destination stays: exit 5 and one line that names it."""
     filter_of(path, 64)
     (tmp_path / "b").write_bytes(b"mine")
     (tmp_path / "link").symlink_to("nowhere")
@@ -57,7 +53,6 @@ def test_existing_destination(path: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["missing", "text", "sealed and damaged"])
 def test_source_that_is_no_usable_filter(tmp_path: Path, kind: str) -> None:
-    """A source that cannot be copied is exit 3, and nothing is made."""
     if kind == "text":
         (tmp_path / "a").write_text("hello")
     elif kind != "missing":
@@ -68,13 +63,11 @@ def test_source_that_is_no_usable_filter(tmp_path: Path, kind: str) -> None:
 
 
 def test_folder_that_is_not_there(path: str, tmp_path: Path) -> None:
-    """A destination in no folder is exit 5, and one line that names the folder."""
     filter_of(path, 64)
     assert refused(inside("copy", path, tmp_path / "no" / "b"), 5, str(tmp_path / "no"))
 
 
 def test_unsealed_again(tmp_path: Path) -> None:
-    """A sealed filter takes no line, and a copy of it does."""
     path = sealed_of(tmp_path / "a", 4096)
     (tmp_path / "in").write_bytes(b"x\n")
     assert inside("add", path, tmp_path / "in").code == 3
@@ -85,7 +78,6 @@ def test_unsealed_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["64", "70777", "8", "648", "", "rw", "0o640", "-640", "640 "])
 def test_permissions_that_are_none(tmp_path: Path, text: str) -> None:
-    """Anything else is exit 2, and no file is made that its owner could not read."""
     filter_of(tmp_path / "seen", 64)
     done = inside("copy", tmp_path / "seen", tmp_path / "new", f"--permissions={text}")
     assert (done.code, done.out) == (2, b"")
@@ -94,7 +86,6 @@ def test_permissions_that_are_none(tmp_path: Path, text: str) -> None:
 
 
 def test_replace(path: str, tmp_path: Path) -> None:
-    """--replace takes the place of the last copy without a word; without it that is advised."""
     filter_of(path, 4096)
     assert inside("copy", path, tmp_path / "copy").code == 0
     with BloomFilter.open(path) as seen:

@@ -11,7 +11,6 @@ from mmbloom import BloomFilter, CountingBloomFilter
 
 @pytest.fixture
 def counting(tmp_path: Path) -> Path:
-    """A counting filter, made by the command, that holds a, b and another b."""
     path, lines = tmp_path / "seen", tmp_path / "lines"
     lines.write_bytes(b"a\nb\nb\n")
     assert inside("create", path, "--counting", *EXACT) == (0, b"", "")
@@ -20,7 +19,6 @@ def counting(tmp_path: Path) -> Path:
 
 
 def test_remove(counting: Path, tmp_path: Path) -> None:
-    """Each line takes out one copy; 1 if there was none; add counts repeats."""
     some = tmp_path / "some"
     some.write_bytes(b"b\nc\n")
     with CountingBloomFilter.open(counting, "r") as seen:
@@ -37,7 +35,6 @@ def test_remove(counting: Path, tmp_path: Path) -> None:
 
 
 def test_check_info_verify_copy(counting: Path, tmp_path: Path) -> None:
-    """They take a counting filter and say what it is."""
     lines = tmp_path / "lines"
     lines.write_bytes(b"c\nb\n")
     assert inside("check", counting, lines) == (0, b"b\n", "")
@@ -71,7 +68,6 @@ OTHERS = {
 
 @pytest.mark.parametrize("command", OTHERS)
 def test_others_refuse_counters(counting: Path, tmp_path: Path, command: str) -> None:
-    """What works on bits only ends with 3 and a line that says what to do, and changes nothing."""
     names = {"file": counting, "lines": tmp_path / "lines", "new": tmp_path / "new"}
     before = counting.read_bytes()
     argv = [word.format(**names) for word in OTHERS[command]]
@@ -82,7 +78,6 @@ def test_others_refuse_counters(counting: Path, tmp_path: Path, command: str) ->
 
 
 def test_remove_from_a_plain_filter(tmp_path: Path) -> None:
-    """A filter of bits cannot forget: 3, and a line that says so."""
     plain, lines = tmp_path / "plain", tmp_path / "lines"
     lines.write_bytes(b"a\n")
     inside("add", plain, lines, *EXACT)
@@ -105,7 +100,6 @@ def test_a_plain_copy(counting: Path, tmp_path: Path) -> None:
 
 
 def test_remove_waits_for_the_lock(counting: Path) -> None:
-    """With --lock-timeout another writer is waited for so long: exit 4, and nothing removed."""
     with CountingBloomFilter.open(counting) as seen, seen.locked():
         done = mmbloom("remove", counting, "--lock-timeout", "0.2", stdin=b"a\n")
         assert refused(done, 4, str(counting), "0.2")

@@ -30,14 +30,12 @@ def field(path: Path, offset: int, code: str) -> int | float:
     ],
 )
 def test_counts(tmp_path: Path, text: str, capacity: int) -> None:
-    """-n takes counts as people write them."""
     assert inside("create", tmp_path / "seen", "-n", text) == (0, b"", "")
     assert field(tmp_path / "seen", 48, "Q") == capacity
 
 
 @pytest.mark.parametrize(("text", "value"), [("1%", 0.01), ("0.1%", 0.001), ("1e-4", 0.0001)])
 def test_rates(tmp_path: Path, text: str, value: float) -> None:
-    """-p takes a fraction or per cent."""
     argv = ("create", tmp_path / "seen", "--capacity=1000", "--error-rate", text)
     assert inside(*argv).code == 0
     assert field(tmp_path / "seen", 56, "d") == pytest.approx(value)
@@ -49,7 +47,6 @@ def key_of(path: Path) -> bytes:
 
 
 def test_layout_and_seed(tmp_path: Path) -> None:
-    """--layout and --seed are what the header says; by default blocked, with random seeds."""
     argv = ("-n", "1000", "--layout", "standard", "--hash", "murmur3", "--seed", "4294967295")
     assert inside("create", tmp_path / "a", *argv).code == 0
     assert (field(tmp_path / "a", 20, "I"), field(tmp_path / "a", 40, "I")) == (1, 2**32 - 1)
@@ -68,7 +65,6 @@ def test_layout_and_seed(tmp_path: Path) -> None:
 
 
 def test_like(tmp_path: Path) -> None:
-    """--like copies sizes, seed and how lines become keys, and none of the keys."""
     argv = ("-n", "1234", "-p", "0.003", "--layout", "standard", "--seed", "9")
     inside("create", tmp_path / "a", *argv)
     (tmp_path / "in").write_bytes(b"a\n")
@@ -83,7 +79,6 @@ def test_like(tmp_path: Path) -> None:
 
 
 def test_a_filter_of_its_own(tmp_path: Path) -> None:
-    """A new filter is one private file of the planned size, with its space reserved."""
     assert mmbloom("create", tmp_path / "seen", "-n1e7", "-p1%") == (0, b"", "")
     assert os.listdir(tmp_path) == ["seen"]
     status = (tmp_path / "seen").stat()
@@ -93,7 +88,6 @@ def test_a_filter_of_its_own(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_there_stays(tmp_path: Path) -> None:
-    """Over a file, a filter or a link that leads nowhere: exit 5, and it is untouched."""
     (tmp_path / "text").write_bytes(b"precious\n")
     (tmp_path / "link").symlink_to("nowhere")
     before = exact_filter(tmp_path / "seen").read_bytes()
@@ -143,7 +137,6 @@ BAD = [
 
 @pytest.mark.parametrize("options", BAD, ids=" ".join)
 def test_bad_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]) -> None:
-    """A value that no filter can have is exit 2 with a reason; nothing is made."""
     monkeypatch.chdir(tmp_path)
     exact_filter("seen")
     GrowingFilter.create("grown", 10).close()
@@ -156,7 +149,6 @@ def test_bad_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: li
 
 @pytest.mark.parametrize("size", ["1", "-1"])
 def test_like_of_no_filter(tmp_path: Path, size: str) -> None:
-    """--like with a file that is no filter: exit 3, naming it; nothing is made."""
     other = exact_filter(tmp_path / "other")
     os.truncate(other, other.stat().st_size + int(size))
     done = inside("create", tmp_path / "new", "--like", other)
@@ -195,7 +187,6 @@ def test_a_filter_of_another_rate_is_not_taken_silently(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]], ids=str)
 @pytest.mark.parametrize("command", ["create", "dedup", "add"])
 def test_permissions(tmp_path: Path, command: str, kind: list[str]) -> None:
-    """A new filter is its owner's alone, or whoever's --permissions says, whatever the umask."""
     for name, options, mode in (("one", [], 0o600), ("all", ["--permissions", "666"], 0o666)):
         made = mmbloom(command, tmp_path / name, "-n", "1000", *options, *kind, stdin=b"a\n")
         assert made.code == 0

@@ -20,7 +20,6 @@ UNIQUE = b'id,msg,code\n1,"disk full, node 7",500\n2,"disk full, node 9",500\n'
 
 @pytest.mark.parametrize("field", ["msg", "2"])
 def test_fields_with_quotes(tmp_path: Path, field: str) -> None:
-    """Rows that differ behind a comma within quotes are two; the header comes through."""
     done = mmbloom(
         "dedup", tmp_path / "seen", "--csv", "-k", field, "--stats", *EXACT, stdin=QUOTED
     )
@@ -42,7 +41,6 @@ def test_values_are_compared(tmp_path: Path) -> None:
 
 
 def test_against_csv_and_dict(tmp_path: Path) -> None:
-    """A file of all that csv writes: the rows that a dict of Python's would keep, byte for byte."""
     chance = random.Random(7)
     written, expected, seen = io.StringIO(newline=""), io.StringIO(newline=""), set()
     for file in (written, expected):
@@ -65,7 +63,6 @@ def test_against_csv_and_dict(tmp_path: Path) -> None:
 
 
 def test_other_delimiters_and_no_header(tmp_path: Path) -> None:
-    """-t says which; without a header the first row is a row."""
     rows = b'1;"a;b"\n2;"a;b"\n3;c\n'
     options: list[str | Path] = ["--csv", "-t;", "-k2", "--no-header", *EXACT]
     assert mmbloom("dedup", tmp_path / "a", *options, stdin=rows).out == b'1;"a;b"\n3;c\n'
@@ -76,7 +73,6 @@ def test_other_delimiters_and_no_header(tmp_path: Path) -> None:
 
 
 def test_one_header_for_each_output(tmp_path: Path) -> None:
-    """Of inputs, runs and processes only the first that writes to a file writes the header."""
     one, two = tmp_path / "one.csv", tmp_path / "two.csv"
     one.write_bytes(b"id,a\n1,x\n2,x\n")
     two.write_bytes(b"id,a\n2,x\n3,x\n")
@@ -110,7 +106,6 @@ def test_another_header(tmp_path: Path) -> None:
 
 
 def test_wrong_names(tmp_path: Path) -> None:
-    """A name that is not there, or there twice: the names are listed, and nothing is made."""
     rows = tmp_path / "rows.csv"
     rows.write_bytes(b"id,name,name\n1,a,b\n")
     for field, said in [
@@ -171,7 +166,6 @@ def test_rows_that_a_killed_run_has_left(tmp_path: Path) -> None:
     ],
 )
 def test_what_makes_no_sense(tmp_path: Path, options: list[str], said: str) -> None:
-    """Each is refused with a reason, before anything is made."""
     done = mmbloom("dedup", tmp_path / "seen", "--csv", *options, *EXACT, stdin=b"a,b\n")
     assert done.code == 2
     assert said in done.err
@@ -180,14 +174,12 @@ def test_what_makes_no_sense(tmp_path: Path, options: list[str], said: str) -> N
 
 @pytest.mark.parametrize("command", [["--no-header"], ["-k", "user"]])
 def test_what_is_for_csv_alone(tmp_path: Path, command: list[str]) -> None:
-    """Without --csv names of columns and headers mean nothing."""
     done = mmbloom("dedup", tmp_path / "seen", *command, *EXACT, stdin=b"a,b\n")
     assert done.code == 2
     assert "--csv" in done.err
 
 
 def test_quotes_without_csv(tmp_path: Path) -> None:
-    """-t , on lines with quotes: one warning a run, with the first of them."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_bytes(b"1,a\n2,b\n" + QUOTED)
     two.write_bytes(QUOTED)
@@ -233,7 +225,6 @@ def test_quotes_after_a_backslash(tmp_path: Path, rows: bytes, row: int) -> None
 
 @pytest.mark.parametrize("rows", [b"", b"id,a\n", b"id,a", b"\xef\xbb\xbfid,a\r\n"])
 def test_nothing_but_a_header(tmp_path: Path, rows: bytes) -> None:
-    """It is printed as it came, and no key."""
     done = mmbloom("dedup", tmp_path / "seen", "--csv", "-k", "id", *EXACT, stdin=rows)
     assert (done.code, done.err) == (0, "")
     assert done.out == rows
@@ -256,7 +247,6 @@ def test_a_mark_without_a_header(tmp_path: Path, rows: bytes) -> None:
 
 
 def test_an_output_cut_within_its_header(tmp_path: Path) -> None:
-    """A header of which a killed run has written a part is completed."""
     head, out = b'\xef\xbb\xbf"i""d",n\r\n', tmp_path / "out.csv"
     for size in range(len(head) + 1):
         out.write_bytes(head[:size])
@@ -292,7 +282,6 @@ def test_skipped_rows_before_a_full_filter(tmp_path: Path) -> None:
     ("field", "rows"), [('"2024"', b"2024,2025\na,b\nc,b\n"), ("2", b"1,2\na,b\n")]
 )
 def test_names_of_digits(tmp_path: Path, field: str, rows: bytes) -> None:
-    """A number is that of a column, and a name of digits has quotes."""
     done = mmbloom("dedup", tmp_path / "seen", "--csv", "-k", field, *EXACT, stdin=rows)
     assert (done.out, done.err) == (rows, "")
     with BloomFilter.open(tmp_path / "seen") as seen:
@@ -319,14 +308,12 @@ def test_a_long_field_in_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_typed_exclusions(tmp_path: Path, options: list[str], warns: bool) -> None:
-    """A typed key is none of several columns, whatever their names are."""
     rows = b'full name,"name, first",town\na,b,c\n'
     assert mmbloom("dedup", tmp_path / "seen", *options, *EXACT, stdin=rows).code == 0
     assert bool(mmbloom("exclude", tmp_path / "seen", "--add", "x").err) == warns
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    """NUL bytes, bytes above 127, blank lines, rows of any length."""
     rows = b"a,b\n\0,\xff\n\0,\xff\n\n\n1\n1,2,3,4\n"
     done = mmbloom("dedup", tmp_path / "seen", "--csv", *EXACT, stdin=rows)
     assert done.out == b"a,b\n\0,\xff\n\n1\n1,2,3,4\n"
@@ -335,14 +322,12 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_compressed(tmp_path: Path) -> None:
-    """As lines are: by their first bytes."""
     (tmp_path / "rows").write_bytes(gzip.compress(QUOTED))
     done = mmbloom("dedup", tmp_path / "seen", tmp_path / "rows", "--csv", "-kmsg", *EXACT)
     assert done.out == UNIQUE
 
 
 def test_other_commands(tmp_path: Path) -> None:
-    """add, check, remove and verify take the same rows for the same keys."""
     rows, seen = tmp_path / "rows.csv", exact_filter(tmp_path / "seen")
     rows.write_bytes(QUOTED)
     assert mmbloom("add", seen, rows, "--csv", "-kmsg").code == 0
@@ -362,7 +347,6 @@ def test_other_commands(tmp_path: Path) -> None:
 
 
 def test_exclusions_from_rows(tmp_path: Path) -> None:
-    """exclude takes keys out of rows, of several columns too; typed keys are whole."""
     seen = tmp_path / "seen"
     options = ["--csv", "-k", "msg,code"]
     assert mmbloom("dedup", seen, *options, *EXACT, stdin=QUOTED).out == QUOTED
@@ -410,7 +394,6 @@ EMPTY = b'id,a,b\n1,,x\n2,,y\n3,"",x\n4,v,x\n5,v,z\n'
     ],
 )
 def test_what_an_empty_field_is(tmp_path: Path, options: list[str], kept: bytes) -> None:
-    """A row of its own, no row at all, or the same as all that are empty there."""
     done = mmbloom("dedup", tmp_path / "seen", *options, "--stats", *EXACT, stdin=EMPTY)
     assert done.out == kept
     figures = json.loads(done.err.splitlines()[-1])
@@ -419,7 +402,6 @@ def test_what_an_empty_field_is(tmp_path: Path, options: list[str], kept: bytes)
 
 
 def test_members_that_are_null(tmp_path: Path) -> None:
-    """--empty is for members as for fields."""
     lines = b'{"id":null,"x":1}\n{"x":2}\n{"id":"","x":3}\n{"id":4}\n{"id":4,"x":5}\n'
     for empty, kept in [("skip", [3]), ("key", [0, 3]), ("whole", [0, 1, 2, 3])]:
         options = ["--json-key", "id", "--empty", empty, *EXACT]
@@ -428,7 +410,6 @@ def test_members_that_are_null(tmp_path: Path) -> None:
 
 
 def test_a_full_filter_amid_skipped_rows(tmp_path: Path) -> None:
-    """The rows before the one that does not fit are all done, and none after it."""
     rows = b"".join(
         b"%d,%b\n" % (number, b"" if number % 2 else b"k%d" % number) for number in range(40)
     )

@@ -88,7 +88,6 @@ def test_zeros(tmp_path: Path, kind: str, zeros: int, at_end: bool) -> None:
 @EACH_KIND
 @pytest.mark.parametrize("garbage", [b"\1", b"some other bytes", b"\0\0\0\0more", b"BZh9", b"PK"])
 def test_something_else_behind(tmp_path: Path, kind: str, garbage: bytes) -> None:
-    """All lines before it are printed, and one line names the file."""
     path = tmp_path / f"in.{kind}"
     path.write_bytes(b"".join(compressed(kind)) + garbage)
     done = inside("dedup", exact_filter(tmp_path / "seen"), path)

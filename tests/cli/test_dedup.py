@@ -40,7 +40,6 @@ STREAMS = {
 
 @pytest.mark.parametrize(("data", "expected"), STREAMS.values(), ids=STREAMS)
 def test_byte_for_byte(tmp_path: Path, data: bytes, expected: bytes) -> None:
-    """A line comes out as it went in, whatever its bytes; a second run prints nothing."""
     (tmp_path / "in").write_bytes(data)
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
     assert inside(*argv) == (0, expected, "")
@@ -49,13 +48,11 @@ def test_byte_for_byte(tmp_path: Path, data: bytes, expected: bytes) -> None:
 
 @pytest.mark.parametrize("argv", [(), ("-",)])
 def test_reads_stdin(tmp_path: Path, argv: tuple[str, ...]) -> None:
-    """Without inputs, or with -, stdin is read."""
     seen = exact_filter(tmp_path / "seen")
     assert mmbloom("dedup", seen, *argv, stdin=b"b\na\r\nb\n\xff") == (0, b"b\na\r\n\xff", "")
 
 
 def test_several_inputs_in_order(tmp_path: Path) -> None:
-    """Inputs, stdin among them, are read in the order given; lines known by then are dropped."""
     (tmp_path / "1").write_bytes(b"a\nb\n")
     (tmp_path / "2").write_bytes(b"c\na\nd\n")
     argv = ("dedup", tmp_path / "seen", tmp_path / "1", "-", tmp_path / "2", *EXACT)
@@ -63,7 +60,6 @@ def test_several_inputs_in_order(tmp_path: Path) -> None:
 
 
 def test_inputs_are_not_glued_together(tmp_path: Path) -> None:
-    """A last line without newline and the first of the next input stay two lines."""
     for name, data in {"1": b"a\nlast", "2": b"first\nb", "3": b"b\n", "4": b"last"}.items():
         (tmp_path / name).write_bytes(data)
     inputs = [tmp_path / name for name in "1234"]
@@ -72,7 +68,6 @@ def test_inputs_are_not_glued_together(tmp_path: Path) -> None:
 
 
 def test_same_input_twice(tmp_path: Path) -> None:
-    """An input named twice gives nothing new the second time."""
     (tmp_path / "in").write_bytes(b"a\nb\n")
     inputs = [tmp_path / "in", tmp_path / "in"]
     done = inside("dedup", tmp_path / "seen", *inputs, *EXACT)
@@ -80,7 +75,6 @@ def test_same_input_twice(tmp_path: Path) -> None:
 
 
 def test_many_lines_like_a_dict(tmp_path: Path, seed: int) -> None:
-    """On 200,000 lines the output is that of a dict, and a second process finds them all."""
     rng = random.Random(seed)
     lines = [b"%x\r" % rng.randrange(60_000) for _ in range(200_000)]
     data, seen = b"\n".join(lines), tmp_path / "seen"
@@ -108,7 +102,6 @@ def test_a_line_of_100_mb(tmp_path: Path) -> None:
 
 
 def test_a_line_is_printed_as_soon_as_it_is_read(tmp_path: Path) -> None:
-    """In a pipe that stays open (tail -f) a line does not wait for the next, or for the end."""
     with running("dedup", exact_filter(tmp_path / "seen")) as process:
         assert process.stdin
         assert process.stdout
@@ -147,7 +140,6 @@ def test_a_closed_pipe_marks_nothing_unwritten(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """/dev/full as stdout: exit 5, one line of error, and all lines come again."""
     seen, lines = exact_filter(tmp_path / "seen"), b"a\nb\n"
     with Path("/dev/full").open("wb") as full:
         done = started("dedup", seen, stdin=lines, stdout=full)
@@ -157,7 +149,6 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_two_processes_print_each_line_once(tmp_path: Path, seed: int) -> None:
-    """Of two runs at the same time on one filter, one prints each line (law 7)."""
     lines = [b"%d\n" % i for i in range(60_000)]
     rng, path = random.Random(seed), exact_filter(tmp_path / "seen")
     outputs = [tmp_path / "out1", tmp_path / "out2"]
@@ -177,7 +168,6 @@ def test_two_processes_print_each_line_once(tmp_path: Path, seed: int) -> None:
 
 
 def test_waiting_for_the_lock_is_said(tmp_path: Path) -> None:
-    """It waits as long as another holds the lock, says so after 5 seconds, and then goes on."""
     path = exact_filter(tmp_path / "seen")
     with BloomFilter.open(path) as seen, running("dedup", path) as process:
         assert process.stdin
@@ -198,7 +188,6 @@ def test_waiting_for_the_lock_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["reading", "waiting for the lock"])
 def test_interrupted(tmp_path: Path, where: str) -> None:
-    """Ctrl-C: exit 130, and one line on how to go on; just what was printed is marked."""
     path = exact_filter(tmp_path / "seen")
     with BloomFilter.open(path) as seen, running("dedup", path) as process:
         assert process.stdin
@@ -236,7 +225,6 @@ def test_appending_to_stdout(tmp_path: Path) -> None:
 def test_proves_its_filter_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """A run reads and proves the header of its filter once."""
     kind = ("--counting",) if command == "remove" else ()
     assert inside("create", tmp_path / "seen", *EXACT, *kind).code == 0
     (tmp_path / "in").write_bytes(b"a\n")

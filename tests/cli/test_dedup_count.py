@@ -29,7 +29,6 @@ def counted(lines: list[bytes]) -> bytes:
 
 
 def test_as_uniq(tmp_path: Path) -> None:
-    """Sorted, it is what sort and uniq give; over several inputs, compressed ones too."""
     lines = [b"%d" % (i * i % 97) for i in range(3000)]
     (tmp_path / "a").write_bytes(b"".join(line + b"\n" for line in lines[:2000]))
     with gzip.open(tmp_path / "b.gz", "wb") as file:
@@ -49,7 +48,6 @@ def test_as_uniq(tmp_path: Path) -> None:
 
 
 def test_only_new_lines(tmp_path: Path) -> None:
-    """What an earlier run knew is not printed; the number is that of this run's inputs."""
     with BloomFilter.create(tmp_path / "seen", 1000, 1e-9) as seen:
         seen.add("old")
     (tmp_path / "in").write_bytes(b"old\nnew\nold\nnew\nnew")
@@ -71,7 +69,6 @@ def test_only_new_lines(tmp_path: Path) -> None:
     ],
 )
 def test_options(tmp_path: Path, options: list[str], data: bytes, expected: bytes) -> None:
-    """The key is what counts; the line is what is printed."""
     (tmp_path / "in").write_bytes(data)
     seen, path = tmp_path / "seen", tmp_path / "in"
     assert inside("dedup", seen, *EXACT, "-c", *options, path) == (0, expected, "")
@@ -117,7 +114,6 @@ def test_a_pipe_that_was_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_no_space_for_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says where a pipe is kept, and why."""
     monkeypatch.setattr(
         "tempfile.TemporaryFile", partial(Path("/dev/full").open, "r+b", buffering=0)
     )
@@ -182,7 +178,6 @@ def test_an_input_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_not_together(tmp_path: Path, options: list[str]) -> None:
-    """Refused before anything is made."""
     (tmp_path / "in").write_bytes(b"a\n")
     code, out, err = inside("dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in")
     assert (code, out) == (2, b"")
@@ -191,7 +186,6 @@ def test_not_together(tmp_path: Path, options: list[str]) -> None:
 
 
 def test_appended_and_forced(tmp_path: Path) -> None:
-    """With -o and --durable, and figures of what was printed."""
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     arguments = ("-c", "--durable", "--stats", "-o", tmp_path / "out", tmp_path / "in")
     code, out, err = inside("dedup", tmp_path / "seen", *EXACT, *arguments)
@@ -218,7 +212,6 @@ def state_of(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
 def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]) -> None:
-    """It prints what a run would print, and then the run prints it; nothing is left."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
@@ -233,7 +226,6 @@ def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str
 
 
 def test_dry_run_tells_figures(tmp_path: Path) -> None:
-    """Those that a run would give; and what is no filter is an error that names it."""
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     arguments = ("dedup", tmp_path / "seen", *EXACT, "--dry-run", "--stats", tmp_path / "in")
     code, out, err = inside(*arguments)
@@ -335,7 +327,6 @@ def test_dry_run_blames_the_temporary_folder(
 
 
 def test_temporary_folder_given_relatively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With TMPDIR=. as well no message has the path of the copy."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", ".")
     (tmp_path / "in").write_bytes(b"a\nb\n")

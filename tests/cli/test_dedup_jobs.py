@@ -46,7 +46,6 @@ def is_subsequence(part: list[bytes], whole: list[bytes]) -> bool:
 
 @JOBS
 def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -> None:
-    """Over all outputs each line stands once, in the order of the output's own input."""
     rng, inputs = random.Random(seed), {}
     for name in ("a.log", "b.log", "c"):
         inputs[name] = [b"%d\r" % rng.randrange(12_000) for _ in range(12_000)]
@@ -75,7 +74,6 @@ def test_each_line_once_over_all_outputs(tmp_path: Path, jobs: str, seed: int) -
 
 
 def test_outputs_are_appended_to(tmp_path: Path) -> None:
-    """A folder of outputs is kept, and a line cut off by a killed run stays alone."""
     (tmp_path / "in").write_bytes(b"a\nb\n")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "in").write_bytes(b"old\ncut o")
@@ -102,7 +100,6 @@ def test_refused(
     argv: list[str],
     name: str,
 ) -> None:
-    """What cannot be written apart is refused with exit 2, and no file is made or changed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sub").mkdir()
     for file in ("in", "sub/in", "in.gz", "sub/seen"):
@@ -113,13 +110,11 @@ def test_refused(
 
 
 def test_no_jobs(tmp_path: Path) -> None:
-    """-j 0 is refused."""
     assert inside("dedup", tmp_path / "seen", "-j", "0").code == 2
 
 
 @pytest.mark.parametrize("name", ["file", "file/below"])
 def test_folder_that_cannot_be_made(tmp_path: Path, name: str) -> None:
-    """An --output-dir that cannot be a folder is exit 5 and names it."""
     (tmp_path / "file").write_bytes(b"a\n")
     seen, out = exact_filter(tmp_path / "seen"), tmp_path / name
     done = inside("dedup", seen, tmp_path / "file", "--output-dir", out)
@@ -128,7 +123,6 @@ def test_folder_that_cannot_be_made(tmp_path: Path, name: str) -> None:
 
 @JOBS
 def test_an_error_in_a_worker(tmp_path: Path, jobs: str) -> None:
-    """An input that breaks in a worker ends the run with one line that names it, exit 5."""
     (tmp_path / "good").write_bytes(b"a\n")
     (tmp_path / "bad.gz").write_bytes(b"no gzip at all")
     files = [tmp_path / "good", tmp_path / "bad.gz"]
@@ -150,7 +144,6 @@ def test_a_warning_in_a_worker_is_one_line(tmp_path: Path, jobs: str) -> None:
 
 
 def test_a_full_disk_in_a_worker_names_the_output(tmp_path: Path) -> None:
-    """An output that cannot be written is exit 5 and named; its lines come again."""
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "in").symlink_to("/dev/full")
     (tmp_path / "in").write_bytes(b"a\n")
@@ -174,14 +167,11 @@ def test_a_worker_that_dies_between_jobs_is_an_error() -> None:
 
 
 def test_a_worker_that_dies_at_work_is_an_error() -> None:
-    """A worker killed amid its job is an error of its own, of one line."""
     with pytest.raises(InputError, match=r"a worker process died \(exit code -9\)"):
         run_jobs([DiesAtWork()], 1, [Tally()], lambda _: None)
 
 
 def test_a_worker_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error says what is wrong with which option."""
-
     def fork(*_: object, **_options: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
@@ -223,7 +213,6 @@ def two_workers_at_work(folder: Path) -> Iterator[tuple["Popen[bytes]", set[int]
 )
 @pytest.mark.parametrize("to", ["the command", "its whole group"])
 def test_signals_end_all_workers(tmp_path: Path, sent: signal.Signals, code: int, to: str) -> None:
-    """Ctrl-C or a polite kill ends the command and its workers; none of these says a word."""
     with two_workers_at_work(tmp_path) as (process, workers):
         (os.kill if to == "the command" else os.killpg)(process.pid, sent)
         out, err = process.communicate(timeout=PATIENCE)
@@ -248,7 +237,6 @@ def test_no_worker_is_interrupted(tmp_path: Path) -> None:
 
 @LINUX
 def test_workers_end_when_the_command_is_killed(tmp_path: Path) -> None:
-    """kill -9 of the command: its workers end by themselves, though their inputs never do."""
     with two_workers_at_work(tmp_path) as (process, workers):
         process.kill()
         process.wait(PATIENCE)
@@ -268,7 +256,6 @@ main()
 
 
 def test_a_worker_whose_command_was_killed_meanwhile(tmp_path: Path) -> None:
-    """A worker that finds its command gone when it begins ends without a word."""
     (tmp_path / "in").write_bytes(b"a\n")
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--output-dir", tmp_path / "out", "-j2")
     done = started(*argv, *EXACT, command=[sys.executable, "-P", "-c", DIES_AT_ONCE])

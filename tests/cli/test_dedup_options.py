@@ -48,12 +48,10 @@ COMPARED: dict[str, tuple[list[str], bytes, bytes]] = {
 
 @pytest.mark.parametrize(("options", "data", "expected"), COMPARED.values(), ids=COMPARED)
 def test_what_is_compared(tmp_path: Path, options: list[str], data: bytes, expected: bytes) -> None:
-    """Each option, long and short, decides which lines are the same; lines come out whole."""
     assert dedup(tmp_path, data, *options) == (0, expected, "")
 
 
 def test_second_run_with_d_prints_all(tmp_path: Path) -> None:
-    """With -d a run over known lines prints all of them."""
     dedup(tmp_path, b"a\nb\n")
     assert dedup(tmp_path, b"a\nb\nc\n", "-d") == (0, b"a\nb\n", "")
 
@@ -70,7 +68,6 @@ def test_second_run_with_d_prints_all(tmp_path: Path) -> None:
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: list[str]) -> None:
-    """They are refused with exit 2 and the option's name, and no filter is made."""
     code, out, err = dedup(tmp_path, b"a\n", *options)
     assert (code, out) == (2, b"")
     assert options[0] in err.splitlines()[-1]
@@ -78,7 +75,6 @@ def test_options_that_make_no_sense(tmp_path: Path, options: list[str]) -> None:
 
 
 def test_output_is_appended_to(tmp_path: Path) -> None:
-    """-o keeps what the file holds, so that the lines of earlier runs stay."""
     out = tmp_path / "out"
     assert dedup(tmp_path, b"a\nb\n", "-o", out) == (0, b"", "")
     assert dedup(tmp_path, b"b\nc\n", "--output", out) == (0, b"", "")
@@ -87,7 +83,6 @@ def test_output_is_appended_to(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("end", [b"\n", b"\0"])
 def test_output_cut_off_is_mended(tmp_path: Path, end: bytes) -> None:
-    """What a killed run wrote of a line stays alone; the line comes again whole."""
     (tmp_path / "out").write_bytes(b"whole" + end + b"cut o")
     options = ["-z"] * (end == b"\0")
     dedup(tmp_path, b"cut off" + end, "-o", tmp_path / "out", *options)
@@ -95,7 +90,6 @@ def test_output_cut_off_is_mended(tmp_path: Path, end: bytes) -> None:
 
 
 def test_output_cut_off_and_nothing_new(tmp_path: Path) -> None:
-    """A run with nothing to print leaves its output as it was."""
     dedup(tmp_path, b"a\n")
     (tmp_path / "out").write_bytes(b"cut o")
     dedup(tmp_path, b"a\n", "-o", tmp_path / "out")
@@ -109,7 +103,6 @@ def test_output_cut_off_and_nothing_new(tmp_path: Path) -> None:
     + [("input", other) for other in ("hard", "soft", "seen", "to_seen")],
 )
 def test_output_must_be_another_file(tmp_path: Path, how: str, reads: str, output: str) -> None:
-    """Writing to an input or the filter, by whatever name, is refused and changes nothing."""
     seen, source = exact_filter(tmp_path / "seen"), tmp_path / "in"
     source.write_bytes(b"a\na\n")
     (tmp_path / "hard").hardlink_to(source)
@@ -141,7 +134,6 @@ def test_output_must_not_be_the_filter_to_be_made(tmp_path: Path, name: str) -> 
 
 
 def test_stats(tmp_path: Path) -> None:
-    """--stats prints one JSON object on stderr: lines, unique, repeated, bytes, seconds."""
     code, out, err = dedup(tmp_path, b"a\r\nb\na\r\nb", "--stats")
     assert (code, out) == (0, b"a\r\nb\n")
     figures = json.loads(err)
@@ -159,7 +151,6 @@ def test_stats(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [["-o", "out"], ["--output-dir", "out", "-j", "2"]])
 def test_stats_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: list[str]) -> None:
-    """--stats-to writes the figures of --stats to a file, over those of the run before."""
     monkeypatch.chdir(tmp_path)
     names = [f"in-{number}" for number in range(5)]
     for number, name in enumerate(names):
@@ -195,7 +186,6 @@ def test_stats_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: list[st
 def test_stats_to_what_cannot_be(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int
 ) -> None:
-    """No file of the command is overwritten, and figures that are not written are an error."""
     monkeypatch.chdir(tmp_path)
     for name in ("in", "rest"):
         Path(name).write_bytes(b"a\n")
@@ -210,7 +200,6 @@ def test_stats_to_what_cannot_be(
 
 
 def test_filter_is_made_once(tmp_path: Path) -> None:
-    """-n makes the filter, private and as asked; the next run may repeat -n, or leave it."""
     (tmp_path / "in").write_bytes(b"a\n")
     seen, argv = tmp_path / "seen", ["dedup", str(tmp_path / "seen"), str(tmp_path / "in")]
     options = ["-n", "1K", "-p", "0.1%", "--layout", "standard", "--seed", "5"]
@@ -231,14 +220,12 @@ def test_filter_is_made_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [["-p", "0.1"], ["--layout", "blocked"], ["--seed", "1"]])
 def test_sizes_without_n(tmp_path: Path, options: list[str]) -> None:
-    """-p, --layout and --seed are not ignored when there is nothing to make: exit 2."""
     seen = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
     assert refused(inside("dedup", seen, tmp_path / "in", *options), 2, "-n")
 
 
 def test_more_lines_than_planned(tmp_path: Path) -> None:
-    """A filter that goes past its plan is told of once, in one line, where the run is to go on."""
     (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-n", "100", "--seed", "1")
     done = inside(*argv, "--when-full", "warn")
@@ -249,7 +236,6 @@ def test_more_lines_than_planned(tmp_path: Path) -> None:
 
 
 def test_no_input_is_read_when_another_is_missing(tmp_path: Path) -> None:
-    """A missing input is found before anything is printed, made or marked."""
     code, out, err = dedup(tmp_path, b"a\n", tmp_path / "nowhere")
     assert (code, out) == (5, b"")
     assert is_one_line(err, str(tmp_path / "nowhere"))
@@ -257,7 +243,6 @@ def test_no_input_is_read_when_another_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path) -> None:
-    """All that is remembered is in the one file."""
     dedup(tmp_path, b"a\n")
     assert sorted(os.listdir(tmp_path)) == ["in", "seen"]
     shutil.copy(tmp_path / "seen", tmp_path / "copy")
@@ -266,7 +251,6 @@ def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_relative_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: str) -> None:
-    """--relative keeps the folders of inputs, as they are typed, below that of the outputs."""
     monkeypatch.chdir(tmp_path)
     inputs = ["north/access.log", "south/./deep/access.log.gz", str(tmp_path / "top.log")]
     for number, name in enumerate(inputs):
@@ -310,7 +294,6 @@ def test_relative_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.Mon
     "options", [[], ["-k2"], ["--json-key", "a", "--empty", "whole"], ["-i"]], ids=str
 )
 def test_lines_of_windows(tmp_path: Path, options: list[str]) -> None:
-    """--crlf: with its carriage return or without, it is the same line."""
     lines = b'{"a":1} x\r\n{"a":1} y\r\n\r\n\n{"a":1} x\n{"a":1} x\r'
     first = b'{"a":1} x\r\n{"a":1} y\r\n\r\n'
     with_it = mmbloom("dedup", tmp_path / "one", *EXACT, *options, "--crlf", stdin=lines)
@@ -363,7 +346,6 @@ def test_a_member_that_is_not_utf_8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("options", "lines"), COMPOSITE, ids=["-t -k", "-k", "--json-key"])
 def test_several_fields_are_a_tuple(tmp_path: Path, options: list[str], lines: bytes) -> None:
-    """Python finds them as tuples of str, and what Python has marked is seen."""
     each, seen = lines.splitlines(keepends=True), exact_filter(tmp_path / "seen")
     done = mmbloom("dedup", seen, *options, stdin=lines)
     assert (done.code, done.out) == (0, each[0] + each[2] + each[3])
@@ -380,7 +362,6 @@ def test_several_fields_are_a_tuple(tmp_path: Path, options: list[str], lines: b
 
 @pytest.mark.parametrize("wrong", ["0", "1,", ",1", "1,0", "1,,2", "2-3", "a", "1,3a", "-1", ""])
 def test_fields_that_are_none(tmp_path: Path, wrong: str) -> None:
-    """What is no list of numbers from 1 is refused, and what one looks like is said."""
     done = mmbloom(
         "dedup", tmp_path / "seen", *EXACT, f"-k{wrong}" if wrong else "-k=", stdin=b"a\n"
     )
@@ -389,6 +370,5 @@ def test_fields_that_are_none(tmp_path: Path, wrong: str) -> None:
 
 
 def test_several_fields_that_no_line_has(tmp_path: Path) -> None:
-    """The error names them all."""
     done = mmbloom("dedup", tmp_path / "seen", *EXACT, "-t,", "-k1,3", stdin=b"a,b\n")
     assert is_one_line(done.err, "no line has the fields 1, 3, or one is empty: choose another")

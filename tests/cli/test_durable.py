@@ -197,7 +197,6 @@ REFUSED = {
 def test_outputs_that_cannot_be_forced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], name: str
 ) -> None:
-    """--durable of a pipe or a device is exit 2 and says why, before anything is made."""
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\n")
     Path("out").mkdir()
@@ -264,7 +263,6 @@ def test_folder_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_line_by_line(tmp_path: Path) -> None:
-    """--durable keeps what `LineWriter` keeps: a line that was cut off stays alone."""
     (tmp_path / "in").write_bytes(b"a\nb")
     (tmp_path / "out").write_bytes(b"cut o")
     for _ in range(2):

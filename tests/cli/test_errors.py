@@ -26,7 +26,6 @@ from mmbloom import BloomFilter
 
 
 def newer(path: Path) -> None:
-    """Make a filter one of format version 2."""
     raw = bytearray(exact_filter(path).read_bytes())
     struct.pack_into("<I", raw, 8, 2)
     struct.pack_into("<I", raw, 508, zlib.crc32(raw[:508]))
@@ -59,7 +58,6 @@ def test_not_a_usable_filter(
     make: Callable[[Path], object],
     reason: str,
 ) -> None:
-    """Whatever else is at FILE: exit 3, what is wrong with it in one line, and no change."""
     (tmp_path / "in").write_bytes(b"a\n")
     seen = tmp_path / "seen"
     make(seen)
@@ -71,7 +69,6 @@ def test_not_a_usable_filter(
 
 @pytest.mark.parametrize("command", ["dedup", "info"])
 def test_a_filter_below_a_file(tmp_path: Path, command: str) -> None:
-    """Where the system itself refuses to look for the filter: exit 5, naming it."""
     (tmp_path / "text").touch()
     assert refused(inside(command, tmp_path / "text" / "seen"), 5, str(tmp_path / "text"))
 
@@ -88,7 +85,6 @@ INPUTS = {
 @pytest.mark.parametrize(("name", "reason"), INPUTS.values(), ids=INPUTS)
 @pytest.mark.parametrize("command", ["dedup", "add", "check"])
 def test_inputs_that_cannot_be_read(tmp_path: Path, command: str, name: str, reason: str) -> None:
-    """An input that is not there or breaks: exit 5, and the line names the input."""
     (tmp_path / "file").write_bytes(b"a\n")
     (tmp_path / "folder").mkdir()
     seen = exact_filter(tmp_path / "seen")
@@ -97,7 +93,6 @@ def test_inputs_that_cannot_be_read(tmp_path: Path, command: str, name: str, rea
 
 @pytest.mark.parametrize("name", ["nowhere/out", "file/out", "folder"])
 def test_outputs_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
-    """An output that cannot be opened: exit 5, naming it; the lines come again."""
     (tmp_path / "file").write_bytes(b"a\n")
     (tmp_path / "folder").mkdir()
     argv = ("dedup", tmp_path / "seen", tmp_path / "file", *EXACT)
@@ -106,7 +101,6 @@ def test_outputs_that_cannot_be_opened(tmp_path: Path, name: str) -> None:
 
 
 def test_an_output_that_breaks_is_named(tmp_path: Path) -> None:
-    """A full disk under -o: exit 5, naming the file that was to be written."""
     (tmp_path / "in").write_bytes(b"a\n")
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT)
     assert refused(inside(*argv, "-o", "/dev/full"), 5, "/dev/full", "No space left")
@@ -114,7 +108,6 @@ def test_an_output_that_breaks_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("folder", ["nowhere", "file", "/sys"])
 def test_filters_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
-    """Where no file can be made: exit 5, naming the folder or the file asked for."""
     (tmp_path / "file").touch()
     done = inside("create", tmp_path / folder / "seen", "-n", "10")
     assert refused(done, 5, str(tmp_path / folder))
@@ -122,7 +115,6 @@ def test_filters_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
 
 
 def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
-    """0 ok, 1 nothing found, 2 usage, 3 not a usable filter, 5 I/O error (4: test_cli_add)."""
     seen = exact_filter(tmp_path / "seen")
     (tmp_path / "text").write_bytes(b"a\n")
     runs: list[tuple[int, list[str | Path]]] = [
@@ -140,7 +132,6 @@ def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["dedup", "add", "check"])
 def test_stdin_twice(tmp_path: Path, command: str) -> None:
-    """Stdin can be named once."""
     assert refused(inside(command, exact_filter(tmp_path / "seen"), "-", "-"), 2, "stdin")
 
 
@@ -158,7 +149,6 @@ WRONG_USE = [
 
 @pytest.mark.parametrize("argv", WRONG_USE, ids=lambda argv: " ".join(argv) or "nothing")
 def test_wrong_use(argv: list[str]) -> None:
-    """A command line that cannot be read: exit 2, and what is wrong with it in one line."""
     done = inside(*argv)
     assert (done.code, done.out) == (2, b"")
     wrong = argv[-1] if len(argv) > 1 or argv == ["unknown"] else "required"
@@ -166,12 +156,10 @@ def test_wrong_use(argv: list[str]) -> None:
 
 
 def test_no_command_as_a_process() -> None:
-    """`mmbloom` alone is exit 2."""
     assert mmbloom().code == 2
 
 
 def test_a_name_with_a_newline_is_one_line(tmp_path: Path) -> None:
-    """A file name cannot forge a second line on stderr."""
     done = inside("info", tmp_path / "a\nmmbloom: all is well")
     assert done.code == 3
     assert done.err.count("\n") == 1
@@ -179,7 +167,6 @@ def test_a_name_with_a_newline_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", ["<&-", ">&-"])
 def test_closed_streams(tmp_path: Path, stream: str) -> None:
-    """Started with stdin or stdout closed it fails with one line; no line is lost."""
     seen = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
     source = "-" if stream == "<&-" else str(tmp_path / "in")
@@ -193,7 +180,6 @@ def test_closed_streams(tmp_path: Path, stream: str) -> None:
 
 
 def test_a_filter_replaced_meanwhile(tmp_path: Path) -> None:
-    """A filter that is replaced during a run: exit 3, in one line; the new one is untouched."""
     seen, other = exact_filter(tmp_path / "seen"), exact_filter(tmp_path / "other")
     before = other.read_bytes()
     with running("dedup", seen) as process:
@@ -210,7 +196,6 @@ def test_a_filter_replaced_meanwhile(tmp_path: Path) -> None:
 
 
 def fill(path: Path) -> Path:
-    """Write more keys than a filter of 100 is planned for."""
     path.write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
     return path
 
@@ -269,7 +254,6 @@ def test_processes_with_stderr_on_a_full_disk(tmp_path: Path, kind: str, *, buff
 
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["add", "--help"]], ids=" ".join)
 def test_help_on_a_full_disk(argv: list[str]) -> None:
-    """Help that cannot be printed is exit 5 and one line, not a complaint of Python's."""
     with Path("/dev/full").open("wb") as full:
         done = started(*argv, stdout=full) if argv == ["--help"] else mmbloom(*argv, stdout=full)
     assert done.code == 5
@@ -278,8 +262,6 @@ def test_help_on_a_full_disk(argv: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["info", "dedup"])
 def test_too_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """A command that gets no more memory is exit 5, and says that in one line."""
-
     def refuse(*_: object, **__: object) -> None:
         raise MemoryError
 

@@ -12,7 +12,6 @@ from mmbloom import BloomFilter, CountingBloomFilter, copy
 
 @pytest.fixture
 def seen(tmp_path: Path) -> Path:
-    """Make a filter that holds a and b, and an input of them and others."""
     (tmp_path / "in").write_bytes(b"a\nb\nc\nb\n")
     path = exact_filter(tmp_path / "seen")
     with BloomFilter.open(path) as opened:
@@ -21,7 +20,6 @@ def seen(tmp_path: Path) -> Path:
 
 
 def test_add_list_remove(seen: Path) -> None:
-    """From the first exclusion to the last, which takes the file with it."""
     assert mmbloom("exclude", seen, "--list") == (1, b"", "")
     assert mmbloom("exclude", seen, "--add", "b", "C:\\new", "é\n") == (0, b"", "")
     assert mmbloom("exclude", seen, "--list").out.decode() == "b\nC:\\\\new\né\\n\n"
@@ -33,7 +31,6 @@ def test_add_list_remove(seen: Path) -> None:
 
 
 def test_lines_of_stdin(seen: Path) -> None:
-    """Without KEY each line is one, byte for byte, whatever bytes it has."""
     assert mmbloom("exclude", seen, "--add", stdin=b"b\n\n \xff\r\nlast") == (0, b"", "")
     with BloomFilter.open(seen) as opened:
         assert list(opened.exclusions) == [b"b", b"", b" \xff\r", b"last"]
@@ -51,13 +48,11 @@ def test_keys_that_look_like_options(seen: Path) -> None:
 
 
 def test_keys_of_any_bytes(seen: Path) -> None:
-    """An argument that is no text is a key of just its bytes."""
     assert mmbloom("exclude", seen, "--add", os.fsdecode(b"\xff\xfe")).code == 0
     assert mmbloom("exclude", seen, "--list").out == b"\\xff\\xfe\n"
 
 
 def test_check_and_dedup(seen: Path, tmp_path: Path) -> None:
-    """An exclusions line is found by no check, and goes through every dedup, each time it comes."""
     source = tmp_path / "in"
     assert inside("exclude", seen, "--add", "b").code == 0
     assert inside("check", seen, source).out == b"a\n"
@@ -71,7 +66,6 @@ def test_check_and_dedup(seen: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_dedup_in_several_processes(seen: Path, tmp_path: Path, jobs: str) -> None:
-    """Workers go by the exclusions too; and by the part of a line that counts."""
     for name in "xy":
         (tmp_path / name).write_bytes(b"1 a\n2 b\n3 b\n")
     out = tmp_path / "out"
@@ -82,7 +76,6 @@ def test_dedup_in_several_processes(seen: Path, tmp_path: Path, jobs: str) -> No
 
 
 def test_info_verify_and_copy(seen: Path, tmp_path: Path) -> None:
-    """Info and verify say how many there are, and a copy has them too."""
     assert b"\nexclusions " not in inside("info", seen).out
     assert b"exclusions" not in inside("verify", seen).out
     inside("exclude", seen, "--add", "b", "x")
@@ -97,7 +90,6 @@ def test_info_verify_and_copy(seen: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_file(seen: Path, tmp_path: Path) -> None:
-    """Exit 3, and one line that names the file and its line; nothing is printed, or changed."""
     path = Path(f"{seen}.exclusions")
     path.write_bytes(b"fine\nwr\\ong\n")
     before = seen.read_bytes()
@@ -126,7 +118,6 @@ def test_damaged_file(seen: Path, tmp_path: Path) -> None:
 
 
 def test_usage(seen: Path, tmp_path: Path) -> None:
-    """One of the three must be said, --list takes no key, and too much is too much: exit 2."""
     big = "k" * 2**20
     for words in ([], ["b"], ["--add", "--list"], ["--list", "b"]):
         done = inside("exclude", seen, *words)
@@ -138,7 +129,6 @@ def test_usage(seen: Path, tmp_path: Path) -> None:
 
 
 def test_sealed(seen: Path, tmp_path: Path) -> None:
-    """The exclusions of a sealed filter can be listed only."""
     inside("exclude", seen, "--add", "b")
     copy(seen, tmp_path / "sealed", seal=True)
     assert inside("exclude", tmp_path / "sealed", "--list") == (0, b"b\n", "")
@@ -161,7 +151,6 @@ def test_exclusions_of_a_filter_that_is_gone(seen: Path, tmp_path: Path) -> None
 
 
 def test_filter_that_counts(tmp_path: Path) -> None:
-    """A filter that counts has exclusions too."""
     CountingBloomFilter.create(tmp_path / "counts", 1000).close()
     assert inside("exclude", tmp_path / "counts", "--add", "b").code == 0
     assert inside("exclude", tmp_path / "counts", "--list").out == b"b\n"
@@ -169,7 +158,6 @@ def test_filter_that_counts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("made", ["--growing", "--rotate"])
 def test_folder(tmp_path: Path, made: str) -> None:
-    """A folder of filters has them in it, and every command treats them as those of a file."""
     seen, source, kept = tmp_path / "seen", tmp_path / "in", tmp_path / "kept"
     source.write_bytes(b"a\nb\nc\nb\n")
     assert inside("create", seen, made, "-n", "1000", "-p", "1e-9") == (0, b"", "")
@@ -199,7 +187,6 @@ def test_folder(tmp_path: Path, made: str) -> None:
 
 @pytest.mark.parametrize("made", ["--growing", "--rotate"])
 def test_damaged_file_of_a_folder(tmp_path: Path, made: str) -> None:
-    """Exit 3, and one line that names the file and its line; verify calls it a problem."""
     seen, source = tmp_path / "seen", tmp_path / "in"
     source.write_bytes(b"a\n")
     assert inside("create", seen, made, "-n", "1000") == (0, b"", "")

@@ -19,13 +19,11 @@ def lines(start: int, stop: int) -> bytes:
 
 @pytest.fixture
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run commands in."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def check_marked(filter_path: Path, printed: bytes, total: int) -> None:
-    """What was printed is marked, and nothing else."""
     marked = set(printed.splitlines())
     with open_filter(filter_path, "r") as seen:
         every = lines(0, total).splitlines()
@@ -33,7 +31,6 @@ def check_marked(filter_path: Path, printed: bytes, total: int) -> None:
 
 
 def test_stop_grow_go_on(where: Path) -> None:
-    """The same command goes on after `mmbloom grow`: each line comes once, and none is lost."""
     (where / "in").write_bytes(lines(0, 450))
     command = ("dedup", "seen", *SIZES, "in", "--stats")
     ended = mmbloom(*command)
@@ -66,7 +63,6 @@ def test_stop_grow_go_on(where: Path) -> None:
 
 
 def test_go_on_past_the_plan(where: Path) -> None:
-    """With --when-full warn it ends with 0, and one line says what share of lines is dropped."""
     ended = mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 500))
     with BloomFilter.open("seen", "r") as seen:
         assert seen.current_error_rate > 0.9
@@ -81,7 +77,6 @@ def test_go_on_past_the_plan(where: Path) -> None:
 
 
 def test_stop_past_the_plan(where: Path) -> None:
-    """Where an earlier run went on, the one that stops says what is dropped by now."""
     past = ("dedup", "seen", "-n", "10", "--when-full", "warn")
     assert mmbloom(*past, stdin=lines(0, 120)).code == 0
     ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
@@ -131,7 +126,6 @@ def test_seen_lines_need_no_room(where: Path) -> None:
 
 
 def test_several_inputs(where: Path) -> None:
-    """Into a folder, by two processes: what is in the outputs is marked, and nothing else."""
     names = ["a", "b", "c"]
     for number, name in enumerate(names):
         (where / name).write_bytes(lines(120 * number, 120 * number + 120))
@@ -148,7 +142,6 @@ def test_several_inputs(where: Path) -> None:
 
 
 def test_one_output_of_several_inputs(where: Path) -> None:
-    """It stops in the second input, which the message names; the third is not read."""
     for number, name in enumerate("abc"):
         (where / name).write_bytes(lines(60 * number, 60 * number + 60))
     assert refused(mmbloom("dedup", "seen", *SIZES, "a", "b", "c", "-o", "out"), 6, "stopped in b:")
@@ -157,13 +150,11 @@ def test_one_output_of_several_inputs(where: Path) -> None:
 
 
 def test_more_than_a_chunk(where: Path) -> None:
-    """Past a chunk of lines too it stops at the very line."""
     ended = mmbloom("dedup", "seen", "-n", "20000", "-p", "1e-9", stdin=lines(0, 30_000))
     assert (ended.code, ended.out) == (6, lines(0, 20_000))
 
 
 def test_folders_from_the_start(where: Path) -> None:
-    """--growing never stops, --rotate stops for the period; what is there is opened."""
     growing = ("dedup", "grows", *SIZES, "--growing")
     assert mmbloom(*growing, stdin=lines(0, 500)) == Ended(0, lines(0, 500), "")
     assert mmbloom(*growing, stdin=lines(400, 600)) == Ended(0, lines(500, 600), "")
@@ -181,7 +172,6 @@ def test_folders_from_the_start(where: Path) -> None:
 
 
 def test_options_that_do_not_fit(where: Path) -> None:
-    """Each says what to do, and nothing is made or changed."""
     assert mmbloom("dedup", "file", *SIZES, stdin=b"a\n").code == 0
     assert mmbloom("create", "grows", *SIZES, "--growing").code == 0
     assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
@@ -204,7 +194,6 @@ def test_options_that_do_not_fit(where: Path) -> None:
 
 
 def test_every_command_says_so(where: Path) -> None:
-    """On a filter past its plan each has one line of consequence on stderr, and the same code."""
     (where / "in").write_bytes(lines(0, 300))
     assert mmbloom("add", "seen", "-n", "100", "--seed", "0", "--layout", "standard",
                    "--hash", "murmur3", "in").code == 0  # fmt: skip
@@ -294,7 +283,6 @@ def test_a_file_of_a_folder_is_not_to_grow(where: Path) -> None:
 
 
 def test_grow_refuses(where: Path) -> None:
-    """What cannot grow says why, in one line, and stays."""
     assert mmbloom("create", "counts", *SIZES, "--counting").code == 0
     assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
     for path, said in (
@@ -306,7 +294,6 @@ def test_grow_refuses(where: Path) -> None:
 
 
 def test_a_period_past_its_plan_ends(where: Path) -> None:
-    """Of a rotating filter each command says that time makes it good again."""
     rotate = ("--rotate", "--keep", "7d", "--every", "1d")
     assert mmbloom("create", "seen", *rotate, *SIZES).code == 0
     said = mmbloom("add", "seen", stdin=lines(0, 300)).err

@@ -54,7 +54,6 @@ def dedup_on_small_disk(folder: Path, to: str) -> str:
 
 @pytest.mark.parametrize("to", ["-o", "-o .gz", "stdout"])
 def test_an_output(tmp_path: Path, to: str) -> None:
-    """1 MiB tmpfs: the line says that nothing is lost, and the same command goes on."""
     (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))
     (tmp_path / "disk").mkdir()
     outcome = in_child(partial(dedup_on_small_disk, tmp_path / "disk", to))
@@ -64,7 +63,6 @@ def test_an_output(tmp_path: Path, to: str) -> None:
 
 
 def test_a_limit_of_the_shell(tmp_path: Path) -> None:
-    """So it is with `ulimit -f`; the filter is there already."""
     (tmp_path / "in").write_bytes(b"\n".join([*LINES, b""]))
     argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-o", tmp_path / "out", *EXACT)
     assert mmbloom("dedup", tmp_path / "seen", *EXACT).code == 0
@@ -88,7 +86,6 @@ def test_a_limit_of_the_shell(tmp_path: Path) -> None:
 def test_a_filter_that_does_not_fit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, left: str
 ) -> None:
-    """The size that cannot be had is named, and nothing of the new filter is there."""
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\n")
     assert mmbloom("create", "seen", *EXACT).code == 0
@@ -136,7 +133,6 @@ def test_what_may_be_lost_is_not_said_to_be_safe(
 
 
 def test_a_dry_run_goes_on_with_nothing(tmp_path: Path) -> None:
-    """A dry run marks nothing, and has nothing to go on with."""
     (tmp_path / "in").write_bytes(b"a\n")
     with Path("/dev/full").open("wb") as full:
         argv = ("dedup", tmp_path / "seen", tmp_path / "in", "--dry-run", *EXACT)

@@ -16,14 +16,12 @@ SIZES = ("--growing", "-n", "300", "-p", "1e-9", "--seed", "5")
 
 @pytest.fixture
 def growing(tmp_path: Path) -> Path:
-    """An empty growing filter, and 5,000 lines to put into it."""
     (tmp_path / "lines").write_bytes(LINES)
     assert inside("create", tmp_path / "seen", *SIZES) == Ended(0, b"", "")
     return tmp_path / "seen"
 
 
 def test_lines_go_through_change_overs(growing: Path) -> None:
-    """Dedup prints each line once across runs, check finds all, info and verify see every file."""
     lines = growing.parent / "lines"
     assert inside("dedup", growing, lines, lines) == Ended(0, LINES, "")
     assert inside("dedup", growing, lines) == Ended(0, b"", "")
@@ -42,7 +40,6 @@ def test_lines_go_through_change_overs(growing: Path) -> None:
 
 
 def test_two_processes_share_it(growing: Path, tmp_path: Path) -> None:
-    """Two runs of dedup at once print each line once between them, and so do two jobs."""
     outputs = [tmp_path / "1", tmp_path / "2"]
     with (
         running("dedup", growing, tmp_path / "lines", "-o", outputs[0]) as one,
@@ -60,7 +57,6 @@ def test_two_processes_share_it(growing: Path, tmp_path: Path) -> None:
 
 
 def test_copy_damage_and_repair(growing: Path, tmp_path: Path) -> None:
-    """A sealed copy answers and is read-only; a file that is gone is told of by every command."""
     lines = growing.parent / "lines"
     assert inside("add", growing, lines) == Ended(0, b"", "")
     kept = tmp_path / "kept"
@@ -83,7 +79,6 @@ def test_copy_damage_and_repair(growing: Path, tmp_path: Path) -> None:
 
 
 def test_options_that_do_not_fit(growing: Path, tmp_path: Path) -> None:
-    """Sizes of a folder that is there, and of a header, are refused: they stand in it."""
     empty = tmp_path / "empty"
     ended = inside("dedup", growing, "-n", "10")
     assert (ended.code, "capacity 300, asked for 10: leave out -n" in ended.err) == (3, True)
@@ -100,7 +95,6 @@ def test_options_that_do_not_fit(growing: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_can_be_removed(growing: Path) -> None:
-    """Which kind of filter can do that is said, and no file of the folder is advised."""
     ended = inside("remove", growing, growing.parent / "lines")
     assert (ended.code, ended.out) == (3, b"")
     assert "cannot be taken back; make one with create --counting" in ended.err
@@ -117,7 +111,6 @@ def test_where_no_folder_is(tmp_path: Path, kind: str) -> None:
 
 
 def test_create_like(growing: Path, tmp_path: Path) -> None:
-    """--like makes an empty one with the same sizes and seed."""
     assert inside("add", growing, tmp_path / "lines").code == 0
     assert inside("create", tmp_path / "two", "--like", growing) == Ended(0, b"", "")
     with GrowingFilter.open(growing) as one, GrowingFilter.open(tmp_path / "two") as two:

@@ -24,7 +24,6 @@ def make(path: str, *options: str) -> str:
 
 
 def test_export(path: str, tmp_path: Path) -> None:
-    """A Guava file is made without a word, private, and holds the lines that were added."""
     make(path)
     with untouched(path):
         assert mmbloom("export", "--guava", path, tmp_path / "b") == (0, b"", "")
@@ -36,7 +35,6 @@ def test_export(path: str, tmp_path: Path) -> None:
 
 
 def test_import(tmp_path: Path) -> None:
-    """A filter is made without a word, planned as asked, and finds the keys of the JVM."""
     options = ("-n", "1e3", "-p", "0.2", "--permissions", "640")
     with untouched(GUAVA):
         assert mmbloom("import", "--guava", GUAVA, tmp_path / "b", *options) == (0, b"", "")
@@ -61,7 +59,6 @@ def test_there_and_back(path: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["export", "import"])
 def test_the_format_is_said(path: str, tmp_path: Path, command: str) -> None:
-    """Without --guava nobody guesses what is meant: exit 2, and the option named."""
     make(path)
     done = inside(command, path, tmp_path / "b")
     assert (done.code, done.out) == (2, b"")
@@ -73,7 +70,6 @@ def test_the_format_is_said(path: str, tmp_path: Path, command: str) -> None:
     "options", [("--seed", "7"), ("--layout", "blocked"), ("--hash", "siphash")]
 )
 def test_export_of_another_kind(path: str, tmp_path: Path, options: tuple[str, str]) -> None:
-    """A filter that Guava would not understand is exit 3, and one line that says what to do."""
     make(path, *options)
     done = inside("export", "--guava", path, tmp_path / "b")
     assert refused(
@@ -83,7 +79,6 @@ def test_export_of_another_kind(path: str, tmp_path: Path, options: tuple[str, s
 
 
 def test_damaged_sources(tmp_path: Path) -> None:
-    """A damaged sealed filter, and a file that is none of Guava's, are exit 3, and nothing made."""
     live, sealed = make(str(tmp_path / "live")), str(tmp_path / "sealed")
     copy(live, sealed, seal=True)
     flip(sealed, 5000)
@@ -94,7 +89,6 @@ def test_damaged_sources(tmp_path: Path) -> None:
 
 
 def test_missing_sources(tmp_path: Path) -> None:
-    """A filter that is not there is exit 3, another program's file that is not there exit 5."""
     for command, code in (("export", 3), ("import", 5)):
         done = inside(command, "--guava", tmp_path / "no", tmp_path / "b")
         assert refused(done, code, str(tmp_path / "no"))
@@ -102,7 +96,6 @@ def test_missing_sources(tmp_path: Path) -> None:
 
 
 def test_existing_destination(path: str, tmp_path: Path) -> None:
-    """What is at the destination stays: exit 5 and one line that names it."""
     make(path)
     (tmp_path / "b").write_bytes(b"mine")
     for command, source in (("export", path), ("import", GUAVA)):

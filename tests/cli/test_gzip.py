@@ -42,7 +42,6 @@ def lines_of(number: int, start: int = 0) -> bytes:
 def test_figures_of_what_was_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """--stats prints its JSON after the inputs that were read, and before the error's line."""
     monkeypatch.chdir(tmp_path)
     Path("good").write_bytes(b"a\nb\na\n")
     Path("bad.gz").write_bytes(gzip.compress(lines_of(3000))[:-8])
@@ -59,7 +58,6 @@ def test_figures_of_what_was_done(
 
 
 def test_rows_of_a_damaged_file(tmp_path: Path) -> None:
-    """An error in a file of CSV names the file once."""
     path = tmp_path / "bad.csv.gz"
     path.write_bytes(gzip.compress(lines_of(3000))[:-8])
     done = mmbloom("dedup", tmp_path / "seen", "--csv", path, *EXACT)
@@ -68,7 +66,6 @@ def test_rows_of_a_damaged_file(tmp_path: Path) -> None:
 
 
 def test_figures_at_a_full_disk(tmp_path: Path) -> None:
-    """What could not be written is not counted."""
     (tmp_path / "in").write_bytes(b"a\nb\n")
     done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "-o/dev/full", "--stats", *EXACT)
     figures, said = done.err.splitlines()
@@ -86,7 +83,6 @@ def test_cut_off(
     kept: float,
     piped: bool,
 ) -> None:
-    """Each whole line before the end is printed and marked, and no other; exit 5 says so."""
     leave(library, monkeypatch)
     whole = gzip.compress(lines_of(3000)) + gzip.compress(lines_of(9000, 3000))
     cut = whole[: int(len(whole) * kept) if kept > 0 else int(kept)]
@@ -177,7 +173,6 @@ def gzip_files(draw: st.DrawFn) -> tuple[bytes, bool]:
     ids=["plain", "zeros", "nothing", "more behind", "half a stream behind", "half a stream"],
 )
 def test_no_stream(tmp_path: Path, data: bytes, printed: bytes, said: str) -> None:
-    """What is in the place of a stream is named."""
     path = tmp_path / "in.gz"
     path.write_bytes(data)
     done = inside("dedup", exact_filter(tmp_path / "seen"), path)

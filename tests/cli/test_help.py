@@ -52,7 +52,6 @@ def words(text: bytes) -> str:
 
 
 def test_help() -> None:
-    """`mmbloom --help` names each command with what it does, and the exit codes."""
     done = inside("--help")
     assert (done.code, done.err) == (0, "")
     assert CODES in words(done.out)
@@ -63,7 +62,6 @@ def test_help() -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_help_of_each_command(name: str) -> None:
-    """`mmbloom COMMAND --help` explains every option, and the exit codes."""
     done = inside(name, "--help")
     assert (done.code, done.err) == (0, "")
     assert f"usage: mmbloom {name}" in words(done.out)
@@ -74,7 +72,6 @@ def test_help_of_each_command(name: str) -> None:
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_each_option_has_help(name: str) -> None:
-    """No option and no argument is left without a word on what it does."""
     for action in parser_of(name)._actions:
         assert action.help, action
 
@@ -88,7 +85,6 @@ def test_words_of_choices() -> None:
 
 
 def test_as_a_process() -> None:
-    """The installed script and `python -m mmbloom` answer --help and --version alike."""
     script = [str(Path(COMMAND[0]).with_name("mmbloom"))]
     if not Path(script[0]).exists():
         pytest.skip("mmbloom is not installed as a script beside this interpreter")
@@ -102,12 +98,10 @@ def test_as_a_process() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_as_a_command(name: str) -> None:
-    """`mmbloom help COMMAND` prints what `mmbloom COMMAND --help` does."""
     assert inside("help", name) == inside(name, "--help")
 
 
 def test_help_without_a_command() -> None:
-    """`mmbloom help` is `mmbloom --help`; what is no command is named, and those there are."""
     assert inside("help") == inside("--help")
     done = inside("help", "nosuch")
     assert (done.code, done.out) == (2, b"")
@@ -116,12 +110,10 @@ def test_help_without_a_command() -> None:
 
 
 def test_the_outline_has_every_command() -> None:
-    """What `--help` lists are the commands, in the order of the table."""
     assert list(outline()[1]) == list(COMMANDS)
 
 
 def test_options_stand_anywhere(tmp_path: Path) -> None:
-    """Before, between and after the files: the order of options and files is free."""
     for name, data in {"1": b"a 1\nb 1\n", "2": b"A 2\nc 2\n"}.items():
         (tmp_path / name).write_bytes(data)
     files = [str(tmp_path / "1"), str(tmp_path / "2")]

@@ -19,7 +19,6 @@ BATCHES_BEGUN, POSITIONS_SET = 2048 + 16, 2048 + 8
 
 @pytest.fixture
 def used(tmp_path: Path) -> Path:
-    """Make a filter that holds 1000 lines."""
     (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(1000)))
     assert inside("add", tmp_path / "seen", tmp_path / "in", *EXACT).code == 0
     return tmp_path / "seen"
@@ -37,7 +36,6 @@ def write_counter(path: Path, offset: int, value: int) -> None:
 
 
 def test_for_people(used: Path) -> None:
-    """Plain info tells path, plan, count and size in words."""
     done = mmbloom("info", used)
     assert (done.code, done.err) == (0, "")
     said = done.out.decode()
@@ -67,7 +65,6 @@ def test_on_a_narrow_terminal(used: Path) -> None:
 
 
 def test_json(used: Path) -> None:
-    """--json prints one object, the same that the library gives."""
     done = inside("info", "--json", used)
     assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
     figures = json.loads(done.out)
@@ -81,7 +78,6 @@ def test_json(used: Path) -> None:
 
 
 def test_changes_nothing(used: Path) -> None:
-    """Without --recount not a byte changes, and a read-only file will do."""
     used.chmod(0o400)
     before = used.read_bytes()
     assert inside("info", used).code == 0
@@ -91,7 +87,6 @@ def test_changes_nothing(used: Path) -> None:
 
 
 def test_after_a_killed_writer(used: Path) -> None:
-    """A batch that was begun and not done is told; --recount mends the counters."""
     begun, right = read_counter(used, BATCHES_BEGUN), read_counter(used, POSITIONS_SET)
     write_counter(used, BATCHES_BEGUN, begun + 1)
     write_counter(used, POSITIONS_SET, right // 2)
@@ -123,7 +118,6 @@ def test_any_file_name(tmp_path: Path, name: str, encoding: str, options: list[s
 
 
 def test_any_file_name_of_a_process(tmp_path: Path) -> None:
-    """So it is with the arguments and the stdout of a Python of its own."""
     path = tmp_path / "späße"
     BloomFilter.create(path, 100, seed=1).close()
     done = started("info", path, env={"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "1"})
@@ -133,7 +127,6 @@ def test_any_file_name_of_a_process(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["info", "plan"])
 def test_full_disk(used: Path, command: str) -> None:
-    """What cannot be printed is exit 5 and one line, also when it fails at the very end."""
     argv = [used] if command == "info" else ["-n", "10"]
     with Path("/dev/full").open("wb") as full:
         done = mmbloom(command, *argv, stdout=full)
@@ -142,7 +135,6 @@ def test_full_disk(used: Path, command: str) -> None:
 
 
 def test_the_key_is_shown_only_if_asked_for(tmp_path: Path) -> None:
-    """SipHash's key is in no form of info of a file or folder, but with --show-key."""
     key = "0x000123456789abcdeffedcba98765432"
     for name, options in (("file", ()), ("folder", ("--growing",))):
         argv = ("create", tmp_path / name, "-n", "100", "--seed", key, *options)
@@ -168,7 +160,6 @@ def test_the_key_is_shown_only_if_asked_for(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("json_too", [False, True])
 def test_fail_above(tmp_path: Path, share: str, code: int, *, json_too: bool) -> None:
-    """Fuller than that is exit 1 and one line on stderr; what is printed is the same."""
     path = tmp_path / "seen"
     with BloomFilter.create(path, 1000, 1e-6, seed=1) as seen:
         seen.update(range(800))
@@ -211,7 +202,6 @@ def test_fail_above_of_several(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", ["80", "0", "-1", "101%", "1.1", "nan", "some", "%"])
 def test_fail_above_no_share(tmp_path: Path, share: str) -> None:
-    """What is no share of a whole is a usage error that says how to write one."""
     done = inside("info", tmp_path / "seen", f"--fail-above={share}")
     assert done.code == 2
     assert "is no share of a whole, such as 80% or 0.8" in done.err

@@ -42,7 +42,6 @@ def aged(path: str, now: int, seconds: float) -> str | None:
 
 @pytest.mark.parametrize(("keys", "days"), [(500, 10.0), (250, 30.0), (100, 90.0), (10, 990.0)])
 def test_date(tmp_path: Path, now: int, keys: int, days: float) -> None:
-    """After ten days, half full is ten days more, a quarter 30: give or take the estimate."""
     path = make(tmp_path / "a", range(keys), capacity=1000, error_rate=1e-6)
     said = aged(path, now, 10 * DAY)
     assert said
@@ -53,7 +52,6 @@ def test_date(tmp_path: Path, now: int, keys: int, days: float) -> None:
 
 
 def test_soon(tmp_path: Path, now: int) -> None:
-    """Within two days the hour and the minute are said."""
     path = make(tmp_path / "a", range(500), capacity=1000, error_rate=1e-9)
     said = aged(path, now, 3600)
     assert said
@@ -65,7 +63,6 @@ def test_soon(tmp_path: Path, now: int) -> None:
 
 @pytest.mark.parametrize("seconds", [-DAY, 0, 59.9])
 def test_too_young(tmp_path: Path, now: int, seconds: float) -> None:
-    """Under a minute of age, or made in the future, nothing is said."""
     path = make(tmp_path / "a", range(100))
     assert aged(path, now, seconds) is None
     assert aged(path, now, 60) is not None
@@ -82,7 +79,6 @@ def test_nothing_to_go_by(tmp_path: Path, now: int) -> None:
 
 
 def test_passed(tmp_path: Path, now: int) -> None:
-    """More keys than planned: passed, however young the file, and though it be sealed."""
     path = make(tmp_path / "a", range(800), capacity=1000)
     change_header(path, CAPACITY, "<Q", 500)
     passed = "is passed: about 0.4 % of new lines are now taken for seen"
@@ -93,7 +89,6 @@ def test_passed(tmp_path: Path, now: int) -> None:
 
 @pytest.mark.parametrize("created", [0, 1, 2**63, 2**64 - 1])
 def test_any_time(tmp_path: Path, now: int, created: int) -> None:
-    """A time of creation of any value, and a capacity out of all reach, are no error."""
     path = make(tmp_path / "a", range(1), capacity=100)
     change_header(path, CREATED, "<Q", created)
     change_header(path, CAPACITY, "<Q", 2**64 - 1)
@@ -103,7 +98,6 @@ def test_any_time(tmp_path: Path, now: int, created: int) -> None:
 
 
 def test_error_rates(tmp_path: Path) -> None:
-    """The rate now and the planned one stand side by side."""
     path = make(tmp_path / "a", range(1000), capacity=1000, error_rate=0.05)
     found = re.fullmatch(r"(\S+), planned 0.05", rows(path)["error rate now"])
     assert found

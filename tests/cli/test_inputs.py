@@ -68,7 +68,6 @@ Compress = Callable[[bytes], bytes]
 
 @EACH_KIND
 def test_compressed_inputs(tmp_path: Path, suffix: str, compress: Compress) -> None:
-    """Compressed inputs are read like the lines in them, by every command."""
     path, seen = tmp_path / f"in{suffix}", tmp_path / "seen"
     path.write_bytes(compress(LINES))
     done = inside("dedup", seen, path, "--stats", *EXACT)
@@ -91,7 +90,6 @@ def test_compressed_in_several_parts(tmp_path: Path, suffix: str, compress: Comp
 def test_damaged_compressed_inputs(
     tmp_path: Path, suffix: str, compress: Compress, damage: str
 ) -> None:
-    """A damaged file is exit 5, named in one line, and not taken for a shorter one."""
     path, raw = tmp_path / f"in{suffix}", bytearray(compress(LINES))
     if damage == "cut off":
         del raw[len(raw) * 2 // 3 :]
@@ -115,7 +113,6 @@ def test_damaged_compressed_inputs(
 def test_the_first_bytes_tell(
     tmp_path: Path, suffix: str, compress: Compress, name: str | None
 ) -> None:
-    """Compressed lines are read under any name, and from stdin: a pipe, or a file."""
     seen, raw = exact_filter(tmp_path / "seen"), compress(LINES)
     if name:
         (tmp_path / name).write_bytes(raw)
@@ -139,7 +136,6 @@ BEGINNINGS = [
 
 @pytest.mark.parametrize("line", BEGINNINGS)
 def test_lines_that_begin_almost_so(tmp_path: Path, line: bytes) -> None:
-    """Plain lines are plain, whatever they begin with, in a file, a pipe, and byte by byte."""
     (tmp_path / "in").write_bytes(line)
     assert mmbloom("dedup", exact_filter(tmp_path / "file"), tmp_path / "in").out == line
     assert mmbloom("dedup", exact_filter(tmp_path / "pipe"), stdin=line).out == line
@@ -168,7 +164,6 @@ def random_lines(number: int) -> bytes:
 def test_what_comes_before_the_end_is_printed(
     tmp_path: Path, suffix: str, compress: Compress
 ) -> None:
-    """Of an input that is cut off the lines before are printed, as far as they came."""
     lines, path = random_lines(60_000), tmp_path / f"in{suffix}"
     whole = compress(lines)
     cut = whole[: len(whole) * 3 // 4]
@@ -181,14 +176,12 @@ def test_what_comes_before_the_end_is_printed(
 
 
 def test_compressed_and_cut_off_from_a_pipe(tmp_path: Path) -> None:
-    """What does not end is exit 5, and names stdin."""
     done = mmbloom("dedup", exact_filter(tmp_path / "seen"), stdin=gzip.compress(LINES)[:-10])
     assert done.code == 5
     assert is_one_line(done.err, "stdin: damaged or cut off")
 
 
 def test_without_zstd(tmp_path: Path) -> None:
-    """Inputs of zstd say what to install, before anything is made; all others work."""
     (tmp_path / "in").write_bytes(b"a\na\n")
     (tmp_path / "in.zst").write_bytes(zstd(b"b\n"))
     argv, command = ("dedup", tmp_path / "seen", tmp_path / "in", *EXACT), without(*ZSTD)
@@ -228,7 +221,6 @@ def test_a_pipe_without_zstd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_pipe_that_does_not_block(tmp_path: Path) -> None:
-    """A non-blocking stdin that has nothing yet is waited for, not taken for the end."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     try:
@@ -275,7 +267,6 @@ def test_a_connection_that_is_reset(tmp_path: Path, option: tuple[str, ...]) -> 
 
 
 def test_more_files_open_than_select_knows(tmp_path: Path) -> None:
-    """An input whose descriptor is above 1,023 is read as any other."""
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     code = """
 import os, resource, sys
@@ -294,7 +285,6 @@ os.execv(sys.executable, [sys.executable, "-P", "-m", "mmbloom", *sys.argv[1:]])
 
 
 def test_a_fifo_is_an_input(tmp_path: Path) -> None:
-    """A named pipe is read to its end."""
     os.mkfifo(tmp_path / "fifo")
     with running("dedup", exact_filter(tmp_path / "seen"), tmp_path / "fifo") as process:
         (tmp_path / "fifo").write_bytes(b"a\nb\na\n")

@@ -12,12 +12,10 @@ from mmbloom import BloomFilter
 
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
-    """Two filters that share 100 keys."""
     return make_two(tmp_path, error_rate=1e-9)
 
 
 def test_lines_of_both_logs(tmp_path: Path, two: list[str]) -> None:
-    """A process of its own does it without a word; relative paths and options do."""
     argv = ("intersect", "out", "--permissions", "640", "one", "./two")
     assert started(*argv, cwd=tmp_path) == (0, b"", "")
     assert (tmp_path / "out").stat().st_mode & 0o777 == 0o640
@@ -28,7 +26,6 @@ def test_lines_of_both_logs(tmp_path: Path, two: list[str]) -> None:
 
 
 def test_failures(tmp_path: Path, two: list[str]) -> None:
-    """Unlike inputs and missing ones are exit 3, OUT that is there 5, no input 2; nothing made."""
     make(tmp_path / "other", seed=6)
     for code, words, argv in (
         (

@@ -47,7 +47,6 @@ def filled(path: Path, *more: str) -> Path:
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]], ids=["file", "growing", "week"])
 def test_another_rule_is_told_once(tmp_path: Path, log: Path, kind: list[str]) -> None:
-    """Each command with other options says so in one line, for all inputs; and works as before."""
     seen = filled(tmp_path / "seen", *kind)
     for number, options in enumerate(OTHERS):
         copy = tmp_path / f"copy-{number}"
@@ -66,7 +65,6 @@ def test_another_rule_is_told_once(tmp_path: Path, log: Path, kind: list[str]) -
 
 
 def test_add_remove_and_verify(tmp_path: Path, log: Path) -> None:
-    """`add` notes it as well, of counting filters too; what looks lines up compares it."""
     counts = tmp_path / "counts"
     assert mmbloom("create", counts, "-n", "1e3", "--counting").code == 0
     assert rule_of(counts) is None
@@ -109,7 +107,6 @@ def test_whole_lines_are_a_rule(tmp_path: Path, log: Path) -> None:
 
 
 def test_info_shows_it(tmp_path: Path) -> None:
-    """For people and as JSON; of a filter without one people see nothing."""
     for name, kind in (("file", []), ("folder", ["--growing"])):
         seen = filled(tmp_path / name, *kind)
         assert b"\nkey rule" in inside("info", seen).out
@@ -120,7 +117,6 @@ def test_info_shows_it(tmp_path: Path) -> None:
 
 
 def test_keys_of_python_have_no_rule(tmp_path: Path, log: Path) -> None:
-    """A filter that Python code has filled is asked in any way without a word."""
     with BloomFilter.create(tmp_path / "seen", 1000) as seen:
         seen.update(["a", "b", "1"])
     for options in (*OTHERS, [*FIRST]):
@@ -129,7 +125,6 @@ def test_keys_of_python_have_no_rule(tmp_path: Path, log: Path) -> None:
 
 
 def test_nothing_is_written(tmp_path: Path, log: Path) -> None:
-    """A dry run, an empty input, a look, or lines that are all there already note no rule."""
     path = tmp_path / "seen"
     with BloomFilter.create(path, 1000, 1e-9) as seen:
         seen.update(LINES.splitlines())
@@ -214,7 +209,6 @@ def test_it_outlives_files(tmp_path: Path) -> None:
 
 
 def test_what_is_made_of_a_filter_keeps_it(tmp_path: Path, log: Path) -> None:
-    """Copies, sealed ones, unions, mended ones, folders grown from it, and those made like it."""
     seen, made = filled(tmp_path / "seen"), tmp_path / "made"
     commands: dict[str, Words] = {
         "copied": ["copy", seen],

@@ -124,7 +124,6 @@ def test_a_line_without_its_end(tmp_path: Path) -> None:
 
 
 def test_a_column_that_is_empty(tmp_path: Path) -> None:
-    """A column of the header is right, though all rows are empty there."""
     for column in ("name", "2"):
         done = mmbloom(
             "dedup", tmp_path / column, "--csv", "-k", column, *EXACT, stdin=b"id,name\n1,\n2,\n"
@@ -134,7 +133,6 @@ def test_a_column_that_is_empty(tmp_path: Path) -> None:
 
 
 def test_in_python(tmp_path: Path) -> None:
-    """`dedup_files` does the same, and goes on if `empty` is given."""
     paths = [tmp_path / name for name in ("without", "with")]
     for path, lines in zip(paths, [b'{"x":1}\n', b'{"id":1}\n'], strict=True):
         path.write_bytes(lines)
@@ -151,7 +149,6 @@ def test_in_python(tmp_path: Path) -> None:
 def test_they_are_counted(
     tmp_path: Path, options: list[str], has: bytes, lacks: bytes, part: str
 ) -> None:
-    """--stats says how many, over all inputs and processes."""
     (tmp_path / "one").write_bytes(has * 2 + lacks * 30_000)
     (tmp_path / "two").write_bytes(has + lacks)
     inputs = [tmp_path / "one", tmp_path / "two"]

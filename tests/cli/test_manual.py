@@ -33,7 +33,6 @@ def part_of(page: str, name: str) -> str:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_it_has_every_option(page: str, name: str) -> None:
-    """Each command has a part, with its summary and each of its options and their help."""
     part = part_of(page, name)
     assert part.startswith(f"{COMMANDS[name].summary} usage: mmbloom {name} ")
     for action in parser_of(name)._actions:
@@ -45,7 +44,6 @@ def test_it_has_every_option(page: str, name: str) -> None:
 
 
 def test_it_has_every_example_and_exit_code(page: str) -> None:
-    """Sections of their own have the examples, line by line, and what the exit codes mean."""
     _, _, rest = page.partition("\n.SH EXAMPLES\n")
     lines = [line.replace(r"\-", "-").replace(r"\e", "\\") for line in rest.split("\n")]
     for name in COMMANDS:
@@ -65,7 +63,6 @@ def test_one_page_at_all_widths(page: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_man_reads_it(page: str) -> None:
-    """The formatter of man finds nothing to warn of, and no request that it does not know."""
     if not (groff := shutil.which("groff")):
         pytest.skip("groff is not installed")
     done = subprocess.run(

@@ -20,7 +20,6 @@ from mmbloom import BloomFilter
 
 
 def test_workers_with_a_filter_each(tmp_path: Path) -> None:
-    """The way to scale: create --like, add to each, merge; all lines are in the result."""
     names = [str(tmp_path / f"{i}") for i in range(3)]
     assert inside("create", names[0], "-n", "10000", "-p", "1e-6").code == 0
     lines = [b"".join(b"%d-%d\n" % (i, j) for j in range(500)) for i in range(3)]
@@ -38,7 +37,6 @@ def test_workers_with_a_filter_each(tmp_path: Path) -> None:
 
 
 def test_as_a_process(tmp_path: Path, two: list[str]) -> None:
-    """A process of its own does it without a word: the result is private, and relative paths do."""
     sealed = make(tmp_path / "sealed", range(9), two[0])
     seal(sealed)
     assert started("merge", "out", "one", "./two", "sealed", cwd=tmp_path) == (0, b"", "")
@@ -48,7 +46,6 @@ def test_as_a_process(tmp_path: Path, two: list[str]) -> None:
 
 
 def test_options_stand_anywhere(tmp_path: Path, two: list[str]) -> None:
-    """Before, between and after the files, which may be one."""
     options = ["--permissions", "640", "--allow-network"]
     for number, sources in itertools.product(range(4), (two[:1], two, [*two, two[0]])):
         out = tmp_path / f"out-{number}-{len(sources)}"
@@ -62,7 +59,6 @@ def test_options_stand_anywhere(tmp_path: Path, two: list[str]) -> None:
 def test_names_that_look_like_options(
     tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After -- everything is a file."""
     monkeypatch.chdir(tmp_path)
     os.rename("two", "-d")
     assert inside("merge", "--", "-out", "one", "-d") == (0, b"", "")
@@ -70,7 +66,6 @@ def test_names_that_look_like_options(
 
 
 def test_what_is_there_stays(tmp_path: Path, two: list[str]) -> None:
-    """OUT that is there, one of the inputs too, is exit 5 with its name, and no change."""
     (tmp_path / "text").write_bytes(b"precious\n")
     (tmp_path / "link").symlink_to("nowhere")
     before = [Path(path).read_bytes() for path in two]
@@ -132,7 +127,6 @@ BAD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("place", [1, 2])
 def test_bad_inputs(tmp_path: Path, two: list[str], kind: str, place: int) -> None:
-    """An input that cannot be united: exit 3, its name and why in one line, nothing made."""
     bad = tmp_path / "bad"
     BAD[kind][0](bad)
     before = sorted(os.listdir(tmp_path))
@@ -152,7 +146,6 @@ def test_usage(
     monkeypatch: pytest.MonkeyPatch,
     argv: list[str],
 ) -> None:
-    """No input, or an option that is none: exit 2, and nothing made."""
     monkeypatch.chdir(tmp_path)
     done = inside("merge", *argv)
     assert (done.code, done.out) == (2, b"")
@@ -171,7 +164,6 @@ def limited(kind: int, limit: int) -> Callable[[], None]:
 
 
 def test_too_many_inputs(tmp_path: Path, two: list[str]) -> None:
-    """More inputs than files may be open: exit 5, what to do about it, and nothing made."""
     keep = limited(resource.RLIMIT_NOFILE, 24)
     done = started("merge", tmp_path / "out", *two * 20, preexec_fn=keep)
     assert refused(done, 5, "do it in steps", "ulimit -n")
@@ -179,7 +171,6 @@ def test_too_many_inputs(tmp_path: Path, two: list[str]) -> None:
 
 
 def test_no_space(tmp_path: Path, two: list[str]) -> None:
-    """A result that the system refuses: exit 5, with OUT and its size, and nothing made."""
     keep = limited(resource.RLIMIT_FSIZE, 5000)
     done = started("merge", tmp_path / "out", *two, preexec_fn=keep)
     assert (done.code, done.out) == (5, b"")

@@ -14,7 +14,6 @@ SIZES = ("-n", "1000", "-p", "1e-9")
 
 @pytest.mark.parametrize("kind", ["--growing", "--rotate"])
 def test_hosts_with_a_folder_each(tmp_path: Path, kind: str) -> None:
-    """Create, create --like, add to each, merge: all lines are in the result, and it goes on."""
     names = [tmp_path / f"{i}" for i in range(3)]
     texts = [tmp_path / f"{i}.txt" for i in range(3)]
     lines = [b"".join(b"%d-%d\n" % (i, j) for j in range(300)) for i in range(3)]
@@ -36,7 +35,6 @@ def test_hosts_with_a_folder_each(tmp_path: Path, kind: str) -> None:
 
 
 def test_as_a_process(tmp_path: Path) -> None:
-    """Without a word, private unless asked otherwise; relative paths and one folder alone do."""
     make_growing(tmp_path / "one", range(30))
     assert started("merge", "out", "./one", cwd=tmp_path) == (0, b"", "")
     assert (tmp_path / "out").stat().st_mode & 0o7777 == 0o700
@@ -48,7 +46,6 @@ def test_as_a_process(tmp_path: Path) -> None:
 
 
 def test_more_keys_than_planned(tmp_path: Path) -> None:
-    """The result is made, with a line that says what share of new lines it drops."""
     one = make_growing(tmp_path / "one", range(20), error_rate=0.01)
     two = make_growing(tmp_path / "two", range(20, 40), error_rate=0.01)
     done = inside("merge", tmp_path / "out", one, two)
@@ -61,7 +58,6 @@ def test_more_keys_than_planned(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_united(tmp_path: Path) -> None:
-    """Other kinds, other settings, a damaged or missing file: exit 3, one line, nothing made."""
     one = make_growing(tmp_path / "one", range(30))
     make_growing(tmp_path / "seed", seed=6)
     make_rotating(tmp_path / "week", {1: ["a"]})

@@ -10,7 +10,6 @@ from cli_runner import exact_filter, inside, is_one_line, mmbloom, refused
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run commands in, with a filter and a file of lines."""
     monkeypatch.chdir(tmp_path)
     Path("access.log").write_bytes(b"10.0.0.0 - - GET /\n" * 1000)
     Path("short.log").write_bytes(b"10.0.0.0 - - GET /\n")
@@ -45,7 +44,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_wrong_values(here: Path, command: str, said: str) -> None:
-    """Of a value: what is wrong with it, not what it is."""
     done = inside(*command.split())
     assert (done.code, done.out) == (2, b"")
     assert said in done.err
@@ -87,7 +85,6 @@ MAKE_NONE = [
 
 @pytest.mark.parametrize("command", MAKE_NONE)
 def test_a_filter_that_is_missing(here: Path, command: str) -> None:
-    """What makes no filter advises no option that would; dedup and add do."""
     Path("in").write_bytes(b"a\n")
     done = inside(*command.split())
     assert (done.code, done.err) == (3, "mmbloom: nosuch: no such filter\n")
@@ -149,7 +146,6 @@ def test_a_filter_of_other_sizes(here: Path, command: str) -> None:
     ids=" ".join,
 )
 def test_names_that_are_empty(here: Path, command: list[str]) -> None:
-    """A variable that is not set is no name, and nothing is made or printed."""
     before = sorted(os.listdir())
     done = inside(*command)
     assert (done.code, done.out, sorted(os.listdir())) == (2, b"", before)
@@ -169,7 +165,6 @@ def test_folders_that_are_no_filters(here: Path) -> None:
 
 
 def test_where_nothing_can_be_made(here: Path) -> None:
-    """A filter that is to be made is not missing, nor is -n."""
     for command in ("create", "dedup", "add"):
         argv = [command, "/proc/nosuch", "-n", "10"] + ["access.log"] * (command != "create")
         said = inside(*argv).err
@@ -201,7 +196,6 @@ def reading_from_a_terminal(*argv: str) -> str:
 
 
 def test_names_in_other_encodings(here: Path) -> None:
-    """A byte of a name that is no UTF-8 is shown as that byte."""
     name = os.fsdecode(b"caf\xe9")
     exact_filter(name)
     assert rb"caf\xe9" + b"\n" in mmbloom("info", name).out
@@ -209,7 +203,6 @@ def test_names_in_other_encodings(here: Path) -> None:
 
 
 def test_nothing_to_repair(here: Path) -> None:
-    """Of a sound filter it is said that nothing was wrong."""
     done = inside("repair", "seen", "mended")
     assert is_one_line(done.err, "mended: nothing was wrong with it; 0 bits set")
     with Path("seen").open("r+b") as file:
@@ -219,7 +212,6 @@ def test_nothing_to_repair(here: Path) -> None:
 
 @pytest.mark.parametrize("command", ["info", "verify"])
 def test_several_filters(here: Path, command: str) -> None:
-    """Each as if it were alone, and the worst exit code; one that is none keeps no other back."""
     exact_filter("other")
     alone = [inside(command, name).out for name in ("seen", "other")]
     assert inside(command, "seen", "other") == (0, b"\n".join(alone), "")
@@ -236,7 +228,6 @@ def test_several_filters(here: Path, command: str) -> None:
 
 
 def test_keys_for_several_filters(here: Path) -> None:
-    """Files of keys are looked up in each; stdin can be read only once."""
     exact_filter("other")
     assert mmbloom("add", "seen", "access.log").code == 0
     assert mmbloom("add", "other", "access.log").code == 0

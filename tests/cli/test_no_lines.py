@@ -90,7 +90,6 @@ EACH = pytest.mark.parametrize("name", FILES)
 @EACH
 @pytest.mark.parametrize("how", ["file", "redirected", "pipe", "slow pipe"])
 def test_refused_before_anything_is_marked(tmp_path: Path, name: str, how: str) -> None:
-    """One line says what it is and what opens it; no filter is made, and no output."""
     make, what, opener = FILES[name]
     path, seen = tmp_path / name, tmp_path / "seen"
     path.write_bytes(make())
@@ -148,8 +147,6 @@ def test_text_that_begins_alike_is_read(tmp_path: Path, text: bytes, packed: boo
 
 
 def test_what_it_says_works(tmp_path: Path) -> None:
-    """The lines that tar prints of a refused archive are deduplicated."""
-
     if shutil.which("tar") is None:
         pytest.skip("no tar on this machine")
     path = tmp_path / "day.tar.gz"

@@ -36,7 +36,6 @@ def test_a_pipe_holds_more(tmp_path: Path) -> None:
 
 
 def test_output_in_no_folder_makes_no_filter(tmp_path: Path) -> None:
-    """What cannot be written to is found before the disk is reserved for a filter."""
     made, output = tmp_path / "seen.bloom", tmp_path / "nowhere" / "out"
     ended = mmbloom("dedup", made, *EXACT, "-o", output, stdin=b"a\n")
     assert (ended.code, ended.out) == (5, b"")

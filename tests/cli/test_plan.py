@@ -23,7 +23,6 @@ EXPECTED = [
 def test_figures_of_both_layouts(
     rate: str, standard: float, blocked: float, num_hashes: int, blocks: int
 ) -> None:
-    """Bits per key, hashes and blocks a key of both layouts are those worked out beforehand."""
     figures = json.loads(inside("plan", "-n", "1e9", "-p", rate, "--json").out)
     assert figures["standard"]["bits_per_key"] == pytest.approx(standard, abs=0.0051)
     assert figures["blocked"]["bits_per_key"] == pytest.approx(blocked, abs=0.0051)
@@ -35,7 +34,6 @@ def test_figures_of_both_layouts(
 
 
 def test_a_billion_keys() -> None:
-    """A billion keys at 1 % are 1.24 GB, 9.90 bits a key and 6 hashes, or 9.59 and 7."""
     done = inside("plan", "-n", "1e9", "-p", "1%")
     assert (done.code, done.err) == (0, "")
     rows = {words[0]: words for words in map(str.split, done.out.decode().splitlines()) if words}
@@ -45,7 +43,6 @@ def test_a_billion_keys() -> None:
 
 
 def test_json_agrees_with_the_library() -> None:
-    """--json is one object with what `mmbloom.sizing` computes, and the table of whole bits."""
     done = inside("plan", "-n", "5M", "-p", "0.002", "--json")
     figures = json.loads(done.out)
     assert (done.code, done.err, done.out.count(b"\n")) == (0, "", 1)
@@ -61,7 +58,6 @@ def test_json_agrees_with_the_library() -> None:
 
 @pytest.mark.parametrize("rate", ["0.1", "0.01", "1e-5", "1e-9"])
 def test_the_row_that_is_enough_is_marked(rate: str) -> None:
-    """The table marks the first row whose error rate is tolerable, however low."""
     out = inside("plan", "-n", "1000", "-p", rate).out.decode()
     rows = [line.split() for line in out.split("error rate\n")[-1].splitlines()]
     marked = [row for row in rows if "enough" in row]
@@ -71,7 +67,6 @@ def test_the_row_that_is_enough_is_marked(rate: str) -> None:
 
 
 def test_size_is_the_size(tmp_path: Path) -> None:
-    """The file that create makes has the size that was planned."""
     for layout in ("blocked", "standard"):
         sizes = ("-n", "12345", "-p", "0.5%")
         assert mmbloom("create", tmp_path / layout, *sizes, "--layout", layout).code == 0
@@ -85,7 +80,6 @@ def test_size_is_the_size(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_what_cannot_be(argv: list[str]) -> None:
-    """A plan that no filter can have is exit 2 with a reason."""
     done = inside("plan", *argv)
     assert (done.code, done.out) == (2, b"")
     assert "mmbloom" in done.err.splitlines()[-1]
@@ -94,7 +88,6 @@ def test_what_cannot_be(argv: list[str]) -> None:
 
 @pytest.mark.parametrize("rate", ["1e-18", "1e-19", "5e-20", "1e-30"])
 def test_rates_next_to_nothing(tmp_path: Path, rate: str) -> None:
-    """A tiny error rate is planned as `create` makes it, though no row of the table be enough."""
     sizes = ("-n", "1000", "-p", rate, "--layout", "blocked")
     assert mmbloom("create", tmp_path / "a", *sizes).code == 0
     for form in ([], ["--json"]):

@@ -18,7 +18,6 @@ SIZES = ("--num-bits", "14400", "--num-hashes", "10", "--layout", "standard", *H
 
 @pytest.fixture
 def used(path: str) -> str:
-    """Make a filter that holds 300 lines."""
     with BloomFilter.create(path, 1000, 0.001, layout="standard", seed=7) as seen:
         seen.add_many(LINES)
         assert (seen.params.num_bits, seen.params.num_hashes) == (14400, 10)
@@ -34,7 +33,6 @@ def repaired(used: str, *options: str) -> Ended:
 
 
 def test_nothing_wrong(used: str, tmp_path: Path) -> None:
-    """A sound filter is exit 0, with one line that says what is there."""
     done = mmbloom("repair", used, tmp_path / "b")
     assert (done.code, done.out) == (0, b"")
     assert is_one_line(done.err, str(tmp_path / "b"), "bits set", "300 keys added")
@@ -44,7 +42,6 @@ def test_nothing_wrong(used: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [MADE, SIZES, (*SIZES, "-n", "1000", "-p", "0.001")])
 @pytest.mark.parametrize("at", [0, 9, 40, 112, 510])
 def test_damaged_header(used: str, tmp_path: Path, options: tuple[str, ...], at: int) -> None:
-    """A header is made anew of the capacity and rate, or the sizes, that it was made with."""
     flip(used, at)
     done = repaired(used, *options)
     assert done.code == 0
@@ -57,7 +54,6 @@ def test_damaged_header(used: str, tmp_path: Path, options: tuple[str, ...], at:
 
 
 def test_damaged_header_and_no_parameters(used: str) -> None:
-    """Without the parameters a damaged header is exit 3, and the line says what is needed."""
     flip(used, 40)
     done = repaired(used)
     assert done.code == 3
@@ -92,7 +88,6 @@ def test_damaged_header_of_several_blocks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["truncated", "bit cleared"])
 def test_losses(used: str, tmp_path: Path, how: str) -> None:
-    """Where bits may be missing the exit code is 1, and each loss is a line."""
     if how == "truncated":
         os.truncate(used, 5000)
     else:
@@ -127,7 +122,6 @@ def test_losses(used: str, tmp_path: Path, how: str) -> None:
     ids=" ".join,
 )
 def test_wrong_usage(used: str, options: tuple[str, ...]) -> None:
-    """Parameters that are no whole set, or that no filter can have, are exit 2 and one line."""
     flip(used, 40)
     done = repaired(used, *options)
     assert done.code == 2
@@ -136,7 +130,6 @@ def test_wrong_usage(used: str, options: tuple[str, ...]) -> None:
 
 
 def test_parameters_that_a_sound_header_denies(used: str) -> None:
-    """A header that is proved is not overruled: exit 3."""
     done = repaired(used, *MADE[:-1], "8")
     assert done.code == 3
     assert is_one_line(done.err, used, "seed secret (", "params have secret (")
@@ -144,7 +137,6 @@ def test_parameters_that_a_sound_header_denies(used: str) -> None:
 
 
 def test_newer_format(used: str) -> None:
-    """A file of a later mmbloom is exit 3, whatever is said of it."""
     change_header(used, 8, "<I", 2)
     for options in ((), MADE):
         done = repaired(used, *options)
@@ -154,7 +146,6 @@ def test_newer_format(used: str) -> None:
 
 
 def test_existing_destination(used: str, tmp_path: Path) -> None:
-    """What is at the destination stays: exit 5."""
     (tmp_path / "b").write_bytes(b"mine")
     done = repaired(used)
     assert done.code == 5
@@ -163,7 +154,6 @@ def test_existing_destination(used: str, tmp_path: Path) -> None:
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is exit 3."""
     assert inside("repair", tmp_path / "a", tmp_path / "b").code == 3
     assert os.listdir(tmp_path) == []
 

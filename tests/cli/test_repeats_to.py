@@ -15,7 +15,6 @@ LINES = b"a\nb\na\nc\nb\na\n"
 
 
 def test_each_line_is_in_one_of_the_two(tmp_path: Path) -> None:
-    """In order, over several inputs and runs; --stats counts both."""
     one, two, out, rest = (tmp_path / name for name in ("one", "two", "out", "rest"))
     one.write_bytes(LINES)
     two.write_bytes(b"c\nd\nd")
@@ -32,7 +31,6 @@ def test_each_line_is_in_one_of_the_two(tmp_path: Path) -> None:
 
 
 def test_to_stdout_and_a_file(tmp_path: Path) -> None:
-    """What is new is printed; --durable is for both."""
     rest = tmp_path / "rest"
     done = mmbloom("dedup", tmp_path / "seen", "--repeats-to", rest, *EXACT, stdin=LINES)
     assert (done.out, rest.read_bytes()) == (b"a\nb\nc\n", b"a\nb\na\n")
@@ -44,7 +42,6 @@ def test_to_stdout_and_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
 def test_folders(tmp_path: Path, jobs: str) -> None:
-    """With --output-dir it is a folder, with a file for each input."""
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_bytes(b"a\na\n")
     two.write_bytes(b"b\nb\nb\n")
@@ -65,7 +62,6 @@ def test_lines_without_a_key_are_there(tmp_path: Path) -> None:
 
 
 def test_csv_has_a_header_in_both(tmp_path: Path) -> None:
-    """Each file is one that csv reads."""
     rest, rows = tmp_path / "rest", b'id,a\n1,"x\n"\n2,"x\n"\n'
     options: list[str | Path] = ["--csv", "-ka", "--repeats-to", rest, *EXACT]
     done = mmbloom("dedup", tmp_path / "seen", *options, stdin=rows)
@@ -82,7 +78,6 @@ def test_a_full_filter(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("option", ["-d", "-c", "-u"])
 def test_what_makes_no_sense(tmp_path: Path, option: str) -> None:
-    """What does not print the new lines as they came has no rest; the reason is said."""
     rest = tmp_path / "rest"
     done = mmbloom("dedup", tmp_path / "seen", option, "--repeats-to", rest, *EXACT, stdin=LINES)
     assert done.code == 2
@@ -91,7 +86,6 @@ def test_what_makes_no_sense(tmp_path: Path, option: str) -> None:
 
 
 def test_files_that_are_in_use(tmp_path: Path) -> None:
-    """The filter, an input, the output: none of them gets the repeats."""
     seen, lines, out = tmp_path / "seen", tmp_path / "in", tmp_path / "out"
     lines.write_bytes(LINES)
     for name, said in [

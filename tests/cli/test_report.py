@@ -41,7 +41,6 @@ WATCHED = [sys.executable, "-P", "-c", AT_ONCE]
 
 
 def test_without_tqdm(tmp_path: Path) -> None:
-    """--progress says what to install; without it all works."""
     seen = exact_filter(tmp_path / "seen")
     done = started("dedup", seen, "--progress", stdin=b"a\n", command=without("tqdm"))
     assert refused(done, 2, "pip install 'mmbloom[cli]'")
@@ -50,7 +49,6 @@ def test_without_tqdm(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [[], ["--output-dir", "out", "-j2"]], ids=["stdout", "folder"])
 def test_progress_goes_to_stderr(tmp_path: Path, jobs: list[str]) -> None:
-    """--progress draws on stderr, and stdout has the lines only."""
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     argv = [*jobs[:1], *(str(tmp_path / name) for name in jobs[1:2]), *jobs[2:]]
     done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "--progress", *argv, *EXACT)
@@ -60,7 +58,6 @@ def test_progress_goes_to_stderr(tmp_path: Path, jobs: list[str]) -> None:
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A filter in a folder to run commands in, with a file of lines."""
     monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\nb\na\n")
     exact_filter("seen")
@@ -135,14 +132,12 @@ def test_bar_of_what_is_written_or_read(seen: str, command: str) -> None:
     ],
 )
 def test_one_line_in_the_end(seen: str, command: str, line: str) -> None:
-    """On a terminal: what went through and how full the filter is, or what was made."""
     out, shown = on_a_terminal(*command.split(), command=PLAIN)
     assert re.fullmatch(f"mmbloom: {line}{SECONDS}", shown)
     assert out == (b"a\nb\n" if re.fullmatch("dedup seen( --dry-run)? in", command) else b"")
 
 
 def test_silence(seen: str) -> None:
-    """With -q nothing is said; nor is it where stderr is no terminal; figures have their own."""
     assert on_a_terminal("dedup", seen, "in", "-q") == (b"a\nb\n", "|END|")
     assert on_a_terminal("create", "made", "-n", "9", "--quiet") == (b"", "|END|")
     assert mmbloom("add", seen, "in") == (0, b"", "")
@@ -152,7 +147,6 @@ def test_silence(seen: str) -> None:
 
 
 def test_a_full_filter(seen: str) -> None:
-    """Where a run stops, what it did is said as well."""
     BloomFilter.create("small", 10, seed=1).close()
     Path("many").write_bytes(b"".join(b"%d\n" % i for i in range(100)))
     ends_with_6 = ["bash", "-c", '"$@"; [ $? = 6 ]', "bash", *PLAIN]

@@ -17,7 +17,6 @@ LINES = b"a\nb\nc\n"
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
-    """A file of three lines."""
     (tmp_path / "lines").write_bytes(LINES)
     return tmp_path / "lines"
 
@@ -28,7 +27,6 @@ def lines(tmp_path: Path) -> Path:
 def test_lines_are_new_again_after_their_time(
     tmp_path: Path, lines: Path, days_ago: float, printed: bytes
 ) -> None:
-    """Lines that were seen so many days ago: dropped within the seven days, printed after them."""
     then = time.time() - days_ago * DAY
     with RotatingFilter.create(
         tmp_path / "seen", capacity_per_period=1000, error_rate=1e-9, seed=5, clock=lambda: then
@@ -43,7 +41,6 @@ def test_lines_are_new_again_after_their_time(
 
 
 def test_create(tmp_path: Path, lines: Path) -> None:
-    """The times of create stand in the folder, and --like copies them."""
     seen = tmp_path / "seen"
     times = ("--keep", "36h", "--every", "90m")
     assert inside("create", seen, *SIZES, *times) == Ended(0, b"", "")
@@ -77,7 +74,6 @@ def test_create(tmp_path: Path, lines: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit(tmp_path: Path, options: tuple[str, ...]) -> None:
-    """Wrong times, and options that exclude each other: exit 2, and nothing is made."""
     made = inside("create", tmp_path / "seen", *options)
     assert (made.code, made.out) == (2, b"")
     assert made.err.count("\n") == 1
@@ -109,7 +105,6 @@ def test_info_of_what_is_over(tmp_path: Path) -> None:
     ids=str,
 )
 def test_periods_longer_than_what_is_kept(tmp_path: Path, times: list[str], warned: bool) -> None:
-    """They are made, and what that means is said."""
     done = mmbloom("create", tmp_path / "kept", "-n", "10", "--rotate", *times)
     assert done.code == 0
     assert is_one_line(done.err, "--every is longer than --keep") if warned else done.err == ""

@@ -107,7 +107,6 @@ def test_no_half_made_file(
 
 @SENT
 def test_no_half_made_file_of_a_process(folder: Path, sent: signal.Signals, code: int) -> None:
-    """So does a process, which ends with the usual exit code; to Ctrl-C it says a word."""
     with start(folder, *COMMANDS["create"]) as child:
         assert [name for name in os.listdir(folder) if name.startswith(".mmbloom-")]
         child.send_signal(sent)
@@ -119,7 +118,6 @@ def test_no_half_made_file_of_a_process(folder: Path, sent: signal.Signals, code
 
 @pytest.mark.parametrize("command", ["dedup", "add", "remove"])
 def test_interrupted_amid_lines(folder: Path, command: str) -> None:
-    """Who interrupts what can go on is told so."""
     kind = ["--counting"] if command == "remove" else []
     assert mmbloom("create", folder / "lines", "-n", "1000", *kind).code == 0
     with running(command, folder / "lines") as process:
@@ -135,7 +133,6 @@ def test_interrupted_amid_lines(folder: Path, command: str) -> None:
 
 
 def test_interrupted_dry_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is nothing to go on with, and the copy is removed."""
     (folder / "tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(folder / "tmp"))
     with running("dedup", folder / "lines", "-n", "9", "--dry-run") as process:
@@ -176,8 +173,6 @@ class Finalized:
 def test_interrupted_in_a_finalizer(
     sent: signal.Signals, code: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The command ends all the same, and no traceback is printed."""
-
     def run() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         for number in (signal.SIGTERM, signal.SIGHUP):  # as in HEARING
@@ -246,7 +241,6 @@ def test_ignored_hangup_stays_ignored(folder: Path) -> None:
 
 
 def test_handlers_of_a_caller_come_back(capfd: pytest.CaptureFixture[str]) -> None:
-    """A program that calls `main` has its own handlers again when it returns."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     theirs = [signal.getsignal(number) for number in numbers]
     try:

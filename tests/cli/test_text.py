@@ -36,7 +36,6 @@ TEXTS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("what", TEXTS)
 def test_text_without_lines(tmp_path: Path, form: str, what: str) -> None:
-    """It is refused with the command that converts it, and nothing is made of a file of it."""
     options, text = FORMS[form]
     data = TEXTS[what](text)
     (tmp_path / "in").write_bytes(data)

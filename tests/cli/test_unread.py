@@ -65,7 +65,6 @@ def test_whatever_is_not_read(
 
 
 def test_processes_that_are_not_read(tmp_path: Path) -> None:
-    """Nor does Python complain when it ends."""
     with unread() as pipe:
         assert started("dedup", "--help", stdout=pipe) == (141, b"", "")
         assert started("info", exact_filter(tmp_path / "seen"), stdout=pipe) == (141, b"", "")

@@ -17,7 +17,6 @@ LINES = [b"line %d" % number for number in range(300)]
 
 @pytest.fixture
 def used(path: str) -> str:
-    """Make a filter that holds 300 lines."""
     filter_of(path, 64 * 1024, keys=range(0))
     with BloomFilter.open(path) as seen:
         seen.add_many(LINES)
@@ -25,7 +24,6 @@ def used(path: str) -> str:
 
 
 def test_sound(used: str) -> None:
-    """A sound filter is exit 0, and the last word is sound."""
     with untouched(used):
         done = mmbloom("verify", used)
     assert (done.code, done.err) == (0, "")
@@ -38,7 +36,6 @@ def test_sound(used: str) -> None:
 
 
 def test_not_sound(used: str) -> None:
-    """Each problem is a line, and the exit code is 1; notes alone leave it 0."""
     set_counters(used, batches_begun=7)
     done = inside("verify", used)
     assert (done.code, done.err) == (0, "")
@@ -52,7 +49,6 @@ def test_not_sound(used: str) -> None:
 
 
 def test_sealed(tmp_path: Path) -> None:
-    """The number of MiB whose seal was compared is told, and a damaged one named."""
     path = sealed_of(tmp_path / "a", 2 * MIB)
     done = inside("verify", path)
     assert (done.code, b"2 MiB compared" in done.out) == (0, True)
@@ -62,7 +58,6 @@ def test_sealed(tmp_path: Path) -> None:
 
 
 def test_json(used: str) -> None:
-    """--json prints one object, the same that the library gives."""
     for code in (0, 1):
         done = inside("verify", "--json", used)
         assert (done.code, done.err, done.out.count(b"\n")) == (code, "", 1)
@@ -72,7 +67,6 @@ def test_json(used: str) -> None:
 
 
 def looked_up(done: Ended, checked: int, missing: int) -> bool:
-    """Check the JSON of a run."""
     found = json.loads(done.out)
     assert (found["keys_checked"], found["keys_missing"]) == (checked, missing)
     problem = f"{missing} of {checked} keys are not found"
@@ -85,7 +79,6 @@ def looked_up(done: Ended, checked: int, missing: int) -> bool:
     [("plain", 0), ("plain", 7), ("gz", 7), ("stdin", 7), ("two", 7), ("no newline at the end", 7)],
 )
 def test_keys(used: str, tmp_path: Path, kind: str, missing: int) -> None:
-    """--keys looks up all lines of files, compressed ones and stdin, and counts what is missing."""
     text = b"".join(line + b"\n" for line in [*LINES, *(b"no %d" % n for n in range(missing))])
     text = text[:-1] if kind.startswith("no") else text
     plain, packed = tmp_path / "keys", tmp_path / "keys.gz"
@@ -99,7 +92,6 @@ def test_keys(used: str, tmp_path: Path, kind: str, missing: int) -> None:
 
 
 def test_keys_in_words(used: str, tmp_path: Path) -> None:
-    """How many keys were looked up, and how many are missing, is a line."""
     (tmp_path / "keys").write_bytes(b"\n".join([*LINES, b"no"]))
     done = inside("verify", used, "--keys", tmp_path / "keys")
     assert (done.code, b"301 looked up, 1 missing" in done.out) == (1, True)
@@ -117,7 +109,6 @@ def test_keys_in_words(used: str, tmp_path: Path) -> None:
     ],
 )
 def test_which_part_of_a_line(used: str, tmp_path: Path, options: list[str], line: bytes) -> None:
-    """The options that say what is compared are those of dedup."""
     keys = [key.upper() for key in LINES] if options == ["-i"] else LINES
     (tmp_path / "keys").write_bytes(b"".join(line % key + b"\n" for key in keys))
     argv = ("verify", "--json", used, "--keys", tmp_path / "keys")
@@ -126,14 +117,12 @@ def test_which_part_of_a_line(used: str, tmp_path: Path, options: list[str], lin
 
 
 def test_nul_terminated(used: str, tmp_path: Path) -> None:
-    """-z reads lines that end in NUL."""
     (tmp_path / "keys").write_bytes(b"\0".join([*LINES, b"with\nnewline"]))
     argv = ("verify", "-z", "--json", used, "--keys", tmp_path / "keys")
     assert looked_up(inside(*argv), 301, 1)
 
 
 def test_wrong_inputs_come_first(used: str, tmp_path: Path) -> None:
-    """An input that cannot be one is said before the filter is read: nothing is printed."""
     (tmp_path / "keys").touch()
     os.unlink(used)  # whoever reads it first complains of that
     for code, *argv in (
@@ -148,14 +137,12 @@ def test_wrong_inputs_come_first(used: str, tmp_path: Path) -> None:
 
 
 def test_keys_that_cannot_be_read_to_their_end(used: str, tmp_path: Path) -> None:
-    """A cut-off input is exit 5, and no verdict."""
     (tmp_path / "keys.gz").write_bytes(gzip.compress(b"\n".join(LINES))[:-9])
     assert refused(mmbloom("verify", used, "--keys", tmp_path / "keys.gz"), 5, "keys.gz")
 
 
 @pytest.mark.parametrize("kind", ["missing", "text", "fifo", "folder", "truncated"])
 def test_no_filter(used: str, tmp_path: Path, kind: str) -> None:
-    """What is no usable filter is exit 3 and one line that names it; nothing hangs."""
     path = tmp_path / "other"
     if kind == "text":
         path.write_text("hello")

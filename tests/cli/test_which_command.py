@@ -51,7 +51,6 @@ CELLS = [(row[0].strip("`"), *cell) for row in ROWS for cell in zip(MAKE, row[1:
 
 @pytest.fixture
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to run commands in, with a file of lines."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "lines").write_bytes(b"a\nb\n")
     return tmp_path
@@ -101,7 +100,6 @@ def test_refusals_say_what_the_table_says(where: Path, command: str, kind: str) 
 
 
 def test_each_file_of_a_folder_can_be_exported(where: Path) -> None:
-    """As the refusal of the folder says."""
     assert inside("create", "FILE", "-n", "9", *MAKE["growing"]).code == 0
     argv = ("export", "--guava", "FILE/0000000000.bloom", "made")
     assert inside(*argv) == Ended(0, b"", "")
