@@ -30,7 +30,6 @@ def rows(spark: Any) -> Any:
 
 
 def test_nulls(rows: Any, tmp_path: Path, state: str) -> None:
-    """A null is an error that names its partition, and its position there."""
     with pytest.raises(PythonException) as told:
         mmbloom.cluster.spark.build(rows, "url", tmp_path / "made.bloom", 1000)
     assert "KeyTypeError: key at position 2: a null" in str(told.value)
@@ -61,7 +60,6 @@ def test_positions_count_over_batches(spark: Any, tmp_path: Path) -> None:
 def test_columns(
     rows: Any, tmp_path: Path, state: str, column: Any, error: type[Exception], said: str
 ) -> None:
-    """What is not one column of keys is refused before any task."""
     with pytest.raises(error, match=said):
         mmbloom.cluster.spark.build(rows, column, tmp_path / "made.bloom", 1000)
     with pytest.raises(error, match=said):
@@ -70,7 +68,6 @@ def test_columns(
 
 
 def test_two_columns_of_one_name(rows: Any, state: str) -> None:
-    """A name that two columns have is none."""
     with pytest.raises(KeyError, match="'id', which 2 columns have"):
         mmbloom.cluster.spark.first_seen(rows.select("id", "id"), "id", state=state, **SIZES)
 
@@ -136,7 +133,6 @@ def test_slices_of_small_filters(rows: Any, tmp_path: Path) -> None:
 
 
 def test_a_damaged_generation(rows: Any, state: str) -> None:
-    """A slice of the generation before that is missing is named, and nothing is committed."""
     first = mmbloom.cluster.spark.first_seen(rows, "id", state=state, **SIZES)
     first.frame.count()
     first.commit()

@@ -45,7 +45,6 @@ def alone(tmp_path: Path, keys: list[Any], **options: Any) -> bytes:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_process_makes_the_same(tmp_path: Path, rows: Any, kind: str) -> None:
-    """Array and counters are equal, whatever the type of the keys."""
     options: dict[str, Any] = {"capacity": 40_000, "error_rate": 1e-6, "seed": 7}
     made = tmp_path / "made.bloom"
     mmbloom.cluster.spark.build(rows, kind, made, **options, slices=6)
@@ -95,7 +94,6 @@ def test_no_row(tmp_path: Path, spark: Any) -> None:
 
 
 def test_what_exists_stays(tmp_path: Path, rows: Any) -> None:
-    """A file that is there is an error before any work, and is left as it is."""
     made = tmp_path / "made.bloom"
     made.write_text("precious")
     with pytest.raises(FileExistsError, match=r"made\.bloom"):

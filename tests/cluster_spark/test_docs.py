@@ -13,7 +13,6 @@ import mmbloom.cluster.spark
 
 
 def test_the_page(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All examples of the page, as one program, print what it says."""
     page = examples(DOCS / "spark.md")
     assert len(page) == 6
     # Workers have a folder of their own, which on a cluster is on another host.
@@ -30,7 +29,6 @@ def test_the_page(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_docstrings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples give exactly what they show."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     result = doctest.testmod(mmbloom.cluster.spark, optionflags=doctest.REPORT_NDIFF)
     assert result.attempted > 15

@@ -63,7 +63,6 @@ def test_rows_of_two_days(deal: Deal, state: str) -> None:
 
 
 def test_a_run_without_a_commit(deal: Deal, state: str) -> None:
-    """A driver that dies before its commit finds the same rows when it is run again."""
     frame = deal(cut(day(3)))
     before = kept(mmbloom.cluster.spark.first_seen(frame, "url", state=state, **SIZES).frame)
     again = mmbloom.cluster.spark.first_seen(frame, "url", state=state, **SIZES)
@@ -107,7 +106,6 @@ def test_sorted_frames_give_the_earliest(spark: Any, state: str) -> None:
 
 
 def test_rows_of_any_type(spark: Any, state: str) -> None:
-    """What is in the other columns comes back as it was, whatever their names."""
     rows = spark.sql(
         "SELECT id AS key, decimal(id) AS d, array(id, NULL) AS a, map('k', id) AS m, "
         "named_struct('x', date '2026-01-01', 'y', NULL) AS s, timestamp '2026-01-01' AS t, "
@@ -119,7 +117,6 @@ def test_rows_of_any_type(spark: Any, state: str) -> None:
 
 
 def test_rows_without_a_key(spark: Any, state: str) -> None:
-    """They are never new, where they are no error."""
     rows = spark.createDataFrame([("a", 0), (None, 1), ("b", 2), ("a", 3)], "url string, row int")
     first = mmbloom.cluster.spark.first_seen(
         rows.coalesce(1), "url", state=state, nulls="skip", **SIZES
@@ -128,7 +125,6 @@ def test_rows_without_a_key(spark: Any, state: str) -> None:
 
 
 def test_no_row(spark: Any, state: str) -> None:
-    """A run without a row can be committed."""
     rows = spark.createDataFrame([], "url string, row int")
     first = mmbloom.cluster.spark.first_seen(rows, "url", state=state, **SIZES)
     assert kept(first.frame) == []
@@ -150,7 +146,6 @@ def test_what_was_computed_in_part(deal: Deal, state: str) -> None:
 
 
 def test_two_drivers(deal: Deal, state: str) -> None:
-    """Of two that start from one generation, one commits."""
     rows = deal([["a"], ["b"]])
     runs = [mmbloom.cluster.spark.first_seen(rows, "url", state=state, **SIZES) for _ in range(2)]
     for each in runs:

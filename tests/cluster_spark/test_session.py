@@ -5,8 +5,6 @@ from typing import Any
 
 
 def test_workers_run_this_python(spark: Any) -> None:
-    """Tasks run in the Python that runs the tests, so they import the package that is tested."""
-
     def versions(rows: Any) -> Any:
         import mmbloom  # noqa: PLC0415  in the worker
 

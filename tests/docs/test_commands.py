@@ -26,13 +26,11 @@ def printed_by(page: str, folder: Path) -> list[str]:
 
 
 def test_which_one(tmp_path: Path) -> None:
-    """The sample log comes out without its repeats."""
     assert run_commands("which-one.md", tmp_path) == ""
     assert (tmp_path / "unique.log").read_bytes().splitlines() == FIRST_SEEN
 
 
 def test_growing(tmp_path: Path) -> None:
-    """Four files hold the 10,000 keys, and the whole is as good as was asked for."""
     first, _ = examples(DOCS / "growing.md")
     new, found, *files, rate = run_python(first.code, tmp_path).splitlines()
     assert 8_970 <= int(new) <= 9_000
@@ -42,7 +40,6 @@ def test_growing(tmp_path: Path) -> None:
 
 
 def test_growing_commands(tmp_path: Path) -> None:
-    """The sample log comes out without its repeats, and every line of it is found afterwards."""
     printed = run_commands("growing.md", tmp_path)
     assert (tmp_path / "unique.log").read_bytes().splitlines() == FIRST_SEEN
     assert "0 missing" in printed
@@ -65,7 +62,6 @@ def test_exclusions(tmp_path: Path) -> None:
 
 
 def test_recovery_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commands of the page find the lines that an output has lost, and print them."""
     monkeypatch.chdir(tmp_path)
     again, lost = ("dedup", "seen.bloom", "access.log"), FIRST_SEEN[-100:]
     Path("access.log").write_bytes(LOG.read_bytes())

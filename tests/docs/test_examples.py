@@ -32,13 +32,11 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples(name: str) -> None:
-    """The examples of a module give exactly what they show."""
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.REPORT_NDIFF)
     assert result.failed == 0
 
 
 def test_there_are_examples() -> None:
-    """The modules have at least 20 example lines together, so the test above is not idle."""
     finder = doctest.DocTestFinder(exclude_empty=True)
     tests = [test for name in NAMES for test in finder.find(importlib.import_module(name))]
     examples = [example for test in tests for example in test.examples]
@@ -50,7 +48,6 @@ def test_there_are_examples() -> None:
 
 
 def test_examples_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The examples of BloomFilter make their file in a temporary folder, not the current one."""
     (tmp_path / "current").mkdir()
     monkeypatch.chdir(tmp_path / "current")
     assert doctest.testmod(importlib.import_module("mmbloom.filters.bloom")).attempted > 3

@@ -54,7 +54,6 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_script_is_run() -> None:
-    """Neither the runner nor this test forgets a script."""
     helpers = {"make_log", "run_all", "walk"}
     scripts = {path.stem for path in BENCHMARKS.glob("[!_]*.py")} - helpers
     assert scripts == set(SCRIPTS)
@@ -129,7 +128,6 @@ def test_the_limit_in_c_does_the_same_work(tmp_path: Path, end: bytes) -> None:
 
 
 def test_sample_log_is_what_the_script_writes() -> None:
-    """The sample log in the repository can be made again."""
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / "make_log.py"), "2000", "7"],
         capture_output=True,
@@ -139,6 +137,5 @@ def test_sample_log_is_what_the_script_writes() -> None:
 
 
 def test_log_repeats_three_lines_in_ten() -> None:
-    """The synthetic log has the share of repeats that it says it has."""
     lines = (BENCHMARKS.parent / "examples" / "access.log").read_bytes().splitlines()
     assert 0.65 < len(set(lines)) / len(lines) < 0.75

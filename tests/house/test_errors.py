@@ -98,14 +98,12 @@ def real_classes() -> dict[str, type[BaseException]]:
 
 
 def test_drawn_tree_has_every_class() -> None:
-    """The tree at the top of errors.py names each class of the module, and no other."""
     assert drawn_tree().keys() == real_classes().keys()
     assert len(drawn_tree()) == 28
 
 
 @pytest.mark.parametrize("name", drawn_tree())
 def test_class_hangs_where_it_is_drawn(name: str) -> None:
-    """Each class has the parent and the builtin base that the drawing gives it."""
     parent, builtin = drawn_tree()[name]
     bases = [base.__name__ for base in real_classes()[name].__bases__]
     drawn = [base for base in (parent, builtin and builtin.rpartition(".")[2]) if base]
@@ -119,14 +117,12 @@ def test_builtin_second_base(name: str) -> None:
 
 
 def test_examples_cover_every_error() -> None:
-    """The list of examples in this file has one of each error class."""
     classes = {cls for cls in real_classes().values() if issubclass(cls, MmbloomError)}
     assert {type(error) for error in EXAMPLES} == classes
 
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_error_survives_pickle_and_copy(error: MmbloomError) -> None:
-    """Every error crosses a process border and a copy with its message and attributes."""
     check_pickles(error)
     for again in (copy.copy(error), copy.deepcopy(error)):
         assert (type(again), str(again)) == (type(error), str(error))
@@ -135,7 +131,6 @@ def test_error_survives_pickle_and_copy(error: MmbloomError) -> None:
 
 @pytest.mark.parametrize("error", EXAMPLES, ids=lambda error: type(error).__name__)
 def test_message_names_what_the_error_knows(error: MmbloomError) -> None:
-    """Path, field, found, expected and the other attributes are all in the message."""
     public = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     assert set(public) == set(documented_attributes(type(error)))
     differences = [word for found in public.pop("differences", ()) for word in found]
@@ -180,7 +175,6 @@ def documented_attributes(cls: type) -> list[str]:
     ],
 )
 def test_attributes(error: MmbloomError, attributes: dict[str, object]) -> None:
-    """Each error carries what it was given, each thing under its own name."""
     assert {name: getattr(error, name) for name in attributes} == attributes
 
 

@@ -34,7 +34,6 @@ LAZY = {"TYPE_CHECKING", "gc", "import_module"}  # what looking names up takes
 
 
 def test_dir_is_what_is_public() -> None:
-    """dir() names every public name of the package, and no other; sorted, none twice."""
     for name in NAMES:  # from then on it is there
         assert hasattr(mmbloom, name)
     public = {
@@ -99,7 +98,6 @@ def test_names_are_found_in_a_zip_file(tmp_path: Path) -> None:
 
 
 def test_every_error_is_exported() -> None:
-    """Each exception and warning of errors.py can be had from the package itself."""
     for name, value in vars(mmbloom.errors).items():
         if inspect.isclass(value) and issubclass(value, Exception):
             assert getattr(mmbloom, name) is value
@@ -114,7 +112,6 @@ def test_public_names_are_at_home() -> None:
 
 
 def test_version() -> None:
-    """The version is that of the installed distribution; other unknown names are errors."""
     assert mmbloom.__version__ == importlib.metadata.version("mmbloom")
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = mmbloom.nothing  # type: ignore[attr-defined]
@@ -130,7 +127,6 @@ print(*dir(mmbloom))
 
 
 def test_dir_shows_what_is_public() -> None:
-    """dir() has the public names and the version, and no module hides a function of its name."""
     command = [sys.executable, "-P", "-c", FRESH]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     names, functions, again = done.stdout.splitlines()
@@ -242,7 +238,6 @@ def test_examples_are_there(name: str) -> None:
 
 
 def test_formulas_name_their_source() -> None:
-    """help() of each formula shows where it is from."""
     for name in ("plan", "false_positive_rate", "estimate_count"):
         doc = inspect.getdoc(getattr(mmbloom.sizing, name)) or ""
         assert re.search(r", (19|20)\d\d", doc), name
@@ -255,7 +250,6 @@ def test_typed() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
 def test_docstrings(file: Path) -> None:
-    """Every module, and every public class and function at its top, has a docstring."""
     tree = ast.parse(file.read_text())
     assert ast.get_docstring(tree), "the module"
     for node in tree.body:
@@ -265,7 +259,6 @@ def test_docstrings(file: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_public_members_are_documented(name: str) -> None:
-    """Every public method and property of an exported class has a docstring of its own."""
     value = getattr(mmbloom, name)
     assert inspect.getdoc(value)
     if inspect.isclass(value) and not issubclass(value, (Exception, Warning)):
@@ -278,7 +271,6 @@ def test_public_members_are_documented(name: str) -> None:
 
 
 def test_parameters_of_public_calls_are_documented() -> None:
-    """The docstrings of create and open name each of their parameters."""
     for function in (mmbloom.BloomFilter.create, mmbloom.BloomFilter.open, mmbloom.sizing.plan):
         for parameter in inspect.signature(function).parameters:
             assert parameter in (function.__doc__ or "")

@@ -37,7 +37,6 @@ def test_corpus_holds(target: str) -> None:
     "file", [file for target in TARGETS for file in kept("crashes", target)], ids=lambda f: f.name
 )
 def test_past_failures_hold(file: Path) -> None:
-    """Inputs that once failed."""
     load(file.parent.name).check(file.read_bytes())
 
 
@@ -58,7 +57,6 @@ def test_seeds_and_mutants_hold(target: str, seed: int) -> None:
 
 
 def test_corpus_is_small() -> None:
-    """The inputs are few and short enough to be kept with the sources."""
     sizes = [file.stat().st_size for target in TARGETS for file in kept("corpus", target)]
     assert len(sizes) < 150
     assert sum(sizes) < 200_000

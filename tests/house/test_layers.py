@@ -149,7 +149,6 @@ def test_something_is_read() -> None:
 
 
 def test_every_package_is_on_the_map() -> None:
-    """Each package, and each module beside them, has a row; each row has one of them."""
     on_disk = {module.split(".")[0] for module in MODULES} - set(TOP)
     assert PLACES.keys() == on_disk
 
@@ -159,7 +158,6 @@ FOLDERS = sorted({file.parent for file in FILES} - {ROOT})
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_every_file_is_on_the_map_of_its_folder(folder: Path) -> None:
-    """The docstring of a folder has a row for each file, or folder, in it, and no other."""
     rows = re.findall(r"^``(\w+)``  +\S", docstring_of(folder / "__init__.py"), re.MULTILINE)
     there = {file.stem for file in folder.iterdir() if file.suffix in (".py", ".pyx")}
     there |= {file.parent.name for file in folder.glob("*/__init__.py")}

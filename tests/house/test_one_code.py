@@ -78,7 +78,6 @@ def test_every_way_to_start(form: str, root: Path) -> None:
 
 
 def test_the_command(root: Path) -> None:
-    """`python -m mmbloom` too."""
     assert python(root, "-m", "mmbloom", "create", "f.bloom", "-n", "10").returncode == 0
     done = python(root, "-m", "mmbloom", "info", "f.bloom")
     assert f"\nengine          {'compiled' if BUILT else 'numpy'} " in done.stdout

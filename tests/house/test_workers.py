@@ -19,14 +19,12 @@ def raise_here() -> None:
 
 
 def test_hanging_child_shows_its_stacks(capfd: pytest.CaptureFixture[str]) -> None:
-    """A child that takes too long is killed, and prints the function it was in."""
     with pytest.raises(ChildDiedError, match="hung for"):
         in_child(hang_here, timeout=0.1)
     assert "in hang_here" in capfd.readouterr().err
 
 
 def test_error_of_a_child_is_raised_as_it_was() -> None:
-    """The error of a child keeps its class and attributes; its cause says where it was raised."""
     with pytest.raises(FormatError) as caught:
         in_child(raise_here)
     assert caught.value.path == "a path"

@@ -70,7 +70,6 @@ def test_same_keys_differ_by_run() -> None:
 
 
 def test_written(tmp_path: Path, create: Callable[..., BloomFilter]) -> None:
-    """Each new line after its number, in one write a chunk; the last without its newline."""
     text = b"b\na\nb\n" * 20_000 + b"c"
     found = LineCounts(LineKeys())
     for chunk in read_chunks(io.BytesIO(text)):
@@ -98,7 +97,6 @@ def test_not_counted(create: Callable[..., BloomFilter]) -> None:
 
 
 def test_once() -> None:
-    """What is left ends in a terminator, unless the last line of all is in it and had none."""
     sink = Collect()
     found = LineCounts(LineKeys())
     for line in (b"a", b"a", b"b", b"c"):

@@ -116,7 +116,6 @@ ENDS = [
 def test_a_fragment_is_known_by_its_part_and_as_a_whole(
     tmp_path: Path, known: bytes, text: bytes, new: bytes
 ) -> None:
-    """By the part, as every line; as a whole it is marked."""
     out = tmp_path / "out"
     with BloomFilter.create(tmp_path / "seen", 1000, 1e-9, seed=1) as seen:
         dedup_files(seen, io.BytesIO(known), None, key=1)

@@ -47,7 +47,6 @@ def test_like_an_ordered_dict(
 def test_repeats_are_the_rest(
     tmp_path_factory: pytest.TempPathFactory, lines: Lines, size: int
 ) -> None:
-    """What `repeats` prints and what is printed without it interleave to the input."""
     sinks = [Collect(), Collect()]
     for sink in sinks:
         with a_filter(tmp_path_factory.getbasetemp()) as seen:
@@ -66,7 +65,6 @@ def test_repeats_are_the_rest(
 def test_across_inputs_and_runs(
     tmp_path_factory: pytest.TempPathFactory, first: Lines, second: Lines, size: int
 ) -> None:
-    """A second input to the reopened filter gives only what the first did not have."""
     sinks = [Collect(), Collect()]
     with a_filter(tmp_path_factory.getbasetemp()) as seen:
         dedup(seen, in_chunks(first, size), sinks[0])
@@ -101,7 +99,6 @@ def test_nothing_is_lost_when_the_output_breaks(
 
 
 def test_marked_after_written(create: Create) -> None:
-    """While a line is written it is not yet marked, and as soon as it is written it is."""
     seen = create(1000, 1e-9, seed=1)
 
     class Look(Collect):
@@ -139,7 +136,6 @@ def test_the_lock_is_held_while_writing(create: Create) -> None:
 
 
 def test_the_lock_is_free_while_reading(create: Create) -> None:
-    """A slow input keeps nobody else from writing."""
     seen = create(1000, 1e-9, seed=1)
 
     def slowly() -> Iterator[Chunk]:
@@ -186,7 +182,6 @@ def test_chunks_larger_than_the_engine_takes_at_once(create: Create, seed: int) 
 
 
 def test_keys_decide_and_lines_are_printed(create: Create) -> None:
-    """Lines with equal keys are repeats, and a line is printed whole."""
     seen, sink = create(1000, 1e-9, seed=1), Collect()
     lines = [b"1,x", b"2,X", b"3,y", b"4"]
     keys = LineKeys(field=2, separator=b",", ignore_case=True)
@@ -198,7 +193,6 @@ def test_keys_decide_and_lines_are_printed(create: Create) -> None:
 
 
 def test_unfinished_last_line_is_the_same_key(create: Create) -> None:
-    """A last line without newline is known when the line with it was seen, and vice versa."""
     seen, sink = create(1000, 1e-9, seed=1), Collect()
     for data in (b"a\nb", b"b\nc\n", b"a", b"c"):
         dedup(seen, read_chunks(io.BytesIO(data)), sink)
@@ -207,14 +201,12 @@ def test_unfinished_last_line_is_the_same_key(create: Create) -> None:
 
 
 def test_discard_marks(create: Create) -> None:
-    """With a sink that discards, lines are marked all the same."""
     seen = create(1000, 1e-9, seed=1)
     dedup(seen, in_chunks([b"a", b"b"], 5), Discard())
     assert seen.contains_many([b"a", b"b", b"c"]).tolist() == [True, True, False]
 
 
 def test_tallies_add_up() -> None:
-    """Adding a tally adds each figure."""
     tally = Tally(1, 2, 3, 4, 5)
     tally.add(Tally(10, 20, 30, 40, 50))
     assert tally == Tally(11, 22, 33, 44, 55)
@@ -241,7 +233,6 @@ def test_full(capacity: int, size: int, create: Create) -> None:
 
 
 def test_two_processes_and_one_output(create: Create, tmp_path: Path) -> None:
-    """Of all that dedup the same lines into the same file, one writes each."""
     seen, path = create(40_000, 1e-9, seed=1), tmp_path / "out"
     lines = [b"line %d" % (number * 7919 % 30_011) for number in range(30_011)]
 

@@ -26,7 +26,6 @@ def seen(tmp_path: Path) -> Any:
 
 
 def test_inputs_of_all_kinds(tmp_path: Path, seen: Any) -> None:
-    """Paths as str or Path, compressed ones, files that are open, one or several."""
     names = [tmp_path / name for name in ("plain", "renamed", "b.bz2")]
     names[0].write_bytes(LINES)
     names[1].write_bytes(gzip.compress(b"c\na 1\n"))
@@ -65,7 +64,6 @@ def test_inputs_of_all_kinds(tmp_path: Path, seen: Any) -> None:
 def test_it_is_what_the_command_does(
     tmp_path: Path, seen: Any, options: dict[str, Any], command: list[str], data: bytes
 ) -> None:
-    """The same outputs, figures and keys, byte for byte."""
     (tmp_path / "in").write_bytes(data)
     new, old = tmp_path / "new", tmp_path / "old"
     tally = dedup_files(seen, tmp_path / "in", new, repeats_to=old, durable=True, **options)
@@ -87,7 +85,6 @@ def test_it_is_what_the_command_does(
 
 
 def test_a_full_filter(tmp_path: Path) -> None:
-    """What fits is written and on the disk, and the error says how many that was."""
     out = tmp_path / "out"
     with BloomFilter.create(tmp_path / "small", 2, 1e-9, seed=1, on_full="raise") as small:
         with pytest.raises(FilterFullError):
@@ -134,7 +131,6 @@ def test_an_input_that_does_not_block(tmp_path: Path, seen: Any) -> None:
 
 
 def test_what_is_refused(tmp_path: Path, seen: Any) -> None:
-    """An output that is an input or the filter; options that contradict each other; bad inputs."""
     lines = tmp_path / "in"
     lines.write_bytes(LINES)
     for output, rest in [(lines, None), (seen.path, None), (tmp_path / "o", tmp_path / "." / "o")]:

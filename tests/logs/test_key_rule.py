@@ -42,7 +42,6 @@ def keys_of(chosen: KeyRule) -> list[bytes]:
 
 @hypothesis.given(CHOSEN, CHOSEN)
 def test_same_rule_same_keys(one: dict[str, Any], other: dict[str, Any]) -> None:
-    """Two choices with one rule make the same keys of all lines; and each fits into a header."""
     first, second = LineKeys(**one), LineKeys(**{**one, **other})
     for each in (first, second):
         encode_key_rule(each.rule)
@@ -74,7 +73,6 @@ def test_the_rule_is_pasted(chosen: dict[str, Any]) -> None:
 
 
 def test_examples() -> None:
-    """What people read."""
     spelled = {
         "whole lines": LineKeys(),
         "-k 2": LineKeys(field=2),

@@ -86,7 +86,6 @@ NOT_TEXT, WHOLE_LINE = b"\xff", b"\xff\n\0"
 @example([b" ", b"a", b" "], 2, None)
 @example([b"a", b","], 2, b",")
 def test_one_field(parts: list[bytes], number: int, separator: bytes | None) -> None:
-    """-k takes one field: of runs of blanks, or between separators; without it, the line."""
     line = b"".join(parts)
     field = field_of(line, number, separator)
     expected = WHOLE_LINE + line if field is None else field
@@ -159,7 +158,6 @@ def test_json_member(path: str, line: bytes, key: bytes) -> None:
     ids=lambda line: f"{line[:12]!r}+{len(line)}",
 )
 def test_json_lines_without_the_member(line: bytes) -> None:
-    """A line without the member, or that is no JSON, is its own key."""
     assert keys_of(LineKeys(json_key="a.b"), [line]) == [WHOLE_LINE + line]
 
 
@@ -218,7 +216,6 @@ def test_json_nesting_near_the_limit_of_recursion() -> None:
 
 
 def test_json_lone_surrogates_are_told_apart() -> None:
-    """Strings that UTF-8 cannot carry have keys of their own."""
     lines = [rb'{"a": "\ud800"}', rb'{"a": "\udfff"}', rb'{"a": "?"}', rb'{"a": ["\ud800"]}']
     assert len(set(keys_of(LineKeys(json_key="a"), lines))) == len(lines)
 
@@ -232,7 +229,6 @@ JSON = st.recursive(
 
 @given(JSON, st.integers(0, 3))
 def test_json_key_ignores_how_it_is_written(value: object, indent: int) -> None:
-    """Blanks, escapes and the order of members do not change a key."""
     compact = json.dumps({"x": 0, "a": value}, separators=(",", ":"))
     spaced = json.dumps({"a": value, "x": 0}, indent=indent, ensure_ascii=False)
     lines = [compact.encode(), spaced.encode("utf-8", "surrogatepass")]
@@ -268,7 +264,6 @@ def test_any_option_takes_any_line(keys: LineKeys, lines: list[bytes]) -> None:
 
 
 def test_a_field_beyond_any_line_is_missing() -> None:
-    """-k takes any number that the command line does; no line has so many fields."""
     for field in (1000, 2**31, 2**63, BIG):
         assert keys_of(LineKeys(field=field), [b"a b c"]) == [WHOLE_LINE + b"a b c"]
         by_comma = LineKeys(field=field, separator=b",")
@@ -276,7 +271,6 @@ def test_a_field_beyond_any_line_is_missing() -> None:
 
 
 def test_order_of_the_steps() -> None:
-    """Field first, then fields, characters and width to skip within it, then case."""
     keys = LineKeys(field=2, separator=b",", skip_fields=1, skip_chars=1, compare_at_most=3)
     assert keys_of(keys, [b"x,one TwoThree,y"]) == [b"Two"]
     folded = LineKeys(json_key="a", ignore_case=True)
@@ -285,7 +279,6 @@ def test_order_of_the_steps() -> None:
 
 
 def test_lines_without_the_part_share_no_key() -> None:
-    """A line that lacks the field or member is never taken for another's field or member."""
     assert len(set(keys_of(LineKeys(field=2, separator=b","), [b"1,foo", b"foo"]))) == 2
     lines = [
         b'{"a":"null"}',
@@ -320,7 +313,6 @@ def test_lines_without_the_part_share_no_key() -> None:
     ids=str,
 )
 def test_narrowed_json_member(narrowing: dict[str, Any], key: bytes) -> None:
-    """-f, -s and -w, each alone and together, do with a member of JSON what they do with a line."""
     line = b'{"b": 0, "a": "one two  three"}'
     assert keys_of(LineKeys(json_key="a", **narrowing), [line]) == [key]
     assert keys_of(LineKeys(**narrowing), [b"one two  three"]) == [key]
@@ -346,7 +338,6 @@ def test_several_fields(fields: tuple[int, ...]) -> None:
 
 
 def test_several_fields_are_narrowed_each() -> None:
-    """The options of uniq apply to each field, as to one."""
     keys = LineKeys(field=(1, 3), ignore_case=True, skip_chars=1, compare_at_most=2)
     assert keys_of(keys, [b"xABc y zDEf"]) == [coerce_one(("ab", "de"))]
 

@@ -58,7 +58,6 @@ def chunks_of(data: bytes, sizes: list[int], terminator: bytes) -> list[Chunk]:
 @example(b"a\r\n\rb\r", b"\n", [2])
 @example(b"a\nb\0c\n\0", b"\0", [3])
 def test_every_byte_comes_through(data: bytes, terminator: bytes, sizes: list[int]) -> None:
-    """Whatever the blocks and the bytes: the chunks put together again are the input."""
     chunks = chunks_of(data, sizes, terminator)
     assert joined(chunks, terminator) == data
     assert sum(chunk.num_bytes for chunk in chunks) == len(data)
@@ -80,7 +79,6 @@ def test_lines_are_what_stands_between(data: bytes, terminator: bytes, sizes: li
 
 @pytest.mark.parametrize("count", [8_191, 8_192, 8_193, 40_000])
 def test_chunks_have_at_most_8192_lines(count: int) -> None:
-    """Many short lines arrive in chunks of at most 8,192, none lost at the seams."""
     data = b"".join(b"%d\n" % i for i in range(count))
     chunks = list(read_chunks(io.BytesIO(data)))
     assert max(len(chunk.lines) for chunk in chunks) <= 8_192
@@ -100,7 +98,6 @@ def test_no_more_than_8_mib_are_read_ahead() -> None:
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @pytest.mark.parametrize("end", [b"", b"\n", b"\nlast", b"\nlast\n"])
 def test_a_line_may_span_many_blocks(extra: int, end: bytes) -> None:
-    """A line of several blocks stays one line, also when it ends just at a block's edge."""
     data = b"first\n" + b"x" * (3 * BLOCK_BYTES + extra - len(b"first\n")) + end
     chunks = list(read_chunks(io.BytesIO(data)))
     assert joined(chunks, b"\n") == data
@@ -110,7 +107,6 @@ def test_a_line_may_span_many_blocks(extra: int, end: bytes) -> None:
 
 
 def test_the_first_lines_come_before_the_end() -> None:
-    """A reader of chunks gets lines as they arrive and need not wait for the end."""
     source = iter([b"a\nb\nc", b"d\n", b""])
 
     class Pipe:
@@ -124,7 +120,6 @@ def test_the_first_lines_come_before_the_end() -> None:
 
 
 def test_where_selects_lines_in_order() -> None:
-    """`where` gives the lines whose flag is set, each with the terminator that it had."""
     chunk = chunk_of([b"a", b"b", b"a"], before=b"z\n")
     assert chunk.where(np.array([True, False, True])).tobytes() == b"a\na\n"
     whole = chunk.where(np.array([True, True, True]))
@@ -155,7 +150,6 @@ def test_writer_keeps_lines_apart(
     writes: list[tuple[list[bytes], bool]],
     terminator: bytes,
 ) -> None:
-    """Lines come out one by one, whatever was terminated."""
     path = tmp_path_factory.getbasetemp() / "writer"
     with Stingy(path, "wb") as file:
         writer = LineWriter(file, terminator)
@@ -169,7 +163,6 @@ def test_writer_keeps_lines_apart(
 
 
 def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
-    """An empty selection does not even finish a line that was cut off."""
     with FileIO(tmp_path / "out", "wb") as file:
         file.write(b"a")
         with (tmp_path / "out").open("rb") as again:
@@ -179,7 +172,6 @@ def test_nothing_to_write_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
-    """Every byte gets through a non-blocking pipe, in order."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     lines = [b"%06d" % i for i in range(100_000)]
@@ -201,7 +193,6 @@ def test_writer_waits_for_a_full_pipe_that_does_not_block() -> None:
 
 
 def test_an_error_of_the_file_gets_through(tmp_path: Path) -> None:
-    """A file that cannot be written raises; the line is not taken for written."""
     with FileIO("/dev/full", "wb") as file, pytest.raises(OSError, match="No space"):
         LineWriter(file).write(octets_of(b"a\n"), terminated=True)
 

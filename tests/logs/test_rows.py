@@ -59,7 +59,6 @@ def test_every_byte_comes_through(text: bytes, sizes: list[int], header: bool) -
 
 
 def test_a_quote_that_is_never_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not looked for to the end of the world."""
     monkeypatch.setattr(rows, "LONGEST_OPEN", 1000)
     text = io.BytesIO(b'a,b\n"' + b"x\n" * (4 * BLOCK_BYTES))
     chunks = read_rows(text)
@@ -72,7 +71,6 @@ def test_a_quote_that_is_never_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("delimiter", [b"", b"::", b'"', b"\n", b"\r"])
 def test_delimiters_that_are_none(delimiter: bytes) -> None:
-    """It is one byte without another meaning."""
     for use in (
         lambda: read_rows(io.BytesIO(b""), delimiter),
         lambda: RowKeys(delimiter=delimiter),
@@ -83,7 +81,6 @@ def test_delimiters_that_are_none(delimiter: bytes) -> None:
 
 @pytest.mark.parametrize("column", [0, -1, 1.5, None])
 def test_columns_that_are_none(column: Any) -> None:
-    """A number counts from 1."""
     with pytest.raises(ValueError, match="expected a number from 1 on, or a name"):
         RowKeys((column,))
     assert RowKeys(("3",)).rule != RowKeys((3,)).rule

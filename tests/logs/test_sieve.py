@@ -43,7 +43,6 @@ class Breaks(deque[Any]):
 
 
 def test_takes_each_once_in_order(create: Create) -> None:
-    """What was enqueued before is dropped, popped or not; the rest comes out in order."""
     urls: Sieve[str] = Sieve(create(1000))
     assert not urls
     assert urls.push("/a") is True
@@ -67,7 +66,6 @@ def test_takes_each_once_in_order(create: Create) -> None:
 def test_is_add_many_and_a_queue(
     tmp_path_factory: pytest.TempPathFactory, batches: list[list[str | bytes]]
 ) -> None:
-    """Pushes answer what add_many would, and the queue holds what was answered True."""
     folder = tmp_path_factory.mktemp("sieve")
     with (
         BloomFilter.create(folder / "one", 1000, seed=1) as one,
@@ -149,7 +147,6 @@ def test_queue_that_raises(create: Create, good: int, *, after: bool) -> None:
 
 
 def test_queue_that_raises_at_push(create: Create) -> None:
-    """A single URL that could not be enqueued is new the next time."""
     queue = Breaks(0)
     urls: Sieve[str] = Sieve(create(1000), queue)
     with pytest.raises(OSError, match="No space left"):
@@ -159,7 +156,6 @@ def test_queue_that_raises_at_push(create: Create) -> None:
 
 
 def test_unmarked_until_enqueued(create: Create) -> None:
-    """At the moment of the append the URL is not marked, and nobody else can push."""
     seen = create(1000)
 
     class Looks(deque[str]):
@@ -191,7 +187,6 @@ def test_wrong_url(create: Create, wrong: Any) -> None:
 
 @pytest.mark.parametrize("wrong", ["/a", b"/a", bytearray(b"/a"), memoryview(b"/a"), 5, None])
 def test_single_url_is_no_batch(create: Create, wrong: Any) -> None:
-    """A str given to push_many is not taken for its letters."""
     urls: Sieve[Any] = Sieve(create(1000))
     with pytest.raises(KeyTypeError, match="a batch was expected"):
         urls.push_many(wrong)
@@ -207,7 +202,6 @@ def test_iterator_that_raises(create: Create) -> None:
 
 
 def test_read_only_filter(create: Create, path: str) -> None:
-    """What cannot be marked is refused before anything is enqueued; looking is allowed."""
     create(1000).close()
     with BloomFilter.open(path, "r") as seen:
         urls = Sieve(seen, deque(["/a"]))
@@ -218,7 +212,6 @@ def test_read_only_filter(create: Create, path: str) -> None:
 
 
 def test_lock_of_others(create: Create, path: str) -> None:
-    """Push and pop wait for the write lock their time, and change nothing without it."""
     holder = create(1000)
     with BloomFilter.open(path, lock_timeout=0.01) as seen, holder.locked():
         urls = Sieve(seen, deque(["/a"]))
@@ -243,7 +236,6 @@ def test_marks_that_fail(create: Create, path: str) -> None:
 
 
 def test_empty_queue_is_kept(create: Create) -> None:
-    """A queue that is empty, and so false, is used; one that holds URLs gives them first."""
     queue: deque[str] = deque()
     urls = Sieve(create(1000), queue)
     urls.push("/a")
@@ -252,7 +244,6 @@ def test_empty_queue_is_kept(create: Create) -> None:
 
 
 def test_full_queue_that_drops_is_refused(create: Create, tmp_path: Any) -> None:
-    """A maxlen would lose URLs that are marked; a persistent deque without one is taken."""
     persistent = Deque(directory=str(tmp_path / "queue"))
     Sieve(create(1000), persistent)
     persistent.maxlen = 5
@@ -267,6 +258,5 @@ def test_full_queue_that_drops_is_refused(create: Create, tmp_path: Any) -> None
     "queue", [[], "abc", SimpleQueue()], ids=lambda queue: type(queue).__name__
 )
 def test_no_queue(create: Create, queue: Any) -> None:
-    """What takes no URL, or gives none back, is refused before a URL is marked."""
     with pytest.raises(TypeError, match=r"popleft.*, expected a collections\.deque"):
         Sieve(create(1000), queue)

@@ -79,7 +79,6 @@ def go_on(folder: Path, graph: Graph) -> list[str]:
 def test_kill_at_a_call_of_the_queue(
     tmp_path: Path, seed: int, call: str, number: int, *, after: bool
 ) -> None:
-    """Killed before or after any append or removal, the crawl goes on; at most one repeats."""
     graph = random_graph(seed, 60, 4)
 
     def run() -> None:
@@ -97,7 +96,6 @@ def test_kill_at_a_call_of_the_queue(
 
 @pytest.mark.stress
 def test_kills_at_random_moments(tmp_path: Path, seed: int, stress: int) -> None:
-    """Killed at any moment, many times over, a crawl loses no page; seed printed."""
     graph, dice = random_graph(seed, 600, 3), random.Random(seed)
     kills = 0
     for _ in range(15 * stress):
@@ -144,7 +142,6 @@ def crawl_to_the_end(folder: Path, site: Site, workers: int) -> list[str]:
 
 @pytest.mark.parametrize("workers", [2, 3])
 def test_example_fetches_every_page_once(tmp_path: Path, seed: int, workers: int) -> None:
-    """Workers that share a filter fetch each page that can be reached, none twice, none else."""
     graph = random_graph(seed, 150, 3)
     expected = Counter(reachable(graph) | {"/missing"})
     with serving(graph) as site:
@@ -201,7 +198,6 @@ def test_example_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
 
 
 def test_example_says_that_a_worker_died(tmp_path: Path) -> None:
-    """A site that is not there ends the crawl with an error; the page waits for the next run."""
     with serving({"/0": []}) as site:
         pass
     with crawling(tmp_path, site, 2) as crawler:

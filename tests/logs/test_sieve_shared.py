@@ -21,7 +21,6 @@ Create = Callable[..., BloomFilter]
 
 
 def test_visit_removes_after_the_block(create: Create) -> None:
-    """Within the block the URL waits still and the lock is free; after it the next one does."""
     urls: Sieve[str] = Sieve(create(1000))
     urls.push_many(["/a", "/b"])
     with urls.visit() as url:
@@ -33,7 +32,6 @@ def test_visit_removes_after_the_block(create: Create) -> None:
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
 def test_visit_that_raises_removes_nothing(create: Create, error: type[BaseException]) -> None:
-    """Whatever ends the block early goes through, and the URL is given again."""
     urls: Sieve[str] = Sieve(create(1000))
     urls.push_many(["/a", "/b"])
     with pytest.raises(error), urls.visit():
@@ -74,7 +72,6 @@ def test_visitors_of_one_sieve(create: Create) -> None:
 
 
 def test_tasks_that_visit(create: Create) -> None:
-    """Each URL is visited once, whichever of the tasks does it, also those pushed meanwhile."""
     urls: Sieve[str] = Sieve(create(1000))
     urls.push_many(map(str, range(8)))
     visited = list[str]()
@@ -123,7 +120,6 @@ def test_end_of_a_visit_is_one_step(create: Create) -> None:
 
 
 def test_threads(create: Create) -> None:
-    """Threads that push the same URLs and pop what they get: each URL comes out once."""
     urls: Sieve[int] = Sieve(create(20_000, 1e-9))
     popped: list[list[int]] = [[] for _ in range(4)]
 
@@ -140,7 +136,6 @@ def test_threads(create: Create) -> None:
 
 
 def test_processes_with_a_queue_each(create: Create, path: str) -> None:
-    """Of all processes that push a URL one enqueues it, and each keeps its order."""
     create(20_000, 1e-9).close()
 
     def crawl(start: int) -> list[int]:
@@ -159,7 +154,6 @@ def test_processes_with_a_queue_each(create: Create, path: str) -> None:
 
 
 def test_processes_that_share_a_queue(create: Create, path: str, tmp_path: Path) -> None:
-    """From a persistent queue of all, each URL is popped by one of the processes."""
     create(20_000, 1e-9).close()
     folder = str(tmp_path / "queue")
     Deque(directory=folder).cache.close()

@@ -20,7 +20,6 @@ def log(tmp_path: Path) -> Path:
 
 
 def test_files_in_place_of_chunks_and_sink(tmp_path: Path, log: Path) -> None:
-    """`dedup(seen, file, file)`, as one tries first: TypeError, nothing written, nothing marked."""
     anything: Any = dedup
     with (
         BloomFilter.create(tmp_path / "seen", 100) as seen,
@@ -43,7 +42,6 @@ def test_files_in_place_of_chunks_and_sink(tmp_path: Path, log: Path) -> None:
     "wrong", ["log", b"log", None, io.StringIO("a"), [b"a"]], ids=lambda wrong: type(wrong).__name__
 )
 def test_what_cannot_be_cut(wrong: Any) -> None:
-    """Paths and text are no binary files."""
     with pytest.raises(TypeError, match="expected a binary file"):
         next(read_chunks(wrong))
 
