@@ -163,9 +163,3 @@ def test_a_holder_that_cannot_be_found(
     first, second = said.splitlines(keepends=True)
     assert is_one_line(first, "another process, which the system does not name, is writing")
     assert is_one_line(second, "allow a longer lock timeout\n")
-
-
-def test_lock_timeout_that_is_none(tmp_path: Path) -> None:
-    path = exact_filter(tmp_path / "seen")
-    for text in ("-1", "soon", "nan", "inf"):
-        assert inside("add", path, "--lock-timeout", text).code == 2

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, refused, running, started
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, running, started
 from workers import PATIENCE
 
 DATA = b"a\nx\r\nb\ny\na"
@@ -56,10 +56,6 @@ def test_inputs_are_not_glued_together(known: Path) -> None:
     assert inside("check", known, source, source).out == b"a\nb\na\na\nb\na"
 
 
-def test_only_one_way_to_answer(known: Path) -> None:
-    assert inside("check", known, "-c", "-q").code == 2
-
-
 def test_changes_nothing(known: Path) -> None:
     known.chmod(0o400)
     before, status = known.read_bytes(), known.stat()
@@ -90,12 +86,6 @@ def test_a_closed_pipe_ends_quietly(known: Path) -> None:
         process.stdout.close()
         assert process.wait(PATIENCE) == 141
         assert process.stderr.read() == b""
-
-
-def test_a_filter_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    done = mmbloom("check", tmp_path / "nowhere", stdin=b"a\n")
-    assert refused(done, 3, str(tmp_path / "nowhere"))
-    assert os.listdir(tmp_path) == []
 
 
 def test_names_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from cli_runner import inside, mmbloom, refused
+from cli_runner import inside, mmbloom
 from unions import make
 
 from mmbloom import compare
@@ -53,16 +53,3 @@ def test_other_parameters(tmp_path: Path, two: list[str]) -> None:
         "seed": ["secret (fingerprint 966a28d3)", "secret (fingerprint 5e9a5de4)"]
     }
     assert figures == dict.fromkeys(asdict(compare(*two)))
-
-
-@pytest.mark.parametrize("place", [0, 1])
-def test_failures(tmp_path: Path, two: list[str], place: int) -> None:
-    (tmp_path / "text").write_bytes(b"a line\n" * 1000)
-    for name, words in (
-        ("text", "is no filter: it begins with b'a line"),
-        ("missing", "no such filter"),
-    ):
-        names = [str(tmp_path / name), two[0]]
-        done = inside("compare", *(names if place == 0 else names[::-1]))
-        assert refused(done, 3, str(tmp_path / name), words)
-    assert inside("compare", two[0]).code == 2

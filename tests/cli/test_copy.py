@@ -36,35 +36,13 @@ def test_permissions(path: str, tmp_path: Path) -> None:
     filter_of(path, 64)
     assert inside("copy", path, tmp_path / "b", "--permissions", "640").code == 0
     assert stat.S_IMODE(os.stat(tmp_path / "b").st_mode) == 0o640
-    assert inside("copy", path, tmp_path / "c", "--permissions", "9").code == 2
     check_folder(tmp_path, "b", "seen.bloom")
 
 
-def test_existing_destination(path: str, tmp_path: Path) -> None:
-    filter_of(path, 64)
-    (tmp_path / "b").write_bytes(b"mine")
-    (tmp_path / "link").symlink_to("nowhere")
-    for name in ("b", "link", path):
-        done = inside("copy", path, tmp_path / name)
-        assert refused(done, 5, str(tmp_path / name), "is there already")
-    assert (tmp_path / "b").read_bytes() == b"mine"
-    check_folder(tmp_path, "b", "link", "seen.bloom")
-
-
-@pytest.mark.parametrize("kind", ["missing", "text", "sealed and damaged"])
-def test_source_that_is_no_usable_filter(tmp_path: Path, kind: str) -> None:
-    if kind == "text":
-        (tmp_path / "a").write_text("hello")
-    elif kind != "missing":
-        flip(sealed_of(tmp_path / "a", MIB), 5000)
-    before = os.listdir(tmp_path)
+def test_source_that_is_sealed_and_damaged(tmp_path: Path) -> None:
+    flip(sealed_of(tmp_path / "a", MIB), 5000)
     assert refused(inside("copy", tmp_path / "a", tmp_path / "b"), 3, str(tmp_path / "a"))
-    assert os.listdir(tmp_path) == before
-
-
-def test_folder_that_is_not_there(path: str, tmp_path: Path) -> None:
-    filter_of(path, 64)
-    assert refused(inside("copy", path, tmp_path / "no" / "b"), 5, str(tmp_path / "no"))
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_unsealed_again(tmp_path: Path) -> None:
@@ -74,15 +52,6 @@ def test_unsealed_again(tmp_path: Path) -> None:
     assert inside("copy", path, tmp_path / "b").code == 0
     assert array_of(str(tmp_path / "b")) == array_of(path)[:4096]
     assert inside("add", tmp_path / "b", tmp_path / "in").code == 0
-
-
-@pytest.mark.parametrize("text", ["64", "70777", "8", "648", "", "rw", "0o640", "-640", "640 "])
-def test_permissions_that_are_none(tmp_path: Path, text: str) -> None:
-    filter_of(tmp_path / "seen", 64)
-    done = inside("copy", tmp_path / "seen", tmp_path / "new", f"--permissions={text}")
-    assert (done.code, done.out) == (2, b"")
-    assert f"{text!r} is not a mode" in done.err
-    assert os.listdir(tmp_path) == ["seen"]
 
 
 def test_replace(path: str, tmp_path: Path) -> None:
@@ -104,6 +73,4 @@ def test_replace_what_is_none(path: str, tmp_path: Path) -> None:
     (tmp_path / "text").write_text("precious")
     done = inside("copy", "--replace", path, tmp_path / "text")
     assert refused(done, 5, str(tmp_path / "text"), "is no sound filter", "choose another")
-    assert inside("copy", "--replace", "--plain", path, tmp_path / "new").code == 2
     assert (tmp_path / "text").read_text() == "precious"
-    assert not (tmp_path / "new").exists()

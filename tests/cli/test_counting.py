@@ -96,7 +96,6 @@ def test_a_plain_copy(counting: Path, tmp_path: Path) -> None:
     done = inside("copy", "--plain", plain, tmp_path / "again")
     assert done.code == 3
     assert is_one_line(done.err, str(plain), "plain filter")
-    assert inside("copy", "--plain", "--seal", counting, tmp_path / "both").code == 2
 
 
 def test_remove_waits_for_the_lock(counting: Path) -> None:

@@ -147,38 +147,6 @@ def test_rows_that_a_killed_run_has_left(tmp_path: Path) -> None:
         assert out.read_bytes() == b"id,b\n" + left + ending + b"2,c\n"
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["-t", "::"], "expected one byte that is no quote"),
-        (["-t", '"'], "expected one byte that is no quote"),
-        (["-t", "\\n"], "expected one byte that is no quote"),
-        (["--json-key", "a"], "--json-key is for lines of JSON"),
-        (["-z"], "-z is for lines"),
-        (["-f1"], "-f skips words"),
-        (["--crlf"], "--crlf is for lines"),
-        (["-k", "a", "--no-header"], "with --no-header columns have numbers only"),
-        (["-c"], "-c and -u are for lines"),
-        (["-u"], "-c and -u are for lines"),
-        (["--empty", "skip"], "--empty is for lines without a field"),
-        (["-k", "a,,b"], "'a,,b' is no field"),
-        (["-k", "0"], "'0' is no field"),
-    ],
-)
-def test_what_makes_no_sense(tmp_path: Path, options: list[str], said: str) -> None:
-    done = mmbloom("dedup", tmp_path / "seen", "--csv", *options, *EXACT, stdin=b"a,b\n")
-    assert done.code == 2
-    assert said in done.err
-    assert not (tmp_path / "seen").exists()
-
-
-@pytest.mark.parametrize("command", [["--no-header"], ["-k", "user"]])
-def test_what_is_for_csv_alone(tmp_path: Path, command: list[str]) -> None:
-    done = mmbloom("dedup", tmp_path / "seen", *command, *EXACT, stdin=b"a,b\n")
-    assert done.code == 2
-    assert "--csv" in done.err
-
-
 def test_quotes_without_csv(tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
     one.write_bytes(b"1,a\n2,b\n" + QUOTED)

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from checks import contents
 from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter
@@ -166,25 +167,6 @@ def test_an_input_that_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (code, out) == (0, b"      1 a\n      1 x\n")
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["-c", "-d"],
-        ["-u", "-d"],
-        ["-c", "--output-dir", "out"],
-        ["-u", "--output-dir", "out"],
-        ["--dry-run", "--output-dir", "out"],
-        ["--dry-run", "-o", "out"],
-    ],
-)
-def test_not_together(tmp_path: Path, options: list[str]) -> None:
-    (tmp_path / "in").write_bytes(b"a\n")
-    code, out, err = inside("dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in")
-    assert (code, out) == (2, b"")
-    assert options[0] in err
-    assert os.listdir(tmp_path) == ["in"]
-
-
 def test_appended_and_forced(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\nb\na\n")
     arguments = ("-c", "--durable", "--stats", "-o", tmp_path / "out", tmp_path / "in")
@@ -206,10 +188,6 @@ def test_lines_that_come_once(tmp_path: Path) -> None:
     assert inside(*arguments, tmp_path / "later") == (0, b"x\n", "")
 
 
-def state_of(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
 def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]) -> None:
     (tmp_path / "tmp").mkdir()
@@ -218,9 +196,9 @@ def test_dry_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str
     (tmp_path / "more").write_bytes(b"b\nc\nc\n")
     arguments: list[str | Path] = ["dedup", tmp_path / "seen", *EXACT, *kind]
     for path, expected in ((tmp_path / "in", b"a\nb\n"), (tmp_path / "more", b"c\n")):
-        before = state_of(tmp_path)
+        before = contents(tmp_path)
         assert inside(*arguments, "--dry-run", path) == (0, expected, "")
-        assert state_of(tmp_path) == before
+        assert contents(tmp_path) == before
         assert inside(*arguments, path) == (0, expected, "")
     assert not [*(tmp_path / "tmp").iterdir()]
 

@@ -82,37 +82,6 @@ def test_outputs_are_appended_to(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "in").read_bytes() == b"old\ncut o\na\nb\n"
 
 
-REFUSED = {
-    "-j without --output-dir": (["in", "-j2"], "--output-dir"),
-    "with -o": (["in", "-o", "x", "--output-dir", "out"], "-o"),
-    "stdin": (["--output-dir", "out"], "stdin"),
-    "one name for two": (["in", "sub/in", "--output-dir", "out"], "sub/in"),
-    "one name for two, one of them zipped": (["in", "in.gz", "--output-dir", "out"], "in.gz"),
-    "its own input": (["in", "--output-dir", "."], "in"),
-    "the filter": (["sub/seen", "--output-dir", "."], "seen"),
-}
-
-
-@pytest.mark.parametrize(("argv", "name"), REFUSED.values(), ids=REFUSED)
-def test_refused(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    argv: list[str],
-    name: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "sub").mkdir()
-    for file in ("in", "sub/in", "in.gz", "sub/seen"):
-        Path(file).write_bytes(b"a\na\n")
-    assert refused(inside("dedup", "seen", *argv, *EXACT), 2, name)
-    assert sorted(os.listdir()) == ["in", "in.gz", "sub"]
-    assert Path("in").read_bytes() == b"a\na\n"
-
-
-def test_no_jobs(tmp_path: Path) -> None:
-    assert inside("dedup", tmp_path / "seen", "-j", "0").code == 2
-
-
 @pytest.mark.parametrize("name", ["file", "file/below"])
 def test_folder_that_cannot_be_made(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_bytes(b"a\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 import pytest
+from checks import contents
 from cli_runner import (
     COMMAND,
     EXACT,
@@ -22,7 +23,7 @@ from cli_runner import (
 )
 from workers import PATIENCE
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, GrowingFilter, export_guava
 
 
 def newer(path: Path) -> None:
@@ -42,7 +43,7 @@ NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "folder": (lambda path: path.mkdir(), "folder"),
     "fifo": (os.mkfifo, "regular file"),
-    "device": (lambda path: path.symlink_to("/dev/zero"), "regular file"),
+    "device": (lambda path: path.symlink_to("/dev/zero"), "expected "),
     "truncated": (lambda path: os.truncate(exact_filter(path), 5000), "5000"),
     "extended": (lambda path: os.truncate(exact_filter(path), 5_000_000), "5000000"),
     "only a header": (lambda path: os.truncate(exact_filter(path), 4096), "4096"),
@@ -50,21 +51,43 @@ NO_FILTERS: dict[str, tuple[Callable[[Path], object], str]] = {
 }
 
 
+# Commands that read the filter "bad"; beside it are a filter and a file of lines.
+READING = [
+    "add bad in",
+    "check bad in",
+    "compare bad seen",
+    "compare seen bad",
+    "copy bad new",
+    "create new --like bad",
+    "dedup bad in",
+    "exclude bad --list",
+    "export --guava bad new",
+    "grow bad",
+    "info bad",
+    "intersect new seen bad",
+    "merge new bad seen",
+    "merge new seen bad",
+    "remove bad in",
+    "verify bad",
+]
+
+
 @pytest.mark.parametrize(("make", "reason"), NO_FILTERS.values(), ids=NO_FILTERS)
-@pytest.mark.parametrize("command", ["dedup", "add", "check", "info"])
+@pytest.mark.parametrize("command", READING)
 def test_not_a_usable_filter(
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
     command: str,
     make: Callable[[Path], object],
     reason: str,
 ) -> None:
-    (tmp_path / "in").write_bytes(b"a\n")
-    seen = tmp_path / "seen"
-    make(seen)
-    before = seen.read_bytes() if seen.is_file() else b""
-    inputs = [] if command == "info" else [tmp_path / "in"]
-    assert refused(inside(command, seen, *inputs), 3, str(seen), reason)
-    assert not seen.is_file() or seen.read_bytes() == before
+    monkeypatch.chdir(tmp_path)
+    Path("in").write_bytes(b"a\n")
+    exact_filter("seen")
+    make(Path("bad"))
+    before = contents(tmp_path)
+    assert refused(inside(*command.split()), 3, "bad", reason)
+    assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("command", ["dedup", "info"])
@@ -106,12 +129,58 @@ def test_an_output_that_breaks_is_named(tmp_path: Path) -> None:
     assert refused(inside(*argv, "-o", "/dev/full"), 5, "/dev/full", "No space left")
 
 
-@pytest.mark.parametrize("folder", ["nowhere", "file", "/sys"])
-def test_filters_that_cannot_be_made(tmp_path: Path, folder: str) -> None:
-    (tmp_path / "file").touch()
-    done = inside("create", tmp_path / folder / "seen", "-n", "10")
-    assert refused(done, 5, str(tmp_path / folder))
+# Commands that make a filter, or a file of another program, of the filter "seen".
+MAKING = [
+    "add {} in -n 10",
+    "copy seen {}",
+    "create {} -n 10",
+    "create {} -n 10 --counting",
+    "create {} -n 10 --growing",
+    "create {} -n 10 --reserve=zeros",
+    "create {} -n 10 --rotate",
+    "create {} --like seen",
+    "dedup {} in -n 10",
+    "export --guava seen {}",
+    "import --guava theirs {}",
+    "intersect {} seen seen",
+    "merge {} seen seen",
+    "repair seen {}",
+]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run commands in, with a filter, the same as Guava's, and a file of lines."""
+    monkeypatch.chdir(tmp_path)
+    BloomFilter.create("seen", 1000, layout="standard", hash="murmur3", seed=0).close()
+    export_guava("seen", "theirs")
+    Path("in").write_bytes(b"a\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("folder", ["nowhere", "in", "/sys"])
+@pytest.mark.parametrize("command", MAKING)
+def test_filters_that_cannot_be_made(here: Path, command: str, folder: str) -> None:
+    before = contents(here)
+    done = inside(*command.format(f"{folder}/new").split())
+    assert refused(done, 5, str(here / folder))
     assert ".mmbloom-" not in done.err
+    if folder == "nowhere":
+        assert done.err == f"mmbloom: {here}/nowhere: No such file or directory\n"
+    assert contents(here) == before
+
+
+@pytest.mark.parametrize("there", ["in", "seen", "link", "folder", "grown"])
+@pytest.mark.parametrize("command", [one for one in MAKING if one[:3] not in {"add", "ded"}])
+def test_what_is_there_stays(here: Path, command: str, there: str) -> None:
+    Path("link").symlink_to("nowhere")
+    Path("folder").mkdir()
+    GrowingFilter.create("grown", 10).close()
+    before = contents(here)
+    assert refused(inside(*command.format(there).split()), 5, there, "there already")
+    assert contents(here) == before
+    assert sorted(os.listdir()) == ["folder", "grown", "in", "link", "seen", "theirs"]
+    assert os.listdir("folder") == []
 
 
 def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
@@ -128,35 +197,6 @@ def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
         done = mmbloom(*argv)
         assert (done.code, done.out) == (code, b"")
         assert done.err == "" if code < 2 else is_one_line(done.err)
-
-
-@pytest.mark.parametrize("command", ["dedup", "add", "check"])
-def test_stdin_twice(tmp_path: Path, command: str) -> None:
-    assert refused(inside(command, exact_filter(tmp_path / "seen"), "-", "-"), 2, "stdin")
-
-
-WRONG_USE = [
-    [],
-    ["unknown"],
-    ["--unknown"],
-    ["dedup"],
-    ["create", "seen", "--unknown"],
-    ["create", "seen", "-n", "many"],
-    ["check", "seen", "-c", "-q"],
-    ["info", "seen", "--other"],
-]
-
-
-@pytest.mark.parametrize("argv", WRONG_USE, ids=lambda argv: " ".join(argv) or "nothing")
-def test_wrong_use(argv: list[str]) -> None:
-    done = inside(*argv)
-    assert (done.code, done.out) == (2, b"")
-    wrong = argv[-1] if len(argv) > 1 or argv == ["unknown"] else "required"
-    assert is_one_line(done.err.replace("mmbloom ", "mmbloom: ", 1), wrong)
-
-
-def test_no_command_as_a_process() -> None:
-    assert mmbloom().code == 2
 
 
 def test_a_name_with_a_newline_is_one_line(tmp_path: Path) -> None:

@@ -119,10 +119,6 @@ def test_damaged_file(seen: Path, tmp_path: Path) -> None:
 
 def test_usage(seen: Path, tmp_path: Path) -> None:
     big = "k" * 2**20
-    for words in ([], ["b"], ["--add", "--list"], ["--list", "b"]):
-        done = inside("exclude", seen, *words)
-        assert (done.code, done.out) == (2, b"")
-        assert done.err.count("\n") == 1
     assert refused(mmbloom("exclude", seen, "--add", stdin=big.encode()), 2, "1048576 bytes")
     assert inside("exclude", tmp_path / "no", "--list").code == 3
     check_folder(tmp_path, "in", "seen")

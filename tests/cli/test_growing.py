@@ -1,7 +1,6 @@
 """The commands on a growing filter: create, add, dedup, check, info, verify, copy, repair."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -82,12 +81,6 @@ def test_options_that_do_not_fit(growing: Path, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     ended = inside("dedup", growing, "-n", "10")
     assert (ended.code, "capacity 300, asked for 10: leave out -n" in ended.err) == (3, True)
-    ended = inside("repair", growing, tmp_path / "new", "-n", "9", "--seed", "1")
-    assert ended.code == 2
-    ended = inside("create", tmp_path / "new", "--growing")
-    assert (ended.code, "with -n" in ended.err) == (2, True)
-    ended = inside("create", growing, *SIZES)
-    assert (ended.code, "is there already" in ended.err) == (5, True)
     empty.mkdir()
     for command in (("check", empty), ("info", empty), ("verify", empty), ("dedup", empty)):
         ended = inside(*command)
@@ -99,15 +92,6 @@ def test_nothing_can_be_removed(growing: Path) -> None:
     assert (ended.code, ended.out) == (3, b"")
     assert "cannot be taken back; make one with create --counting" in ended.err
     assert "name one of its files" not in ended.err
-
-
-@pytest.mark.parametrize("kind", ["--growing", "--rotate", "--counting", "--reserve=zeros"])
-def test_where_no_folder_is(tmp_path: Path, kind: str) -> None:
-    """The folder that is missing is named, the same for a file and for a folder of them."""
-    ended = inside("create", tmp_path / "nowhere" / "seen", "-n", "10", kind)
-    assert (ended.code, ended.out) == (5, b"")
-    assert ended.err == f"mmbloom: {tmp_path}/nowhere: No such file or directory\n"
-    assert os.listdir(tmp_path) == []
 
 
 def test_create_like(growing: Path, tmp_path: Path) -> None:

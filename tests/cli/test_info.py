@@ -198,10 +198,3 @@ def test_fail_above_of_several(tmp_path: Path) -> None:
         fullest = _fullest(seen.info())
     assert fullest is not None
     assert fullest.approx_count > 80
-
-
-@pytest.mark.parametrize("share", ["80", "0", "-1", "101%", "1.1", "nan", "some", "%"])
-def test_fail_above_no_share(tmp_path: Path, share: str) -> None:
-    done = inside("info", tmp_path / "seen", f"--fail-above={share}")
-    assert done.code == 2
-    assert "is no share of a whole, such as 80% or 0.8" in done.err

@@ -65,26 +65,6 @@ def test_names_that_look_like_options(
     check_union("-out", "one", "-d")
 
 
-def test_what_is_there_stays(tmp_path: Path, two: list[str]) -> None:
-    (tmp_path / "text").write_bytes(b"precious\n")
-    (tmp_path / "link").symlink_to("nowhere")
-    before = [Path(path).read_bytes() for path in two]
-    for name in ("text", "link", "one", "two", "."):
-        done = inside("merge", tmp_path / name, *two)
-        assert refused(done, 5, os.path.abspath(tmp_path / name), "there already")
-    assert [Path(path).read_bytes() for path in two] == before
-    assert (tmp_path / "text").read_bytes() == b"precious\n"
-    check_folder(tmp_path, "link", "one", "text", "two")
-
-
-def text(path: Path) -> object:
-    return path.write_text("a line\n" * 1000)
-
-
-def truncated(path: Path) -> object:
-    return os.truncate(make(path), 5000)  # type: ignore[func-returns-value]
-
-
 def unlike(path: Path) -> object:
     return make(path, capacity=1001, seed=77, error_rate=0.25)
 
@@ -101,15 +81,11 @@ def damaged(path: Path) -> object:
 
 
 BAD: dict[str, tuple[Callable[[Path], object], list[str]]] = {
-    "missing": (str, ["no such filter"]),
     "dangling link": (
         lambda path: path.symlink_to("nowhere"),
         ["link whose target does not exist"],
     ),
     "folder": (Path.mkdir, ["kind a folder and a file"]),
-    "fifo": (os.mkfifo, ["is not a regular file"]),
-    "text": (text, ["is no filter: it begins with"]),
-    "truncated": (truncated, ["file size is 5000 bytes"]),
     "counters": (counters, ["is a counting filter", "copy --plain"]),
     "damaged seal": (damaged, ["checksum of MiB 0"]),
     "unlike": (
@@ -133,24 +109,6 @@ def test_bad_inputs(tmp_path: Path, two: list[str], kind: str, place: int) -> No
     done = inside("merge", tmp_path / "out", *two[:place], bad, *two[place:])
     assert refused(done, 3, str(bad), *BAD[kind][1])
     check_folder(tmp_path, *before)
-
-
-@pytest.mark.parametrize(
-    "argv",
-    [[], ["out"], ["out", "one", "--seal"], ["out", "one", "--permissions", "999"]],
-    ids=" ".join,
-)
-def test_usage(
-    tmp_path: Path,
-    two: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    argv: list[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = inside("merge", *argv)
-    assert (done.code, done.out) == (2, b"")
-    assert is_one_line(done.err.replace("mmbloom merge: ", "mmbloom: "), "mmbloom")
-    check_folder(tmp_path, "one", "two")
 
 
 def limited(kind: int, limit: int) -> Callable[[], None]:

@@ -17,49 +17,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("command", "said"),
-    [
-        ("create f -n 1e30", "'1e30' is too large: at most 2^64 - 1"),
-        ("create f -n 1e999999", "'1e999999' is too large"),
-        ("create f -n inf", "'inf' is too large"),
-        ("create f -n nan", "'nan' is not a count such as 1000000, 1e6 or 1M"),
-        ("create f -n many", "'many' is not a count such as 1000000, 1e6 or 1M"),
-        ("create f -n 1.5", "'1.5' is not a whole number"),
-        ("create f -n 0", "'0' is less than 1"),
-        ("dedup f -j -3", "'-3' is less than 0"),
-        ("dedup f -f -1", "'-1' is less than 0"),
-        ("create f --seed abc", "'abc' is not a count"),
-        ("create -- f -n 10", "unrecognized arguments: -n 10; what stands behind -- is no option"),
-        ("info seen --other", "unrecognized arguments: --other; see"),
-        ("dedp f in", "no such command: 'dedp' (did you mean dedup?); see mmbloom --help"),
-        ("xyzzy", "no such command: 'xyzzy' (one of create, dedup, add, check,"),
-        ("help ad", "no such command: 'ad' (did you mean add?); see"),
-        ("dedup f --ouput=out", "--ouput=out (did you mean --output?); see"),
-        ("create f 1000000", "1000000 (give the number of keys with -n 1000000); see"),
-        ("import --guava f g 10M", "10M (give the number of keys with -n 10M); see"),
-        ("create f 10 -n 10", "unrecognized arguments: 10; see"),
-        ("create f 2026.log", "unrecognized arguments: 2026.log; see"),
-        ("plan 1000", "required: -n/--capacity; see"),
-    ],
-)
-def test_wrong_values(here: Path, command: str, said: str) -> None:
-    done = inside(*command.split())
-    assert (done.code, done.out) == (2, b"")
-    assert said in done.err
-
-
-def test_an_option_that_is_misspelt(here: Path) -> None:
-    """It is named with the next word, or alone: argparse of Python 3.14 takes that for a file."""
-    done = inside("dedup", "f", "--ouput", "out")
-    assert (done.code, done.out) == (2, b"")
-    assert done.err in [
-        f"mmbloom dedup: unrecognized arguments: {named} (did you mean --output?); "
-        "see mmbloom dedup --help\n"
-        for named in ("--ouput out", "--ouput")
-    ]
-
-
 @pytest.mark.parametrize("command", ["dedup", "add"])
 def test_a_number_in_the_place_of_an_input(here: Path, command: str) -> None:
     """A number of keys without its -n is taken for an input, and the message says how to give it.
@@ -80,6 +37,7 @@ MAKE_NONE = [
     "create f --like nosuch",
     "info nosuch",
     "copy nosuch f",
+    "repair nosuch f",
 ]
 
 
@@ -126,30 +84,6 @@ def test_a_filter_of_other_sizes(here: Path, command: str) -> None:
     done = inside(command, "seen", "-n", "7", "-p", "1e-9", "access.log")
     assert done.code == 3
     assert is_one_line(done.err, "asked for 7: leave out -n, and what goes with it, to use it")
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["dedup", "", "access.log"],
-        ["dedup", "seen", "access.log", ""],
-        ["dedup", "seen", "access.log", "-o", ""],
-        ["dedup", "seen", "access.log", "--output-dir", ""],
-        ["create", "", "-n", "10"],
-        ["create", "new", "--like", ""],
-        ["info", "seen", ""],
-        ["compare", "seen", ""],
-        ["copy", "seen", ""],
-        ["merge", "new", "seen", ""],
-        ["import", "--guava", "", "new"],
-    ],
-    ids=" ".join,
-)
-def test_names_that_are_empty(here: Path, command: list[str]) -> None:
-    before = sorted(os.listdir())
-    done = inside(*command)
-    assert (done.code, done.out, sorted(os.listdir())) == (2, b"", before)
-    assert is_one_line(done.err, "is empty: is a variable of the shell not set?")
 
 
 def test_folders_that_are_no_filters(here: Path) -> None:
@@ -234,8 +168,6 @@ def test_keys_for_several_filters(here: Path) -> None:
     done = mmbloom("verify", "seen", "other", "--keys", "access.log")
     assert done.code == 0
     assert done.out.count(b"1,000 looked up, 0 missing") == 2
-    done = mmbloom("verify", "seen", "other", "--keys", "-", stdin=b"a\n")
-    assert refused(done, 2, "stdin (-) can be read only once")
 
 
 def test_several_whose_reader_goes_away(here: Path) -> None:

@@ -74,18 +74,6 @@ def test_size_is_the_size(tmp_path: Path) -> None:
         assert (tmp_path / layout).stat().st_size == figures[layout]["file_bytes"]
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [[], ["-n", "0"], ["-n", "1e18"], ["-n", "1e999999999"], ["-n", "5", "-p", "2"], ["-n1", "x"]],
-    ids=" ".join,
-)
-def test_what_cannot_be(argv: list[str]) -> None:
-    done = inside("plan", *argv)
-    assert (done.code, done.out) == (2, b"")
-    assert "mmbloom" in done.err.splitlines()[-1]
-    assert "Traceback" not in done.err
-
-
 @pytest.mark.parametrize("rate", ["1e-18", "1e-19", "5e-20", "1e-30"])
 def test_rates_next_to_nothing(tmp_path: Path, rate: str) -> None:
     sizes = ("-n", "1000", "-p", rate, "--layout", "blocked")

@@ -145,19 +145,6 @@ def test_newer_format(used: str) -> None:
     check_folder(Path(used).parent, "seen.bloom")
 
 
-def test_existing_destination(used: str, tmp_path: Path) -> None:
-    (tmp_path / "b").write_bytes(b"mine")
-    done = repaired(used)
-    assert done.code == 5
-    assert is_one_line(done.err, str(tmp_path / "b"))
-    assert (tmp_path / "b").read_bytes() == b"mine"
-
-
-def test_missing_file(tmp_path: Path) -> None:
-    assert inside("repair", tmp_path / "a", tmp_path / "b").code == 3
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.mark.parametrize("options", [MADE, SIZES], ids=["planned", "counted"])
 def test_header_of_a_folder(tmp_path: Path, options: tuple[str, ...]) -> None:
     """What a header would say is refused for a folder, which knows that itself: exit 2."""

@@ -76,15 +76,6 @@ def test_a_full_filter(tmp_path: Path) -> None:
     assert (done.code, done.out, rest.read_bytes()) == (6, b"a\nb\n", b"a\nb\n")
 
 
-@pytest.mark.parametrize("option", ["-d", "-c", "-u"])
-def test_what_makes_no_sense(tmp_path: Path, option: str) -> None:
-    rest = tmp_path / "rest"
-    done = mmbloom("dedup", tmp_path / "seen", option, "--repeats-to", rest, *EXACT, stdin=LINES)
-    assert done.code == 2
-    assert is_one_line(done.err, "--repeats-to gets each line that is not printed")
-    assert not rest.exists()
-
-
 def test_files_that_are_in_use(tmp_path: Path) -> None:
     seen, lines, out = tmp_path / "seen", tmp_path / "in", tmp_path / "out"
     lines.write_bytes(LINES)
@@ -98,9 +89,6 @@ def test_files_that_are_in_use(tmp_path: Path) -> None:
         assert said in done.err
     done = mmbloom("dedup", seen, lines, "--dry-run", "--repeats-to", out, *EXACT)
     assert done.code == 2
-    done = mmbloom("dedup", seen, lines, "--repeats-to", "", *EXACT)
-    assert done.code == 2
-    assert is_one_line(done.err, "the name of repeats to is empty")
 
 
 def test_a_second_file_that_cannot_be_written(tmp_path: Path) -> None:

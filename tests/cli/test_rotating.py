@@ -60,26 +60,6 @@ def test_create(tmp_path: Path, lines: Path) -> None:
         assert week.info().settings["every_seconds"] == DAY
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("-n", "10", "--keep", "7d"),
-        ("-n", "10", "--growing", "--every", "1d"),
-        (*SIZES, "--growing"),
-        (*SIZES, "--counting"),
-        (*SIZES, "--keep", "7"),
-        (*SIZES, "--every", "0d"),
-        (*SIZES, "--keep", "3000d"),
-        ("--rotate",),
-    ],
-)
-def test_options_that_do_not_fit(tmp_path: Path, options: tuple[str, ...]) -> None:
-    made = inside("create", tmp_path / "seen", *options)
-    assert (made.code, made.out) == (2, b"")
-    assert made.err.count("\n") == 1
-    assert not (tmp_path / "seen").exists()
-
-
 def test_info_of_what_is_over(tmp_path: Path) -> None:
     """A file that nobody asks is on the disk all the same."""
     ago = time.time() - 9 * DAY

@@ -129,8 +129,6 @@ def test_wrong_inputs_come_first(used: str, tmp_path: Path) -> None:
         (5, "--keys", tmp_path / "nothing"),
         (5, "--keys", tmp_path),
         (2, "--keys", used),
-        (2, "--keys", "-", "--keys", "-"),
-        (2, "--keys", tmp_path / "keys", "-t", ","),
     ):
         Path(used).write_bytes(b"no filter") if argv[1] == used else None
         assert refused(inside("verify", used, *argv), code)
@@ -139,17 +137,3 @@ def test_wrong_inputs_come_first(used: str, tmp_path: Path) -> None:
 def test_keys_that_cannot_be_read_to_their_end(used: str, tmp_path: Path) -> None:
     (tmp_path / "keys.gz").write_bytes(gzip.compress(b"\n".join(LINES))[:-9])
     assert refused(mmbloom("verify", used, "--keys", tmp_path / "keys.gz"), 5, "keys.gz")
-
-
-@pytest.mark.parametrize("kind", ["missing", "text", "fifo", "folder", "truncated"])
-def test_no_filter(used: str, tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "other"
-    if kind == "text":
-        path.write_text("hello")
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "truncated":
-        path.write_bytes(Path(used).read_bytes()[:-1])
-    assert refused(mmbloom("verify", path), 3, str(path))

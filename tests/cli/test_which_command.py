@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from checks import contents
 from cli_runner import Ended, inside, is_one_line
 from pages import DOCS, section
 
@@ -74,11 +75,6 @@ def test_which_command_takes_what(where: Path, command: str, kind: str, cell: st
         assert (ended.code, ended.out) in ((2, b""), (3, b""))
         assert is_one_line(ended.err, str(where / "FILE"))
         assert contents(where) == before
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a folder, and of those in it."""
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_every_command_is_in_the_table() -> None:

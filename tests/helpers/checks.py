@@ -185,6 +185,11 @@ def check_folder(folder: str | Path, *names: str) -> None:
     assert sorted(os.listdir(folder)) == sorted(names)
 
 
+def contents(folder: Path) -> dict[str, bytes]:
+    """Read all files of a folder, and of those in it."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 def run_threads(*actions: Callable[[], object]) -> None:
     """Run actions in a thread each, all at once, and wait for the last."""
     threads = [threading.Thread(target=action) for action in actions]
