@@ -12,7 +12,7 @@ import pytest
 from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, refused
 from workers import PATIENCE
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, CountingBloomFilter
 from mmbloom import open as open_filter
 from mmbloom.cli.process import say
 
@@ -63,25 +63,32 @@ def test_stats(tmp_path: Path) -> None:
     assert figures == {"lines": 6, "unique": 2, "repeated": 4, "bytes": 10, "lacking": 0}
 
 
-@pytest.mark.parametrize("command", ["add", "dedup"])
+@pytest.mark.parametrize("command", ["add", "dedup", "remove"])
 def test_lock_timeout(tmp_path: Path, command: str) -> None:
-    path = exact_filter(tmp_path / "seen")
-    with BloomFilter.open(path) as seen:
+    path, kind = tmp_path / "seen", CountingBloomFilter if command == "remove" else BloomFilter
+    with kind.create(path, 1000, 1e-9) as seen:
+        seen.add(b"b")
         with seen.locked():
-            done = mmbloom(command, path, "--lock-timeout", "0.3", stdin=b"a\n")
+            done = mmbloom(command, path, "--lock-timeout", "0.3", stdin=b"a\nb\n")
         assert refused(done, 4, str(path), "0.3")
-        assert b"a" not in seen
+        assert seen.contains_many([b"a", b"b"]).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("command", ["add", "dedup"])
 def test_lock_timeout_is_the_whole_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    """After some seconds a line says what is waited for; these count, and the wait is no longer."""
-    slept: list[float] = []
+    """After 5 seconds a line says what is waited for; these count, and the wait is no longer."""
+    slept, said = list[float](), list[float]()
     clock = SimpleNamespace(monotonic=lambda: sum(slept), sleep=slept.append)
     for module in ("mmbloom._storage.lock", "mmbloom.cli.lines"):
         monkeypatch.setattr(f"{module}.time", clock)
+
+    def say_when(message: str) -> None:
+        said.append(sum(slept))
+        say(message)
+
+    monkeypatch.setattr("mmbloom.cli.lines.say", say_when)
     path = exact_filter(tmp_path / "seen")
     (tmp_path / "in").write_bytes(b"a\n")
     with BloomFilter.open(path) as seen, seen.locked():
@@ -90,7 +97,7 @@ def test_lock_timeout_is_the_whole_wait(
     first, second = done.err.splitlines(keepends=True)
     assert is_one_line(first, str(path), " is writing to this filter; waiting")
     assert is_one_line(second, str(path), "held by others for 5.1 s")
-    assert sum(slept) == pytest.approx(5.1)
+    assert [*said, sum(slept)] == pytest.approx([5, 5.1])
 
 
 @pytest.mark.parametrize("options", [(), ("--lock-timeout", "60")], ids=["for ever", "long"])

@@ -96,10 +96,3 @@ def test_a_plain_copy(counting: Path, tmp_path: Path) -> None:
     done = inside("copy", "--plain", plain, tmp_path / "again")
     assert done.code == 3
     assert is_one_line(done.err, str(plain), "plain filter")
-
-
-def test_remove_waits_for_the_lock(counting: Path) -> None:
-    with CountingBloomFilter.open(counting) as seen, seen.locked():
-        done = mmbloom("remove", counting, "--lock-timeout", "0.2", stdin=b"a\n")
-        assert refused(done, 4, str(counting), "0.2")
-        assert b"a" in seen

@@ -115,18 +115,6 @@ def test_a_line_is_printed_as_soon_as_it_is_read(tmp_path: Path) -> None:
         assert process.stdout.read() == b""
 
 
-def test_a_closed_pipe_ends_quietly(tmp_path: Path) -> None:
-    """`| head -1` ends it as it ends other tools: 141, and nothing on stderr."""
-    (tmp_path / "in").write_bytes(b"".join(b"line %d\n" % i for i in range(200_000)))
-    with running("dedup", tmp_path / "seen", tmp_path / "in", *EXACT) as process:
-        assert process.stdout
-        assert process.stderr
-        assert process.stdout.readline() == b"line 0\n"
-        process.stdout.close()
-        assert process.wait(PATIENCE) == 141
-        assert process.stderr.read() == b""
-
-
 def test_a_closed_pipe_marks_nothing_unwritten(tmp_path: Path) -> None:
     """When the reader of stdout is gone from the start, every line comes again."""
     reading, writing = os.pipe()
@@ -165,25 +153,6 @@ def test_two_processes_print_each_line_once(tmp_path: Path, seed: int) -> None:
         assert [one.wait(PATIENCE), two.wait(PATIENCE)] == [0, 0]
     printed = [output.read_bytes().splitlines(keepends=True) for output in outputs]
     assert sorted(printed[0] + printed[1]) == sorted(lines)
-
-
-def test_waiting_for_the_lock_is_said(tmp_path: Path) -> None:
-    path = exact_filter(tmp_path / "seen")
-    with BloomFilter.open(path) as seen, running("dedup", path) as process:
-        assert process.stdin
-        assert process.stderr
-        with seen.locked():
-            started = time.monotonic()
-            process.stdin.write(b"a\n")
-            process.stdin.close()
-            process.stdin = None
-            said = process.stderr.readline().decode()
-            assert time.monotonic() - started > 4.5
-            assert is_one_line(said, str(path), "waiting")
-            assert process.poll() is None
-            assert b"a" not in seen
-        out, err = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out, err) == (0, b"a\n", b"")
 
 
 @pytest.mark.parametrize("where", ["reading", "waiting for the lock"])

@@ -78,7 +78,7 @@ def test_output_cut_off_and_nothing_new(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_bytes() == b"cut o"
 
 
-@pytest.mark.parametrize("how", ["-o", "stdout"])
+@pytest.mark.parametrize("how", ["dedup -o", "dedup", "check"])
 @pytest.mark.parametrize(
     ("reads", "output"),
     [(reads, "in") for reads in ("input", "stdin")]
@@ -91,13 +91,13 @@ def test_output_must_be_another_file(tmp_path: Path, how: str, reads: str, outpu
     (tmp_path / "soft").symlink_to("in")
     (tmp_path / "to_seen").symlink_to("seen")
     before = seen.read_bytes()
-    argv: list[str | Path] = ["dedup", seen]
+    command, *option = how.split()
+    argv: list[str | Path] = [command, seen, *[source] * (reads == "input")]
+    argv += [*option, tmp_path / output] if option else []
     with source.open("rb") as stdin, (tmp_path / output).open("ab") as stdout:
-        argv += [source] if reads == "input" else []
-        argv += ["-o", tmp_path / output] if how == "-o" else []
-        done = mmbloom(*argv, stdin=stdin, stdout=stdout if how == "stdout" else None)
+        done = mmbloom(*argv, stdin=stdin, stdout=None if option else stdout)
     assert done.code == 2
-    assert is_one_line(done.err, "stdout" if how == "stdout" else str(tmp_path / output))
+    assert is_one_line(done.err, str(tmp_path / output) if option else "stdout")
     assert seen.read_bytes() == before
     assert source.read_bytes() == b"a\na\n"
 

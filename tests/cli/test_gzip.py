@@ -57,20 +57,12 @@ def test_figures_of_what_was_done(
     assert of_all["lines"] > 2900
 
 
-def test_rows_of_a_damaged_file(tmp_path: Path) -> None:
-    path = tmp_path / "bad.csv.gz"
-    path.write_bytes(gzip.compress(lines_of(3000))[:-8])
-    done = mmbloom("dedup", tmp_path / "seen", "--csv", path, *EXACT)
-    assert done.code == 5
-    assert is_one_line(done.err, f"mmbloom: {path}: damaged or cut off")
-
-
 def test_figures_at_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\nb\n")
     done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "-o/dev/full", "--stats", *EXACT)
     figures, said = done.err.splitlines()
     assert (done.code, json.loads(figures)["lines"]) == (5, 0)
-    assert said.startswith("mmbloom: /dev/full: No space left")
+    assert is_one_line(f"{said}\n", "mmbloom: /dev/full: No space left")
 
 
 @EACH_LIBRARY

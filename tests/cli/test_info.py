@@ -2,7 +2,6 @@
 
 import io
 import json
-import os
 import re
 import struct
 from contextlib import redirect_stdout
@@ -77,15 +76,6 @@ def test_json(used: Path) -> None:
     assert abs(figures["approx_count"] - 1000) <= 2
 
 
-def test_changes_nothing(used: Path) -> None:
-    used.chmod(0o400)
-    before = used.read_bytes()
-    assert inside("info", used).code == 0
-    assert inside("info", used, "--json").code == 0
-    assert used.read_bytes() == before
-    assert sorted(os.listdir(used.parent)) == ["in", "seen"]
-
-
 def test_after_a_killed_writer(used: Path) -> None:
     begun, right = read_counter(used, BATCHES_BEGUN), read_counter(used, POSITIONS_SET)
     write_counter(used, BATCHES_BEGUN, begun + 1)
@@ -123,15 +113,6 @@ def test_any_file_name_of_a_process(tmp_path: Path) -> None:
     done = started("info", path, env={"PYTHONIOENCODING": "ascii:strict", "PYTHONUTF8": "1"})
     assert (done.code, done.err) == (0, "")
     assert b"blocked" in done.out
-
-
-@pytest.mark.parametrize("command", ["info", "plan"])
-def test_full_disk(used: Path, command: str) -> None:
-    argv = [used] if command == "info" else ["-n", "10"]
-    with Path("/dev/full").open("wb") as full:
-        done = mmbloom(command, *argv, stdout=full)
-    assert done.code == 5
-    assert is_one_line(done.err, "No space left")
 
 
 def test_the_key_is_shown_only_if_asked_for(tmp_path: Path) -> None:

@@ -175,12 +175,6 @@ def test_what_comes_before_the_end_is_printed(
     assert done.out == there[: there.rindex(b"\n") + 1]
 
 
-def test_compressed_and_cut_off_from_a_pipe(tmp_path: Path) -> None:
-    done = mmbloom("dedup", exact_filter(tmp_path / "seen"), stdin=gzip.compress(LINES)[:-10])
-    assert done.code == 5
-    assert is_one_line(done.err, "stdin: damaged or cut off")
-
-
 def test_without_zstd(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\na\n")
     (tmp_path / "in.zst").write_bytes(zstd(b"b\n"))

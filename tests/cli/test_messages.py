@@ -168,11 +168,3 @@ def test_keys_for_several_filters(here: Path) -> None:
     done = mmbloom("verify", "seen", "other", "--keys", "access.log")
     assert done.code == 0
     assert done.out.count(b"1,000 looked up, 0 missing") == 2
-
-
-def test_several_whose_reader_goes_away(here: Path) -> None:
-    """That ends the command as it does with one."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with open(writing, "wb") as nobody:
-        assert mmbloom("info", "seen", "seen", stdout=nobody).code == 141

@@ -35,14 +35,6 @@ def test_a_pipe_holds_more(tmp_path: Path) -> None:
     assert sizes == [1 << 16, 1 << 20]
 
 
-def test_output_in_no_folder_makes_no_filter(tmp_path: Path) -> None:
-    made, output = tmp_path / "seen.bloom", tmp_path / "nowhere" / "out"
-    ended = mmbloom("dedup", made, *EXACT, "-o", output, stdin=b"a\n")
-    assert (ended.code, ended.out) == (5, b"")
-    assert ended.err == f"mmbloom: {output}: No such file or directory\n"
-    assert not made.exists()
-
-
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("place", ["seen", "seen/in/it", "link"])
 def test_output_in_the_folder_of_the_filter(tmp_path: Path, place: str, *, exists: bool) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from cli_runner import COMMAND, EXACT, exact_filter, mmbloom, running, started
+from cli_runner import COMMAND, exact_filter, mmbloom, refused, running, started
 from workers import PATIENCE
 
 from mmbloom import BloomFilter
@@ -44,24 +44,64 @@ def unread() -> Iterator[IO[bytes]]:
         yield pipe
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [("check", "seen", "in"), ("dedup", "fresh", "in", *EXACT), ("dedup", "seen", "in", "-d"),
-     ("info", "seen"), ("plan", "-n", "1e6"), ("verify", "seen"), ("exclude", "seen", "--list"),
-     ("dedup", "--help"), ("check", "seen", "in", "-c"), ("compare", "seen", "seen")],
-    ids=" ".join,
-)  # fmt: skip
-def test_whatever_is_not_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
-) -> None:
-    """Every command that prints, to a pipe that nobody reads: 141, and nothing on stderr."""
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder to run commands in, with a filter and a file of its lines."""
     monkeypatch.chdir(tmp_path)
-    with BloomFilter.open(exact_filter(tmp_path / "seen")) as seen:
+    with BloomFilter.open(exact_filter("seen")) as seen:
         seen.add_many(["a", "b"])
         seen.exclusions.add("c")
-    (tmp_path / "in").write_bytes(b"a\nb\n")
+    Path("in").write_bytes(b"a\nb\n")
+    return tmp_path
+
+
+PRINTS = pytest.mark.parametrize(
+    "command",
+    [
+        "check seen in",
+        "check seen in -c",
+        "compare seen seen",
+        "dedup --help",
+        "dedup fresh in -n 1000",
+        "dedup seen in -d",
+        "exclude seen --list",
+        "info seen",
+        "info seen seen",
+        "plan -n 1e6",
+        "verify seen",
+    ],
+)
+
+
+@PRINTS
+def test_whatever_is_not_read(here: Path, command: str) -> None:
+    """Every command that prints, to a pipe that nobody reads: 141, and nothing on stderr."""
     with unread() as pipe:
-        assert mmbloom(*argv, stdout=pipe) == (141, b"", "")
+        assert mmbloom(*command.split(), stdout=pipe) == (141, b"", "")
+
+
+@PRINTS
+def test_whatever_does_not_fit(here: Path, command: str) -> None:
+    """And to a disk that is full: 5, and one line, also where it fails at the very end."""
+    with Path("/dev/full").open("wb") as full:
+        assert refused(mmbloom(*command.split(), stdout=full), 5, "stdout: No space left")
+
+
+@pytest.mark.parametrize("command", ["check", "dedup"])
+def test_a_closed_pipe_ends_quietly(tmp_path: Path, command: str) -> None:
+    """`| head -1` ends it as it ends other tools."""
+    lines = [b"line %d\n" % i for i in range(400_000)]  # more than a pipe holds
+    (tmp_path / "in").write_bytes(b"".join(lines))
+    BloomFilter.create(tmp_path / "seen", len(lines), 1e-9).close()
+    if command == "check":
+        assert mmbloom("add", tmp_path / "seen", tmp_path / "in").code == 0
+    with running(command, tmp_path / "seen", tmp_path / "in") as process:
+        assert process.stdout
+        assert process.stderr
+        assert process.stdout.readline() == b"line 0\n"
+        process.stdout.close()
+        assert process.wait(PATIENCE) == 141
+        assert process.stderr.read() == b""
 
 
 def test_processes_that_are_not_read(tmp_path: Path) -> None:
