@@ -254,6 +254,13 @@ def path(tmp_path: Path) -> str:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The test's own folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def create(path: str) -> Iterator[Callable[..., BloomFilter]]:
     """Make filters that are closed when the test ends: create(capacity, ..., name=...)."""
     made: list[BloomFilter] = []

@@ -73,9 +73,8 @@ def test_inputs_are_not_glued_together(known: Path) -> None:
     assert inside("check", known, source, source).out == b"a\nb\na\na\nb\na"
 
 
-def test_names_of_inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_of_inputs(here: Path) -> None:
     """-H: before each line the input it is of, as grep does; with -c a number for each input."""
-    monkeypatch.chdir(tmp_path)
     seen = exact_filter("seen")
     assert mmbloom("add", seen, stdin=b"a\nb\n\n").code == 0
     for name, lines in {"one": b"a\nx\n\nb", "two": b"x\n", "three": b"b\n"}.items():

@@ -338,11 +338,10 @@ def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["", "--csv", "-d", "-c", "-u", "-cu", "--repeats-to=rest.gz"])
 def test_the_filter_is_free_while_a_run_waits_for_its_output(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, options: str
 ) -> None:
     """Whoever may read an output can lock it, and keep up no other run with the filter by that."""
-    monkeypatch.chdir(tmp_path)
-    seen, others, lock = exact_filter(tmp_path / "seen"), [], compressed.CompressedFile._lock
+    seen, others, lock = exact_filter(here / "seen"), [], compressed.CompressedFile._lock
 
     def wait(file: compressed.CompressedFile) -> None:
         others.append(mmbloom("add", seen, "--lock-timeout=0", stdin=b"of another run\n"))
@@ -356,10 +355,9 @@ def test_the_filter_is_free_while_a_run_waits_for_its_output(
 
 
 def test_two_outputs_are_waited_for_in_one_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else two runs that name them in another order would wait for each other."""
-    monkeypatch.chdir(tmp_path)
     waits, lock = list[str](), compressed.CompressedFile._lock
 
     def wait(file: compressed.CompressedFile) -> None:
@@ -369,7 +367,7 @@ def test_two_outputs_are_waited_for_in_one_order(
     Path("in").write_bytes(b"a\na\n")
     orders = set()
     for out, rest in [("a.gz", "b.gz"), ("b.gz", "a.gz")]:
-        argv = ("dedup", exact_filter(tmp_path / out[0]), "in", "-o", out, "--repeats-to", rest)
+        argv = ("dedup", exact_filter(here / out[0]), "in", "-o", out, "--repeats-to", rest)
         waits.clear()
         with monkeypatch.context() as patched:
             patched.setattr(compressed.CompressedFile, "_lock", wait)

@@ -132,13 +132,12 @@ def test_permissions(tmp_path: Path, command: str, kind: list[str]) -> None:
     "command", ["create f -n 2K", "dedup f in -n 2K", "add f in -n 2K", "create f -n 2K --rotate"]
 )
 def test_a_large_file_is_announced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    here: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Before a file of more than a gigabyte is made one line says how large, and how to undo it.
 
     Not again when it is there, not with -q, and not of a smaller one.
     """
-    monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\n")
     assert LARGE == 2**30
     monkeypatch.setattr("mmbloom.cli.filters.LARGE", 8192)

@@ -217,25 +217,22 @@ def test_dry_run_tells_figures(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [[], ["--growing"], ["--rotate"]])
-def test_dry_run_names_the_filter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: list[str]
-) -> None:
+def test_dry_run_names_the_filter(here: Path, kind: list[str]) -> None:
     """No message has the path of the copy, and none says that something is marked."""
-    monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\nb\nc\n")
     sizes = ("-n", "2", "-p", "1e-9", *kind)
-    for path in (Path("seen"), tmp_path / "seen"):
+    for path in (Path("seen"), here / "seen"):
         code, out, err = inside("dedup", path, *sizes, "--dry-run", "in")
         if kind == ["--growing"]:
             assert (code, out, err) == (0, b"a\nb\nc\n", "")
             continue
         assert (code, out) == (6, b"a\nb\n")
         said = "mmbloom: nothing is marked, as this is a dry run; a run would end so: "
-        assert err.startswith(f"{said}{tmp_path / 'seen'}: is full: it holds about 2 keys")
+        assert err.startswith(f"{said}{here / 'seen'}: is full: it holds about 2 keys")
         assert is_one_line(err, "stopped in in: what is printed is marked, and nothing else; ")
-        assert kind or f"mmbloom grow {tmp_path / 'seen'} makes room: then run the same" in err
-        assert tempfile.gettempdir() not in err.replace(str(tmp_path), "")
-    assert os.listdir(tmp_path) == ["in"]
+        assert kind or f"mmbloom grow {here / 'seen'} makes room: then run the same" in err
+        assert tempfile.gettempdir() not in err.replace(str(here), "")
+    assert os.listdir(here) == ["in"]
 
 
 def test_dry_run_finds_what_a_run_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,11 +301,10 @@ def test_dry_run_blames_the_temporary_folder(
     assert not os.listdir(tmp_path / "tmp")
 
 
-def test_temporary_folder_given_relatively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_temporary_folder_given_relatively(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", ".")
-    (tmp_path / "in").write_bytes(b"a\nb\n")
+    (here / "in").write_bytes(b"a\nb\n")
     done = started("dedup", "seen", "-n", "1", "-p", "1e-9", "--dry-run", "in")
     assert (done.code, done.out) == (6, b"a\n")
-    seen = tmp_path / "seen"
+    seen = here / "seen"
     assert is_one_line(done.err, f"so: {seen}: is full", f"mmbloom grow {seen} makes room")

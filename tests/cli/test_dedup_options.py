@@ -132,8 +132,7 @@ def test_stats(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [["-o", "out"], ["--output-dir", "out", "-j", "2"]])
-def test_stats_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: list[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_stats_to(here: Path, jobs: list[str]) -> None:
     names = [f"in-{number}" for number in range(5)]
     for number, name in enumerate(names):
         Path(name).write_bytes(b"".join(b"%s %d\n" % (name.encode(), i) for i in range(number)))
@@ -165,10 +164,7 @@ def test_stats_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: list[st
         (".", 5),
     ],
 )
-def test_stats_to_what_cannot_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, code: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_stats_to_what_cannot_be(here: Path, place: str, code: int) -> None:
     for name in ("in", "rest"):
         Path(name).write_bytes(b"a\n")
     argv = ["dedup", "seen", "in", "--repeats-to", "rest", *EXACT, "--stats-to", place]
@@ -225,16 +221,15 @@ def test_a_copy_of_the_filter_knows_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_relative_outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jobs: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    inputs = ["north/access.log", "south/./deep/access.log.gz", str(tmp_path / "top.log")]
+def test_relative_outputs(here: Path, jobs: str) -> None:
+    inputs = ["north/access.log", "south/./deep/access.log.gz", str(here / "top.log")]
     for number, name in enumerate(inputs):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         line = b"%d\n" % number
         Path(name).write_bytes(gzip.compress(line) if name.endswith("gz") else line)
     command = ["dedup", "seen", *EXACT, "--output-dir", "out", "-j", jobs, *inputs]
     assert mmbloom(*command, "--relative") == (0, b"", "")
-    full = str(tmp_path / "top.log").lstrip("/")
+    full = str(here / "top.log").lstrip("/")
     written = {
         name: Path("out", name) for name in ("north/access.log", "south/deep/access.log", full)
     }

@@ -165,11 +165,8 @@ def test_stdout_that_is_a_file(
 
 @pytest.mark.laws("T17")
 @pytest.mark.parametrize("options", [["-o", "fifo"], ["-o", "/dev/stdout"], ["--output-dir", "."]])
-def test_pipe_that_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
-) -> None:
+def test_pipe_that_is_named(here: Path, options: list[str]) -> None:
     """Law 6: marks of lines that are in a pipe are left to the system, as of stdout."""
-    monkeypatch.chdir(tmp_path)
     exact_filter(Path("seen"))
     Path("logs").mkdir()
     Path("logs/fifo").write_bytes(b"a\nb\n")
@@ -194,10 +191,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("options", "name"), REFUSED.values(), ids=REFUSED)
-def test_outputs_that_cannot_be_forced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], name: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_outputs_that_cannot_be_forced(here: Path, options: list[str], name: str) -> None:
     Path("in").write_bytes(b"a\n")
     Path("out").mkdir()
     Path("out/in").symlink_to("/dev/null")

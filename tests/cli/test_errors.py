@@ -75,19 +75,14 @@ READING = [
 @pytest.mark.parametrize(("make", "reason"), NO_FILTERS.values(), ids=NO_FILTERS)
 @pytest.mark.parametrize("command", READING)
 def test_not_a_usable_filter(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    command: str,
-    make: Callable[[Path], object],
-    reason: str,
+    here: Path, command: str, make: Callable[[Path], object], reason: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"a\n")
     exact_filter("seen")
     make(Path("bad"))
-    before = contents(tmp_path)
+    before = contents(here)
     assert refused(inside(*command.split()), 3, "bad", reason)
-    assert contents(tmp_path) == before
+    assert contents(here) == before
 
 
 @pytest.mark.parametrize("command", ["dedup", "info"])
@@ -147,36 +142,35 @@ MAKING = [
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(here: Path) -> Path:
     """A folder to run commands in, with a filter, the same as Guava's, and a file of lines."""
-    monkeypatch.chdir(tmp_path)
     BloomFilter.create("seen", 1000, layout="standard", hash="murmur3", seed=0).close()
     export_guava("seen", "theirs")
     Path("in").write_bytes(b"a\n")
-    return tmp_path
+    return here
 
 
 @pytest.mark.parametrize("folder", ["nowhere", "in", "/sys"])
 @pytest.mark.parametrize("command", MAKING)
-def test_filters_that_cannot_be_made(here: Path, command: str, folder: str) -> None:
-    before = contents(here)
+def test_filters_that_cannot_be_made(home: Path, command: str, folder: str) -> None:
+    before = contents(home)
     done = inside(*command.format(f"{folder}/new").split())
-    assert refused(done, 5, str(here / folder))
+    assert refused(done, 5, str(home / folder))
     assert ".mmbloom-" not in done.err
     if folder == "nowhere":
-        assert done.err == f"mmbloom: {here}/nowhere: No such file or directory\n"
-    assert contents(here) == before
+        assert done.err == f"mmbloom: {home}/nowhere: No such file or directory\n"
+    assert contents(home) == before
 
 
 @pytest.mark.parametrize("there", ["in", "seen", "link", "folder", "grown"])
 @pytest.mark.parametrize("command", [one for one in MAKING if one[:3] not in {"add", "ded"}])
-def test_what_is_there_stays(here: Path, command: str, there: str) -> None:
+def test_what_is_there_stays(home: Path, command: str, there: str) -> None:
     Path("link").symlink_to("nowhere")
     Path("folder").mkdir()
     GrowingFilter.create("grown", 10).close()
-    before = contents(here)
+    before = contents(home)
     assert refused(inside(*command.format(there).split()), 5, there, "there already")
-    assert contents(here) == before
+    assert contents(home) == before
     assert sorted(os.listdir()) == ["folder", "grown", "in", "link", "seen", "theirs"]
     assert os.listdir("folder") == []
 
@@ -252,15 +246,12 @@ ON_A_FULL_DISK = {
 
 
 @pytest.mark.parametrize(("code", "argv"), ON_A_FULL_DISK.values(), ids=ON_A_FULL_DISK)
-def test_stderr_on_a_full_disk(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, argv: list[str]
-) -> None:
+def test_stderr_on_a_full_disk(here: Path, code: int, argv: list[str]) -> None:
     """What cannot be said changes no exit code, and leaves nothing to write at the end."""
-    exact_filter(tmp_path / "seen")
-    fill(tmp_path / "many")
-    monkeypatch.chdir(tmp_path)
+    exact_filter(here / "seen")
+    fill(here / "many")
     with (
-        BloomFilter.open(exact_filter(tmp_path / "locked")) as locked,
+        BloomFilter.open(exact_filter(here / "locked")) as locked,
         locked.locked(),
         Path("/dev/full").open("wb") as full,
     ):

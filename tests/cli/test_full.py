@@ -4,7 +4,6 @@ import json
 import re
 from pathlib import Path
 
-import pytest
 from cli_runner import Ended, is_one_line, mmbloom, refused, started
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
@@ -17,12 +16,6 @@ def lines(start: int, stop: int) -> bytes:
     return b"".join(b"line %d\n" % number for number in range(start, stop))
 
 
-@pytest.fixture
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def check_marked(filter_path: Path, printed: bytes, total: int) -> None:
     marked = set(printed.splitlines())
     with open_filter(filter_path, "r") as seen:
@@ -30,22 +23,22 @@ def check_marked(filter_path: Path, printed: bytes, total: int) -> None:
         assert {key for key in every if key in seen} == marked
 
 
-def test_stop_grow_go_on(where: Path) -> None:
-    (where / "in").write_bytes(lines(0, 450))
+def test_stop_grow_go_on(here: Path) -> None:
+    (here / "in").write_bytes(lines(0, 450))
     command = ("dedup", "seen", *SIZES, "in", "--stats")
     ended = mmbloom(*command)
     figures, said = ended.err.splitlines()
     assert (ended.code, ended.out) == (6, lines(0, 100))
     assert said.startswith(
-        f"mmbloom: {where}/seen: is full: it holds about 100 keys and was planned"
+        f"mmbloom: {here}/seen: is full: it holds about 100 keys and was planned"
     )
     assert (
-        f"stopped in in: what is printed is marked, and nothing else; mmbloom grow {where}" in said
+        f"stopped in in: what is printed is marked, and nothing else; mmbloom grow {here}" in said
     )
     stats = json.loads(figures)
     assert (stats["lines"], stats["unique"], stats["capacity"]) == (100, 100, 100)
     assert 0 < stats["current_error_rate"] < 2e-9
-    check_marked(where / "seen", ended.out, 450)
+    check_marked(here / "seen", ended.out, 450)
     again = mmbloom(*command)
     assert (again.code, again.out) == (6, b"")
     grown = mmbloom("grow", "seen")
@@ -58,11 +51,11 @@ def test_stop_grow_go_on(where: Path) -> None:
     rest = mmbloom(*command)
     assert (rest.code, rest.out) == (0, lines(100, 450))
     assert json.loads(rest.err)["capacity"] == 300 + 400
-    check_marked(where / "seen", lines(0, 450), 450)
+    check_marked(here / "seen", lines(0, 450), 450)
     assert mmbloom(*command[:-1]) == Ended(0, b"", "")
 
 
-def test_go_on_past_the_plan(where: Path) -> None:
+def test_go_on_past_the_plan(here: Path) -> None:
     ended = mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 500))
     with BloomFilter.open("seen", "r") as seen:
         assert seen.current_error_rate > 0.9
@@ -76,7 +69,7 @@ def test_go_on_past_the_plan(where: Path) -> None:
     )
 
 
-def test_stop_past_the_plan(where: Path) -> None:
+def test_stop_past_the_plan(here: Path) -> None:
     past = ("dedup", "seen", "-n", "10", "--when-full", "warn")
     assert mmbloom(*past, stdin=lines(0, 120)).code == 0
     ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
@@ -86,12 +79,12 @@ def test_stop_past_the_plan(where: Path) -> None:
     )
 
 
-def test_stop_far_past_the_plan(where: Path) -> None:
+def test_stop_far_past_the_plan(here: Path) -> None:
     """At a file that takes most new lines for seen it stops, though none of the lines looks new."""
     assert (
         mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 180)).code == 0
     )
-    (where / "in").write_bytes(lines(0, 20))  # of which none is new
+    (here / "in").write_bytes(lines(0, 20))  # of which none is new
     ended = mmbloom("dedup", "seen", "in", "--output-dir", "out")
     assert ended.code == 6
     ended = mmbloom("dedup", "seen", "in", "--stats")
@@ -107,7 +100,7 @@ def test_stop_far_past_the_plan(where: Path) -> None:
     assert refused(mmbloom("grow", "seen"), 2, "seen: cannot grow", "add the keys again")
 
 
-def test_stop_where_no_folder_can_be(where: Path) -> None:
+def test_stop_where_no_folder_can_be(here: Path) -> None:
     """A file whose rate cannot be halved is not advised to grow."""
     strict = ("-n", "10", "-p", "1e-12", "--layout", "standard")
     ended = mmbloom("dedup", "seen", *strict, stdin=lines(0, 20))
@@ -117,44 +110,44 @@ def test_stop_where_no_folder_can_be(where: Path) -> None:
     assert is_one_line(mmbloom("grow", "seen").err, reason)
 
 
-def test_seen_lines_need_no_room(where: Path) -> None:
-    """A full filter is no reason to stop where nothing is new; -d prints the repeats till then."""
+def test_seen_lines_need_no_room(here: Path) -> None:
+    """A full filter is no reason to stop here nothing is new; -d prints the repeats till then."""
     assert mmbloom("dedup", "seen", *SIZES, stdin=lines(0, 100)).code == 0
     assert mmbloom("dedup", "seen", stdin=lines(0, 100)) == Ended(0, b"", "")
     repeats = mmbloom("dedup", "seen", "-d", stdin=lines(50, 110))
     assert (repeats.code, repeats.out) == (6, lines(50, 100))
 
 
-def test_several_inputs(where: Path) -> None:
+def test_several_inputs(here: Path) -> None:
     names = ["a", "b", "c"]
     for number, name in enumerate(names):
-        (where / name).write_bytes(lines(120 * number, 120 * number + 120))
+        (here / name).write_bytes(lines(120 * number, 120 * number + 120))
     command = ("dedup", "seen", *SIZES, *names, "--output-dir", "out", "-j", "2")
     assert refused(mmbloom(*command), 6, "is full: it holds about 100 keys")
-    assert not (where / "out" / "c").exists(), "no other is begun"
-    printed = b"".join(path.read_bytes() for path in (where / "out").iterdir())
+    assert not (here / "out" / "c").exists(), "no other is begun"
+    printed = b"".join(path.read_bytes() for path in (here / "out").iterdir())
     assert printed.count(b"\n") == 100
-    check_marked(where / "seen", printed, 360)
+    check_marked(here / "seen", printed, 360)
     assert mmbloom("grow", "seen").code == 0
     assert mmbloom(*command).code == 0
-    printed = b"".join(path.read_bytes() for path in (where / "out").iterdir())
+    printed = b"".join(path.read_bytes() for path in (here / "out").iterdir())
     assert sorted(printed.splitlines()) == sorted(lines(0, 360).splitlines())
 
 
-def test_one_output_of_several_inputs(where: Path) -> None:
+def test_one_output_of_several_inputs(here: Path) -> None:
     for number, name in enumerate("abc"):
-        (where / name).write_bytes(lines(60 * number, 60 * number + 60))
+        (here / name).write_bytes(lines(60 * number, 60 * number + 60))
     assert refused(mmbloom("dedup", "seen", *SIZES, "a", "b", "c", "-o", "out"), 6, "stopped in b:")
-    assert (where / "out").read_bytes() == lines(0, 100)
-    check_marked(where / "seen", lines(0, 100), 180)
+    assert (here / "out").read_bytes() == lines(0, 100)
+    check_marked(here / "seen", lines(0, 100), 180)
 
 
-def test_more_than_a_chunk(where: Path) -> None:
+def test_more_than_a_chunk(here: Path) -> None:
     ended = mmbloom("dedup", "seen", "-n", "20000", "-p", "1e-9", stdin=lines(0, 30_000))
     assert (ended.code, ended.out) == (6, lines(0, 20_000))
 
 
-def test_folders_from_the_start(where: Path) -> None:
+def test_folders_from_the_start(here: Path) -> None:
     growing = ("dedup", "grows", *SIZES, "--growing")
     assert mmbloom(*growing, stdin=lines(0, 500)) == Ended(0, lines(0, 500), "")
     assert mmbloom(*growing, stdin=lines(400, 600)) == Ended(0, lines(500, 600), "")
@@ -171,7 +164,7 @@ def test_folders_from_the_start(where: Path) -> None:
     assert Path("added").is_dir()
 
 
-def test_options_that_do_not_fit(where: Path) -> None:
+def test_options_that_do_not_fit(here: Path) -> None:
     assert mmbloom("create", "grows", *SIZES, "--growing").code == 0
     assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
     for argv, said in (
@@ -185,8 +178,8 @@ def test_options_that_do_not_fit(where: Path) -> None:
         assert refused(ended, 3, said)
 
 
-def test_every_command_says_so(where: Path) -> None:
-    (where / "in").write_bytes(lines(0, 300))
+def test_every_command_says_so(here: Path) -> None:
+    (here / "in").write_bytes(lines(0, 300))
     assert mmbloom("add", "seen", "-n", "100", "--seed", "0", "--layout", "standard",
                    "--hash", "murmur3", "in").code == 0  # fmt: skip
     assert mmbloom("create", "none", "--like", "seen").code == 0
@@ -218,7 +211,7 @@ def test_every_command_says_so(where: Path) -> None:
         assert ended.code == 0, ended
         assert is_one_line(
             ended.err.splitlines(keepends=True)[0],
-            f"warning: {where / named}: holds about",
+            f"warning: {here / named}: holds about",
             "keys and was planned for 100; ",
             "of new keys are now taken for seen",
         ), command
@@ -240,9 +233,9 @@ def test_every_command_says_so(where: Path) -> None:
     assert is_one_line(mmbloom("check", "-c", "seen", "in").err, "has a file past its plan")
 
 
-def test_stopped_amid_repeats(where: Path) -> None:
+def test_stopped_amid_repeats(here: Path) -> None:
     """A run with -d marks lines that it does not print: another one would print them as repeats."""
-    (where / "in").write_bytes(lines(0, 300) + lines(0, 5))
+    (here / "in").write_bytes(lines(0, 300) + lines(0, 5))
     ended = mmbloom("dedup", "seen", "-n", "100", "-d", "in")
     assert (ended.code, ended.out) == (6, b"")
     to_do = "begin with a new filter, or with a copy of the one from before"
@@ -256,25 +249,25 @@ def test_stopped_amid_repeats(where: Path) -> None:
     assert is_one_line(failed.err, said + to_do)
 
 
-def test_a_file_of_a_folder_is_not_to_grow(where: Path) -> None:
+def test_a_file_of_a_folder_is_not_to_grow(here: Path) -> None:
     """Where grow would damage the folder it is not advised, nor taken."""
     assert mmbloom("create", "seen", "--growing", *SIZES).code == 0
-    member = where / "seen" / "0000000000.bloom"
-    Path("manifest").write_bytes((where / "seen" / "manifest.json").read_bytes())
-    (where / "seen" / "manifest.json").unlink()
+    member = here / "seen" / "0000000000.bloom"
+    Path("manifest").write_bytes((here / "seen" / "manifest.json").read_bytes())
+    (here / "seen" / "manifest.json").unlink()
     assert mmbloom("add", member, stdin=lines(0, 200)).code == 0
     assert f"mmbloom grow {member}" in mmbloom("check", "-c", member, stdin=b"a\n").err
-    Path("manifest").rename(where / "seen" / "manifest.json")
+    Path("manifest").rename(here / "seen" / "manifest.json")
     said = mmbloom("check", "-c", member, stdin=b"a\n").err
     assert "is past its plan: it holds about" in said
     assert "keys and was planned for 100: about" in said
     assert "grow" not in said
     for command in ("add", "grow"):
         ended = mmbloom(command, member, stdin=b"a\n")
-        assert (ended.code, is_one_line(ended.err, f"is a file of the folder {where}")) == (3, True)
+        assert (ended.code, is_one_line(ended.err, f"is a file of the folder {here}")) == (3, True)
 
 
-def test_grow_refuses(where: Path) -> None:
+def test_grow_refuses(here: Path) -> None:
     assert mmbloom("create", "counts", *SIZES, "--counting").code == 0
     assert mmbloom("create", "rotates", *SIZES, "--rotate").code == 0
     for path, said in (
@@ -285,7 +278,7 @@ def test_grow_refuses(where: Path) -> None:
         assert refused(mmbloom("grow", path), 3, path, said)
 
 
-def test_a_period_past_its_plan_ends(where: Path) -> None:
+def test_a_period_past_its_plan_ends(here: Path) -> None:
     rotate = ("--rotate", "--keep", "7d", "--every", "1d")
     assert mmbloom("create", "seen", *rotate, *SIZES).code == 0
     said = mmbloom("add", "seen", stdin=lines(0, 300)).err

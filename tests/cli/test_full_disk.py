@@ -83,10 +83,7 @@ def test_a_limit_of_the_shell(tmp_path: Path) -> None:
         ("add new in -n 1e6", GO_ON),
     ],
 )
-def test_a_filter_that_does_not_fit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, left: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_filter_that_does_not_fit(here: Path, command: str, left: str) -> None:
     Path("in").write_bytes(b"a\n")
     assert mmbloom("create", "seen", *EXACT).code == 0
     keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -96,11 +93,8 @@ def test_a_filter_that_does_not_fit(
 
 
 @pytest.mark.parametrize("command", ["dedup", "add"])
-def test_a_folder_that_cannot_grow(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_a_folder_that_cannot_grow(here: Path, command: str) -> None:
     """Where the next file does not fit, what was done stays done, and the rest comes next time."""
-    monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(b"\n".join([*LINES, b""]))
     GrowingFilter.create("seen", 10_000, 1e-9, seed=7).close()
     keep = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (100_000, 100_000))

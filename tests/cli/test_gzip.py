@@ -39,10 +39,7 @@ def lines_of(number: int, start: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("command", ["dedup", "dedup -o out", "dedup --output-dir out", "add"])
-def test_figures_of_what_was_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_figures_of_what_was_done(here: Path, command: str) -> None:
     Path("good").write_bytes(b"a\nb\na\n")
     Path("bad.gz").write_bytes(gzip.compress(lines_of(3000))[:-8])
     name, *options = command.split()

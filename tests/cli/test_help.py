@@ -127,9 +127,8 @@ def test_options_stand_anywhere(tmp_path: Path) -> None:
         assert inside("dedup", *argv) == (0, b"a 1\nb 1\nc 2\n", ""), argv
 
 
-def test_a_name_that_looks_like_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_looks_like_an_option(here: Path) -> None:
     """After -- everything is a file."""
-    monkeypatch.chdir(tmp_path)
     Path("-d").write_bytes(b"a\n")
     assert inside("dedup", "seen", *EXACT, "--", "-d") == (0, b"a\n", "")
     assert inside("dedup", "seen", "./-d", "-d") == (0, b"a\n", "")

@@ -56,10 +56,7 @@ def test_options_stand_anywhere(tmp_path: Path, two: list[str]) -> None:
         check_union(str(out), *sources)
 
 
-def test_names_that_look_like_options(
-    tmp_path: Path, two: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_names_that_look_like_options(here: Path, two: list[str]) -> None:
     os.rename("two", "-d")
     assert inside("merge", "--", "-out", "one", "-d") == (0, b"", "")
     check_union("-out", "one", "-d")

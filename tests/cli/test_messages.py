@@ -9,12 +9,11 @@ from cli_runner import exact_filter, inside, is_one_line, mmbloom, refused
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def here(here: Path) -> Path:
     Path("access.log").write_bytes(b"10.0.0.0 - - GET /\n" * 1000)
     Path("short.log").write_bytes(b"10.0.0.0 - - GET /\n")
     exact_filter("seen")
-    return tmp_path
+    return here
 
 
 @pytest.mark.parametrize("command", ["dedup", "add"])

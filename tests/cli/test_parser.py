@@ -12,9 +12,8 @@ from mmbloom import CountingBloomFilter, GrowingFilter, RotatingFilter
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A folder to run commands in, with filters of each kind and some files of lines."""
-    monkeypatch.chdir(tmp_path)
     exact_filter("seen")
     CountingBloomFilter.create("counts", 10).close()
     GrowingFilter.create("grown", 10).close()
@@ -22,7 +21,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("sub").mkdir()
     for name in ("in", "in.gz", "sub/in", "sub/made"):
         Path(name).write_bytes(b"a\na\n")
-    return tmp_path
+    return here
 
 
 def check_usage(here: Path, argv: list[str], said: str) -> None:

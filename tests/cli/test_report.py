@@ -57,8 +57,7 @@ def test_progress_goes_to_stderr(tmp_path: Path, jobs: list[str]) -> None:
 
 
 @pytest.fixture
-def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
+def seen(here: Path) -> str:
     Path("in").write_bytes(b"a\nb\na\n")
     exact_filter("seen")
     assert mmbloom("create", "counts", "-n", "1000", "--counting").code == 0

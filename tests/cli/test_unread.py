@@ -45,14 +45,13 @@ def unread() -> Iterator[IO[bytes]]:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A folder to run commands in, with a filter and a file of its lines."""
-    monkeypatch.chdir(tmp_path)
     with BloomFilter.open(exact_filter("seen")) as seen:
         seen.add_many(["a", "b"])
         seen.exclusions.add("c")
     Path("in").write_bytes(b"a\nb\n")
-    return tmp_path
+    return here
 
 
 PRINTS = pytest.mark.parametrize(

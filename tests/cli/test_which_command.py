@@ -51,10 +51,9 @@ CELLS = [(row[0].strip("`"), *cell) for row in ROWS for cell in zip(MAKE, row[1:
 
 
 @pytest.fixture
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lines").write_bytes(b"a\nb\n")
-    return tmp_path
+def where(here: Path) -> Path:
+    (here / "lines").write_bytes(b"a\nb\n")
+    return here
 
 
 @pytest.mark.parametrize(("command", "kind", "cell"), CELLS)

@@ -124,9 +124,8 @@ WRONG: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("says", WRONG)
-def test_wrong_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: str) -> None:
+def test_wrong_settings(here: Path, says: str) -> None:
     """A setting that is missing or wrong is named, with what to set; nothing is made."""
-    monkeypatch.chdir(tmp_path)
     dupes = made(
         BloomDupeFilter, **({"MMBLOOM_FILE": "seen.bloom", "MMBLOOM_CAPACITY": 10} | WRONG[says])
     )
@@ -134,7 +133,7 @@ def test_wrong_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, says: s
         dupes.open()
     assert "set " in str(caught.value) or "expected" in str(caught.value)
     dupes.close("shutdown")  # as Scrapy does then
-    assert not list(tmp_path.iterdir())
+    assert not list(here.iterdir())
 
 
 def test_what_is_there_is_something_else(tmp_path: Path) -> None:

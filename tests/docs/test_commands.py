@@ -4,7 +4,6 @@ import shlex
 import subprocess
 from pathlib import Path
 
-import pytest
 from cli_runner import mmbloom
 from pages import DOCS, ROOT, blocks, examples, run_python, run_shell
 
@@ -61,8 +60,7 @@ def test_exclusions(tmp_path: Path) -> None:
     assert (tmp_path / "spam.bloom.exclusions").read_text().splitlines() == listed
 
 
-def test_recovery_after_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_recovery_after_a_power_cut(here: Path) -> None:
     again, lost = ("dedup", "seen.bloom", "access.log"), FIRST_SEEN[-100:]
     Path("access.log").write_bytes(LOG.read_bytes())
     assert mmbloom(*again, "-n", "1e5", "-o", "unique.log").code == 0
