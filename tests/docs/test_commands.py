@@ -1,11 +1,16 @@
-"""Examples on pages of docs/ that `test_pages` cannot check: commands, and figures that vary."""
+"""Examples on pages that `test_pages` cannot check: commands, figures that vary, other programs."""
 
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
+from checks import check_folder
 from cli_runner import mmbloom
-from pages import DOCS, ROOT, blocks, examples, run_python, run_shell
+from guava_files import parse, require_jar
+from pages import DOCS, ROOT, blocks, examples, run, run_python, run_shell
+
+from mmbloom import BloomFilter
 
 LOG = ROOT / "examples" / "access.log"
 FIRST_SEEN = list(dict.fromkeys(LOG.read_bytes().splitlines()))
@@ -80,3 +85,99 @@ def test_recovery_after_a_power_cut(here: Path) -> None:
     assert printed == b"%d\n" % sum(line in lost for line in lines)
     assert {*FIRST_SEEN} == {*Path("unique.log").read_bytes().splitlines()} - {cut_off}
     assert mmbloom(*again) == (0, b"", "")
+
+
+def test_composite_keys(tmp_path: Path) -> None:
+    """Python finds the fields as a tuple of str, and numbers of JSON as no digits."""
+    for commands in blocks(DOCS / "composite-keys.md", "sh"):
+        assert run_shell(commands, tmp_path)
+    with BloomFilter.open(tmp_path / "days.bloom", "r") as seen:
+        assert ("ann", "20260101") in seen
+        assert ("ann", 20260101) not in seen
+    with BloomFilter.open(tmp_path / "events.bloom", "r") as seen:
+        assert ("ann", "mon") in seen
+        assert ("ann", "5") not in seen
+
+
+INTERCHANGE = DOCS / "interchange.md"
+
+
+def test_interchange_of_python(tmp_path: Path) -> None:
+    """The first makes a Guava file with its keys, the second reads what a JVM gives back.
+
+    In the folder where the commands before them were run, as whoever reads on has done.
+    """
+    out, back = examples(INTERCHANGE)
+    (commands,) = blocks(INTERCHANGE, "sh")
+    run_shell(commands, tmp_path)
+    out.check(tmp_path)
+    held = parse((tmp_path / "seen.guava").read_bytes())
+    assert held is not None
+    assert [held.has(key) for key in ("/a", "/b", "/c")] == [True, True, False]
+    shutil.copy(tmp_path / "seen.guava", tmp_path / "back.guava")
+    assert run_python(back.code, tmp_path) == "[ True  True False False]\n"
+
+
+def test_interchange_of_commands(tmp_path: Path) -> None:
+    """The commands make a filter, a Guava file of it, and a filter of that."""
+    (commands,) = blocks(INTERCHANGE, "sh")
+    assert run_shell(commands, tmp_path) == ""
+    check_folder(tmp_path, "again.bloom", "lines.bloom", "lines.guava")
+
+
+def test_interchange_in_order(tmp_path: Path) -> None:
+    """With Java between them: it finds what mmbloom added, and mmbloom what it put."""
+    jar = require_jar()
+    out, back = examples(INTERCHANGE)
+    (java,) = blocks(INTERCHANGE, "java")
+    out.check(tmp_path)
+    (tmp_path / "Seen.java").write_text(java, encoding="utf-8")
+    assert run(["java", "-cp", str(jar), "Seen.java"], tmp_path) == "true false\n"
+    assert back.promised() == ["[ True  True  True False]"]
+    back.check(tmp_path)
+
+
+NIGHTS = """
+import os
+
+def build(night):
+    with mmbloom.BloomFilter.create(f"{night}", 10_000, 1e-6) as built:
+        built.update(["always"])
+    mmbloom.copy(f"{night}", "sealed.bloom", seal=True)
+    fsspec.filesystem("memory").put("sealed.bloom", "/filters/seen.bloom")
+    os.unlink("sealed.bloom")
+    return fetched("memory://filters/seen.bloom", "copies")
+
+first = build("monday")
+with mmbloom.BloomFilter.open(first, mode="r") as seen:
+    second = build("tuesday")
+    print(first == second, "always" in seen)
+    print("always" in seen, seen.contains_many(["always"]).all())
+    os.unlink(first)
+    try:
+        seen.contains_many(["always"])
+    except mmbloom.FileChangedError as error:
+        print("removed" in str(error))
+with mmbloom.BloomFilter.open(second, mode="r") as seen:
+    print("always" in seen, fetched("memory://filters/seen.bloom", "copies") == second)
+print(len(os.listdir("copies")))
+"""
+
+
+def test_an_open_filter_keeps_its_file(tmp_path: Path) -> None:
+    """The next build has a file of its own; a filter whose file is removed says so."""
+    (page,) = examples(DOCS / "object-stores.md")
+    code, _, _ = page.code.partition("# Each host")
+    code = code.replace(
+        'fsspec.filesystem("memory").put("sealed.bloom", "/filters/seen.bloom")', ""
+    )
+    (tmp_path / "copies").mkdir()
+    printed = run_python(code + NIGHTS, tmp_path).splitlines()
+    assert printed == ["False True", "True True", "True", "True True", "1"]
+
+
+def test_a_second_run_fetches_the_start(tmp_path: Path) -> None:
+    """The crawl of the page, run again, has the start page alone to fetch."""
+    crawl, _ = examples(DOCS / "scrapy.md")
+    crawl.check(tmp_path)
+    assert run_python(crawl.code, tmp_path).splitlines()[0] == "pages 1"

@@ -7,7 +7,7 @@ from pages import DOCS, RECIPES, Example, examples
 
 # These need something else besides; each has a test of its own.
 NOT_ALONE = {
-    "interchange.md": "Java: test_interchange_docs",
+    "interchange.md": "Java: test_commands",
     "long-work.md": "killed workers: test_long_work",
     "spark.md": "a session: tests/cluster_spark/test_docs",
 }

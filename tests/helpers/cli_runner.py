@@ -281,6 +281,16 @@ def read_soon(pipe: Any, size: int) -> bytes:
     return found
 
 
+def answers(process: "subprocess.Popen[bytes]", given: bytes, printed: bytes) -> bool:
+    """Write to a command that goes on reading; check what it prints of that at once."""
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(given)
+    process.stdin.flush()
+    assert read_soon(process.stdout, len(printed)) == printed
+    return True
+
+
 def descendants(pid: int) -> set[int]:
     """Pids of the children of a process, and of theirs; Linux only."""
     found: set[int] = set()

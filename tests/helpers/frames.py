@@ -1,21 +1,25 @@
-"""Compressed files as those who use them read them."""
+"""Compressed files as those who use them make and read them."""
 
 import bz2
 import gzip
+import importlib
 import lzma
 import shutil
 import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from compressors import zstd_library
-
-zstd = zstd_library()
+# Python's own, or its backport, which the extra "cli" brings.
+zstd: Any = importlib.import_module(
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+)
 COMPRESS: dict[str, Any] = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zst": zstd.compress,
+    "zst": partial(zstd.compress, options={zstd.CompressionParameter.checksum_flag: 1}),
 }
 DECOMPRESS: dict[str, Any] = {
     "gz": gzip.decompress,

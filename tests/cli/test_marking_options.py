@@ -196,16 +196,6 @@ def test_filter_is_made_once(tmp_path: Path) -> None:
         assert is_one_line(done.err, str(seen), wrong[-1] if "6" in wrong else "1001")
 
 
-def test_more_lines_than_planned(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"".join(b"%d\n" % i for i in range(5000)))
-    argv = ("dedup", tmp_path / "seen", tmp_path / "in", "-n", "100", "--seed", "1")
-    done = inside(*argv, "--when-full", "warn")
-    assert done.code == 0
-    assert is_one_line(
-        done.err, "past its plan: it holds about", "planned for 100: ", str(tmp_path / "seen")
-    )
-
-
 def test_no_input_is_read_when_another_is_missing(tmp_path: Path) -> None:
     code, out, err = dedup(tmp_path, b"a\n", tmp_path / "nowhere")
     assert (code, out) == (5, b"")
