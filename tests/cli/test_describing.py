@@ -65,6 +65,7 @@ def test_help() -> None:
     for name, command in COMMANDS.items():
         assert f" {name} {command.summary}" in words(done.out)
     assert set(EXPECTED) == set(COMMANDS)
+    assert list(outline()[1]) == list(COMMANDS)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
@@ -75,12 +76,9 @@ def test_help_of_each_command(name: str) -> None:
     assert CODES in words(done.out)
     for flag in EXPECTED[name].split():
         assert re.search(rf"^ +(-\w( \w+)?, )?{flag}\b", done.out.decode(), re.MULTILINE), flag
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_each_option_has_help(name: str) -> None:
     for action in parser_of(name)._actions:
         assert action.help, action
+    assert inside("help", name) == done
 
 
 def test_words_of_choices() -> None:
@@ -103,21 +101,12 @@ def test_as_a_process() -> None:
             assert started(option, command=command) == (0, expected, "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_as_a_command(name: str) -> None:
-    assert inside("help", name) == inside(name, "--help")
-
-
 def test_help_without_a_command() -> None:
     assert inside("help") == inside("--help")
     done = inside("help", "nosuch")
     assert (done.code, done.out) == (2, b"")
     for word in ("nosuch", *COMMANDS):
         assert re.search(rf"\b{word}\b", done.err)
-
-
-def test_the_outline_has_every_command() -> None:
-    assert list(outline()[1]) == list(COMMANDS)
 
 
 def test_options_stand_anywhere(tmp_path: Path) -> None:

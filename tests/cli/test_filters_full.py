@@ -72,10 +72,9 @@ def test_go_on_past_the_plan(here: Path) -> None:
 def test_stop_past_the_plan(here: Path) -> None:
     past = ("dedup", "seen", "-n", "10", "--when-full", "warn")
     assert mmbloom(*past, stdin=lines(0, 120)).code == 0
-    ended = mmbloom("dedup", "seen", stdin=lines(0, 2000))
-    assert ended.code == 6
-    assert is_one_line(
-        ended.err, "stopped in stdin", "% of new lines are now taken for seen, as", "makes room"
+    done = mmbloom("dedup", "seen", stdin=lines(0, 2000))
+    assert refused(
+        done, 6, "stopped in stdin", "% of new lines are now taken for seen, as", "makes room"
     )
 
 
@@ -90,10 +89,7 @@ def test_stop_far_past_the_plan(here: Path) -> None:
     ended = mmbloom("dedup", "seen", "in", "--stats")
     assert (ended.code, json.loads(ended.err.splitlines()[0])["lines"]) == (6, 0)
     ended = mmbloom("dedup", "seen", "in")
-    assert ended.code == 6
-    assert is_one_line(
-        ended.err, "seen: is full: it holds about", "new keys are now taken for seen"
-    )
+    assert refused(ended, 6, "seen: is full: it holds about", "new keys are now taken for seen")
     assert "it cannot grow: about" in ended.err
     assert (ended.out, "nothing was read" in ended.err) == (b"", True)
     assert "makes room" not in ended.err

@@ -15,7 +15,6 @@ from mmbloom.logs.lines import LineKeys, read_chunks
 
 LINES = b"a,1,x\nb,2,x\na,3,y\n"
 FIRST = ("-k", "1", "-t", ",")
-Words = list[str | Path]
 OTHERS: list[list[str]] = [["-k", "2", "-t", ","], ["-k", "1"], ["-i"], []]
 
 
@@ -25,7 +24,7 @@ def rule_of(path: str | Path) -> str | None:
         return seen.key_rule
 
 
-def warned(err: str, path: str | Path, mine: str, there: str = "-k 1 -t ,") -> bool:
+def warned(err: str, path: object, mine: str, there: str = "-k 1 -t ,") -> bool:
     return is_one_line(
         err, f'{path}: was filled by "{there}"', f'goes by "{mine}"', "the same line can"
     )
@@ -51,11 +50,7 @@ def test_another_rule_is_told_once(tmp_path: Path, log: Path, kind: list[str]) -
     for number, options in enumerate(OTHERS):
         copy = tmp_path / f"copy-{number}"
         assert mmbloom("copy", seen, copy).code == 0
-        commands: list[Words] = [
-            ["check", seen],
-            ["dedup", seen, "--dry-run"],
-            ["dedup", copy],
-        ]
+        commands = [["check", seen], ["dedup", seen, "--dry-run"], ["dedup", copy]]
         for command in commands:
             done = mmbloom(*command, log, "-", *options, stdin=LINES)
             assert warned(done.err, command[1], " ".join(options) or "whole lines")
@@ -70,11 +65,7 @@ def test_add_remove_and_verify(tmp_path: Path, log: Path) -> None:
     assert rule_of(counts) is None
     assert mmbloom("add", counts, log, "-k1").err == ""
     assert rule_of(counts) == "-k 1"
-    commands: list[Words] = [
-        ["add", counts, log],
-        ["remove", counts, log],
-        ["verify", counts, "--keys", log],
-    ]
+    commands = [["add", counts, log], ["remove", counts, log], ["verify", counts, "--keys", log]]
     for command in commands:
         assert warned(mmbloom(*command).err, counts, "whole lines", "-k 1")
     assert mmbloom("copy", "--plain", counts, tmp_path / "plain").code == 0
@@ -86,7 +77,7 @@ def test_add_remove_and_verify(tmp_path: Path, log: Path) -> None:
 def test_only_empty_differs(tmp_path: Path, there: list[str], mine: str, member: str) -> None:
     """Lines that have the member keep their key, and no warning says that they count as new."""
     lines = b"".join(b'{"%s": %d}\n' % (member.encode(), number) for number in range(100))
-    options: Words = ["--json-key", member, "-i"]
+    options = ["--json-key", member, "-i"]
     assert mmbloom("dedup", tmp_path / "seen", *EXACT, *options, *there, stdin=lines).err == ""
     done = mmbloom("dedup", tmp_path / "seen", *options, "--empty", mine, stdin=lines)
     assert done.out == b""
@@ -129,7 +120,7 @@ def test_nothing_is_written(tmp_path: Path, log: Path) -> None:
     with BloomFilter.create(path, 1000, 1e-9) as seen:
         seen.update(LINES.splitlines())
     before = path.read_bytes()
-    commands: list[Words] = [["dedup", path, "--dry-run", *FIRST, log], ["check", path, log]]
+    commands = [["dedup", path, "--dry-run", *FIRST, log], ["check", path, log]]
     for command in commands:
         mmbloom(*command)
     assert mmbloom("dedup", path, *FIRST).out == b""
@@ -145,16 +136,7 @@ def test_several_processes(tmp_path: Path) -> None:
     for name in ("one", "two", "three"):
         (tmp_path / name).write_bytes(LINES * 3)
     names = [tmp_path / name for name in ("one", "two", "three")]
-    run: Words = [
-        "dedup",
-        tmp_path / "seen",
-        *EXACT,
-        *names,
-        "--output-dir",
-        tmp_path / "out",
-        "-j",
-        "2",
-    ]
+    run = ["dedup", tmp_path / "seen", *EXACT, *names, "--output-dir", tmp_path / "out", "-j", "2"]
     assert mmbloom(*run, *FIRST).err == ""
     assert rule_of(tmp_path / "seen") == "-k 1 -t ,"
     assert warned(mmbloom(*run).err, tmp_path / "seen", "whole lines")
@@ -210,7 +192,7 @@ def test_it_outlives_files(tmp_path: Path) -> None:
 
 def test_what_is_made_of_a_filter_keeps_it(tmp_path: Path, log: Path) -> None:
     seen, made = filled(tmp_path / "seen"), tmp_path / "made"
-    commands: dict[str, Words] = {
+    commands = {
         "copied": ["copy", seen],
         "sealed": ["copy", "--seal", seen],
         "mended": ["repair", seen],

@@ -68,11 +68,7 @@ def test_figures_at_a_full_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kept", [0.1, 0.5, 0.9, -8, -1])
 @pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
 def test_cut_off(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    library: str,
-    kept: float,
-    piped: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str, kept: float, piped: bool
 ) -> None:
     leave(library, monkeypatch)
     whole = gzip.compress(lines_of(3000)) + gzip.compress(lines_of(9000, 3000))

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, refused
+from cli_runner import COMMAND, EXACT, exact_filter, inside, is_one_line, mmbloom, refused
 from forms import octets_of
 from frames import COMPRESS, DECOMPRESS, held_by, zstd
 from workers import in_child
@@ -61,7 +61,7 @@ def test_output_in_the_folder_of_the_filter(tmp_path: Path, place: str, *, exist
     before = {path.name: path.lstat().st_mtime_ns for path in tmp_path.rglob("*")}
     inputs = [tmp_path / "seen", tmp_path / "manifest.json"]
     made: tuple[str | Path, ...] = () if exists else EXACT
-    choices: list[list[str | Path]] = [
+    choices = [
         ["--output-dir", tmp_path / place],
         ["-o", tmp_path / place / "out"],
         ["-j", "2", "--output-dir", tmp_path / place],
@@ -131,7 +131,7 @@ def test_lines_of_several_runs(tmp_path: Path, kind: str) -> None:
     """A line without its end is ended first, as in a plain file; the other output is compressed."""
     seen, out, rest = tmp_path / "seen", tmp_path / f"out.{kind}", tmp_path / "rest.GZ"
     for lines in (b"a\nb\na\nc", b"", b"c\nd\n", b"d"):
-        options: list[str | Path] = ["-o", out, "--repeats-to", rest, *EXACT]
+        options = ["-o", out, "--repeats-to", rest, *EXACT]
         done = mmbloom("dedup", seen, *options, stdin=lines)
         assert (done.code, done.err) == (0, "")
     assert held_by(out) == b"a\nb\nc\nd\n"
@@ -219,10 +219,7 @@ def as_another_user(out: Path) -> str:
     """In a child: append as a user who may write to the output and is not its owner."""
     os.setegid(65534)
     os.seteuid(65534)
-    with (
-        pytest.raises(PermissionError) as error,
-        open_output(str(out), b"\n") as output,
-    ):
+    with pytest.raises(PermissionError) as error, open_output(str(out), b"\n") as output:
         output.write(np.frombuffer(b"c\n", np.uint8), terminated=True)
     return str(error.value)
 
@@ -342,7 +339,7 @@ def test_what_cannot_be_appended_to(tmp_path: Path, kind: str) -> None:
 
 def test_rows_have_one_header(tmp_path: Path) -> None:
     out, rows = tmp_path / "out.csv.gz", b'id,a\n1,"x\ny"\n'
-    options: list[str | Path] = ["--csv", "-ka", "-o", out, *EXACT]
+    options = ["--csv", "-ka", "-o", out, *EXACT]
     assert mmbloom("dedup", tmp_path / "seen", *options, stdin=rows).code == 0
     more = b'id,a\n2,"x\ny"\n3,z'
     assert mmbloom("dedup", tmp_path / "seen", *options, stdin=more).code == 0
@@ -365,15 +362,8 @@ def test_two_runs_and_one_file(tmp_path: Path) -> None:
     runs = []
     for who in range(2):
         (tmp_path / f"in{who}").write_bytes(b"\n".join([*lines[who], b""]))
-        argv: list[str | Path] = [
-            "dedup",
-            tmp_path / f"seen{who}",
-            tmp_path / f"in{who}",
-            "-o",
-            out,
-            "-n1e6",
-        ]
-        runs.append(subprocess.Popen([sys.executable, "-m", "mmbloom", *argv, "-p1e-9"]))
+        argv = ("dedup", tmp_path / f"seen{who}", tmp_path / f"in{who}", "-o", out)
+        runs.append(subprocess.Popen([*COMMAND, *argv, "-n1e6", "-p1e-9"]))
     assert [run.wait() for run in runs] == [0, 0]
     assert sorted(held_by(out).splitlines()) == sorted(lines[0] + lines[1])
 
@@ -417,8 +407,7 @@ def test_nothing_comes_between_a_look_and_its_line(
 
 def test_a_frame_that_another_run_writes(tmp_path: Path) -> None:
     out, theirs = tmp_path / "out.gz", gzip.compress(b"theirs\n")
-    argv: list[str | Path] = [sys.executable, "-m", "mmbloom", "dedup", tmp_path / "seen", *EXACT]
-    argv += ["-o", out]
+    argv = [*COMMAND, "dedup", str(tmp_path / "seen"), *EXACT, "-o", str(out)]
     with out.open("ab", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.write(theirs[:9])

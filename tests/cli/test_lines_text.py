@@ -119,16 +119,7 @@ def test_refused_before_anything_is_marked(tmp_path: Path, name: str, how: str) 
         seen.unlink(missing_ok=True)
 
 
-TEXT = [
-    b"PK\n",
-    b"PAR1,x\n",
-    b"ORCHID\n",
-    b"ORC\nPK\n",
-    b"ARROW1\n",
-    b"FEA1,2\n",
-    b"7z\n",
-    b"P",
-]
+TEXT = [b"PK\n", b"PAR1,x\n", b"ORCHID\n", b"ORC\nPK\n", b"ARROW1\n", b"FEA1,2\n", b"7z\n", b"P"]
 
 
 NO_SUM = b"\x80\x80" + bytes(600)  # which are -256 as signed bytes, and the checksum is 0
@@ -204,7 +195,7 @@ def test_each_command_and_call(tmp_path: Path, form: str, what: str) -> None:
     (tmp_path / "in.gz").write_bytes(gzip.compress(data))
     done = mmbloom("dedup", tmp_path / "new", *options, *EXACT, tmp_path / "in.gz")
     assert (done.code, (tmp_path / "new").exists()) == (5, False)
-    commands: list[list[str | Path]] = [
+    commands = [
         ["add", seen],
         ["check", seen],
         ["remove", counts],

@@ -180,7 +180,7 @@ def test_what_is_there_stays(home: Path, command: str, there: str) -> None:
 def test_each_exit_code_of_a_process(tmp_path: Path) -> None:
     seen = exact_filter(tmp_path / "seen")
     (tmp_path / "text").write_bytes(b"a\n")
-    runs: list[tuple[int, list[str | Path]]] = [
+    runs = [
         (0, ["add", seen, tmp_path / "text"]),
         (1, ["check", seen, "-"]),
         (2, ["dedup", seen, "-t,"]),
@@ -283,8 +283,7 @@ def test_processes_with_stderr_on_a_full_disk(tmp_path: Path, kind: str, *, buff
 def test_help_on_a_full_disk(argv: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = started(*argv, stdout=full) if argv == ["--help"] else mmbloom(*argv, stdout=full)
-    assert done.code == 5
-    assert is_one_line(done.err, "stdout: No space left")
+    assert refused(done, 5, "stdout: No space left")
 
 
 @pytest.mark.parametrize("command", ["info", "dedup"])
@@ -312,8 +311,7 @@ def test_a_number_in_the_place_of_an_input(where: Path, command: str) -> None:
     Where -n is there it is only an input that is missing.
     """
     done = inside(command, "seen", "1e6", "in")
-    assert done.code == 5
-    assert is_one_line(done.err, "1e6: No such file", "(give the number of keys with -n 1e6)")
+    assert refused(done, 5, "1e6: No such file", "(give the number of keys with -n 1e6)")
     done = inside(command, "seen", "1e6", "in", "-n", "10")
     assert "give the number" not in done.err
 
@@ -370,8 +368,7 @@ def test_a_filter_that_is_damaged(where: Path) -> None:
 def test_a_filter_of_other_sizes(where: Path, command: str) -> None:
     """What to leave out is said in options, not in calls of Python."""
     done = inside(command, "seen", "-n", "7", "-p", "1e-9", "access.log")
-    assert done.code == 3
-    assert is_one_line(done.err, "asked for 7: leave out -n, and what goes with it, to use it")
+    assert refused(done, 3, "asked for 7: leave out -n, and what goes with it, to use it")
 
 
 def test_folders_that_are_no_filters(where: Path) -> None:

@@ -207,9 +207,8 @@ def test_replace(path: str, tmp_path: Path) -> None:
     assert inside("copy", path, tmp_path / "copy").code == 0
     with BloomFilter.open(path) as seen:
         seen.add("since then")
-    refused = inside("copy", path, tmp_path / "copy")
-    assert refused.code == 5
-    assert is_one_line(refused.err, str(tmp_path / "copy"), "--replace takes the place")
+    done = inside("copy", path, tmp_path / "copy")
+    assert refused(done, 5, str(tmp_path / "copy"), "--replace takes the place")
     assert inside("copy", path, tmp_path / "copy", "--replace") == (0, b"", "")
     with BloomFilter.open(tmp_path / "copy", "r") as seen:
         assert "since then" in seen

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, started
+from cli_runner import EXACT, exact_filter, inside, is_one_line, mmbloom, refused, started
 
 from mmbloom import BloomFilter, columns
 
@@ -56,26 +56,41 @@ def test_second_run_with_d_prints_all(tmp_path: Path) -> None:
     assert dedup(tmp_path, b"a\nb\nc\n", "-d") == (0, b"a\nb\n", "")
 
 
-def test_output_is_appended_to(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert dedup(tmp_path, b"a\nb\n", "-o", out) == (0, b"", "")
-    assert dedup(tmp_path, b"b\nc\n", "--output", out) == (0, b"", "")
-    assert out.read_bytes() == b"a\nb\nc\n"
+APPENDED: dict[str, tuple[bytes, list[str], list[tuple[bytes, bytes]]]] = {
+    "to nothing": (b"", [], [(b"a\nb\n", b"a\nb\n"), (b"b\nc\n", b"a\nb\nc\n")]),
+    "to what a killed run cut off": (
+        b"old\ncut o",
+        [],
+        [(b"a\nb", b"old\ncut o\na\nb"), (b"b\nc\n", b"old\ncut o\na\nb\nc\n")],
+    ),
+    "to lines that end in NUL": (
+        b"whole\0cut o",
+        ["-z"],
+        [(b"cut off\0", b"whole\0cut o\0cut off\0")],
+    ),
+    "nothing new": (b"cut o", [], [(b"known\n", b"cut o"), (b"", b"cut o")]),
+}
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\0"])
-def test_output_cut_off_is_mended(tmp_path: Path, end: bytes) -> None:
-    (tmp_path / "out").write_bytes(b"whole" + end + b"cut o")
-    options = ["-z"] * (end == b"\0")
-    dedup(tmp_path, b"cut off" + end, "-o", tmp_path / "out", *options)
-    assert (tmp_path / "out").read_bytes() == end.join([b"whole", b"cut o", b"cut off", b""])
-
-
-def test_output_cut_off_and_nothing_new(tmp_path: Path) -> None:
-    dedup(tmp_path, b"a\n")
-    (tmp_path / "out").write_bytes(b"cut o")
-    dedup(tmp_path, b"a\n", "-o", tmp_path / "out")
-    assert (tmp_path / "out").read_bytes() == b"cut o"
+@pytest.mark.parametrize("to", ["-o", "--output", "--durable -o", "--output-dir", ">>"])
+@pytest.mark.parametrize(("there", "options", "runs"), APPENDED.values(), ids=APPENDED)
+def test_output_is_appended_to(
+    here: Path, there: bytes, options: list[str], runs: list[tuple[bytes, bytes]], to: str
+) -> None:
+    """A line that was cut off stays a line of its own; without a new line nothing changes."""
+    out = Path("out", "in") if to == "--output-dir" else Path("out")
+    out.parent.mkdir(exist_ok=True)
+    out.write_bytes(there)
+    assert mmbloom("add", "seen", *EXACT, stdin=b"known\n").code == 0
+    argv = ["dedup", "seen", "in", *options]
+    for lines, expected in runs:
+        Path("in").write_bytes(lines)
+        if to == ">>":
+            with out.open("ab") as stdout:
+                assert started(*argv, stdout=stdout) == (0, b"", "")
+        else:
+            assert mmbloom(*argv, *to.split(), "out") == (0, b"", "")
+        assert out.read_bytes() == expected
 
 
 @pytest.mark.parametrize("how", ["dedup -o", "dedup", "check"])
@@ -92,12 +107,11 @@ def test_output_must_be_another_file(tmp_path: Path, how: str, reads: str, outpu
     (tmp_path / "to_seen").symlink_to("seen")
     before = seen.read_bytes()
     command, *option = how.split()
-    argv: list[str | Path] = [command, seen, *[source] * (reads == "input")]
+    argv = [command, seen, *[source] * (reads == "input")]
     argv += [*option, tmp_path / output] if option else []
     with source.open("rb") as stdin, (tmp_path / output).open("ab") as stdout:
         done = mmbloom(*argv, stdin=stdin, stdout=None if option else stdout)
-    assert done.code == 2
-    assert is_one_line(done.err, str(tmp_path / output) if option else "stdout")
+    assert refused(done, 2, str(tmp_path / output) if option else "stdout")
     assert seen.read_bytes() == before
     assert source.read_bytes() == b"a\na\n"
 
@@ -109,9 +123,7 @@ def test_output_must_not_be_the_filter_to_be_made(tmp_path: Path, name: str) -> 
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("new")
     argv = ("dedup", tmp_path / "new", tmp_path / "in", "-o", tmp_path / name, *EXACT)
-    done = inside(*argv)
-    assert done.code == 2
-    assert is_one_line(done.err, str(tmp_path / name))
+    assert refused(inside(*argv), 2, str(tmp_path / name))
     assert not (tmp_path / "new").exists()
 
 
@@ -191,9 +203,7 @@ def test_filter_is_made_once(tmp_path: Path) -> None:
     assert inside(*argv, *again) == (0, b"", "")
     assert inside(*argv) == (0, b"", "")
     for wrong in (["-n", "1001", *again[2:]], [*again, "--seed", "6"]):
-        done = inside(*argv, *wrong)
-        assert done.code == 3
-        assert is_one_line(done.err, str(seen), wrong[-1] if "6" in wrong else "1001")
+        assert refused(inside(*argv, *wrong), 3, str(seen), wrong[-1] if "6" in wrong else "1001")
 
 
 def test_no_input_is_read_when_another_is_missing(tmp_path: Path) -> None:
@@ -235,16 +245,12 @@ def test_relative_outputs_that_cannot_be(tmp_path: Path, monkeypatch: pytest.Mon
         Path(name).write_bytes(b"a\n")
     into = ["dedup", "seen", *EXACT, "--output-dir", "out"]
     for name in ("../up.log", "a/../../up.log"):
-        done = mmbloom(*into, "--relative", name)
-        assert done.code == 2
-        assert is_one_line(done.err, name, "give its full path")
+        assert refused(mmbloom(*into, "--relative", name), 2, name, "give its full path")
     done = mmbloom(*into, "a/same.log", "b/same.log")
-    assert done.code == 2
-    assert is_one_line(done.err, "--relative keeps their folders")
+    assert refused(done, 2, "--relative keeps their folders")
     for options in ([], ["--relative"]):  # which keeps apart no two of one folder
         done = mmbloom(*into, *options, "a/same.log", "./a/same.log.gz")
-        assert done.code == 2
-        assert is_one_line(done.err, "would both be written to", "another run, with another folder")
+        assert refused(done, 2, "would both be written to", "another run, with another folder")
         assert "--relative keeps" not in done.err
     assert not Path("out").exists()
 
@@ -288,7 +294,7 @@ def test_names_in_any_locale(tmp_path: Path, options: list[str], head: str, row:
     """Where Python reads arguments as ASCII, they choose the same keys, by the same rule."""
     ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     (tmp_path / "in").write_text(head + row * 3, encoding="utf-8")
-    run: list[str | Path] = ["dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in"]
+    run = ["dedup", tmp_path / "seen", *EXACT, *options, tmp_path / "in"]
     assert started(*run, env=ascii_only) == (0, (head + row).encode(), "")
     assert mmbloom(*run) == (0, head.encode(), "")
     done = started("exclude", tmp_path / "seen", "--add", "é", env=ascii_only)

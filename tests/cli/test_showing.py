@@ -12,14 +12,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from checks import change_header, seal
+from checks import change_header, counters_of, seal, set_counters
 from cli_runner import EXACT, code_of, inside, is_one_line, mmbloom, on_a_terminal, started
 from unions import make
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, compare, engine, sizing
 from mmbloom.cli.showing import WIDTH, _fullest, bar
-
-BATCHES_BEGUN, POSITIONS_SET = 2048 + 16, 2048 + 8
 
 
 @pytest.fixture
@@ -29,29 +27,11 @@ def used(tmp_path: Path) -> Path:
     return tmp_path / "seen"
 
 
-def read_counter(path: Path, offset: int) -> int:
-    found: int = struct.unpack_from("<Q", path.read_bytes(), offset)[0]
-    return found
-
-
-def write_counter(path: Path, offset: int, value: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(offset)
-        file.write(struct.pack("<Q", value))
-
-
 def test_for_people(used: Path) -> None:
     done = mmbloom("info", used)
     assert (done.code, done.err) == (0, "")
-    said = done.out.decode()
-    for expected in (
-        str(used),
-        "100,000 keys",
-        "1e-09",
-        "1,000 were new",
-        "blocked",
-        "siphash, seed secret",
-    ):
+    said, figures = done.out.decode(), ("100,000 keys", "1e-09", "1,000 were new")
+    for expected in (str(used), *figures, "blocked", "siphash, seed secret"):
         assert expected in said
     assert f"{used.stat().st_size:,} bytes" in said
     assert "recount" not in said
@@ -83,9 +63,9 @@ def test_json(used: Path) -> None:
 
 
 def test_after_a_killed_writer(used: Path) -> None:
-    begun, right = read_counter(used, BATCHES_BEGUN), read_counter(used, POSITIONS_SET)
-    write_counter(used, BATCHES_BEGUN, begun + 1)
-    write_counter(used, POSITIONS_SET, right // 2)
+    counters = counters_of(str(used))
+    begun, right = counters["batches_begun"] + 1, counters["positions_set"]
+    set_counters(str(used), batches_begun=begun, positions_set=right // 2)
     done = inside("info", used)
     assert done.code == 0
     assert b"1 batches" in done.out or b"1 batch " in done.out
@@ -95,7 +75,7 @@ def test_after_a_killed_writer(used: Path) -> None:
     assert mended.code == 0
     figures = json.loads(mended.out)
     assert (figures["unfinished_batches"], figures["positions_set"]) == (0, right)
-    assert read_counter(used, POSITIONS_SET) == right
+    assert counters_of(str(used))["positions_set"] == right
     assert b"recount" not in inside("info", used).out
 
 
@@ -150,16 +130,11 @@ def test_fail_above(tmp_path: Path, share: str, code: int, *, json_too: bool) ->
     path = tmp_path / "seen"
     with BloomFilter.create(path, 1000, 1e-6, seed=1) as seen:
         seen.update(range(800))
-    options = ["--json"] if json_too else []
+    options = ["--json"] * json_too
     done = inside("info", path, *options, "--fail-above", share)
-    plain = inside("info", path, *options)
-    assert (done.code, done.out) == (code, plain.out)
-    if code:
-        assert is_one_line(
-            done.err, f"{path}: is 80% full, above 70%: it holds about 80", "planned for 1000"
-        )
-    else:
-        assert done.err == ""
+    assert (done.code, done.out) == (code, inside("info", path, *options).out)
+    said = f"{path}: is 80% full, above 70%: it holds about 80"
+    assert is_one_line(done.err, said, "planned for 1000") if code else done.err == ""
 
 
 def test_fail_above_of_several(tmp_path: Path) -> None:
@@ -201,9 +176,9 @@ def now(monkeypatch: pytest.MonkeyPatch) -> int:
     return stopped
 
 
-def rows(path: str) -> dict[str, str]:
-    """What info prints, by the name of the row."""
-    done = inside("info", path)
+def rows(*argv: str) -> dict[str, str]:
+    """What a command prints, by the name of the row."""
+    done = inside(*argv)
     assert (done.code, done.err) == (0, "")
     return {line[:15].strip(): line[16:] for line in done.out.decode().splitlines()}
 
@@ -211,28 +186,28 @@ def rows(path: str) -> dict[str, str]:
 def aged(path: str, now: int, seconds: float) -> str | None:
     """What info says of the capacity of a filter that was made so long ago."""
     change_header(path, CREATED, "<Q", now - int(seconds * SECOND))
-    return rows(path).get("capacity")
+    return rows("info", path).get("capacity")
 
 
-@pytest.mark.parametrize(("keys", "days"), [(500, 10.0), (250, 30.0), (100, 90.0), (10, 990.0)])
-def test_date(tmp_path: Path, now: int, keys: int, days: float) -> None:
-    path = make(tmp_path / "a", range(keys), capacity=1000, error_rate=1e-6)
-    said = aged(path, now, 10 * DAY)
-    assert said
-    found = re.fullmatch(r"will be passed about (\S+), at the pace since it was made", said)
+@pytest.mark.parametrize(
+    ("keys", "age", "form", "ahead", "within"),
+    [
+        (500, 10 * DAY, "%Y-%m-%d", 10 * DAY, 1.3 * DAY),
+        (250, 10 * DAY, "%Y-%m-%d", 30 * DAY, 1.9 * DAY),
+        (100, 10 * DAY, "%Y-%m-%d", 90 * DAY, 3.7 * DAY),
+        (10, 10 * DAY, "%Y-%m-%d", 990 * DAY, 30.7 * DAY),
+        (500, 3600, "%Y-%m-%d %H:%M UTC", 3600, 180),
+    ],
+)
+def test_date(
+    tmp_path: Path, now: int, keys: int, age: int, form: str, ahead: int, within: float
+) -> None:
+    path = make(tmp_path / "a", range(keys), capacity=1000, error_rate=1e-9)
+    said = aged(path, now, age) or ""
+    found = re.fullmatch(r"will be passed about (.*), at the pace since it was made", said)
     assert found
-    then = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
-    assert abs(then - NOW - timedelta(days=days)) < timedelta(days=1 + 0.03 * days)
-
-
-def test_soon(tmp_path: Path, now: int) -> None:
-    path = make(tmp_path / "a", range(500), capacity=1000, error_rate=1e-9)
-    said = aged(path, now, 3600)
-    assert said
-    found = re.fullmatch(r"will be passed about (.*) UTC, at the pace since it was made", said)
-    assert found
-    then = datetime.strptime(found[1], "%Y-%m-%d %H:%M").replace(tzinfo=UTC)
-    assert abs(then - NOW - timedelta(hours=1)) < timedelta(minutes=3)
+    then = datetime.strptime(found[1], form).replace(tzinfo=UTC)
+    assert abs(then - NOW - timedelta(seconds=ahead)) < timedelta(seconds=within)
 
 
 @pytest.mark.parametrize("seconds", [-DAY, 0, 59.9])
@@ -248,8 +223,8 @@ def test_nothing_to_go_by(tmp_path: Path, now: int) -> None:
     path = make(tmp_path / "b", range(100))
     seal(path)
     assert aged(path, now, 10 * DAY) is None
-    assert rows(path)["sealed"] == "read-only for ever"
-    assert "sealed" not in rows(str(tmp_path / "a"))
+    assert rows("info", path)["sealed"] == "read-only for ever"
+    assert "sealed" not in rows("info", str(tmp_path / "a"))
 
 
 def test_passed(tmp_path: Path, now: int) -> None:
@@ -266,14 +241,14 @@ def test_any_time(tmp_path: Path, now: int, created: int) -> None:
     path = make(tmp_path / "a", range(1), capacity=100)
     change_header(path, CREATED, "<Q", created)
     change_header(path, CAPACITY, "<Q", 2**64 - 1)
-    said = rows(path).get("capacity")
+    said = rows("info", path).get("capacity")
     never = "not passed in a thousand years, at the pace since it was made"
     assert said == (never if created < 2 else None)
 
 
 def test_error_rates(tmp_path: Path) -> None:
     path = make(tmp_path / "a", range(1000), capacity=1000, error_rate=0.05)
-    found = re.fullmatch(r"(\S+), planned 0.05", rows(path)["error rate now"])
+    found = re.fullmatch(r"(\S+), planned 0.05", rows("info", path)["error rate now"])
     assert found
     assert float(found[1]) == pytest.approx(0.05, rel=0.25)
 
@@ -320,14 +295,12 @@ def two(tmp_path: Path) -> list[str]:
 
 
 def test_comparison_for_people(two: list[str]) -> None:
-    done = mmbloom("compare", *two)
-    assert (done.code, done.err) == (0, "")
-    rows = {line[:15].strip(): line[16:] for line in done.out.decode().splitlines()}
-    assert (rows.pop("first"), rows.pop("second")) == (two[0], two[1])
-    assert re.fullmatch(r"0\.\d{4}", rows["Jaccard"])
-    assert float(rows.pop("Jaccard")) == pytest.approx(1000 / 5000, abs=0.01)
-    assert all(re.fullmatch(r"about \d(,\d{3}|\d{2})", row) for row in rows.values()), rows
-    counts = {name: int(row[6:].replace(",", "")) for name, row in rows.items()}
+    found = rows("compare", *two)
+    assert (found.pop("first"), found.pop("second")) == (two[0], two[1])
+    assert re.fullmatch(r"0\.\d{4}", found["Jaccard"])
+    assert float(found.pop("Jaccard")) == pytest.approx(1000 / 5000, abs=0.01)
+    assert all(re.fullmatch(r"about \d(,\d{3}|\d{2})", row) for row in found.values()), found
+    counts = {name: int(row[6:].replace(",", "")) for name, row in found.items()}
     keys = {"keys of first": 3000, "keys of second": 3000, "keys of either": 5000}
     assert counts == pytest.approx({**keys, "common keys": 1000}, abs=50)
 

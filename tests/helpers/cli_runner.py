@@ -56,7 +56,7 @@ class Ended(NamedTuple):
 
 
 def mmbloom(
-    *argv: str | Path,
+    *argv: object,
     stdin: bytes | IO[bytes] = b"",
     stdout: IO[bytes] | None = None,
     stderr: IO[bytes] | None = None,
@@ -116,7 +116,7 @@ def exchange(stdin: bytes, to_stdin: int, *outputs: int, pause: float) -> list[b
 
 
 def started(
-    *argv: str | Path,
+    *argv: object,
     stdin: bytes | None = b"",
     env: Mapping[str, str] | None = None,
     command: Sequence[str] = COMMAND,
@@ -152,7 +152,7 @@ def code_of(argv: Sequence[str]) -> int:
         return int(end.code or 0)
 
 
-def inside(*argv: str | Path) -> Ended:
+def inside(*argv: object) -> Ended:
     """Run a command within this process, which is faster; stdin is not to be used."""
     with captured("stdout") as out, captured("stderr") as err:
         code = code_of([str(argument) for argument in argv])
@@ -179,7 +179,7 @@ def captured(name: str) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def running(
-    *argv: str | Path, command: Sequence[str] = COMMAND, **options: Any
+    *argv: object, command: Sequence[str] = COMMAND, **options: Any
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Start a command with all streams piped (unless options say else); never leave it behind."""
     for stream in ("stdin", "stdout", "stderr"):
@@ -202,7 +202,7 @@ def running(
 
 @contextmanager
 def forked(
-    *argv: str | Path, streams: Sequence[int], without: Sequence[int] = ()
+    *argv: object, streams: Sequence[int], without: Sequence[int] = ()
 ) -> Iterator["Child[int]"]:
     """Start a command in a fork of this process; gone after the block.
 
@@ -240,7 +240,7 @@ def without(*libraries: str) -> list[str]:
 
 
 def on_a_terminal(
-    *argv: str | Path, stdout_too: bool = False, columns: int = 80, **options: Any
+    *argv: object, stdout_too: bool = False, columns: int = 80, **options: Any
 ) -> tuple[bytes, str]:
     """Run a command with stderr on a terminal; return stdout and what the terminal showed."""
     master, slave = pty.openpty()
@@ -363,7 +363,7 @@ def size_of(outputs: list[Path]) -> int:
 
 
 def kill_at_random(
-    argv: list[str | Path], rng: random.Random, outputs: list[Path], longest: float = 0.08
+    argv: Sequence[object], rng: random.Random, outputs: list[Path], longest: float = 0.08
 ) -> bool:
     """Start a run and kill -9 its whole group soon after it began to write; was it running?"""
     before = size_of(outputs)

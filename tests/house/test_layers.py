@@ -142,10 +142,7 @@ def test_something_is_read() -> None:
     assert "mmbloom._engine.compiled.positions.shape_of" in {
         *cython_imports_of(compiled["bits.pyx"])
     }
-    assert own_imports_of(compiled["hash.pyx"]) >= {
-        "_engine.key_batch",
-        "_engine.compiled.sink",
-    }
+    assert own_imports_of(compiled["hash.pyx"]) >= {"_engine.key_batch", "_engine.compiled.sink"}
 
 
 def test_every_package_is_on_the_map() -> None:
@@ -210,10 +207,7 @@ def test_extras_stay_in_the_command_line(library: str) -> None:
 
 @pytest.mark.parametrize(
     ("module", "libraries"),
-    [
-        ("cluster.dask", {"dask", "distributed", "tlz"}),
-        ("cluster.spark", {"pyspark", "pyarrow"}),
-    ],
+    [("cluster.dask", {"dask", "distributed", "tlz"}), ("cluster.spark", {"pyspark", "pyarrow"})],
 )
 def test_engines_stay_in_their_module(module: str, libraries: set[str]) -> None:
     """The library of a cluster is imported at the top of one public module, and that by nothing.
