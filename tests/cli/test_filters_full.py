@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from cli_runner import Ended, is_one_line, mmbloom, refused, started
+from cli_runner import Ended, inside, is_one_line, mmbloom, refused, started
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom import open as open_filter
@@ -56,7 +56,8 @@ def test_stop_grow_go_on(here: Path) -> None:
 
 
 def test_go_on_past_the_plan(here: Path) -> None:
-    ended = mmbloom("dedup", "seen", "-n", "10", "--when-full", "warn", stdin=lines(0, 500))
+    (here / "in").write_bytes(lines(0, 500))
+    ended = inside("dedup", "seen", "-n", "10", "--when-full", "warn", "in")
     with BloomFilter.open("seen", "r") as seen:
         assert seen.current_error_rate > 0.9
     assert ended.code == 0
@@ -107,7 +108,7 @@ def test_stop_where_no_folder_can_be(here: Path) -> None:
 
 
 def test_seen_lines_need_no_room(here: Path) -> None:
-    """A full filter is no reason to stop here nothing is new; -d prints the repeats till then."""
+    """A full filter is no reason to stop where nothing is new; -d prints the repeats till then."""
     assert mmbloom("dedup", "seen", *SIZES, stdin=lines(0, 100)).code == 0
     assert mmbloom("dedup", "seen", stdin=lines(0, 100)) == Ended(0, b"", "")
     repeats = mmbloom("dedup", "seen", "-d", stdin=lines(50, 110))

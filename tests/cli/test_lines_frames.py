@@ -58,7 +58,7 @@ def test_figures_of_what_was_done(here: Path, command: str) -> None:
 
 def test_figures_at_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(b"a\nb\n")
-    done = mmbloom("dedup", tmp_path / "seen", tmp_path / "in", "-o/dev/full", "--stats", *EXACT)
+    done = inside("dedup", tmp_path / "seen", tmp_path / "in", "-o/dev/full", "--stats", *EXACT)
     figures, said = done.err.splitlines()
     assert (done.code, json.loads(figures)["lines"]) == (5, 0)
     assert is_one_line(f"{said}\n", "mmbloom: /dev/full: No space left")

@@ -54,32 +54,31 @@ def test_byte_for_byte(tmp_path: Path, data: bytes, expected: bytes) -> None:
     assert inside(*argv) == (0, b"", "")
 
 
-@pytest.mark.parametrize("argv", [(), ("-",)])
-def test_reads_stdin(tmp_path: Path, argv: tuple[str, ...]) -> None:
-    seen = exact_filter(tmp_path / "seen")
-    assert mmbloom("dedup", seen, *argv, stdin=b"b\na\r\nb\n\xff") == (0, b"b\na\r\n\xff", "")
+# Files, inputs as they are named, stdin, and what is printed.
+INPUTS: dict[str, tuple[dict[str, bytes], str, bytes, bytes]] = {
+    "stdin": ({}, "", b"b\na\r\nb\n\xff", b"b\na\r\n\xff"),
+    "stdin by name": ({}, "-", b"b\na\r\nb\n\xff", b"b\na\r\n\xff"),
+    "in the order given": (
+        {"1": b"a\nb\n", "2": b"c\na\nd\n"},
+        "1 - 2",
+        b"x\nb\nc\n",
+        b"a\nb\nx\nc\nd\n",
+    ),
+    "not glued together": (
+        {"1": b"a\nlast", "2": b"first\nb", "3": b"b\n", "4": b"last"},
+        "1 2 3 4",
+        b"",
+        b"a\nlast\nfirst\nb",
+    ),
+    "the same twice": ({"1": b"a\nb\n"}, "1 1", b"", b"a\nb\n"),
+}
 
 
-def test_several_inputs_in_order(tmp_path: Path) -> None:
-    (tmp_path / "1").write_bytes(b"a\nb\n")
-    (tmp_path / "2").write_bytes(b"c\na\nd\n")
-    argv = ("dedup", tmp_path / "seen", tmp_path / "1", "-", tmp_path / "2", *EXACT)
-    assert mmbloom(*argv, stdin=b"x\nb\nc\n").out == b"a\nb\nx\nc\nd\n"
-
-
-def test_inputs_are_not_glued_together(tmp_path: Path) -> None:
-    for name, data in {"1": b"a\nlast", "2": b"first\nb", "3": b"b\n", "4": b"last"}.items():
-        (tmp_path / name).write_bytes(data)
-    inputs = [tmp_path / name for name in "1234"]
-    done = inside("dedup", tmp_path / "seen", *inputs, *EXACT)
-    assert done.out == b"a\nlast\nfirst\nb"
-
-
-def test_same_input_twice(tmp_path: Path) -> None:
-    (tmp_path / "in").write_bytes(b"a\nb\n")
-    inputs = [tmp_path / "in", tmp_path / "in"]
-    done = inside("dedup", tmp_path / "seen", *inputs, *EXACT)
-    assert done.out == b"a\nb\n"
+@pytest.mark.parametrize(("files", "named", "stdin", "out"), INPUTS.values(), ids=INPUTS)
+def test_inputs(here: Path, files: dict[str, bytes], named: str, stdin: bytes, out: bytes) -> None:
+    for name, data in files.items():
+        Path(name).write_bytes(data)
+    assert mmbloom("dedup", "seen", *named.split(), *EXACT, stdin=stdin) == (0, out, "")
 
 
 def test_many_lines_like_a_dict(tmp_path: Path, seed: int) -> None:

@@ -89,7 +89,7 @@ def test_output_is_appended_to(
             with out.open("ab") as stdout:
                 assert started(*argv, stdout=stdout) == (0, b"", "")
         else:
-            assert mmbloom(*argv, *to.split(), "out") == (0, b"", "")
+            assert inside(*argv, *to.split(), "out") == (0, b"", "")
         assert out.read_bytes() == expected
 
 
