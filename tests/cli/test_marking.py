@@ -255,7 +255,7 @@ def test_lock_timeout(tmp_path: Path, command: str) -> None:
         with seen.locked():
             done = mmbloom(command, path, "--lock-timeout", "0.3", stdin=b"a\nb\n")
         assert refused(done, 4, str(path), "0.3")
-        assert seen.contains_many([b"a", b"b"]).tolist() == [False, True]
+        assert (b"a" in seen, b"b" in seen) == (False, True)
 
 
 @pytest.mark.parametrize("command", ["add", "dedup"])
