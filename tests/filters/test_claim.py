@@ -15,10 +15,8 @@ from checks import (
     check_settled,
     counters_of,
     flock_is_free,
-    in_thread,
 )
 from hypothesis import strategies as st
-from workers import in_child
 
 from mmbloom import (
     BloomFilter,
@@ -26,7 +24,6 @@ from mmbloom import (
     ClosedFilterError,
     DurabilityError,
     FileChangedError,
-    KeyTypeError,
     LockTimeoutError,
 )
 from mmbloom.sizing import Layout
@@ -49,21 +46,6 @@ def test_marks_after_the_block(create: Create, path: str) -> None:
     check_holds(seen, "abc")
     check_settled(path)
     assert counters_of(path)["keys_added"] == 3
-
-
-@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
-def test_block_that_raises_marks_nothing(
-    create: Create, path: str, error: type[BaseException]
-) -> None:
-    """Whatever ends the block early goes through, and the file is as it was, the lock free."""
-    seen = create(1000)
-    seen.add("a")
-    before, counters = array_of(path), counters_of(path)
-    with pytest.raises(error), seen.claim(["a", "b"]):
-        raise error
-    assert (array_of(path), counters_of(path)) == (before, counters)
-    assert flock_is_free(path)
-    assert seen.add_many(["a", "b"]).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -122,33 +104,6 @@ def test_lock_is_kept_for_the_block(create: Create, path: str) -> None:
         assert not other.add("a")
 
 
-def test_claim_waits_its_time(create: Create, path: str) -> None:
-    """A claim that cannot get the lock in time raises LockTimeoutError and holds nothing."""
-    holder = create(1000)
-    with BloomFilter.open(path, lock_timeout=0.01) as seen:
-        with holder.locked(), pytest.raises(LockTimeoutError), seen.claim(["a"]):
-            pass
-        assert "a" not in seen
-        assert in_thread(lambda: seen.add("a")) is True
-
-
-def test_wrong_key_raises_before_the_lock(create: Create, path: str) -> None:
-    """A key that is none is refused when the claim is made, with its position."""
-    seen = create(1000)
-    with pytest.raises(KeyTypeError, match="position 2"):
-        seen.claim(["a", "b", None])
-    assert not any(array_of(path))
-    assert flock_is_free(path)
-
-
-def test_empty_claim(create: Create, path: str) -> None:
-    """A claim of nothing answers nothing, and marks nothing."""
-    with create(1000).claim([]) as new:
-        assert new.tolist() == []
-        assert new.dtype == np.bool_
-    assert not any(counters_of(path).values())
-
-
 def test_adds_within_a_claim(create: Create, path: str) -> None:
     """What is added within the block counts for later answers; the marks come last."""
     seen = create(1000)
@@ -194,34 +149,12 @@ def test_claim_is_used_once(create: Create, path: str) -> None:
     assert flock_is_free(path)
 
 
-def test_child_that_leaves_the_block(create: Create, path: str) -> None:
-    """A child forked within the block leaves it without marking and without freeing the lock."""
-    seen = create(1000)
-    claim = seen.claim(["a"])
-    claim.__enter__()
-    in_child(lambda: claim.__exit__(None, None, None))
-    assert not any(array_of(path))
-    assert not flock_is_free(path)
-    claim.__exit__(None, None, None)
-    assert "a" in seen
-    assert flock_is_free(path)
-
-
 def test_closed_within_the_block(create: Create, path: str) -> None:
     """A filter closed within the block cannot be marked: an error, not silence."""
     seen = create(1000)
     with pytest.raises(ClosedFilterError), seen.claim(["a"]):
         seen.close()
     assert not any(array_of(path))
-    assert flock_is_free(path)
-
-
-def test_file_replaced_within_the_block(create: Create, path: str) -> None:
-    """Keys are not marked, silently, in a file that has left its path: FileChangedError."""
-    seen = create(1000)
-    shutil.copy(path, path + ".new")
-    with pytest.raises(FileChangedError), seen.claim(["a"]):
-        os.replace(path + ".new", path)
     assert flock_is_free(path)
 
 
@@ -247,18 +180,6 @@ def test_nothing_to_mark_in_a_replaced_file(create: Create, path: str) -> None:
     assert flock_is_free(path)
     with pytest.raises(FileChangedError):
         seen.claim(["a"]).__enter__()
-
-
-def test_file_truncated_within_the_block(create: Create, path: str) -> None:
-    """A file cut while the claim was open is FileChangedError at its end, not a fatal signal."""
-    create(1000).close()
-
-    def work() -> None:
-        with BloomFilter.open(path) as seen, seen.claim(["a"]):
-            os.truncate(path, 0)
-
-    with pytest.raises(FileChangedError):
-        in_child(work)
 
 
 def test_flush_that_fails_within_the_block(

@@ -1,7 +1,5 @@
 """CountingBloomFilter at its edges: other kinds, locks, claims, wrong keys, figures, pickles."""
 
-import pickle
-from collections.abc import Callable
 from contextlib import suppress
 from itertools import cycle
 from pathlib import Path
@@ -12,28 +10,21 @@ import numpy as np
 import pytest
 from checks import (
     array_of,
-    check_raises,
-    flock_is_free,
-    seal,
 )
-from workers import PATIENCE, in_child
+from workers import PATIENCE
 
 import mmbloom
 from mmbloom import (
     BloomFilter,
     CapacityWarning,
-    ClosedFilterError,
     CountingBloomFilter,
     FormatError,
     KeyTypeError,
-    LockTimeoutError,
     LostBitsError,
     ParameterMismatchError,
-    ReadOnlyError,
     _engine,
-    hash_many,
 )
-from mmbloom._system.typing import HashHalves, Mode
+from mmbloom._system.typing import HashHalves
 
 
 def test_each_class_opens_its_own_kind(path: str, tmp_path: Path) -> None:
@@ -69,52 +60,6 @@ def test_create_like_and_exist_ok(path: str, tmp_path: Path) -> None:
         CountingBloomFilter.create(path, 200, exist_ok=True)
     with pytest.raises(FileExistsError):
         CountingBloomFilter.create(path, 100)
-
-
-WRITES: dict[str, Callable[[Any], object]] = {
-    "remove": lambda seen: seen.remove("a"),
-    "remove_many": lambda seen: seen.remove_many(["a"]),
-    "add": lambda seen: seen.add("a"),
-    "add_many": lambda seen: seen.add_many(["a"]),
-    "claim": lambda seen: seen.claim(["a"]).__enter__(),
-}
-
-
-@pytest.mark.parametrize("name", WRITES)
-def test_read_only_closed_and_locked(path: str, name: str) -> None:
-    """What cannot be written says why: mode "r", sealed, closed, or locked by another."""
-    write = WRITES[name]
-    CountingBloomFilter.create(path, 100).close()
-    with CountingBloomFilter.open(path, "r") as seen:
-        check_raises({name: write}, seen, ReadOnlyError, "mode='r'")
-    with pytest.raises(ClosedFilterError):
-        write(seen)
-    with (
-        CountingBloomFilter.open(path) as other,
-        other.locked(),
-        CountingBloomFilter.open(path, lock_timeout=0) as seen,
-        pytest.raises(LockTimeoutError),
-    ):
-        write(seen)
-    seal(path)
-    with CountingBloomFilter.open(path) as seen:
-        check_raises({name: write}, seen, ReadOnlyError, "sealed")
-        assert not seen.contains_many(["a"]).any()
-
-
-@pytest.mark.parametrize("mode", ["r+", "r"])
-def test_queries_take_no_lock(path: str, mode: Mode) -> None:
-    """Law 4: neither a single key nor a batch waits for a writer, in either mode."""
-    CountingBloomFilter.create(path, 100).close()
-    with CountingBloomFilter.open(path) as writer, writer.locked():
-        writer.add("a")
-        assert writer.contains_many(["a"] * 200_000).all(), "by the thread that has the lock"
-        with CountingBloomFilter.open(path, mode, lock_timeout=0) as seen:
-            assert "a" in seen
-            assert seen.contains_many(["a", "b"]).tolist() == [True, False]
-            h1, h2 = hash_many(["a", "b"], seen.params)
-            assert seen.contains_hashes(h1, h2).tolist() == [True, False]
-    assert flock_is_free(path)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -198,16 +143,3 @@ def test_verify_after_add(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         with pytest.raises(LostBitsError):
             seen.add_many(["lost"])
-
-
-def test_pickle_and_fork(path: str) -> None:
-    """A filter reopens in another process, by pickle or by fork, as the same class."""
-    with CountingBloomFilter.create(path, 100) as seen:
-        seen.add("a")
-        raw = pickle.dumps(seen)
-        assert len(raw) < 1000
-        with pickle.loads(raw) as again:
-            assert type(again) is CountingBloomFilter
-            assert again.remove("a")
-        assert in_child(lambda: seen.add_many(["a", "b"]).tolist()) == [True, True]
-        assert seen.remove_many(["a", "b"]).all()

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import pickle
 import stat
 import time
 from collections import Counter
@@ -23,8 +22,6 @@ from workers import in_child
 from mmbloom import GrowingFilter, Sieve, verify
 from mmbloom.errors import (
     DurabilityError,
-    FileChangedError,
-    KeyTypeError,
     LockTimeoutError,
 )
 from mmbloom.logs import dedup, lines
@@ -105,74 +102,9 @@ def test_figures(grow: Create) -> None:
     assert seen.recount() == bits
 
 
-def test_keys_of_every_form(grow: Create) -> None:
-    """What a key is does not depend on the kind of filter; a wrong one adds nothing."""
-    seen = grow(4)
-    assert seen.add_many(np.arange(10)).all()
-    mixed: list[Any] = [b"a", "b", 10, None]
-    assert seen.add_many(mixed, nulls="skip").tolist() == [True, True, True, False]
-    assert seen.contains_many(mixed, nulls="skip").tolist() == [True, True, True, False]
-    wrong: list[Any] = ["c", 1.5]
-    with pytest.raises(KeyTypeError):
-        seen.add_many(wrong)
-    with pytest.raises(KeyTypeError):
-        seen.add(None)  # type: ignore[arg-type]
-    assert "c" not in seen
-    assert seen.add_many([]).shape == seen.contains_many([]).shape == (0,)
-    with seen.claim([]) as new:
-        assert new.shape == (0,)
-
-
-def test_pickle_is_path_and_identity(grow: Create, folder: Path) -> None:
-    seen = grow(10)
-    seen.update(range(50))
-    raw = pickle.dumps(seen)
-    assert len(raw) < 1000
-    with pickle.loads(raw) as again:
-        assert again.contains_many(list(range(50))).all()
-        assert again.add("more")
-    assert "more" in seen
-    os.rename(folder, folder.parent / "moved")
-    with GrowingFilter.create(folder, 10), pytest.raises(FileChangedError):
-        pickle.loads(raw)
-
-
-def test_fork(grow: Create) -> None:
-    """A child writes with a lock of its own, also if it was forked within a section or claim."""
-    seen = grow(10)
-    assert in_child(lambda: seen.update(range(100))) == 100
-    assert seen.contains_many(list(range(100))).all()
-    with seen.locked():
-        with pytest.raises(LockTimeoutError):
-            in_child(lambda: _try_locked(seen))
-        assert seen.update(range(100, 300)) == 200
-    with seen.claim(["mine"]):
-        pid = os.fork()
-        if pid == 0:
-            os._exit(_leave(seen))
-        os.waitpid(pid, 0)
-    assert in_child(lambda: _try_locked(seen)) is None
-    assert "mine" in seen
-    pid, code = -1, 1
-    try:
-        with seen.locked():
-            pid = os.fork()
-        if pid == 0:  # the child has left the block, and writes once the parent has
-            code = int(not seen.add("child's"))
-    finally:
-        if pid == 0:
-            os._exit(code)
-    assert os.waitpid(pid, 0)[1] == 0
-    assert "child's" in seen
-
-
 def _try_locked(seen: GrowingFilter) -> None:
     with seen.locked(0.05):
         pass
-
-
-def _leave(seen: GrowingFilter) -> int:
-    return int("mine" in seen)
 
 
 def test_lock_moves_on_with_the_newest_file(grow: Create, folder: Path) -> None:

@@ -1,34 +1,24 @@
 """The critical section: exclusive, counted, one warning, and no write after a bad flush."""
 
 import itertools
-import os
-import threading
 import time
 import warnings
 from collections.abc import Callable
-from functools import partial
-from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-import numpy as np
 import pytest
 from checks import (
     READS,
     WRITES,
     array_of,
     check_holds,
-    check_raises,
     check_settled,
     counters_of,
     flock_is_free,
-    in_thread,
-    run_threads,
     set_counters,
 )
-from maps import map_of, replace_map
-from workers import PATIENCE
 
-from mmbloom import BloomFilter, CapacityWarning, DurabilityError, LockTimeoutError, verify
+from mmbloom import BloomFilter, CapacityWarning, verify
 from mmbloom.sizing import Layout
 
 LAYOUTS = get_args(Layout)
@@ -193,69 +183,6 @@ def test_capacity_warning_as_error_loses_nothing(create: Create, path: str) -> N
     check_settled(path)
 
 
-def test_lock_held_by_another_object(create: Create, path: str) -> None:
-    """While another open filter holds the lock, writes time out and reads go on."""
-    holder = create(1000)
-    holder.add("a")
-    with BloomFilter.open(path, lock_timeout=0.02) as seen:
-        with holder.locked():
-            start = time.monotonic()
-            check_raises(WRITES, seen, LockTimeoutError, r"held by others for 0.02 s")
-            assert time.monotonic() - start >= 0.02 * len(WRITES)
-            with pytest.raises(LockTimeoutError) as caught, seen.locked(timeout=0.001):
-                pass
-            assert caught.value.seconds == 0.001
-            for read in READS.values():
-                read(seen)
-            assert holder.add("b"), "the holder writes meanwhile"
-        assert not seen.add("b")
-
-
-def test_locked_nests(create: Create, path: str) -> None:
-    """Blocks of locked() nest with each other, with adds and claims; the outermost frees."""
-    seen = create(1000)
-    with seen.locked():
-        with seen.locked(timeout=0), seen.claim(["a"]) as new:
-            assert new.tolist() == [True]
-            seen.add_many(["b", "c"])
-        assert not flock_is_free(path)
-        seen.recount()
-    assert flock_is_free(path)
-    check_holds(seen, "abc")
-
-
-def test_read_mode_takes_no_lock(path: str, create: Create) -> None:
-    """In either mode nothing but a write locks: opening, asking, closing do not."""
-    create(1000).add("a")
-    modes: tuple[Any, ...] = ("r", "r+")
-    for mode in modes:
-        with BloomFilter.open(path, mode) as seen:
-            for read in READS.values():
-                read(seen)
-                assert flock_is_free(path)
-    assert os.listdir(Path(path).parent) == ["seen.bloom"]
-
-
-@pytest.mark.parametrize("shared", [True, False], ids=["one object", "an object each"])
-def test_threads_answer_new_once(create: Create, path: str, stress: int, *, shared: bool) -> None:
-    """Of threads that add the same keys exactly one is told that each key is new (law 7)."""
-    number, keys = 4, np.arange(2000 * stress)
-    common, barrier = create(10**6 * stress, 1e-6), threading.Barrier(number)
-    told = np.zeros((number, len(keys)), dtype=np.int64)
-
-    def work(row: int) -> None:
-        seen = common if shared else BloomFilter.open(path)
-        barrier.wait(PATIENCE)
-        for start in range(0, len(keys), 50):
-            told[row, start : start + 50] = seen.add_many(keys[start : start + 50])
-        if not shared:
-            seen.close()
-
-    run_threads(*(partial(work, row) for row in range(number)))
-    assert (told.sum(axis=0) == 1).all()
-    check_settled(path)
-
-
 def test_flush_notes_the_time(create: Create, path: str) -> None:
     """A successful flush writes its time, and changes no bit and no other counter."""
     seen = create(1000)
@@ -266,48 +193,3 @@ def test_flush_notes_the_time(create: Create, path: str) -> None:
     assert start <= after.pop("flushed_ns") == seen.info().flushed_ns <= time.time_ns()
     assert before.pop("flushed_ns") == 0
     assert (after, array_of(path)) == (before, array)
-
-
-class FailingMap:
-    """A map whose flush fails as msync does; all else is the real one's."""
-
-    def __init__(self, real: Any) -> None:
-        self._real = real
-
-    def flush(self) -> None:
-        raise OSError(5, "Input/output error")
-
-    def close(self) -> None:
-        self._real.close()
-
-
-@pytest.mark.parametrize("call", ["fsync", "msync"])
-def test_failed_flush_is_final(
-    create: Create, path: str, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    """After one failed flush every write and flush is DurabilityError; reads go on (law 11)."""
-    seen = create(1000)
-    seen.add("x")
-    with monkeypatch.context() as broken:
-        if call == "msync":
-            replace_map(seen._storage, FailingMap(map_of(seen._storage)))
-        else:
-            broken.setattr(
-                "mmbloom._storage.resident.moving.os.fsync",
-                lambda _: FailingMap(None).flush(),
-            )
-        with pytest.raises(DurabilityError, match="a flush failed") as caught:
-            seen.flush()
-    assert (caught.value.path, caught.value.reason) == (path, "Input/output error")
-    # The disk is well again, and would report success with nothing written.
-    array = array_of(path)
-    for _ in range(2):
-        check_raises(WRITES, seen, DurabilityError, "Input/output error")
-        check_raises({"flush": lambda seen: seen.flush()}, seen, DurabilityError)
-    assert array_of(path) == array
-    for read in READS.values():
-        read(seen)
-    assert in_thread(lambda: flock_is_free(path)) is True
-    with BloomFilter.open(path) as again:
-        assert again.add("a")
-        again.flush()

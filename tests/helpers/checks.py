@@ -68,6 +68,12 @@ def lasting(path: str | Path) -> tuple[int, ...]:
     return status.st_mode, status.st_ino, status.st_nlink, status.st_size, *times
 
 
+def contents(path: str | Path) -> dict[Path, bytes]:
+    """Read every file of a path: itself, or all that are below a folder."""
+    files = [Path(path)] if Path(path).is_file() else sorted(Path(path).rglob("*"))
+    return {file: file.read_bytes() for file in files if file.is_file()}
+
+
 def array_of(path: str) -> bytes:
     """Return the array of a filter file, as it is on disk."""
     return Path(path).read_bytes()[HEADER_BYTES:]

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
+from checks import flock_is_free
 from faults import die_at_counter, kill_self
 from reference import NaiveFilter
 from tally import Count
@@ -154,15 +155,17 @@ def test_killed_within_claim_marks_nothing(tmp_path: Path) -> None:
     check_one_kill(path, expected_unfinished=0)
 
 
-def test_error_within_claim_marks_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [BrokenPipeError, KeyboardInterrupt, GeneratorExit])
+def test_error_within_claim_marks_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     """Law 6: a block that raises leaves its keys unmarked, the lock free, the file untouched."""
     path = tmp_path / "seen.bloom"
     filter_with_old_keys(path)
     before = path.read_bytes()
     with BloomFilter.open(path) as seen, BloomFilter.open(path, lock_timeout=10) as other:
-        with pytest.raises(BrokenPipeError), seen.claim(NEW):
-            raise BrokenPipeError
+        with pytest.raises(error), seen.claim(NEW):
+            raise error
         assert path.read_bytes() == before
+        assert flock_is_free(path)
         assert not other.contains_many(NEW).any()
         with other.claim(NEW) as new:
             assert new.all()

@@ -7,21 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checks import READS, WRITES, array_of, flock_is_free, in_thread
 from faults import at_call, fail_with
 from maps import map_of, replace_map
 from tally import Count
 
 from mmbloom import BloomFilter, DurabilityError, FormatError
-
-WRITES: dict[str, Callable[[BloomFilter], object]] = {
-    "flush": lambda seen: seen.flush(),
-    "add": lambda seen: seen.add("new"),
-    "add_many": lambda seen: seen.add_many(["new"]),
-    "update": lambda seen: seen.update(["new"]),
-    "claim": lambda seen: seen.claim(["new"]).__enter__(),
-    "locked": lambda seen: seen.locked().__enter__(),
-    "recount": lambda seen: seen.recount(),
-}
 
 
 class BrokenMap:
@@ -64,14 +55,20 @@ def test_failed_flush_is_final(
     with BloomFilter.create(path, 1000) as seen:
         seen.add("old")
         fail(seen, monkeypatch)
-        for write in ("flush", *WRITES):  # the system reports success from the second on
+        with pytest.raises(DurabilityError, match="a flush failed"):
+            seen.flush()
+        array = array_of(path)
+        for write in (*WRITES.values(), BloomFilter.flush):  # the system reports success now
             with pytest.raises(DurabilityError) as caught:
-                WRITES[write](seen)
+                write(seen)
             assert (caught.value.path, caught.value.reason) == (path, "Input/output error")
-        assert "old" in seen
-        assert "new" not in seen
+        assert array_of(path) == array
+        for read in READS.values():
+            read(seen)
+        assert ("old" in seen, "a" in seen) == (True, False)
+        assert in_thread(lambda: flock_is_free(path)) is True
         with BloomFilter.open(path) as other:  # whose disk works again
-            assert other.add("new")
+            assert other.add("a")
             other.flush()
     tally(faults=1)
 

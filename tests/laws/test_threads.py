@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -103,27 +103,38 @@ def add_and_verify(kind: str, path: Path, seed: int) -> int:
     return len(every)
 
 
+@pytest.mark.stress
 @pytest.mark.laws("T11")
 @every_kind
-def test_keys_of_all_threads(kind: str, tmp_path: Path, seed: int, tally: Count) -> None:
+@pytest.mark.parametrize("shared", [True, False], ids=["one object", "an object each"])
+def test_keys_of_all_threads(
+    kind: str, tmp_path: Path, seed: int, stress: int, tally: Count, *, shared: bool
+) -> None:
     """Law 7: of 8 threads that add the same keys, in orders of their own, one is told "new"."""
-    keys = [f"{number}" for number in range(3000)]
+    keys = [f"{number}" for number in range(3000 * stress)]
     told = np.zeros((THREADS, len(keys)), np.int64)
-    with CREATE[kind](tmp_path / "seen") as seen:
 
-        def work(me: int) -> None:
-            chance = random.Random(seed + me)
-            order = chance.sample(range(len(keys)), len(keys))
+    def work(me: int) -> None:
+        chance = random.Random(seed + me)
+        order = chance.sample(range(len(keys)), len(keys))
+        with ExitStack() as opened:
+            mine = seen if shared else opened.enter_context(mmbloom.open(tmp_path / "seen"))
             while order:
-                size = chance.choice((1, 1, 1, 20, 300))
+                size, how = chance.choice(((1, "add"), (20, "locked"), (20, "many"), (300, "many")))
                 part, order = order[:size], order[size:]
                 batch = [keys[i] for i in part]
-                new = [seen.add(batch[0])] if size == 1 else seen.add_many(batch)
-                told[me, part] += np.asarray(new)
+                if how == "many":
+                    told[me, part] += mine.add_many(batch)
+                    continue
+                with mine.locked() if how == "locked" else nullcontext():
+                    told[me, part] += [mine.add(key) for key in batch]
 
+    with CREATE[kind](tmp_path / "seen") as seen:
         at_once(work)
-    tally(keys=len(keys), new_twice=int((told.sum(axis=0) > 1).sum()))
-    assert (told.sum(axis=0) == 1).all()
+        tally(keys=len(keys), new_twice=int((told.sum(axis=0) > 1).sum()))
+        assert (told.sum(axis=0) == 1).all()
+        assert seen.keys_added == len(keys)
+    assert mmbloom.verify(tmp_path / "seen", keys=keys).ok
 
 
 def asked(seen: Shared, keys: list[str]) -> tuple[bool, str]:
