@@ -7,70 +7,29 @@ a run of keys. With numpy's engine each key looks.
 
 import gc
 import os
-import random
 import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import in_thread, run_threads
-from single_folders import Folder, Make, both, compiled, growing, long_ways, rotating
-from workers import Child, end, in_child, together
+from single_folders import Make, both, compiled, growing, rotating
+from workers import Child, end
 
 import mmbloom
 from mmbloom import (
-    ClosedFilterError,
-    FileChangedError,
     GrowingFilter,
-    KeyTypeError,
     LockTimeoutError,
-    ReadOnlyError,
     ReentryError,
     RotatingFilter,
 )
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
 from mmbloom.filters.chain import Chain, ChainState
-from mmbloom.filters.shelf import BitFile
 from mmbloom.format.folder import MANIFEST
-
-
-@pytest.fixture(name="long_ways")
-def _long_ways() -> Iterator[list[int]]:
-    """Count the calls that look which files there are in Python."""
-    with long_ways() as found:
-        yield found
-
-
-@compiled
-@both
-@pytest.mark.parametrize("what", ["in", "absent", "add", "there", "locked", "few", "add few"])
-def test_few_go_the_long_way(make: Make, tmp_path: Path, what: str, long_ways: list[int]) -> None:
-    """Of thousands of keys in a row some dozens do, as the clock goes on."""
-    keys = [b"%d" % number for number in range(5000)]
-    with make(tmp_path / "seen") as seen:
-        if what in ("in", "there", "few"):
-            seen.add_many(keys)
-        long_ways.clear()
-        begun = time.monotonic()
-        if what in ("in", "absent"):
-            assert all((key in seen) == (what == "in") for key in keys)
-        elif what == "locked":
-            with seen.locked():
-                assert all(seen.add(key) for key in keys)
-        elif what in ("add", "there"):
-            assert all(seen.add(key) == (what == "add") for key in keys)
-        elif what == "few":
-            assert all(seen.contains_many(keys[at : at + 10]).all() for at in range(0, 5000, 10))
-        else:
-            assert all(seen.add_many(keys[at : at + 10]).all() for at in range(0, 5000, 10))
-        moments = (time.monotonic() - begun) * 1000
-        assert len(long_ways) <= 20 + 5 * (moments + 5000 / 500)
 
 
 @pytest.mark.parametrize("how", ["in", "few", "add", "add few"])
@@ -183,137 +142,6 @@ def test_each_file_has_its_keys_and_no_more(tmp_path: Path, size: int) -> None:
     assert added == [100, 200, 400, 700]
 
 
-@both
-def test_exclusions(make: Make, tmp_path: Path) -> None:
-    """A key that is excluded is not found from then on, one that is no more is again."""
-    with make(tmp_path / "seen") as seen:
-        for key in ("a", "b", "c"):
-            seen.add(key)
-            assert key in seen
-            seen.exclusions.add(key)
-            assert key not in seen
-            assert not seen.contains_many([key]).any()
-            seen.exclusions.discard(key)
-            assert key in seen
-
-
-@both
-def test_what_is_raised(make: Make, tmp_path: Path) -> None:
-    """Amid trust, a key of the wrong type, a reader, a lock that is taken, a close."""
-    path = tmp_path / "seen"
-    with make(path) as seen:
-        assert seen.add("a")
-        assert "a" in seen
-        bad: Any = 1.5
-        with pytest.raises(KeyTypeError):
-            seen.add(bad)
-        with pytest.raises(KeyTypeError):
-            bad in seen  # noqa: B015
-        with type(seen).open(path, "r") as reader:
-            assert "a" in reader
-            with pytest.raises(ReadOnlyError):
-                reader.add("b")
-        with type(seen).open(path, lock_timeout=0.01) as other:
-            assert not other.add("a")
-            assert not other.add("a")
-            with seen.locked(), pytest.raises(LockTimeoutError):
-                other.add("b")
-            with seen.locked():  # by this thread
-                assert in_thread(lambda: _is_kept_out(seen))
-        assert not seen.add("a")
-        assert "a" in seen
-    with pytest.raises(ClosedFilterError):
-        "a" in seen  # noqa: B015
-    with pytest.raises(ClosedFilterError):
-        seen.add("a")
-
-
-def _is_kept_out(seen: Folder) -> bool:
-    try:
-        assert "a" in seen  # trusted from here on
-        seen.add("b")
-    except LockTimeoutError:
-        return True
-    return False
-
-
-@both
-@pytest.mark.parametrize("how", ["removed", "moved", "another"])
-def test_the_folder_is_another_at_once(make: Make, tmp_path: Path, how: str) -> None:
-    """A folder that is gone, or in whose place there is another, is noticed by the next key."""
-    path = tmp_path / "seen"
-    with make(path) as seen:
-        for _ in range(3):
-            seen.add("a")
-            assert "a" in seen
-        if how == "removed":
-            shutil.rmtree(path)
-        else:
-            path.rename(tmp_path / "elsewhere")
-        if how == "another":
-            make(path).close()
-        for ask in (seen.__contains__, seen.add):
-            with pytest.raises(FileChangedError):
-                ask("a")
-
-
-@both
-def test_a_file_that_is_cut(make: Make, tmp_path: Path) -> None:
-    """It is noticed within a moment, and is no fatal signal then."""
-    path = tmp_path / "seen"
-
-    def work() -> None:
-        with make(path) as seen:
-            seen.add("a")
-            (file,) = path.glob("*.bloom")
-            os.truncate(file, 0)
-            time.sleep(0.05)
-            with pytest.raises(FileChangedError):
-                "a" in seen  # noqa: B015
-
-    in_child(work)
-
-
-@both
-def test_within_a_block_and_in_a_child(make: Make, tmp_path: Path) -> None:
-    """Keys added in a block, and by a child forked amid trust, are there; no lock is left."""
-    with make(tmp_path / "seen") as seen:
-        with seen.locked():
-            assert [seen.add(key) for key in ("a", "b", "a")] == [True, True, False]
-            assert seen.add_many(["b", "c"]).tolist() == [False, True]
-        assert in_child(lambda: seen.add("d") and "a" in seen and not seen.add("d"))
-        assert "d" in seen
-        assert [seen.add(key) for key in ("c", "d", "e")] == [False, False, True]
-
-
-@pytest.mark.parametrize("writers", ["threads", "processes"])
-def test_each_key_is_new_once(tmp_path: Path, writers: str, seed: int) -> None:
-    """Four that add the same keys one by one, through change-overs, while all of them ask."""
-    path = tmp_path / "seen"
-    shared = GrowingFilter.create(path, 50, 1e-9, seed=1)
-
-    def add(me: int) -> list[int]:
-        keys = random.Random(seed + me).sample(range(2000), 2000)
-        seen = shared if writers == "threads" else GrowingFilter.open(path)
-        new = list[int]()
-        for key in keys:
-            if seen.add(key):
-                new.append(key)
-            assert key in seen
-        if seen is not shared:
-            seen.close()
-        return new
-
-    told = list[list[int]]()
-    if writers == "threads":
-        run_threads(*(lambda me=me: told.append(add(me)) for me in range(4)))
-    else:
-        told = together([partial(add, me) for me in range(4)])
-    with shared:
-        assert sorted(key for one in told for key in one) == list(range(2000))
-        assert [one.keys_added for one in shared.info().files[:-1]] == [50, 100, 200, 400, 800]
-
-
 @pytest.mark.parametrize("make", [growing, rotating])
 def test_a_handler_amid_a_wait_for_a_block(make: Make, tmp_path: Path) -> None:
     """What a signal handler adds while its thread waits to enter a block waits for the lock."""
@@ -364,22 +192,6 @@ def test_a_dropped_file_is_let_go_of(tmp_path: Path, how: str) -> None:
             getattr(seen, how)(batch)
         gc.collect()
         assert f"{old} (deleted)" not in Path("/proc/self/maps").read_text()
-
-
-@compiled
-@both
-def test_closed_amid_the_look(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A key that is in, and whose filter another thread closes then, is no error of its add."""
-
-    def close(*_: object) -> None:
-        monkeypatch.undo()
-        seen.close()
-        raise ClosedFilterError("seen")
-
-    seen = make(tmp_path / "seen")
-    monkeypatch.setattr(BitFile, "leave_room", close)
-    assert seen.add("a")
-    assert seen.closed
 
 
 def test_a_reader_amid_writers(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ in between; whatever else it is, and with numpy's engine, all keys go the way of
 
 import gc
 import inspect
-import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,10 +20,8 @@ from naive import LAYOUTS
 from mmbloom import (
     BloomFilter,
     CountingBloomFilter,
-    FileChangedError,
     KeyEncodingError,
     KeyTypeError,
-    ReadOnlyError,
     ReentryError,
 )
 from mmbloom._system.typing import HashName
@@ -137,44 +134,6 @@ def test_what_is_not_plain(seen: BloomFilter, call: str) -> None:
     assert ask(nulls="error", keys=["x"]).tolist() == [not new]
 
 
-@pytest.mark.parametrize("change", ["replaced", "removed", "cut"])
-@pytest.mark.parametrize("call", ["contains_many", "add_many"])
-def test_a_changed_file_is_noticed_at_once(seen: BloomFilter, change: str, call: str) -> None:
-    """A batch looks whether the file is there, however short ago the last look was."""
-    ask: Callable[..., Any] = getattr(seen, call)
-    ask(["a"])
-    if change == "replaced":
-        with BloomFilter.create(seen.path + "2", 1000):
-            os.replace(seen.path + "2", seen.path)
-    elif change == "removed":
-        os.unlink(seen.path)
-    else:
-        os.truncate(seen.path, 0)
-    with pytest.raises(FileChangedError):
-        ask(["a"])
-
-
-def test_read_only(seen: BloomFilter, path: str) -> None:
-    """A reader sees at once what a writer has added, and is never added to."""
-    with BloomFilter.open(path, "r") as reader:
-        for number in range(20):
-            keys = [f"{number} {i}" for i in range(10)]
-            assert not reader.contains_many(keys).any()
-            assert seen.add_many(keys).all()
-            assert reader.contains_many(keys).all()
-            with pytest.raises(ReadOnlyError):
-                reader.add_many(keys)
-
-
-def test_within_locked(seen: BloomFilter) -> None:
-    """In a block of one's own the lock is kept, and every key is counted."""
-    with seen.locked():
-        for number in range(50):
-            assert seen.add_many([f"{number}", f"{number} more"]).all()
-        assert seen.contains_many(["0", "49 more", "50"]).tolist() == [True, True, False]
-    assert seen.info().keys_added == 101
-
-
 @pytest.mark.parametrize("does", ["flush", "close", "add"])
 def test_what_a_finalizer_does(path: str, does: str) -> None:
     """Garbage that is collected amid a call may close the filter, flush it, or add to it."""
@@ -220,24 +179,6 @@ def test_what_a_finalizer_does(path: str, does: str) -> None:
     with BloomFilter.open(path) as seen:
         assert seen.contains_many(known).all()
         assert sum(number in seen for number in range(60)) == (len(done) if does == "add" else 0)
-
-
-def test_a_moved_array_is_let_go(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A copy in shared memory that is gone is mapped no longer than until the next batch."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    monkeypatch.setattr("mmbloom._system.memory.SHARED", str(shared))
-    writer = BloomFilter.create(path, 1_000_000, resident=True)
-    with BloomFilter.open(path, "r") as reader:
-        writer.add("x")
-        for _ in range(2):
-            assert "x" in reader
-        assert str(shared) in Path("/proc/self/maps").read_text()
-        writer.close()
-        assert reader.contains_many(["x"]).all()
-        assert str(shared) not in Path("/proc/self/maps").read_text()
 
 
 @pytest.mark.parametrize("name", ["add", "add_many", "contains_many"])

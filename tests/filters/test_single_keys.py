@@ -1,11 +1,13 @@
-"""Keys one at a time, many in a moment: they look at no file, and answer as if they did.
+"""Keys one or a few at a time, many in a moment: they check no file, and answer as if they did.
 
-With the compiled engine a call that looked at the file is trusted for a moment. All that may
-change meanwhile is changed here amid a run of keys. With numpy's engine each key looks.
+With the compiled engine a call that checked the files is trusted for a moment. All that may
+change meanwhile is changed here amid a run of keys. With numpy's engine each key checks.
 """
 
 import os
+import shutil
 import signal
+import sys
 import threading
 import time
 import warnings
@@ -16,8 +18,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import run_threads
-from workers import Child, end, in_child, together
+from checks import flock_is_free, in_thread, run_threads, soon
+from single_folders import Make, compiled, growing, long_ways, rotating
+from workers import PATIENCE, Child, end, in_child, together
 
 import mmbloom
 from mmbloom import (
@@ -31,32 +34,53 @@ from mmbloom import (
     KeyTypeError,
     LockTimeoutError,
     ReadOnlyError,
+    ReentryError,
 )
 from mmbloom._storage.mapped import MappedFilter
+from mmbloom._storage.resident.working_copy import WorkingCopy
+from mmbloom._system.moments import outlast
 from mmbloom._system.typing import OnFull
+from mmbloom.filters.shelf import BitFile
 
 MOMENT = 0.02  # seconds, after which everybody looks: the clock may go in steps of 10 ms
 KEYS = [f"key {number}" for number in range(300)]
 KEYS_OF_ALL = range(20_000 if mmbloom.engine == "compiled" else 2000)
 
 
-@pytest.fixture
-def seen(path: str) -> Iterator[BloomFilter]:
-    """Make a filter in which a key was just added and another asked for."""
-    with BloomFilter.create(path, 100_000, lock_timeout=0.2) as seen:
-        trust(seen)
-        yield seen
+def plain(path: Path, **options: Any) -> BloomFilter:
+    """Make a file for 100,000 keys."""
+    return BloomFilter.create(path, 100_000, 1e-6, seed=1, lock_timeout=0.2, **options)
 
 
-def trust(seen: BloomFilter) -> None:
-    """Have a look at the file, and at the exclusions: what comes next may need none."""
+every_kind = pytest.mark.parametrize("make", [plain, growing, rotating])
+
+
+def trust(seen: Any) -> None:
+    """Have a look at the files, and at the exclusions: what comes next may need none."""
     seen.add("trusted")
+    assert "trusted" in seen
     assert "trusted" in seen
 
 
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count the looks at files."""
+def seen(path: str) -> Iterator[BloomFilter]:
+    """Make a filter in which a key was just added and another asked for."""
+    with plain(Path(path)) as seen:
+        trust(seen)
+        yield seen
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of shared memory."""
+    (tmp_path / "shared").mkdir()
+    monkeypatch.setattr("mmbloom._system.memory.SHARED", str(tmp_path / "shared"))
+    return tmp_path / "shared"
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Any, list[int]]]:
+    """Count the looks at files: at a single one, and at which there are of a folder."""
     found = list[int]()
 
     def counted(look: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,31 +92,41 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     for name in ("attend", "look"):  # of writers, and of readers
         monkeypatch.setattr(MappedFilter, name, counted(getattr(MappedFilter, name)))
-    return found
+    with long_ways() as of_folders:
+        yield {plain: found, growing: of_folders, rotating: of_folders}
 
 
-trusting = pytest.mark.skipif(mmbloom.engine == "numpy", reason="numpy's engine looks for each key")
+WAYS = ["in", "absent", "add", "there", "locked"]
 
 
-@trusting
-@pytest.mark.parametrize("what", ["add", "add, there", "in", "in, absent", "locked"])
-def test_few_looks(seen: BloomFilter, looks: list[int], what: str) -> None:
-    """Thousands of keys in a row look at the file some dozen times."""
-    keys, begun = [b"%d" % number for number in range(5000)], time.monotonic()
-    if what in ("add, there", "in"):
-        seen.add_many(keys)
-        looks.clear()
-    if what.startswith("in"):
-        for key in keys:
-            assert (key in seen) == (what == "in")
-    elif what == "locked":
-        with seen.locked():
-            for key in keys * 10:  # once, they take less than a look is good for
-                seen.add(key)
-    else:
-        for key in keys:
-            seen.add(key)
-    assert 1 < len(looks) < 100 + 3000 * (time.monotonic() - begun)
+@compiled
+@pytest.mark.parametrize(
+    ("make", "what"),
+    # A batch looks at a file each time.
+    [(make, what) for make in (plain, growing, rotating) for what in WAYS]
+    + [(make, what) for make in (growing, rotating) for what in ("few", "add few")],
+)
+def test_few_looks(make: Make, tmp_path: Path, what: str, looks: dict[Any, list[int]]) -> None:
+    """Of thousands of keys in a row some dozens look, as the clock goes on."""
+    keys = [b"%d" % number for number in range(5000)]
+    with make(tmp_path / "seen") as seen:
+        if what in ("in", "there", "few"):
+            seen.add_many(keys)
+        looks[make].clear()
+        begun = time.monotonic()
+        if what in ("in", "absent"):
+            assert all((key in seen) == (what == "in") for key in keys)
+        elif what == "locked":
+            with seen.locked():
+                for key in keys * 10:  # once, they take less than a look is good for
+                    seen.add(key)
+        elif what in ("add", "there"):
+            assert all(seen.add(key) == (what == "add") for key in keys)
+        else:
+            ask = seen.contains_many if what == "few" else seen.add_many
+            assert all(ask(keys[at : at + 10]).all() for at in range(0, 5000, 10))
+        # The files of a folder are looked for once in a block.
+        assert (make is plain) < len(looks[make]) < 70 + 5000 * (time.monotonic() - begun)
 
 
 def test_keys_of_every_form(seen: BloomFilter) -> None:
@@ -141,28 +175,203 @@ def test_what_is_no_key(seen: BloomFilter, bad: Any, error: type[Exception]) -> 
     assert seen.info().keys_added == 1
 
 
-@pytest.mark.parametrize("call", ["add", "in"])
-def test_closed(seen: BloomFilter, call: str) -> None:
-    """A filter that was closed says so at the very next key."""
-    seen.close()
-    with pytest.raises(ClosedFilterError):
-        _ = seen.add("x") if call == "add" else "x" in seen
-
-
-@pytest.mark.parametrize("how", ["replaced", "removed", "cut"])
-def test_changed_file(seen: BloomFilter, how: str) -> None:
-    """A file that was replaced, removed or cut is noticed after a moment."""
-    if how == "replaced":
-        with BloomFilter.create(seen.path + "2", 1000):
-            os.replace(seen.path + "2", seen.path)
-    elif how == "removed":
-        os.unlink(seen.path)
-    else:
-        os.truncate(seen.path, os.path.getsize(seen.path) - 4096)
-    time.sleep(MOMENT)
+@every_kind
+def test_what_is_raised(make: Make, tmp_path: Path) -> None:
+    """Amid trust, a key of the wrong type, a reader, a lock that is taken, a close."""
+    path = tmp_path / "seen"
+    with make(path) as seen:
+        trust(seen)
+        bad: Any = 1.5
+        for call in (seen.add, seen.__contains__):
+            with pytest.raises(KeyTypeError):
+                call(bad)
+        with type(seen).open(path, "r") as reader:
+            for number in range(20):
+                keys = [f"{number} {i}" for i in range(10)]
+                assert not reader.contains_many(keys).any()
+                assert seen.add_many(keys[1:]).all()
+                assert seen.add(keys[0])
+                assert keys[0] in reader
+                assert reader.contains_many(keys).all()
+                with pytest.raises(ReadOnlyError):
+                    reader.add("b")
+                with pytest.raises(ReadOnlyError):
+                    reader.add_many(keys)
+        with type(seen).open(path, lock_timeout=0.01) as other:
+            trust(other)
+            with seen.locked(), pytest.raises(LockTimeoutError):
+                other.add("b")
+            with seen.locked():  # by this thread
+                assert in_thread(lambda: _is_kept_out(seen))
+        trust(seen)
     for call in (seen.add, seen.__contains__):
+        with pytest.raises(ClosedFilterError):
+            call("trusted")
+
+
+def _is_kept_out(seen: Any) -> bool:
+    try:
+        assert "trusted" in seen  # trusted from here on
+        seen.add("b")
+    except LockTimeoutError:
+        return True
+    return False
+
+
+def replace(path: str) -> None:
+    Path(path + "2").write_bytes(Path(path).read_bytes())
+    os.replace(path + "2", path)
+
+
+CHANGES: dict[str, Callable[[str], object]] = {
+    "cut": lambda path: os.truncate(path, 4096 + 64),
+    "longer": lambda path: os.truncate(path, os.path.getsize(path) + 4096),
+    "replaced": replace,
+    "removed": os.unlink,
+}
+each_change = pytest.mark.parametrize("change", CHANGES)
+# Single keys, which notice it after a moment; all else does so at once.
+SINGLE = ("add", "in")
+CALLS: dict[str, Callable[[BloomFilter], object]] = {
+    "add": lambda seen: seen.add("a"),
+    "in": lambda seen: "a" in seen,
+    "add_many": lambda seen: seen.add_many(["a"]),
+    "contains_many": lambda seen: seen.contains_many(["a"]),
+    "locked": lambda seen: seen.locked().__enter__(),
+}
+
+
+@each_change
+@pytest.mark.parametrize("call", CALLS)
+def test_a_changed_file_is_noticed(seen: BloomFilter, change: str, call: str) -> None:
+    """Law 16: however short ago the last look at it was."""
+    CHANGES[change](seen.path)
+    if call in SINGLE:
+        time.sleep(MOMENT)
+    for _ in range(2):
         with pytest.raises(FileChangedError):
-            call("x")
+            CALLS[call](seen)
+
+
+@each_change
+def test_a_changed_file_is_noticed_within_a_block(seen: BloomFilter, change: str) -> None:
+    """Law 16: within the block too, a moment after the file was changed, `add` refuses."""
+    with seen.locked():
+        assert seen.add("a")
+        CHANGES[change](seen.path)
+        outlast()
+        for key in ("a", "b"):
+            with pytest.raises(FileChangedError):
+                seen.add(key)
+    with pytest.raises(FileChangedError):
+        seen.add("c")
+
+
+@pytest.mark.parametrize("how", ["cut", "replaced"])
+def test_changed_amid_a_long_call(path: str, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that takes long after its look gives no grounds that are as old as that."""
+
+    def work() -> None:
+        with BloomFilter.create(path, 1000) as seen, BloomFilter.create(path + "2", 1000):
+            seen.add("x")
+            refresh = seen._exclusions.refresh
+
+            def change() -> None:
+                refresh()
+                if how == "cut":
+                    os.truncate(path, 0)
+                else:
+                    os.replace(path + "2", path)
+                monkeypatch.undo()
+                soon()
+
+            monkeypatch.setattr(seen._exclusions, "refresh", change)
+            soon()
+            assert "x" in seen
+            with pytest.raises(FileChangedError):
+                seen.add("y")
+
+    in_child(work)  # touching the map of a cut file would kill
+
+
+@pytest.mark.parametrize("make", [growing, rotating])
+@pytest.mark.parametrize("how", ["removed", "moved", "another"])
+def test_the_folder_is_another_at_once(make: Make, tmp_path: Path, how: str) -> None:
+    """A folder that is gone, or in whose place there is another, is noticed by the next key."""
+    path = tmp_path / "seen"
+    with make(path) as seen:
+        for _ in range(3):
+            trust(seen)
+        if how == "removed":
+            shutil.rmtree(path)
+        else:
+            path.rename(tmp_path / "elsewhere")
+        if how == "another":
+            make(path).close()
+        for ask in (seen.__contains__, seen.add):
+            with pytest.raises(FileChangedError):
+                ask("a")
+
+
+@pytest.mark.parametrize("make", [growing, rotating])
+def test_a_file_of_a_folder_that_is_cut(make: Make, tmp_path: Path) -> None:
+    """It is noticed within a moment, and is no fatal signal then."""
+
+    def work() -> None:
+        with make(tmp_path / "seen") as seen:
+            seen.add("a")
+            (file,) = (tmp_path / "seen").glob("*.bloom")
+            os.truncate(file, 0)
+            time.sleep(0.05)
+            with pytest.raises(FileChangedError):
+                "a" in seen  # noqa: B015
+
+    in_child(work)
+
+
+@every_kind
+def test_within_a_block_and_in_a_child(make: Make, tmp_path: Path) -> None:
+    """Keys added in blocks, and by a child forked amid trust, are there and counted."""
+    with make(tmp_path / "seen") as seen:
+        with seen.locked():
+            assert [seen.add(key % 300) for key in range(600)] == [True] * 300 + [False] * 300
+            with seen.locked():
+                assert seen.add("inner")
+            assert [seen.add(key) for key in ("a", "b", "a")] == [True, True, False]
+            assert seen.add_many(["b", "c"]).tolist() == [False, True]
+            for number in range(50):
+                assert seen.add_many([f"{number}", f"{number} more"]).all()
+            assert seen.contains_many(["0", "49 more", "50"]).tolist() == [True, True, False]
+        assert in_child(lambda: seen.add("d") and "a" in seen and not seen.add("d"))
+        assert "d" in seen
+        assert [seen.add(key) for key in ("c", "d", "e")] == [False, False, True]
+        assert seen.keys_added == 300 + 1 + 3 + 100 + 2
+    assert mmbloom.verify(tmp_path / "seen").ok
+
+
+def test_no_thread_keeps_what_it_gave_back(seen: BloomFilter) -> None:
+    """Who held the lock before is not its owner while another thread has it."""
+    entered, leave = threading.Event(), threading.Event()
+    with seen.locked():
+        seen.add("a")
+
+    def hold() -> None:
+        with seen.locked():
+            seen.add("theirs")
+            entered.set()
+            leave.wait(PATIENCE)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert entered.wait(PATIENCE)
+        with pytest.raises(LockTimeoutError):
+            seen.add("b")
+        assert "b" not in seen
+    finally:
+        leave.set()
+        holder.join()
+    assert seen.add("b")
 
 
 def test_lock_of_others(seen: BloomFilter, path: str) -> None:
@@ -177,7 +386,8 @@ def test_lock_of_others(seen: BloomFilter, path: str) -> None:
     holder = Child(hold)
     try:
         os.read(read, 1)
-        trust_reading(seen)
+        for _ in range(2):  # a look without the lock
+            assert "trusted" in seen
         with pytest.raises(LockTimeoutError):
             seen.add("x")
         assert "x" not in seen
@@ -186,29 +396,6 @@ def test_lock_of_others(seen: BloomFilter, path: str) -> None:
         os.close(read)
         os.close(write)
     assert seen.add("x")
-
-
-def trust_reading(seen: BloomFilter) -> None:
-    """Look at the file and the exclusions without the lock."""
-    assert "trusted" in seen
-    assert "trusted" in seen
-
-
-def test_child_of_a_holder(seen: BloomFilter) -> None:
-    """A forked child has no part in the lock that its parent holds."""
-
-    def add() -> str:
-        trust_reading(seen)
-        try:
-            seen.add("child")
-        except LockTimeoutError:
-            return "waited"
-        return "added"
-
-    with seen.locked():
-        seen.add("parent")
-        assert in_child(add) == "waited"
-    assert "child" not in seen
 
 
 @pytest.mark.laws("T11")
@@ -250,8 +437,7 @@ def test_threads_of_one_object(path: str, tally: Callable[..., None]) -> None:
 
         run_threads(lambda: add(0), lambda: add(1))
         tally(keys=len(KEYS_OF_ALL))
-        there = set(new[0]) & set(new[1])
-        assert not there
+        assert not set(new[0]) & set(new[1])
         assert seen.contains_many(KEYS_OF_ALL).all()
         assert len(new[0]) + len(new[1]) == seen.info().keys_added - 1
 
@@ -285,6 +471,84 @@ def test_closed_by_another_thread(path: str) -> None:
         os.unlink(path)
 
 
+def test_closed_by_another_thread_that_waits(seen: BloomFilter, path: str) -> None:
+    """Another thread's close waits for the block to end."""
+    closer = threading.Thread(target=seen.close)
+    with seen.locked():
+        closer.start()
+        time.sleep(0.02)
+        assert seen.add("a")
+    closer.join(PATIENCE)
+    assert seen.closed
+    with BloomFilter.open(path, "r") as again:
+        assert "a" in again
+
+
+def test_closed_within_the_block(seen: BloomFilter, path: str) -> None:
+    """After close nothing can be added, and leaving the block is no error."""
+    with seen.locked():
+        assert seen.add("a")
+        seen.close()
+        for _ in range(2):
+            with pytest.raises(ClosedFilterError):
+                seen.add("b")
+            outlast()
+    assert flock_is_free(path)
+    with pytest.raises(ClosedFilterError):
+        seen.add("c")
+    with BloomFilter.open(path) as again:
+        assert "a" in again
+        assert "b" not in again
+        assert again.add("b")
+
+
+@compiled
+@every_kind
+def test_closed_amid_the_look(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that is in, and whose filter another thread closes then, is no error of its add."""
+
+    def close(*_: object) -> None:
+        monkeypatch.undo()
+        made.close()
+        raise ClosedFilterError("seen")
+
+    with make(tmp_path / "seen") as made:
+        soon()
+        monkeypatch.setattr(BitFile, "leave_room", close)
+        assert made.add("a")
+        assert made.closed
+    with mmbloom.open(tmp_path / "seen") as again:
+        assert "a" in again
+
+
+@compiled
+def test_what_is_raised_amid_a_renewal(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a signal handler raises after the key is added is raised, whatever it is."""
+
+    class StopError(ValueError):
+        """As a handler raises it that has closed the filter."""
+
+    def stop(*_: int) -> None:
+        seen.close()
+        raise StopError
+
+    soon()
+    monkeypatch.setattr(seen, "_grounds", stop)
+    with pytest.raises(StopError):
+        seen.add("x")
+    monkeypatch.undo()
+    with BloomFilter.open(seen.path) as again:
+        assert "x" in again
+
+
+def test_asyncio_forbidden(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where asyncio may not be imported there are no tasks, and blocks are as ever."""
+    monkeypatch.setitem(sys.modules, "asyncio", None)
+    with seen.locked():
+        assert seen.add("in a block")
+    assert "in a block" in seen
+
+
 @pytest.mark.parametrize("on_full", ["warn", "raise"])
 def test_full_at_the_same_key(path: str, on_full: OnFull) -> None:
     """Who goes past the plan is told at the same key, looked at or not."""
@@ -308,9 +572,23 @@ def test_full_at_the_same_key(path: str, on_full: OnFull) -> None:
     assert told[0] == told[1]
 
 
+def test_a_large_batch_after_single_keys_is_told(path: str) -> None:
+    """Keys that went past the writer count: who goes past the plan is told before the batch."""
+    few = [[f"{start} {number}" for number in range(240)] for start in range(4)]
+    many = [f"many {number}" for number in range(2265)]
+    with BloomFilter.create(path, 3000, 0.01, seed=1) as seen, warnings.catch_warnings():
+        warnings.simplefilter("error", CapacityWarning)
+        soon()
+        seen.add("looked")
+        for keys in few:
+            seen.add_many(keys)
+        with pytest.raises(CapacityWarning):
+            seen.add_many(many)
+        assert seen.info().keys_added < 1000
+
+
 def test_failed_flush_is_final(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
     """The key after a flush that failed is refused, in the same moment."""
-    trust(seen)
 
     def fail(_fd: int) -> None:
         raise OSError(5, "Input/output error")
@@ -324,35 +602,30 @@ def test_failed_flush_is_final(seen: BloomFilter, monkeypatch: pytest.MonkeyPatc
     assert "x" not in seen
 
 
-def test_read_only(seen: BloomFilter, path: str) -> None:
-    """A reader is asked, and never added to."""
-    with BloomFilter.open(path, "r") as reader:
-        for _ in range(3):
-            assert "trusted" in reader
-            with pytest.raises(ReadOnlyError):
-                reader.add("x")
-        seen.add("x")
-        assert "x" in reader
-
-
-def test_exclusions(seen: BloomFilter, path: str) -> None:
+@every_kind
+def test_exclusions(make: Make, tmp_path: Path) -> None:
     """What this process excludes counts at once, what another excludes after a moment."""
-    trust(seen)
-    seen.exclusions.add("trusted")
-    assert "trusted" not in seen
-    assert seen.add("trusted")
-    seen.exclusions.discard("trusted")
-    assert "trusted" in seen
-    assert not seen.add("trusted")
+    path = tmp_path / "seen"
+    with make(path) as seen:
+        for key in ("a", "b", "trusted"):
+            seen.add(key)
+            assert key in seen
+            seen.exclusions.add(key)
+            assert key not in seen
+            assert not seen.contains_many([key]).any()
+            assert seen.add(key)
+            seen.exclusions.discard(key)
+            assert key in seen
+            assert not seen.add(key)
 
-    def exclude() -> None:
-        with BloomFilter.open(path) as other:
-            other.exclusions.add("trusted")
+        def exclude() -> None:
+            with mmbloom.open(path) as other:
+                other.exclusions.add("trusted")
 
-    in_child(exclude)
-    time.sleep(MOMENT)
-    assert "trusted" not in seen
-    assert seen.add("trusted")
+        in_child(exclude)
+        time.sleep(MOMENT)
+        assert "trusted" not in seen
+        assert seen.add("trusted")
 
 
 def test_verified_keys(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -372,11 +645,8 @@ def test_verified_keys(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tested) == len(KEYS)
 
 
-def test_moved_array(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_array(path: str, shared: Path) -> None:
     """Another process moves the array to shared memory and back amid a run of keys."""
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    monkeypatch.setattr("mmbloom._system.memory.SHARED", str(shared))
 
     def move() -> None:
         for number in range(20):
@@ -399,3 +669,49 @@ def test_moved_array(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert reader.contains_many(added).all()
         assert all(f"other {number}" in reader for number in range(20))
         assert reader.info().unfinished_batches == 0
+
+
+def test_a_moved_array_is_let_go(path: str, shared: Path) -> None:
+    """A copy in shared memory that is gone is mapped no longer than until the next batch."""
+    writer = BloomFilter.create(path, 1_000_000, resident=True)
+    with BloomFilter.open(path, "r") as reader:
+        writer.add("x")
+        for _ in range(2):
+            assert "x" in reader
+        assert str(shared) in Path("/proc/self/maps").read_text()
+        writer.close()
+        assert reader.contains_many(["x"]).all()
+        assert str(shared) not in Path("/proc/self/maps").read_text()
+
+
+def test_a_handler_amid_a_move(path: str, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a signal handler adds while the array is read into memory is refused, and not lost."""
+    BloomFilter.create(path, 10_000, 1e-6, resident=False).close()
+    refused = list[bool]()
+    with BloomFilter.open(path, resident=True) as seen:
+        load = WorkingCopy._load
+
+        def handle(*_: Any) -> None:
+            with suppress(ReentryError):
+                seen.add("of a handler")
+                return
+            refused.append(True)
+
+        def loaded(*arguments: Any) -> int:
+            found = load(*arguments)
+            signal.raise_signal(signal.SIGALRM)
+            return found
+
+        monkeypatch.setattr(WorkingCopy, "_load", loaded)
+        before = signal.signal(signal.SIGALRM, handle)
+        soon()
+        try:
+            assert "old" not in seen  # a look that is good for the handler, too
+            with seen.locked():
+                seen.add("in a block")
+        finally:
+            signal.signal(signal.SIGALRM, before)
+        assert ("of a handler" in seen) != bool(refused)
+    with BloomFilter.open(path) as again:
+        assert ("of a handler" in again) != bool(refused)
+        assert "in a block" in again
