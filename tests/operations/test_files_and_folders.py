@@ -224,12 +224,3 @@ def test_file_that_grows_meanwhile(
         with mmbloom.open(out) as made:
             assert type(made) is GrowingFilter
             assert made.contains_many(range(30)).all()
-
-
-@pytest.mark.parametrize("seconds", [-5, -0.001, float("nan"), float("-inf")])
-def test_lock_timeouts_that_are_none(tmp_path: Path, seconds: float) -> None:
-    """A time to wait is 0 or more; nothing is made for another."""
-    for cls in (BloomFilter, GrowingFilter):
-        with pytest.raises(ValueError, match=r"lock_timeout is .*, expected seconds from 0"):
-            cls.create(tmp_path / "seen", 100, lock_timeout=seconds)
-    assert not (tmp_path / "seen").exists()

@@ -181,20 +181,6 @@ def test_sealed_copy(folder: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("make", MAKE)
-def test_target_that_exists(folder: Path, tmp_path: Path, make: Callable[..., object]) -> None:
-    """Nothing is overwritten, not even an empty folder, and no half-made one is left (law 8)."""
-    for target in (folder, tmp_path / "file", tmp_path / "empty"):
-        if target.name == "file":
-            target.touch()
-        if target.name == "empty":
-            target.mkdir()
-        with pytest.raises(FileExistsError) as caught:
-            make(folder, target)
-        assert caught.value.filename == str(target)
-    assert sorted(os.listdir(tmp_path)) == ["empty", "file", "seen"]
-
-
 @pytest.mark.parametrize("make", [copy, merge_alone])
 @pytest.mark.parametrize("damage", ["missing", "empty", "a folder", "header", "another"])
 def test_copy_of_a_damaged_folder(

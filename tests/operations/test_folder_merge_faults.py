@@ -4,7 +4,6 @@ import errno
 import itertools
 import os
 import shutil
-import stat
 import tracemalloc
 from functools import partial
 from pathlib import Path
@@ -16,8 +15,7 @@ from faults import allow_descriptors, at_call, os_calls
 from unions import check_merged, make_growing, make_rotating
 from workers import in_child
 
-from mmbloom import FileChangedError, FormatError, NetworkFileSystemError, merge
-from mmbloom._system import mounts
+from mmbloom import FileChangedError, FormatError, merge
 
 
 @pytest.fixture
@@ -96,20 +94,3 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
 
     two, many = (in_child(partial(peak, number)) for number in (2, 30))
     assert many < two + (3 << 20)
-
-
-def test_network_and_permissions(
-    tmp_path: Path, two: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Laws 15, 18: the files are private unless asked otherwise, and not on a network."""
-    merge(tmp_path / "out", two)
-    merge(tmp_path / "out2", two, permissions=0o640)
-    for folder, mode in ((tmp_path / "out", 0o600), (tmp_path / "out2", 0o640)):
-        assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {mode}
-        assert stat.S_IMODE(folder.stat().st_mode) == {0o600: 0o700, 0o640: 0o750}[mode]
-    monkeypatch.setattr(mounts, "file_system_type", lambda _: "nfs4")
-    with pytest.raises(NetworkFileSystemError) as caught:
-        merge(tmp_path / "out3", two)
-    assert caught.value.path == str(tmp_path / "out3")
-    merge(tmp_path / "out3", two, allow_network=True)
-    check_folder(tmp_path, "from", "out", "out2", "out3")

@@ -88,15 +88,6 @@ def test_other_kinds(tmp_path: Path) -> None:
     check_folder(tmp_path, "one", "two")
 
 
-def test_sources_that_are_none(tmp_path: Path) -> None:
-    """No source, and a path in the place of a list, are errors that say so."""
-    with pytest.raises(ValueError, match="sources is empty"):
-        merge(tmp_path / "out", iter([]))
-    with pytest.raises(TypeError, match="expected a list of paths"):
-        merge(tmp_path / "out", str(make_growing(tmp_path / "one")))
-    check_folder(tmp_path, "one")
-
-
 def test_how_the_disk_was_reserved_is_no_matter(tmp_path: Path) -> None:
     """It says nothing of the bits: the result goes on as the first source would."""
     one = make_growing(tmp_path / "one", range(5), reserve="fallocate")

@@ -8,8 +8,6 @@ package.
 import errno
 import hashlib
 import json
-import os
-import stat
 import struct
 import tracemalloc
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import array_of, check_folder, check_settled, counters_of
-from damages import KEYS, MIB, flip, untouched
+from damages import KEYS, MIB, untouched
 from guava_files import GOLDEN, GuavaFile, keys_of, parse
 from reference import Fields, NaiveFilter, pack_header
 from workers import in_child
@@ -26,9 +24,7 @@ from workers import in_child
 from mmbloom import (
     BloomFilter,
     FilterParams,
-    FormatError,
     ParameterMismatchError,
-    copy,
     export_guava,
     import_guava,
     sizing,
@@ -196,19 +192,6 @@ def test_what_an_import_is_planned_for(tmp_path: Path) -> None:
     check_folder(tmp_path, "a", "b", "c")
 
 
-def test_sealed_filter_is_checked(tmp_path: Path) -> None:
-    """A sealed filter leaves like a live one, and a damaged one not at all."""
-    source = filled(tmp_path / "a", 8 * (MIB + 64))
-    copy(source, tmp_path / "s", seal=True)
-    export_guava(source, tmp_path / "b")
-    export_guava(tmp_path / "s", tmp_path / "c")
-    assert (tmp_path / "b").read_bytes() == (tmp_path / "c").read_bytes()
-    flip(str(tmp_path / "s"), 4096 + MIB + 5)
-    with pytest.raises(FormatError, match="checksum of MiB 1 of the array"):
-        export_guava(tmp_path / "s", tmp_path / "d")
-    check_folder(tmp_path, "a", "b", "c", "s")
-
-
 def test_imported_filter_takes_keys_and_leaves_again(tmp_path: Path) -> None:
     """What Guava began mmbloom goes on with, as any filter, and gives back."""
     import_guava(golden("utf8"), tmp_path / "a", capacity=400)
@@ -231,46 +214,6 @@ def test_export_of_a_filter_in_use(tmp_path: Path) -> None:
     held = parse((tmp_path / "b").read_bytes())
     assert held is not None
     assert held.has("x")
-
-
-@pytest.mark.parametrize("there", ["file", "folder", "dangling link", "itself"])
-@pytest.mark.parametrize("way", ["export", "import"])
-def test_what_is_at_the_destination_stays(tmp_path: Path, way: str, there: str) -> None:
-    """Laws 8, 10: an existing destination of any kind is FileExistsError, and untouched."""
-    source, target = tmp_path / "a", tmp_path / "b"
-    filled(source, 8 * 64)
-    if way == "import":
-        source.write_bytes(golden("int").read_bytes())
-    if there == "file":
-        target.write_bytes(b"mine")
-    elif there == "folder":
-        target.mkdir()
-    elif there == "itself":
-        target = source
-    else:
-        target.symlink_to("nowhere")
-    before = target.lstat()
-    with untouched(source), pytest.raises(FileExistsError) as caught:
-        (export_guava if way == "export" else import_guava)(source, target)
-    assert caught.value.filename == str(target)
-    assert (target.lstat().st_ino, target.lstat().st_size) == (before.st_ino, before.st_size)
-    assert not [name for name in os.listdir(tmp_path) if name not in "ab"]
-
-
-@pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
-@pytest.mark.parametrize("permissions", [None, 0o600, 0o644, 0o440])
-def test_permissions(tmp_path: Path, permissions: int | None) -> None:
-    """Law 15: both are private unless asked otherwise, whatever the umask."""
-    options: Any = {} if permissions is None else {"permissions": permissions}
-    filled(tmp_path / "a", 8 * 64)
-    umask = os.umask(0o077 if permissions else 0)
-    try:
-        export_guava(tmp_path / "a", tmp_path / "b", **options)
-        import_guava(tmp_path / "b", tmp_path / "c", **options)
-    finally:
-        os.umask(umask)
-    for name in "bc":
-        assert stat.S_IMODE(os.stat(tmp_path / name).st_mode) == (permissions or 0o600)
 
 
 def test_memory_is_bounded(tmp_path: Path) -> None:

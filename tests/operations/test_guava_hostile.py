@@ -3,16 +3,15 @@
 import os
 import random
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from checks import array_of, check_folder, check_settled
-from damages import MIB, at_pread, copy_over, untouched
+from damages import untouched
 from guava_files import GOLDEN, GuavaFile, parse
 from workers import in_child
 
-from mmbloom import BloomFilter, FileChangedError, FormatError, import_guava, verify
+from mmbloom import BloomFilter, FormatError, import_guava, verify
 
 ONE_LONG = struct.pack(">bBiQ", 1, 7, 1, 5)
 WRONG: dict[str, tuple[bytes, str, str, str]] = {  # the file, then field, found and expected
@@ -134,27 +133,3 @@ def test_mutants(tmp_path: Path, seed: int, stress: int) -> None:
         assert source.read_bytes() == data
         target.unlink()
     assert min(outcomes.values()) > 200, outcomes
-
-
-SIZE = 4 * MIB  # read as the prefix, 4 pieces, a rest of 8 bytes, and the prefix again
-CHANGES: dict[str, Callable[[str], object]] = {
-    "cut": lambda path: os.truncate(path, 3),
-    "cut by a byte": lambda path: os.truncate(path, 6 + SIZE + 7),
-    "extended": lambda path: os.truncate(path, 2 * SIZE),
-    "text over it": lambda path: copy_over(path, b"x" * (6 + SIZE + 8))(),
-}
-
-
-@pytest.mark.parametrize("at", [1, 3, 5])
-@pytest.mark.parametrize("change", CHANGES)
-def test_file_that_changes_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, at: int
-) -> None:
-    """Law 16: a file that is truncated or overwritten meanwhile is an error, and no filter."""
-    source = tmp_path / "a"
-    source.write_bytes(struct.pack(">bBi", 1, 7, SIZE // 8 + 1) + bytes(SIZE + 8))
-    at_pread(monkeypatch, at, lambda: CHANGES[change](str(source)))
-    with pytest.raises(FileChangedError) as caught:
-        import_guava(source, tmp_path / "b")
-    assert caught.value.path == str(source)
-    check_folder(tmp_path, "a")

@@ -15,7 +15,6 @@ from checks import (
     check_folder,
     check_settled,
     counters_of,
-    seal,
     set_counters,
 )
 from naive import LAYOUTS
@@ -25,7 +24,6 @@ from unions import SEEDS_5_AND_6, make, make_random
 from mmbloom import (
     BloomFilter,
     FileChangedError,
-    FormatError,
     IncompatibleFiltersError,
     intersect,
     verify,
@@ -129,23 +127,6 @@ def test_keys_added_are_no_more_than_of_any_source(tmp_path: Path, two: list[str
     check_intersection(str(tmp_path / "b"), *two)
 
 
-def test_sealed_inputs(tmp_path: Path, two: list[str]) -> None:
-    """Sealed inputs do, and one flipped bit in one of them is refused and nothing made."""
-    before = [array_of(path) for path in two]
-    for path in two:
-        seal(path)
-    intersect(tmp_path / "out", two)
-    assert array_of(str(tmp_path / "out")) == bytes(map(and_, *before))
-    os.unlink(tmp_path / "out")
-    with open(two[1], "r+b") as file:
-        file.seek(4096 + 200)
-        file.write(bytes([before[1][200] ^ 4]))
-    with pytest.raises(FormatError, match="checksum of MiB 0") as caught:
-        intersect(tmp_path / "out", two)
-    assert caught.value.path == two[1]
-    check_folder(tmp_path, "one", "two")
-
-
 def truncate(path: str) -> None:
     os.truncate(path, 4096)
 
@@ -189,10 +170,3 @@ def test_what_cannot_be_intersected(tmp_path: Path, two: list[str]) -> None:
         intersect(two[1], two)
     assert Path(two[1]).read_bytes() == before
     check_folder(tmp_path, "one", "other", "two")
-
-
-def test_permissions(tmp_path: Path, two: list[str]) -> None:
-    """Law 15: the file is private unless asked otherwise."""
-    intersect(tmp_path / "a", two)
-    intersect(tmp_path / "b", two, permissions=0o644)
-    assert [(tmp_path / name).stat().st_mode & 0o777 for name in "ab"] == [0o600, 0o644]

@@ -24,19 +24,6 @@ def sweep_of(sources: list[str]) -> Sweep:
     return Sweep(lambda path: merge(path, sources), lambda path: check_union(path, *sources))
 
 
-def test_merge_killed_at_any_call_leaves_all_or_nothing(tmp_path: Path, two: list[str]) -> None:
-    """Law 8: kill -9 before each os call of merge: the result is absent or valid."""
-    sweep_of(two).killed_at_each_call(tmp_path, "before")
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_merge_leaves_no_half_file_whatever_fails(
-    tmp_path: Path, two: list[str], code: int
-) -> None:
-    """Law 8: each os call of merge fails in turn: OSError, no half file, no temporary file."""
-    sweep_of(two).failing_at_each_call(tmp_path, code)
-
-
 def overwrite(path: Path) -> None:
     """Do what cp does: another filter of the same size in the same file."""
     other = make(path.with_name("other"), range(9), path)

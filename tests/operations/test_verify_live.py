@@ -143,29 +143,6 @@ def test_after_killed_writers(path: str, seed: int) -> None:
     print(f"{unfinished} batches were interrupted")
 
 
-CHANGES: dict[str, Callable[[str, bytes], Callable[[], object]]] = {
-    "truncate-to-nothing": lambda path, _: partial(os.truncate, path, 0),
-    "truncate-by-a-byte": lambda path, other: partial(os.truncate, path, len(other) - 1),
-    "extend": lambda path, other: partial(os.truncate, path, len(other) + 1),
-    "copy-another-over": copy_over,
-    "zeros-over": lambda path, other: copy_over(path, bytes(len(other))),
-}
-
-
-@pytest.mark.parametrize("at", [1, 2, 4, 5])
-@pytest.mark.parametrize("change", CHANGES)
-def test_file_that_changes(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, at: int
-) -> None:
-    """Law 16: truncated or overwritten at any moment, before or amid the keys: no verdict on it."""
-    filter_of(path, 2 * MIB)
-    other = Path(filter_of(tmp_path / "other", 2 * MIB)).read_bytes()
-    at_pread(monkeypatch, at, CHANGES[change](path, other))
-    with pytest.raises(FileChangedError) as caught:
-        verify(path, keys=list(KEYS))
-    assert caught.value.path == path
-
-
 def test_overwritten_while_keys_come(path: str, tmp_path: Path) -> None:
     """Law 16: keys of which some are looked up in another filter are not called missing."""
     filter_of(path, MIB)
