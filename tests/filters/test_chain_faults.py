@@ -7,34 +7,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from chains import files_of, manifest_of, naive_files
-from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
+from chains import (
+    Growing,
+    Way,
+    add_many,
+    add_one_by_one,
+    failing_in_a_section,
+    files_of,
+    manifest_of,
+    naive_files,
+)
+from faults import Hook, at_call, fail_with, kill_self, os_calls
+from sweeps import Sweep, calls_of
 from tally import Count
 from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter, GrowingFilter, verify
+from mmbloom.filters.folder import FolderFilter
 
 OLD = [f"old {i}" for i in range(10)]
 NEW = [f"new {i}" for i in range(15)]  # for a further file
-
-
-def create_in(folder: Path, before: Hook = ignore, after: Hook = ignore) -> None:
-    with os_calls(before, after):
-        GrowingFilter.create(folder / "seen", 10, 1e-9).close()
-
-
-def calls_of(action: Callable[..., None]) -> list[str]:
-    """List the calls that an action makes of the system, in order."""
-
-    def run() -> list[str]:
-        made: list[str] = []
-        action(before=made.append)
-        return made
-
-    return in_child(run)
 
 
 def check_durable(calls: list[str]) -> None:
@@ -45,55 +39,30 @@ def check_durable(calls: list[str]) -> None:
     assert "fsync" in calls[place : place + 4]
 
 
-def absent_or_whole(folder: Path) -> bool:
-    if not os.path.lexists(folder):
-        return False
+def check_empty(folder: Path) -> None:
     with GrowingFilter.open(folder, lock_timeout=5) as seen:
         assert seen.add_many(OLD).all()
-    return True
+
+
+CREATE = Sweep(
+    lambda folder: GrowingFilter.create(folder, 10, 1e-9).close(), check_empty, at_once=False
+)
 
 
 @pytest.mark.laws("F7")
 def test_create_killed_at_any_call(tmp_path: Path, tally: Count) -> None:
     """Law 8: whichever call comes next, the folder is whole or absent."""
-    (tmp_path / "counted").mkdir()
-    calls = calls_of(partial(create_in, tmp_path / "counted"))
-    assert {"mkdir", "open", "fsync", "link", "replace", "rename"} <= {*calls}
+    (tmp_path / "listed").mkdir()
+    calls = CREATE.calls(tmp_path / "listed")
+    assert {"mkdir", "replace", "rename"} <= {*calls}
     check_durable(calls)
-    outcomes = []
-    for number, name in enumerate(calls):
-        parent = tmp_path / f"{number:03}-{name}"
-        parent.mkdir()
-        with pytest.raises(ChildDiedError):
-            in_child(partial(create_in, parent, at_call(number, kill_self)))
-        tally(kills=1)
-        outcomes.append(absent_or_whole(parent / "seen"))
-        if not outcomes[-1]:
-            create_in(parent)
-    assert outcomes == sorted(outcomes)
-    assert {*outcomes} == {False, True}
+    tally(kills=CREATE.killed_at_each_call(tmp_path, "before"))
 
 
 @pytest.mark.laws("F7")
 def test_create_with_any_call_failing(tmp_path: Path, tally: Count) -> None:
     """Law 8: OSError that names the folder asked for, and nothing is left but a whole one."""
-    (tmp_path / "counted").mkdir()
-    calls = calls_of(partial(create_in, tmp_path / "counted"))
-    for number, name in enumerate(calls):
-        parent = tmp_path / f"{number:03}-{name}"
-        parent.mkdir()
-        failure = ""
-        try:
-            in_child(partial(create_in, parent, at_call(number, fail_with(errno.EIO))))
-        except Exception as failed:  # noqa: BLE001  looked at below
-            failure = str(failed.__cause__).strip().splitlines()[-1]
-        tally(faults=1)
-        assert failure == "" or f"Error: [Errno {errno.EIO}]" in failure, name
-        assert "/.mmbloom-" not in failure
-        assert absent_or_whole(parent / "seen") or failure
-        left = sorted({*os.listdir(parent)} - {"seen"})
-        # What has to remove the temporary folder, and its last file's name, may fail as well.
-        assert left == [] or name in ("unlink", "rmdir"), name
+    tally(faults=CREATE.failing_at_each_call(tmp_path, errno.EIO))
 
 
 @pytest.fixture(scope="module")
@@ -105,24 +74,14 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def add_one_by_one(seen: GrowingFilter) -> list[bool]:
-    return [seen.add(key) for key in NEW]
-
-
-def add_many(seen: GrowingFilter) -> list[bool]:
-    return list(seen.add_many(NEW))
-
-
-def claim(seen: GrowingFilter) -> list[bool]:
-    with seen.claim(NEW) as new:
+def claim(seen: FolderFilter, keys: list[str]) -> list[bool]:
+    with seen.claim(keys) as new:
         return list(new)
 
 
-def grow(
-    folder: Path, way: Callable[[GrowingFilter], Any], before: Hook = ignore, after: Hook = ignore
-) -> None:
-    with GrowingFilter.open(folder) as seen, os_calls(before, after):
-        way(seen)
+def grow(folder: Path, way: Way, before: Hook) -> None:
+    with GrowingFilter.open(folder) as seen, os_calls(before):
+        way(seen, NEW)
 
 
 def check_usable(folder: Path) -> None:
@@ -140,7 +99,7 @@ def check_usable(folder: Path) -> None:
 @pytest.mark.laws("F1")
 @pytest.mark.parametrize(("way", "step"), [(add_one_by_one, 5), (add_many, 1), (claim, 3)])
 def test_change_over_killed_at_any_call(
-    tmp_path: Path, full: Path, way: Callable[[GrowingFilter], list[bool]], step: int, tally: Count
+    tmp_path: Path, full: Path, way: Way, step: int, tally: Count
 ) -> None:
     """Law 5: whichever call comes next, what was acknowledged is there, and the lock is free."""
     shutil.copytree(full, tmp_path / "counted")
@@ -164,38 +123,13 @@ def test_change_over_killed_at_any_call(
 @pytest.mark.laws("F7")
 @pytest.mark.parametrize(("way", "code"), [(add_many, errno.EIO), (claim, errno.ENOSPC)])
 def test_change_over_with_any_call_failing(
-    tmp_path: Path,
-    full: Path,
-    way: Callable[[GrowingFilter], list[bool]],
-    code: int,
-    tally: Count,
+    tmp_path: Path, full: Path, way: Way, code: int, tally: Count
 ) -> None:
     """The call raises OSError; the same object goes on, in the same section too."""
-    names: list[str] = []
-    while not names or names[-1]:  # until there is no further call to fail
-        folder = tmp_path / f"{len(names):03}"
-        shutil.copytree(full, folder)
-        failed: list[str] = []
-        over: list[bool] = []
-
-        def fail(name: str, failed: list[str] = failed, over: list[bool] = over) -> None:
-            if not over:  # descriptors that were opened under the hook are closed under it
-                failed.append(name)
-                fail_with(code)(name)
-
-        with GrowingFilter.open(folder, lock_timeout=5) as seen, seen.locked():
-            with suppress(OSError), os_calls(at_call(len(names), fail)):
-                way(seen)
-            over.append(True)
-            names.append(*failed or [""])
-            tally(faults=len(failed))
-            assert seen.contains_many(OLD).all()
-            # Had it gone on with a file that is not the newest, the next would overtake it.
-            assert seen._shelf.newest.lock.state.mine()
-            seen.add_many(NEW)
-        check_usable(folder)
-        left = [name for name in os.listdir(folder) if name.endswith(".tmp")]
-        assert left == [] or failed == ["unlink"], failed
+    names = failing_in_a_section(
+        Growing(), full, tmp_path, lambda seen: way(seen, NEW), fail_with(code), check_usable
+    )
+    tally(faults=len(names))
     assert {"link", "replace", "fsync", "flock", "mmap"} <= {*names}
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sweeps
 from checks import flock_is_free, let_others_in, soon
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from workers import ChildDiedError, add_range, in_child, running
@@ -307,15 +308,8 @@ def run(path: Path, before: Hook = ignore, after: Hook = ignore) -> None:
 
 def calls_of(folder: Path) -> list[str]:
     """List the calls of one run, in order."""
-    made: list[str] = []
     folder.mkdir()
-    path = full(folder / "seen")
-
-    def all_of_it() -> list[str]:
-        run(path, made.append)
-        return made
-
-    return in_child(all_of_it)
+    return sweeps.calls_of(partial(run, full(folder / "seen")))
 
 
 def is_grown(path: Path) -> bool:

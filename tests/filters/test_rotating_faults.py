@@ -3,13 +3,13 @@
 import errno
 import os
 import shutil
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 import pytest
-from chains import Rotating, files_of, manifest_of, naive_files
+from chains import Rotating, failing_in_a_section, files_of, manifest_of, naive_files
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
+from sweeps import calls_of
 from tally import Count
 from workers import ChildDiedError, in_child
 
@@ -55,14 +55,8 @@ def check_usable(folder: Path) -> None:
 @pytest.mark.laws("F1")
 def test_killed_at_any_call(tmp_path: Path, two: Path, tally: Count) -> None:
     """Law 5: whichever call comes next, all is there, and the lock is free."""
-
-    def count() -> list[str]:
-        made: list[str] = []
-        shutil.copytree(two, tmp_path / "counted")
-        rotate(tmp_path / "counted", made.append)
-        return made
-
-    calls = in_child(count)
+    shutil.copytree(two, tmp_path / "counted")
+    calls = calls_of(partial(rotate, tmp_path / "counted"))
     assert {"link", "replace", "unlink"} <= {*calls}
     named = set()
     for number, name in enumerate(calls):
@@ -79,27 +73,15 @@ def test_killed_at_any_call(tmp_path: Path, two: Path, tally: Count) -> None:
 @pytest.mark.laws("F7")
 def test_any_call_failing(tmp_path: Path, two: Path, tally: Count) -> None:
     """OSError, and the same object goes on within its section."""
-    names: list[str] = []
-    while not names or names[-1]:
-        folder = tmp_path / f"{len(names):03}"
-        shutil.copytree(two, folder)
-        failed: list[str] = []
-        over: list[bool] = []
-
-        def fail(name: str, failed: list[str] = failed, over: list[bool] = over) -> None:
-            if not over:  # descriptors that were opened under the hook are closed under it
-                failed.append(name)
-                fail_with(errno.ENOSPC)(name)
-
-        with KIND.open(folder, lock_timeout=5) as seen, seen.locked():
-            with suppress(OSError), os_calls(at_call(len(names), fail)):
-                seen.add_many(NEW)
-            over.append(True)
-            names.append(*failed or [""])
-            tally(faults=len(failed))
-            assert seen._shelf.newest.lock.state.mine()
-            seen.add_many(NEW)
-        check_usable(folder)
+    names = failing_in_a_section(
+        KIND,
+        two,
+        tmp_path,
+        lambda seen: seen.add_many(NEW),
+        fail_with(errno.ENOSPC),
+        check_usable,
+    )
+    tally(faults=len(names))
     assert {"link", "replace", "fsync", "unlink"} <= {*names}
 
 

@@ -1,15 +1,23 @@
 """A rotating filter answers, and keeps in each file, what adding one by one would, as time goes."""
 
 import os
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from chains import NaiveRotating, manifest_of, naive_files
+from chains import (
+    WAYS,
+    NaiveRotating,
+    Way,
+    add_many,
+    add_one_by_one,
+    claim,
+    manifest_of,
+    naive_files,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import LAYOUTS
@@ -21,31 +29,6 @@ KEY = st.integers(0, 60).map(lambda number: f"key {number}")
 BATCH = st.lists(KEY, max_size=30)
 
 
-def add_one_by_one(seen: RotatingFilter, keys: list[str]) -> list[bool]:
-    return [seen.add(key) for key in keys]
-
-
-def add_many(seen: RotatingFilter, keys: list[str]) -> list[bool]:
-    answers: list[bool] = seen.add_many(keys).tolist()
-    return answers
-
-
-def claim(seen: RotatingFilter, keys: list[str]) -> list[bool]:
-    with suppress(KeyError), seen.claim(keys):
-        raise KeyError  # which leaves no trace
-    with seen.claim(keys) as new:
-        pass
-    answers: list[bool] = new.tolist()
-    return answers
-
-
-def claim_locked(seen: RotatingFilter, keys: list[str]) -> list[bool]:
-    with seen.locked():
-        return [*claim(seen, keys[:7]), *add_one_by_one(seen, keys[7:9]), *add_many(seen, keys[9:])]
-
-
-Way = Callable[[RotatingFilter, list[str]], list[bool]]
-WAYS: list[Way] = [add_one_by_one, add_many, claim, claim_locked]
 # Mostly forward by a part of a period; to just before and at the borders; and back.
 STEP = st.one_of(
     st.integers(0, 15), st.sampled_from([9, 10, 11, 29, 30, 1000]), st.integers(-60, -1)

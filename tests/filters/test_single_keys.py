@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from checks import flock_is_free, in_thread, run_threads, soon
 from single_folders import Make, compiled, growing, long_ways, rotating
-from workers import PATIENCE, Child, end, in_child, together
+from workers import PATIENCE, Child, end, in_child, locked_elsewhere, together
 
 import mmbloom
 from mmbloom import (
@@ -376,25 +376,12 @@ def test_no_thread_keeps_what_it_gave_back(seen: BloomFilter) -> None:
 
 def test_lock_of_others(seen: BloomFilter, path: str) -> None:
     """A key waits for whoever has the lock, and is not added if that takes too long."""
-    read, write = os.pipe()
-
-    def hold() -> None:
-        with BloomFilter.open(path) as other, other.locked():
-            os.write(write, b"x")
-            signal.pause()
-
-    holder = Child(hold)
-    try:
-        os.read(read, 1)
+    with locked_elsewhere(path):
         for _ in range(2):  # a look without the lock
             assert "trusted" in seen
         with pytest.raises(LockTimeoutError):
             seen.add("x")
         assert "x" not in seen
-    finally:
-        end(holder)
-        os.close(read)
-        os.close(write)
     assert seen.add("x")
 
 

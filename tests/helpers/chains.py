@@ -5,11 +5,16 @@ Files are read with `json` and `reference.py`, never with the code under test.
 
 import json
 import mmap
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from faults import Hook, at_call, os_calls
 from reference import Fields, Key, NaiveFilter
 
 from mmbloom import GrowingFilter, RotatingFilter
@@ -107,6 +112,34 @@ class NaiveRotating:
         return new
 
 
+def add_one_by_one(seen: FolderFilter, keys: list[str]) -> list[bool]:
+    return [seen.add(key) for key in keys]
+
+
+def add_many(seen: FolderFilter, keys: list[str]) -> list[bool]:
+    answers: list[bool] = seen.add_many(keys).tolist()
+    return answers
+
+
+def claim(seen: FolderFilter, keys: list[str]) -> list[bool]:
+    with suppress(KeyError), seen.claim(keys):
+        raise KeyError  # which leaves no trace
+    with seen.claim(keys) as new:
+        pass
+    answers: list[bool] = new.tolist()
+    return answers
+
+
+def claim_locked(seen: FolderFilter, keys: list[str]) -> list[bool]:
+    with seen.locked():
+        return [*claim(seen, keys[:7]), *add_one_by_one(seen, keys[7:9]), *add_many(seen, keys[9:])]
+
+
+# Ways to add keys to a folder; each answers for each key whether it was new.
+Way = Callable[[FolderFilter, list[str]], list[bool]]
+WAYS: list[Way] = [add_one_by_one, add_many, claim, claim_locked]
+
+
 class Growing:
     """How to make and open a growing filter that gets full soon."""
 
@@ -167,3 +200,43 @@ def by_number(folder: Path) -> dict[int, Path]:
     """The files of a folder by their number, as the manifest has it."""
     numbers = [member["number"] for member in manifest_of(folder)["members"]]
     return dict(zip(numbers, files_of(folder), strict=True))
+
+
+def failing_in_a_section(
+    kind: Growing | Rotating,
+    source: Path,
+    tmp_path: Path,
+    add: Callable[[FolderFilter], object],
+    fail: Hook,
+    check: Callable[[Path], object],
+) -> list[str]:
+    """Have each os call of an adding to a copy of a folder fail in turn, within a section.
+
+    The call raises `OSError`, and the same object adds all that it should in the same section.
+    List the names of the calls that failed.
+    """
+    names: list[str] = []
+    while True:  # until there is no further call to fail
+        folder = tmp_path / f"{len(names):03}"
+        shutil.copytree(source, folder)
+        failed: list[str] = []
+        over: list[bool] = []
+
+        def fail_amid(name: str, failed: list[str] = failed, over: list[bool] = over) -> None:
+            if not over:  # descriptors that were opened under the hook are closed under it
+                failed.append(name)
+                fail(name)
+
+        with kind.open(folder, lock_timeout=5) as seen, seen.locked():
+            with suppress(OSError), os_calls(at_call(len(names), fail_amid)):
+                add(seen)
+            over.append(True)
+            # Had it gone on with a file that is not the newest, the next would overtake it.
+            assert seen._shelf.newest.lock.state.mine()
+            add(seen)
+        check(folder)
+        left = [name for name in os.listdir(folder) if name.endswith(".tmp")]
+        assert left == [] or failed == ["unlink"], failed
+        if not failed:
+            return names
+        names += failed

@@ -8,6 +8,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,33 +19,48 @@ from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_
 from workers import ChildDiedError, in_child
 
 
+def calls_of(action: Callable[[Hook], object]) -> list[str]:
+    """List the os calls of an action in a child, in order; it takes a hook for them."""
+
+    def run() -> list[str]:
+        made: list[str] = []
+        action(made.append)
+        return made
+
+    return in_child(run)
+
+
+@contextmanager
+def _closing_all() -> Iterator[None]:
+    """Check that a block leaves no descriptor open, whatever ends it."""
+    there = len(os.listdir("/proc/self/fd"))
+    try:
+        yield
+    finally:
+        left = len(os.listdir("/proc/self/fd")) - there
+        assert left == 0, f"{left} descriptors left open"
+
+
 @dataclass(frozen=True)
 class Sweep:
-    """What makes a file at a path, and what raises unless the file at a path is whole."""
+    """What makes a file at a path, and what raises unless the file at a path is whole.
+
+    No descriptor may be left open: `at_once`, or when the error is gone whose frames have it.
+    """
 
     make: Callable[[Path], object]
     check: Callable[[Path], object]
+    at_once: bool = True
 
     def run(self, path: Path, before: Hook = ignore, after: Hook = ignore) -> None:
         """In a child: make it with a hook at every os call; no descriptor may be left open."""
-        there = len(os.listdir("/proc/self/fd"))
-        try:
-            with os_calls(before, after):
-                self.make(path)
-        finally:
-            left = len(os.listdir("/proc/self/fd")) - there
-            assert left == 0, f"{left} descriptors left open"
+        with _closing_all() if self.at_once else nullcontext(), os_calls(before, after):
+            self.make(path)
 
     def calls(self, folder: Path) -> list[str]:
         """List the os calls of one run, in order."""
         (folder / "counted").mkdir()
-        made: list[str] = []
-
-        def run() -> list[str]:
-            self.run(folder / "counted" / "made", made.append)
-            return made
-
-        calls = in_child(run)
+        calls = calls_of(partial(self.run, folder / "counted" / "made"))
         # Without these a file is not made as law 8 has it, and a sweep would show little.
         assert {"open", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= set(calls)
         return calls
@@ -83,18 +99,21 @@ class Sweep:
             assert "descriptors left open" not in failure
             assert self.absent_or_whole(path) or failure
             left = sorted({*os.listdir(path.parent)} - {path.name})
-            # A failing unlink is the one that has to leave the temporary file.
-            unlink = path.parent.name.endswith("-unlink")
-            assert left == [] or (unlink and left[0].startswith(".mmbloom-")), path
+            assert ".mmbloom-" not in failure.strip().rpartition("\n")[2]
+            # A call that fails to remove it is the one that has to leave what is temporary.
+            removing = path.parent.name.endswith(("-unlink", "-rmdir"))
+            assert left == [] or (removing and left[0].startswith(".mmbloom-")), path
         return len(paths)
 
     def _failure(self, path: Path, before: Hook) -> str:
         """Make it with a hook at every os call; give the traceback of what was raised, if any."""
-        try:
-            self.run(path, before)
-        except Exception:  # noqa: BLE001  looked at by the caller
-            return traceback.format_exc()
-        return ""
+        failure = ""
+        with _closing_all():
+            try:
+                self.run(path, before)
+            except Exception:  # noqa: BLE001  looked at by the caller
+                failure = traceback.format_exc()
+        return failure
 
     def _paths(self, folder: Path) -> Iterator[tuple[int, Path]]:
         """Number the os calls, and give each a path in a folder of its own."""

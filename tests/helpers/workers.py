@@ -156,6 +156,17 @@ def in_child(function: Callable[[], T], timeout: float = PATIENCE) -> T:
         end(child)
 
 
+def ended_by(number: int, function: Callable[[], object]) -> None:
+    """Run one function in a child of its own, which this signal must end."""
+    try:
+        in_child(function)
+    except ChildDiedError as died:
+        found = died.signal
+    else:
+        found = 0  # it ended by itself
+    assert found == number
+
+
 def together(functions: Sequence[Callable[[], T]], timeout: float = PATIENCE) -> list[T]:
     """Run each function in a child of its own, all started at one moment."""
     waiting, go = os.pipe()
@@ -196,6 +207,22 @@ def running(function: Callable[[], Any]) -> Iterator[int]:
         yield child.pid
     finally:
         end(child)
+
+
+@contextlib.contextmanager
+def locked_elsewhere(path: str | Path) -> Iterator[None]:
+    """Have another process hold the write lock of a filter for a block."""
+    told, tell = os.pipe()
+
+    def hold() -> None:
+        with BloomFilter.open(path) as seen, seen.locked():
+            os.write(tell, b"x")
+            signal.pause()
+
+    with open(told, "rb", buffering=0) as reports, running(hold):
+        os.close(tell)
+        assert reports.read(1), "the holder ended"
+        yield
 
 
 def wait_for(path: Path, timeout: float = PATIENCE) -> None:

@@ -1,16 +1,16 @@
 """The lock has one holder at a time, and every write waits for it (laws 1 and 2, T14)."""
 
 import os
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from checks import WRITES, run_threads
 from faults import switch_lock_off
 from tally import Count
-from workers import PATIENCE, in_child, running, together, wait_for
+from workers import PATIENCE, in_child, locked_elsewhere, together
 
 from mmbloom import BloomFilter, LockTimeoutError
 
@@ -66,46 +66,23 @@ def test_threads_of_one_object_exclude_each_other(path: str, tmp_path: Path, tal
     """Law 1: 4 threads that share one filter object never hold the lock together."""
     found: list[int] = []
     with BloomFilter.create(path, 1000) as seen:
-        threads = [
-            threading.Thread(target=lambda: found.append(hold_alone(seen, tmp_path / "held", 100)))
-            for _ in range(4)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE)
-            assert not thread.is_alive(), "a thread hangs"
+        run_threads(*[lambda: found.append(hold_alone(seen, tmp_path / "held", 100))] * 4)
     tally(acquisitions=4 * 100, overlaps=sum(found))
     assert found == [0] * 4
 
 
-@pytest.mark.parametrize("write", ["add", "add_many", "update", "claim", "locked", "recount"])
-def test_every_write_waits_for_the_lock(path: str, tmp_path: Path, write: str) -> None:
+@pytest.mark.parametrize("write", WRITES)
+def test_every_write_waits_for_the_lock(path: str, write: str) -> None:
     """Law 1: while another process holds the lock every writing call times out and sets nothing."""
     BloomFilter.create(path, 1000).close()
-    holds = tmp_path / "holds"
-
-    def hold() -> None:
-        with BloomFilter.open(path) as seen, seen.locked():
-            holds.touch()
-            time.sleep(600)
 
     def try_to_write() -> str:
         with BloomFilter.open(path, lock_timeout=0.05) as seen:
-            calls: dict[str, Callable[[], object]] = {
-                "add": lambda: seen.add("a"),
-                "add_many": lambda: seen.add_many(["a"]),
-                "update": lambda: seen.update(["a"]),
-                "claim": lambda: seen.claim(["a"]).__enter__(),
-                "locked": lambda: seen.locked().__enter__(),
-                "recount": seen.recount,
-            }
             with pytest.raises(LockTimeoutError):
-                calls[write]()
+                WRITES[write](seen)
             return "written" if "a" in seen else "untouched"
 
     before = Path(path).read_bytes()
-    with running(hold):
-        wait_for(holds)
+    with locked_elsewhere(path):
         assert in_child(try_to_write) == "untouched"
     assert Path(path).read_bytes() == before

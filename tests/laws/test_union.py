@@ -14,7 +14,7 @@ from checks import check_settled, counters_of
 from faults import die_at_counter, die_when_written
 from reference import NaiveFilter
 from unions import ONE, TWO, bits_of, live_writer, make, make_random
-from workers import ChildDiedError, in_child, together
+from workers import ended_by, together
 
 from mmbloom import BloomFilter
 
@@ -103,9 +103,7 @@ def test_kill_at_each_counter(two: list[str], when: str, counter: int) -> None:
         with BloomFilter.open(two[0]) as seen:
             seen.union_update(two[1])
 
-    with pytest.raises(ChildDiedError) as caught:
-        in_child(unite_and_die)
-    assert caught.value.signal == signal.SIGKILL
+    ended_by(signal.SIGKILL, unite_and_die)
     # begun, the keys and bits, done; then the estimate of the keys, of which no batch is left.
     began = counter > 0 or when == "after"
     done = counter > 3 or (counter, when) == (3, "after")
@@ -125,9 +123,7 @@ def test_kill_amid_the_bits(tmp_path: Path, page: int) -> None:
             die_when_written(array + 4096 * page, 4096)
             seen.union_update(tmp_path / "two")
 
-    with pytest.raises(ChildDiedError) as caught:
-        in_child(unite_and_die)
-    assert caught.value.signal == signal.SIGSEGV
+    ended_by(signal.SIGSEGV, unite_and_die)
     assert before & ~bits_of(one) == 0
     assert (bits_of(one) != before) == (page > 0)
     check_killed(one, unfinished=1)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import check_folder
+import sweeps
+from checks import check_folder, contents
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
 from workers import ChildDiedError, in_child
 
@@ -132,16 +133,11 @@ def test_what_stays(tmp_path: Path, kind: str, put: Callable[[Path], Path], said
     """What is no filter of that kind, or is needed, is named and stays as it is."""
     live, _ = two_of(tmp_path, kind)
     there = put(tmp_path)
-    before = all_bytes(tmp_path)
+    before = contents(tmp_path)
     with pytest.raises(FileExistsError, match=f"{said}.*only another filter is replaced") as caught:
         copy(live, there, replace=True)
     assert caught.value.filename == str(there)
-    assert all_bytes(tmp_path) == before
-
-
-def all_bytes(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder."""
-    return {str(file): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    assert contents(tmp_path) == before
 
 
 def test_a_filter_in_shared_memory_stays(tmp_path: Path) -> None:
@@ -183,13 +179,7 @@ def copied_with(live: Path, kept: Path, before: Hook = ignore, after: Hook = ign
 
 def calls_of(folder: Path, kind: str) -> list[str]:
     """The os calls of one replacement, in order."""
-    made: list[str] = []
-
-    def run() -> list[str]:
-        copied_with(*two_of(folder, kind), made.append)
-        return made
-
-    return in_child(run)
+    return sweeps.calls_of(partial(copied_with, *two_of(folder, kind)))
 
 
 def test_on_the_disk_before_it_has_its_path(tmp_path: Path) -> None:
@@ -296,12 +286,8 @@ def test_killed_amid_exclusions(tmp_path: Path) -> None:
                 seen.exclusions.update(excluded)
         return live, kept
 
-    def count() -> int:
-        made: list[str] = []
-        copied_with(*prepare(tmp_path / "calls"), made.append)
-        return len(made)
-
-    for number in range(in_child(count)):
+    calls = sweeps.calls_of(partial(copied_with, *prepare(tmp_path / "calls")))
+    for number in range(len(calls)):
         live, kept = prepare(tmp_path / f"{number}")
         with pytest.raises(ChildDiedError):
             in_child(partial(copied_with, live, kept, after=at_call(number, kill_self)))

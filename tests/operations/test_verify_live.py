@@ -3,7 +3,6 @@
 import os
 import random
 import resource
-import signal
 import struct
 import time
 import tracemalloc
@@ -17,7 +16,7 @@ import pytest
 from checks import set_counters
 from damages import KEYS, MIB, at_pread, copy_over, filter_of, untouched
 from reference import NaiveFilter
-from workers import Child, end, in_child
+from workers import Child, end, in_child, locked_elsewhere
 
 from mmbloom import BloomFilter, FileChangedError, verify
 from mmbloom._storage.opening import Counters
@@ -194,16 +193,8 @@ def test_neither_map_nor_lock_nor_change(path: str, monkeypatch: pytest.MonkeyPa
         assert verify(path, keys=list(KEYS)).ok
     assert len(maps) == 1
     assert path not in maps[0]
-    child = Child(partial(hold_lock, path))
-    try:
+    with locked_elsewhere(path):
         assert verify(path).ok
-    finally:
-        end(child)
-
-
-def hold_lock(path: str) -> None:
-    with BloomFilter.open(path) as seen, seen.locked():
-        signal.pause()
 
 
 def test_file_that_nobody_may_write(path: str) -> None:
