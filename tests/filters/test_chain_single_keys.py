@@ -20,12 +20,7 @@ from single_folders import Make, both, compiled, growing, rotating
 from workers import Child, end
 
 import mmbloom
-from mmbloom import (
-    GrowingFilter,
-    LockTimeoutError,
-    ReentryError,
-    RotatingFilter,
-)
+from mmbloom import GrowingFilter, LockTimeoutError, ReentryError, RotatingFilter
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
 from mmbloom.filters.chain import Chain, ChainState

@@ -6,20 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import (
-    array_of,
-    change_header,
-    counters_of,
-)
+from checks import array_of, change_header, counters_of
 from golden import GOLDEN
 from reference import NaiveCounting
 
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    FileChangedError,
-    verify,
-)
+from mmbloom import BloomFilter, CountingBloomFilter, FileChangedError, verify
 from mmbloom._storage.build import Builder
 from mmbloom.sizing import Layout
 
@@ -117,7 +108,7 @@ def test_copies_are_counted(path: str) -> None:
     with CountingBloomFilter.create(path, 1000) as seen:
         assert [seen.add("a"), seen.add("a")] == [True, False]
         assert [seen.remove("a"), "a" in seen, seen.remove("a"), "a" in seen] == [
-            *(True, True, True, False),
+            *(True, True, True, False)
         ]
         assert not seen.remove("a")
         assert seen.add("a")

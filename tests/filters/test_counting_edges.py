@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import (
-    array_of,
-)
+from checks import array_of
 from workers import PATIENCE
 
 import mmbloom

@@ -17,13 +17,7 @@ import pytest
 from checks import counters_of
 from naive import LAYOUTS
 
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    KeyEncodingError,
-    KeyTypeError,
-    ReentryError,
-)
+from mmbloom import BloomFilter, CountingBloomFilter, KeyEncodingError, KeyTypeError, ReentryError
 from mmbloom._system.typing import HashName
 from mmbloom.sizing import Layout
 

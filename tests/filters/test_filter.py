@@ -9,17 +9,10 @@ from typing import Any, get_args
 import hypothesis
 import numpy as np
 import pytest
-from checks import (
-    check_holds,
-    check_same_filter,
-    check_settled,
-)
+from checks import check_holds, check_same_filter, check_settled
 from hypothesis import strategies as st
 
-from mmbloom import (
-    BloomFilter,
-    KeyTypeError,
-)
+from mmbloom import BloomFilter, KeyTypeError
 from mmbloom.sizing import Layout
 
 Create = Callable[..., BloomFilter]

@@ -20,10 +20,7 @@ from maps import map_of, replace_map
 from workers import in_child
 
 from mmbloom import GrowingFilter, Sieve, verify
-from mmbloom.errors import (
-    DurabilityError,
-    LockTimeoutError,
-)
+from mmbloom.errors import DurabilityError, LockTimeoutError
 from mmbloom.logs import dedup, lines
 
 

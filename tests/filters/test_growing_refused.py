@@ -13,9 +13,7 @@ from checks import WRITES
 from folders import Grow as Create
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
-from mmbloom.errors import (
-    ReadOnlyError,
-)
+from mmbloom.errors import ReadOnlyError
 from mmbloom.filters.options import OpenOptions
 
 CHANGES: dict[str, Callable[[Any], object]] = dict(WRITES)

@@ -7,19 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checks import (
-    READS,
-    WRITES,
-    array_of,
-    change_header,
-    check_raises,
-)
+from checks import READS, WRITES, array_of, change_header, check_raises
 
-from mmbloom import (
-    BloomFilter,
-    FormatError,
-    ReadOnlyError,
-)
+from mmbloom import BloomFilter, FormatError, ReadOnlyError
 from mmbloom.format.header import Header, encode
 from mmbloom.sizing import plan
 

@@ -12,11 +12,7 @@ from folders import DAY, Clock
 from folders import Rotate as Create
 
 from mmbloom import GrowingFilter, RotatingFilter, verify
-from mmbloom.errors import (
-    CapacityWarning,
-    FilterFullError,
-    MmbloomError,
-)
+from mmbloom.errors import CapacityWarning, FilterFullError, MmbloomError
 from mmbloom.filters.shelf import File
 
 

@@ -104,10 +104,7 @@ def test_pickle_has_the_clock(rotate: Create, folder: Path, clock: Clock) -> Non
         pickle.dumps(odd)
     raw = pickle.dumps(seen)
     os.rename(folder, folder.parent / "moved")
-    with (
-        RotatingFilter.create(folder, capacity_per_period=10),
-        pytest.raises(FileChangedError),
-    ):
+    with RotatingFilter.create(folder, capacity_per_period=10), pytest.raises(FileChangedError):
         pickle.loads(raw)
 
 

@@ -74,12 +74,7 @@ def test_killed_at_any_call(tmp_path: Path, two: Path, tally: Count) -> None:
 def test_any_call_failing(tmp_path: Path, two: Path, tally: Count) -> None:
     """OSError, and the same object goes on within its section."""
     names = failing_in_a_section(
-        KIND,
-        two,
-        tmp_path,
-        lambda seen: seen.add_many(NEW),
-        fail_with(errno.ENOSPC),
-        check_usable,
+        KIND, two, tmp_path, lambda seen: seen.add_many(NEW), fail_with(errno.ENOSPC), check_usable
     )
     tally(faults=len(names))
     assert {"link", "replace", "fsync", "unlink"} <= {*names}

@@ -18,10 +18,7 @@ import pytest
 from single_folders import compiled, long_ways, rotating
 from workers import together
 
-from mmbloom import (
-    BloomFilter,
-    RotatingFilter,
-)
+from mmbloom import BloomFilter, RotatingFilter
 from mmbloom._storage.folder import ManifestFile
 from mmbloom.filters.rotating import RotatingChain
 from mmbloom.filters.shelf import File, Lasting
@@ -143,10 +140,7 @@ def test_a_clock_that_is_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @compiled
 @pytest.mark.parametrize("window", [(3600, 7200), (-7200, -3600)], ids=["set back", "over"])
 def test_out_of_its_time(
-    tmp_path: Path,
-    window: tuple[int, int],
-    long_ways: list[int],
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, window: tuple[int, int], long_ways: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where the clock is not within the time that the grounds are for, each key looks."""
     with rotating(tmp_path / "seen") as seen:

@@ -12,14 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import (
-    array_of,
-    check_settled,
-    counters_of,
-    flock_is_free,
-    seal,
-    set_counters,
-)
+from checks import array_of, check_settled, counters_of, flock_is_free, seal, set_counters
 from faults import die_when_written
 from golden import GOLDEN
 from naive import LAYOUTS

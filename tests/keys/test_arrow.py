@@ -308,10 +308,7 @@ def months() -> Any:
         (lambda: pa.array(months()), "pandas.period"),
         (lambda: pa.chunked_array([pa.array(months())]), "pandas.period"),
         (lambda: pa.table({"month": pa.array(months())})["month"], "pandas.period"),
-        (
-            lambda: pa.DictionaryArray.from_arrays([0, 1], pa.array(months())),
-            "pandas.period",
-        ),
+        (lambda: pa.DictionaryArray.from_arrays([0, 1], pa.array(months())), "pandas.period"),
         (
             lambda: pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1], pa.int8())),
             "arrow.bool8",

@@ -252,14 +252,8 @@ def test_position_is_that_of_the_whole_stream() -> None:
         (with_nulls(strings(b"a"), b"\0", null_count=0), [b"a"]),
         (with_nulls(strings(b"a", b"b"), b"\x07"), [b"a", b"b"]),
         # What null rows hold is not looked at either, but must not be followed.
-        (
-            with_nulls(views([view(-1), view(2), view(99, 7, -7)]), b"\x02"),
-            [None, b"\0\0", None],
-        ),
-        (
-            with_nulls(dictionary(np.array([-1, 0, 7], INT32), b"a"), b"\x02"),
-            [None, b"a", None],
-        ),
+        (with_nulls(views([view(-1), view(2), view(99, 7, -7)]), b"\x02"), [None, b"\0\0", None]),
+        (with_nulls(dictionary(np.array([-1, 0, 7], INT32), b"a"), b"\x02"), [None, b"a", None]),
         (with_nulls(dictionary(np.array([5, -9], INT32)), b"\0"), [None, None]),
         (with_nulls(dictionary(np.array([5, 0], INT64), b"a", kind=b"l"), b"\2"), [None, b"a"]),
         (

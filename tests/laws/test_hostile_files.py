@@ -19,13 +19,7 @@ from reference import Fields, NaiveCounting, NaiveFilter, pack_header, with_crc
 from tally import Count
 from workers import PATIENCE, in_child
 
-from mmbloom import (
-    BloomFilter,
-    CapacityWarning,
-    CountingBloomFilter,
-    FormatError,
-    ReadOnlyError,
-)
+from mmbloom import BloomFilter, CapacityWarning, CountingBloomFilter, FormatError, ReadOnlyError
 
 MODES: tuple[Literal["r"], Literal["r+"]] = ("r", "r+")
 READERS = {BloomFilter: NaiveFilter, CountingBloomFilter: NaiveCounting}

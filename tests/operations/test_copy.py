@@ -9,12 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from checks import (
-    array_of,
-    check_folder,
-    check_settled,
-    counters_of,
-)
+from checks import array_of, check_folder, check_settled, counters_of
 from checks import set_counters as damage_counters
 from damages import KEYS, MIB, at_pread, filter_of, sealed_of, untouched
 from faults import fail_with

@@ -8,15 +8,7 @@ from pathlib import Path
 import pytest
 from damages import clear_a_bit, flip
 
-from mmbloom import (
-    FormatError,
-    GrowingFilter,
-    ReadOnlyError,
-    copy,
-    merge,
-    repair,
-    verify,
-)
+from mmbloom import FormatError, GrowingFilter, ReadOnlyError, copy, merge, repair, verify
 
 KEYS = range(700)  # four files: 100, 200, 400 and 800 keys
 NAMES = [f"{number:010d}.bloom" for number in range(3)]
@@ -155,10 +147,7 @@ def test_copy_is_a_filter_of_its_own(folder: Path, tmp_path: Path) -> None:
     assert contents(folder) == before
     assert verify(tmp_path / "kept", keys=KEYS).ok
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "kept").iterdir()} == {0o640}
-    with (
-        GrowingFilter.open(folder) as seen,
-        GrowingFilter.open(tmp_path / "kept") as kept,
-    ):
+    with GrowingFilter.open(folder) as seen, GrowingFilter.open(tmp_path / "kept") as kept:
         assert seen.info().uuid != kept.info().uuid
         assert seen.add("a")
         assert kept.add("b")

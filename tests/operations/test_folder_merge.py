@@ -10,14 +10,7 @@ from chains import Growing, Rotating, by_number, files_of, naive_files
 from naive import LAYOUTS
 from unions import check_merged, live_writer, make_growing, make_rotating
 
-from mmbloom import (
-    CapacityWarning,
-    GrowingFilter,
-    RotatingFilter,
-    copy,
-    merge,
-    verify,
-)
+from mmbloom import CapacityWarning, GrowingFilter, RotatingFilter, copy, merge, verify
 from mmbloom.sizing import Layout
 from mmbloom.sizing.planning import share_of
 

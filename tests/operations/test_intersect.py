@@ -9,25 +9,12 @@ from operator import and_
 from pathlib import Path
 
 import pytest
-from checks import (
-    array_of,
-    change_header,
-    check_folder,
-    check_settled,
-    counters_of,
-    set_counters,
-)
+from checks import array_of, change_header, check_folder, check_settled, counters_of, set_counters
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import SEEDS_5_AND_6, make, make_random
 
-from mmbloom import (
-    BloomFilter,
-    FileChangedError,
-    IncompatibleFiltersError,
-    intersect,
-    verify,
-)
+from mmbloom import BloomFilter, FileChangedError, IncompatibleFiltersError, intersect, verify
 from mmbloom._storage.build import Builder
 from mmbloom._system.typing import Words
 from mmbloom.sizing import Layout

@@ -39,12 +39,7 @@ def test_estimates(tmp_path: Path, seed: int, layout: Layout, rate: float, commo
     """Known overlaps are estimated within 5 standard errors of all three terms together."""
     keys = random.Random(seed).sample(range(2**60), 20_000 - common)
     one = make(
-        tmp_path / "one",
-        keys[:10_000],
-        capacity=12_000,
-        error_rate=rate,
-        layout=layout,
-        seed=seed,
+        tmp_path / "one", keys[:10_000], capacity=12_000, error_rate=rate, layout=layout, seed=seed
     )
     two = make(tmp_path / "two", keys[10_000 - common :], one)
     found = compare(one, two)
@@ -145,10 +140,7 @@ def overwrite(path: str) -> None:
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("change", [truncate, overwrite])
 def test_changing_inputs(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    which: int,
-    change: Callable[[str], None],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int, change: Callable[[str], None]
 ) -> None:
     """Law 16: a file that is truncated or overwritten meanwhile is an error and no signal."""
     one = make(tmp_path / "one", range(300), capacity=2_000_000)

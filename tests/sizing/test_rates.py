@@ -14,11 +14,7 @@ from kernels import COMPILED, NUMPY
 from mmbloom import BloomFilter
 from mmbloom._system.typing import Layout
 from mmbloom.sizing import FilterParams, plan
-from mmbloom.sizing.formulas import (
-    estimate_count,
-    false_positive_rate,
-    textbook_rate,
-)
+from mmbloom.sizing.formulas import estimate_count, false_positive_rate, textbook_rate
 
 LAYOUTS = get_args(Layout)
 
@@ -105,10 +101,7 @@ def test_blocks_cost_accuracy(num_blocks: int, num_hashes: int, fill: float) -> 
 
 
 @hypothesis.given(
-    st.integers(1, 2**34),
-    st.integers(1, 64),
-    st.floats(0.001, 0.999),
-    st.sampled_from(LAYOUTS),
+    st.integers(1, 2**34), st.integers(1, 64), st.floats(0.001, 0.999), st.sampled_from(LAYOUTS)
 )
 def test_estimate_inverts_expectation(
     words: int, num_hashes: int, fill: float, layout: Layout
