@@ -83,7 +83,6 @@ def test_verify(rotate: Rotate, clock: Clock, folder: Path, before_opening: Befo
 def test_verify_what_is_dropped_once_it_is_open(
     rotate: Rotate, clock: Clock, folder: Path, before_opening: Before
 ) -> None:
-    """A file that is dropped after it was opened is checked to its end."""
     with two_days(rotate, clock) as seen:
         dropped, kept = files_of(folder)
         before_opening(kept, lambda: seen.add("third"))  # opened after the older one

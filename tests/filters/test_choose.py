@@ -46,7 +46,6 @@ def test_random_seeds_differ(tmp_path: Path, name: str, bits: int) -> None:
 @pytest.mark.parametrize("layout", ["blocked", "standard"])
 @pytest.mark.parametrize(("name", "seed"), [("siphash", 2**128 - 1), ("murmur3", 2**32 - 1)])
 def test_all_given(create: Create, layout: Any, name: Any, seed: int) -> None:
-    """What is given is what the file has."""
     params = plan(500, 0.002, layout=layout, seed=seed, hash=name)
     seen = create(500, 0.002, layout=layout, seed=seed, hash=name)
     assert (seen.params, seen.params.hash, seen.params.seed) == (params, name, seed)

@@ -136,7 +136,6 @@ def test_error_in_entering_frees_the_lock(
 
 
 def test_claim_is_used_once(create: Create, path: str) -> None:
-    """A claim that was entered, whether it is over or not, cannot be entered again."""
     seen = create(1000)
     claim = seen.claim(["a"])
     with claim as new:

@@ -344,7 +344,6 @@ def test_fork(seen: Any, path: str) -> None:
 
 
 def test_many_objects_of_one_filter(seen: Any, kind: Kind, path: str) -> None:
-    """Several open objects are one filter; closing one leaves the others open."""
     others = [kind.open(path) for _ in range(5)]
     for number, other in enumerate(others):
         assert other.add(number)
@@ -480,7 +479,6 @@ def test_a_child_leaves_the_block(seen: Any, path: str) -> None:
 
 
 def test_keys_of_every_form(seen: Any) -> None:
-    """A key that was added in one form is found in every other form of it."""
     assert seen.add_many(["é", b"raw", 5, -1]).all()
     forms: list[list[Any]] = [
         ["é".encode(), "raw", np.uint8(5), 2**64 - 1],

@@ -76,7 +76,6 @@ def test_as_one_by_one(
 
 
 def test_a_batch_that_is_there_changes_nothing(seen: BloomFilter) -> None:
-    """Keys that are all there leave every byte as it is."""
     seen.add_many(["a", "b"])
     before = Path(seen.path).read_bytes()
     for _ in range(3):

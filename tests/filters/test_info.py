@@ -13,15 +13,9 @@ from typing import get_args
 
 import pytest
 from checks import array_of, counters_of, set_counters
+from kinds import Kind, each_kind
 
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    Filter,
-    FilterInfo,
-    GrowingFilter,
-    RotatingFilter,
-)
+from mmbloom import BloomFilter, FilterInfo, GrowingFilter, RotatingFilter
 from mmbloom.sizing import Layout
 
 LAYOUTS = get_args(Layout)
@@ -62,28 +56,10 @@ def test_info_of_a_new_filter(create: Callable[..., BloomFilter]) -> None:
     assert (info.fill_ratio, info.current_error_rate) == (0, 0)
 
 
-def plain(path: str) -> Filter:
-    return BloomFilter.create(path, 300, 1e-6, seed=5)
-
-
-def counting(path: str) -> Filter:
-    return CountingBloomFilter.create(path, 300, 1e-6, seed=5)
-
-
-def growing(path: str) -> Filter:
-    return GrowingFilter.create(path, 100, 1e-6, seed=5)
-
-
-def rotating(path: str) -> Filter:
-    return RotatingFilter.create(
-        path, capacity_per_period=100, error_rate=1e-6, seed=5, keep="2d", clock=lambda: 0.0
-    )
-
-
-@pytest.mark.parametrize("make", [plain, counting, growing, rotating])
-def test_attributes_agree_with_info(make: Callable[[str], Filter], path: str) -> None:
+@each_kind
+def test_attributes_agree_with_info(kind: Kind, path: str) -> None:
     """What the repr, the attributes and info say of a plan and its keys is the same."""
-    with make(path) as seen:
+    with kind.create(path, 300, error_rate=1e-6, seed=5) as seen:
         seen.update(range(90))
         info = seen.info()
         names = ["capacity", "error_rate", "keys_added", "approx_count", "fill_ratio"]
@@ -95,11 +71,11 @@ def test_attributes_agree_with_info(make: Callable[[str], Filter], path: str) ->
             with pytest.raises(AttributeError):
                 setattr(seen, name, 1)
         assert (seen.error_rate, seen.seed, seen.keys_added) == (1e-6, 5, 90)
-        assert seen.capacity == (300 if make in (plain, counting) else 100)
+        assert seen.capacity == 300
         said = re.findall(r"(\w+)=([\d.e-]+)", repr(seen))
         assert [float(value) for _, value in said] == [getattr(seen, name) for name, _ in said]
     assert (seen.error_rate, seen.seed) == (1e-6, 5)
-    assert make in (growing, rotating) or seen.capacity == 300
+    assert isinstance(seen, (GrowingFilter, RotatingFilter)) or seen.capacity == 300
 
 
 @pytest.mark.parametrize(
@@ -141,7 +117,6 @@ def test_every_field_is_documented() -> None:
 
 
 def test_info_does_not_write(create: Callable[..., BloomFilter], path: str) -> None:
-    """Asking for info leaves the file untouched."""
     seen = create(1000)
     before, raw = os.stat(path).st_mtime_ns, Path(path).read_bytes()
     seen.info()

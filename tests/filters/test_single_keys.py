@@ -459,7 +459,6 @@ def test_closed_by_another_thread(path: str) -> None:
 
 
 def test_closed_by_another_thread_that_waits(seen: BloomFilter, path: str) -> None:
-    """Another thread's close waits for the block to end."""
     closer = threading.Thread(target=seen.close)
     with seen.locked():
         closer.start()

@@ -9,38 +9,12 @@ from typing import Any
 
 import pytest
 from checks import array_of, flock_is_free
+from kinds import KINDS, Kind, each_kind
 from workers import PATIENCE, Child, in_child
 
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    GrowingFilter,
-    LockTimeoutError,
-    ReentryError,
-    RotatingFilter,
-)
+from mmbloom import BloomFilter, LockTimeoutError, ReentryError
 
 Create = Callable[..., BloomFilter]
-RATE = 1e-9  # at 1 % the growing one finds a key that was not added in one run of 500
-
-
-def growing(path: Path) -> GrowingFilter:
-    return GrowingFilter.create(path, 2, RATE)
-
-
-def rotating(path: Path) -> RotatingFilter:
-    return RotatingFilter.create(path, capacity_per_period=100, error_rate=RATE)
-
-
-def plain(path: Path) -> BloomFilter:
-    return BloomFilter.create(path, 100, RATE)
-
-
-def counting(path: Path) -> CountingBloomFilter:
-    return CountingBloomFilter.create(path, 100, RATE)
-
-
-KINDS = [plain, counting, growing, rotating]
 
 
 async def claim(seen: Any, keys: list[str], seconds: float = 0.002) -> list[bool]:
@@ -49,10 +23,10 @@ async def claim(seen: Any, keys: list[str], seconds: float = 0.002) -> list[bool
         return [bool(one) for one in new]
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_five_tasks_claim_one_key(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+@each_kind
+def test_five_tasks_claim_one_key(path: str, kind: Kind) -> None:
     """Exactly one of them is told that it is new, of each of several keys."""
-    with made(tmp_path / "seen") as seen:
+    with kind.create(path, 2 if kind is KINDS["growing"] else 100) as seen:
 
         async def main() -> list[list[bool]]:
             return await asyncio.gather(*(claim(seen, ["a", "b", "c"]) for _ in range(5)))
@@ -62,10 +36,10 @@ def test_five_tasks_claim_one_key(tmp_path: Path, made: Callable[[Path], Any]) -
         assert seen.contains_many(["a", "b", "c"]).all()
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_a_claim_within_a_claim(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+@each_kind
+def test_a_claim_within_a_claim(path: str, kind: Kind) -> None:
     """It raises at once, whatever its keys are; the outer one goes on, and others follow."""
-    with made(tmp_path / "seen") as seen:
+    with kind.create(path, 2 if kind is KINDS["growing"] else 100) as seen:
         with seen.claim(["a", "b"]) as outer:
             assert outer.all()
             for keys in (["c"], ["a"]):
@@ -119,10 +93,10 @@ def test_after_a_claim_that_failed(create: Create, path: str) -> None:
     assert flock_is_free(path)
 
 
-@pytest.mark.parametrize("made", KINDS)
-def test_a_task_that_does_not_wait(tmp_path: Path, made: Callable[[Path], Any]) -> None:
+@each_kind
+def test_a_task_that_does_not_wait(path: str, kind: Kind) -> None:
     """What another task calls without `async` raises, and says what to use; it changes nothing."""
-    with made(tmp_path / "seen") as seen:
+    with kind.create(path, 2 if kind is KINDS["growing"] else 100) as seen:
         entered, leave = asyncio.Event(), asyncio.Event()
 
         async def hold() -> None:

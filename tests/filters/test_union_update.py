@@ -89,7 +89,6 @@ def test_union_that_brings_nothing(two: list[str]) -> None:
 
 
 def test_pages_with_nothing_new_are_not_written(tmp_path: Path, seed: int) -> None:
-    """A page that has all bits of the other is left alone: only one that has not is written."""
     one = make_random(tmp_path / "one", 200_000, "blocked", seed)
     two = shutil.copy(one, tmp_path / "two")
     new = 3  # the only page with anything new

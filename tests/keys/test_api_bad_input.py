@@ -12,17 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from checks import array_of, counters_of
+from kinds import Kind, each_kind
 
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    Filter,
-    GrowingFilter,
-    KeyEncodingError,
-    KeyTypeError,
-    RotatingFilter,
-    Sieve,
-)
+from mmbloom import BloomFilter, CountingBloomFilter, KeyEncodingError, KeyTypeError, Sieve
 from mmbloom._keys.coerce import coerce
 
 Create = Callable[..., BloomFilter]
@@ -145,26 +137,10 @@ def test_advice_is_possible(create: Create) -> None:
             seen.add_many(keys)
 
 
-def plain(path: str) -> Filter:
-    return BloomFilter.create(path, 1000)
-
-
-def counting(path: str) -> Filter:
-    return CountingBloomFilter.create(path, 1000)
-
-
-def growing(path: str) -> Filter:
-    return GrowingFilter.create(path, 1000)
-
-
-def rotating(path: str) -> Filter:
-    return RotatingFilter.create(path, capacity_per_period=1000)
-
-
-@pytest.mark.parametrize("make", [plain, counting, growing, rotating])
-def test_several_keys_for_a_call_of_one(make: Callable[[str], Filter], path: str) -> None:
+@each_kind
+def test_several_keys_for_a_call_of_one(kind: Kind, path: str) -> None:
     """A list, an array or an iterator in the place of a key: the error names the call for them."""
-    with make(path) as seen:
+    with kind.create(path) as seen:
         calls: dict[Any, str] = {
             seen.add: "add_many",
             seen.__contains__: "contains_many",

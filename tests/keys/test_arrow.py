@@ -209,7 +209,6 @@ def test_polars(keys: list[Any], kind: str) -> None:
     ],
 )
 def test_pandas(keys: list[Any], kind: Any) -> None:
-    """Series of pandas, whole and sliced."""
     import pandas as pd
 
     dtype = pd.ArrowDtype(pa.string_view()) if kind == "string_view" else kind
@@ -376,7 +375,6 @@ def metadata(*pairs: tuple[bytes, bytes]) -> bytes:
 
 
 def test_empty_streams() -> None:
-    """A stream may have no array at all, or arrays without rows."""
     assert read(pa.chunked_array([], pa.string())) == []
     assert column_of(pa.chunked_array([[], ["a"], []], pa.string())) == [b"a"]
     assert column_of(pa.array([], pa.null())) == []

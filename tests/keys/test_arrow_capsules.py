@@ -75,7 +75,6 @@ def test_streams_that_fail() -> None:
 
 @pytest.mark.parametrize("function", ["get_schema", "get_next"])
 def test_streams_without_functions(function: str) -> None:
-    """A NULL callback is not called."""
     broken = MadeStream([strings(b"a")])
     setattr(broken.stream, function, Fill())
     with pytest.raises(ValueError, match=f"it has no {function}"):
@@ -91,7 +90,6 @@ def test_stream_without_explanation() -> None:
 
 
 def test_stream_without_schema() -> None:
-    """A stream whose schema is a released one is refused."""
     empty = strings()
     empty.schema = Schema()
     with pytest.raises(ValueError, match="it has no schema"):

@@ -130,7 +130,6 @@ def test_dictionary_of_itself() -> None:
 
 
 def test_type_is_checked_before_data() -> None:
-    """A stream of the wrong type is not asked for its data."""
     stream = MadeStream([Made(b"+s", 0, [None])], codes=[errno.EIO])
     with pytest.raises(KeyTypeError, match="pass one column"):
         read(stream)
@@ -271,7 +270,6 @@ def test_odd_but_right(made: Made, keys: list[bytes | None]) -> None:
 
 
 def test_safe_null_rows_far_away() -> None:
-    """Null rows are made safe in every slice of rows, valid ones stay as they are."""
     rows = np.tile(np.array(view(13), INT32), (2 * FAR, 1))
     rows[::FAR] = view(50, 3)
     bits = np.packbits(np.arange(2 * FAR) % FAR != 0, bitorder="little")
@@ -282,6 +280,5 @@ def test_safe_null_rows_far_away() -> None:
 
 
 def test_unaligned_buffers() -> None:
-    """Buffers may begin at any byte."""
     offsets = np.frombuffer(b"\0" + np.array([0, 1, 3], INT32).tobytes(), np.uint8)[1:]
     assert column_of(Made(b"u", 2, [None, offsets, b"abc"])) == [b"a", b"bc"]

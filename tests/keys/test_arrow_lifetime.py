@@ -34,7 +34,6 @@ def packed(keys: object) -> Any:
 
 
 def test_array_is_freed_with_its_last_view() -> None:
-    """Any view of any buffer, also a slice of a slice, keeps the whole array."""
     made = strings(b"ab", b"cd")
     batch = packed(made)
     assert (made.freed, made.schemas_freed) == (0, 1)
@@ -67,7 +66,6 @@ def test_other_forms_keep_the_array() -> None:
 
 
 def test_buffer_of_views_keeps_the_array() -> None:
-    """What long views point into is kept without the views."""
     view = np.array([[13, 0, 0, 0]], np.int32)
     made = Made(b"vu", 1, [None, view, b"a" * 13, np.array([13])])
     ((batch, _),) = read(made)
@@ -105,7 +103,6 @@ def test_arrays_of_a_stream_are_freed_one_by_one() -> None:
 
 
 def test_failing_streams_are_freed() -> None:
-    """What a stream gave before it failed is given back, and so is the stream."""
     arrays = [strings(b"a"), strings(b"b")]
     stream = MadeStream(arrays, codes=[0, errno.EIO])
     with pytest.raises(OSError, match="no luck"):
@@ -143,7 +140,6 @@ def test_pyarrow_gets_its_memory_back(kind: str) -> None:
 
 
 def test_memory_outlives_the_column() -> None:
-    """The keys are there when the column, and what it was made of, are gone."""
     import polars as pl
 
     keys = [f"key number {i}" for i in range(1000)]
@@ -168,7 +164,6 @@ def function(kept=read(pyarrow.chunked_array([["e"]]))): return cycle
 
 
 def test_views_at_exit() -> None:
-    """A process that ends with views in use ends in silence."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", EXIT], capture_output=True, text=True, check=True
     )

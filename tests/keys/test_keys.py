@@ -85,7 +85,6 @@ def test_iterators_and_sets() -> None:
 
 
 def test_memoryview_of_any_shape() -> None:
-    """A memoryview key is the bytes that it shows, strided or not."""
     view = memoryview(b"abcdef")
     assert meaning([view[::2], view[::-1], view[2:4]]) == halves([b"ace", b"fedcba", b"cd"])
 
@@ -269,7 +268,6 @@ WRONG_KEYS: list[Refusal] = [
 
 @pytest.mark.parametrize(("key", "message"), WRONG_KEYS, ids=lambda value: str(value)[:20])
 def test_wrong_key_is_named_with_its_position(key: Any, message: str) -> None:
-    """What is no key is a KeyTypeError with its exact position, whatever surrounds it."""
     with pytest.raises(KeyTypeError, match=f"^{message}; a key is") as alone:
         coerce_one(key)
     assert alone.value.position is None

@@ -12,26 +12,19 @@ import pytest
 import sweeps
 from checks import check_folder, contents
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
+from kinds import KINDS
 from workers import ChildDiedError, in_child
 
 import mmbloom
-from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter, copy, verify
+from mmbloom import BloomFilter, GrowingFilter, copy, verify
 
 OLD, NEW = range(18), range(30)
-MAKE: dict[str, Callable[[Path], Any]] = {
-    "file": lambda path: BloomFilter.create(path, 100, 1e-9, seed=5),
-    "counting": lambda path: CountingBloomFilter.create(path, 100, 1e-9, seed=5),
-    "growing": lambda path: GrowingFilter.create(path, 12, 1e-9, seed=5),
-    "rotating": lambda path: RotatingFilter.create(
-        path, capacity_per_period=100, error_rate=1e-9, seed=5
-    ),
-}
 
 
 def two_of(folder: Path, kind: str) -> tuple[Path, Path]:
     """A filter, and a copy of it that was made before the last keys came."""
     folder.mkdir(exist_ok=True)
-    with MAKE[kind](folder / "live") as seen:
+    with KINDS[kind].create(folder / "live", 12 if kind == "growing" else 100, seed=5) as seen:
         seen.update(OLD)
         copy(folder / "live", folder / "kept")
         seen.update(NEW)
@@ -46,7 +39,7 @@ def keys_in(path: Path) -> int:
 
 
 @pytest.mark.parametrize("seal", [False, True])
-@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("kind", KINDS)
 def test_replaced(tmp_path: Path, kind: str, *, seal: bool) -> None:
     """The new copy has all keys, a uuid of its own and the permissions asked for."""
     live, kept = two_of(tmp_path, kind)
@@ -63,7 +56,7 @@ def test_replaced(tmp_path: Path, kind: str, *, seal: bool) -> None:
     check_folder(tmp_path, "live", "kept")
 
 
-@pytest.mark.parametrize("kind", ["file", "growing"])
+@pytest.mark.parametrize("kind", ["plain", "growing"])
 def test_nothing_there(tmp_path: Path, kind: str) -> None:
     """The first night there is nothing to replace."""
     live, _ = two_of(tmp_path, kind)
@@ -116,16 +109,16 @@ def put_file(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("kind", "put", "said"),
     [
-        ("file", put_text, "is no sound filter"),
-        ("file", put_damaged, "is no sound filter: file size is 5000"),
-        ("file", put_link, "symbolic link to .*aim"),
-        ("file", put_empty_folder, "is a folder, and the source a file"),
-        ("file", put_folder, "is a folder, and the source a file"),
-        ("file", put_member, "is a file of the folder"),
+        ("plain", put_text, "is no sound filter"),
+        ("plain", put_damaged, "is no sound filter: file size is 5000"),
+        ("plain", put_link, "symbolic link to .*aim"),
+        ("plain", put_empty_folder, "is a folder, and the source a file"),
+        ("plain", put_folder, "is a folder, and the source a file"),
+        ("plain", put_member, "is a file of the folder"),
         ("growing", put_file, "is no folder, as the source is"),
         ("growing", put_empty_folder, "is no sound filter: manifest.json is missing"),
         ("growing", put_folder_with_more, "has notes in it"),
-        ("file", lambda folder: folder / "live", "is the source itself"),
+        ("plain", lambda folder: folder / "live", "is the source itself"),
         ("growing", lambda folder: folder / "live", "is the source itself"),
     ],
 )
@@ -142,7 +135,7 @@ def test_what_stays(tmp_path: Path, kind: str, put: Callable[[Path], Path], said
 
 def test_a_filter_in_shared_memory_stays(tmp_path: Path) -> None:
     """It is in use: those who write to it would find another in its place."""
-    live, kept = two_of(tmp_path, "file")
+    live, kept = two_of(tmp_path, "plain")
     with BloomFilter.open(kept, resident=True) as seen:
         seen.add("x")
         if not seen.info().resident:
@@ -155,7 +148,7 @@ def test_a_filter_in_shared_memory_stays(tmp_path: Path) -> None:
 
 def test_another_file_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came to the path after the look is not replaced."""
-    live, kept = two_of(tmp_path, "file")
+    live, kept = two_of(tmp_path, "plain")
 
     def other(_fd: int) -> None:
         kept.unlink(missing_ok=True)
@@ -185,7 +178,7 @@ def calls_of(folder: Path, kind: str) -> list[str]:
 def test_on_the_disk_before_it_has_its_path(tmp_path: Path) -> None:
     """Array and header are written and forced to the disk, then the name, then the folder."""
     steps = {"pwrite", "fsync", "link", "rename", "replace"}
-    made = [name for name in calls_of(tmp_path / "0", "file") if name in steps]
+    made = [name for name in calls_of(tmp_path / "0", "plain") if name in steps]
     assert made == ["pwrite", "pwrite", "fsync", "replace", "fsync"]
     steps.add("exchange")
     made = [name for name in calls_of(tmp_path / "1", "growing") if name in steps]
@@ -193,7 +186,7 @@ def test_on_the_disk_before_it_has_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "when"), [("file", "after"), ("growing", "before")])
+@pytest.mark.parametrize(("kind", "when"), [("plain", "after"), ("growing", "before")])
 def test_killed_at_any_call(tmp_path: Path, kind: str, when: str) -> None:
     """Kill -9 at each os call: the old filter or the new one is there, sound; then it goes on.
 
@@ -211,7 +204,7 @@ def test_killed_at_any_call(tmp_path: Path, kind: str, when: str) -> None:
     assert {*found} == {len(OLD), len(NEW)}
 
 
-@pytest.mark.parametrize("kind", ["file", "growing"])
+@pytest.mark.parametrize("kind", ["plain", "growing"])
 def test_any_failing_call(tmp_path: Path, kind: str) -> None:
     """Each os call fails in turn: the old filter or the new one, and no temporary file."""
     calls = calls_of(tmp_path / "calls", kind)
@@ -263,7 +256,7 @@ def exclusions_of(path: Path) -> set[Any]:
         return {*seen.exclusions}
 
 
-@pytest.mark.parametrize("kind", ["file", "growing"])
+@pytest.mark.parametrize("kind", ["plain", "growing"])
 def test_exclusions(tmp_path: Path, kind: str) -> None:
     """They are those of the source, also where the old ones were others, or it has none."""
     live, kept = two_of(tmp_path, kind)
@@ -280,7 +273,7 @@ def test_killed_amid_exclusions(tmp_path: Path) -> None:
     """At no moment is a key denied that the filter there does not exclude: no false negative."""
 
     def prepare(folder: Path) -> tuple[Path, Path]:
-        live, kept = two_of(folder, "file")
+        live, kept = two_of(folder, "plain")
         for path, excluded in ((kept, [1, 2]), (live, [2, 3])):
             with mmbloom.open(path) as seen:
                 seen.exclusions.update(excluded)

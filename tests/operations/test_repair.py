@@ -83,7 +83,6 @@ def test_too_little_to_save(tmp_path: Path, left: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 100, 4095, 4096])
 def test_no_array_at_all(tmp_path: Path, size: int) -> None:
-    """A file that has no byte of the array is refused, with parameters and without."""
     path = filter_of(tmp_path / "a", SIZE)
     os.truncate(path, size)
     for params in (None, PARAMS):
@@ -162,7 +161,6 @@ def test_wrong_parameters_for_a_lost_header(tmp_path: Path) -> None:
     [("num_bits", 8 * MIB), ("num_hashes", 6), ("layout", "blocked"), ("seed", 6)],
 )
 def test_sound_header_is_not_overruled(tmp_path: Path, field: str, value: object) -> None:
-    """A header that is proved is believed: other parameters are ParameterMismatchError."""
     path = filter_of(tmp_path / "a", SIZE)
     there = {name: getattr(PARAMS, name) for name in PARAMS.__slots__}
     given_params = FilterParams(**{**there, "num_bits": 8 * SIZE // 512 * 512, field: value})
@@ -270,7 +268,6 @@ def test_huge_rest_is_not_read(tmp_path: Path) -> None:
 
 
 def test_every_bit_is_kept(tmp_path: Path, seed: int) -> None:
-    """Of an array of noise every bit is in the new file, and no other."""
     path = filter_of(tmp_path / "a", SIZE)
     noise = np.random.default_rng(seed).bytes(SIZE)
     with open(path, "r+b") as file:

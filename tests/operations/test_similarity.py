@@ -81,7 +81,6 @@ def test_all_bits_count(tmp_path: Path, seed: int, layout: Layout) -> None:
 
 @pytest.mark.filterwarnings("ignore::mmbloom.CapacityWarning")
 def test_full_and_empty(tmp_path: Path, two: list[str]) -> None:
-    """Nothing is common with an empty filter, all with a full one; two empty ones are equal."""
     empty, full = make(tmp_path / "empty", (), two[0]), make(tmp_path / "full", (), two[0])
     with BloomFilter.open(full) as seen:
         seen._storage.views.words[:] = 2**64 - 1

@@ -205,14 +205,12 @@ def test_copy_on_write_has_holes_as_a_note(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("keys", ["abc", b"abc", 7, [1.5], ["a", None]])
 def test_what_is_no_batch_of_keys(tmp_path: Path, keys: object) -> None:
-    """Keys that cannot be keys are KeyTypeError, as for update."""
     path = filter_of(tmp_path / "a", 64)
     with pytest.raises((KeyTypeError, TypeError)):
         verify(path, keys=keys)  # type: ignore[arg-type]
 
 
 def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is the system's own error."""
     with pytest.raises(FileNotFoundError) as caught:
         verify(tmp_path / "a")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, str(tmp_path / "a"))

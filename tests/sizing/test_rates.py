@@ -226,7 +226,6 @@ def test_measured_count(create: Callable[..., BloomFilter], layout: Layout, shar
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_measured_current_rate(create: Callable[..., BloomFilter], layout: Layout) -> None:
-    """The current rate that a half-full filter reports is the one that is measured."""
     seen = create(100_000, 0.05, layout=layout, seed=1)
     seen.add_many(np.arange(70_000))
     measured = seen.contains_many(np.arange(10**6, 10**6 + 2_000_000)).mean()

@@ -62,7 +62,6 @@ def test_table_of_the_format(
 
 @pytest.mark.parametrize(("rate", "gigabytes"), [(0.01, 1.24), (1e-6, 3.90), (1e-9, 5.88)])
 def test_sizes_of_a_billion_keys(rate: float, gigabytes: float) -> None:
-    """What a billion keys take on the disk."""
     assert round(plan(10**9, rate).num_bytes / 1e9, 2) == gigabytes
 
 
@@ -301,7 +300,6 @@ def test_seed_out_of_range(name: HashName, seed: int, bits: int) -> None:
 
 
 def test_unknown_hash() -> None:
-    """A hash that is none is a ValueError that names the choices."""
     with pytest.raises(ValueError, match="hash is 'md5', expected 'siphash' or 'murmur3'"):
         plan(1000, hash=cast("HashName", "md5"))
 
@@ -333,7 +331,6 @@ def test_seed_of_wrong_type(seed: object) -> None:
     ],
 )
 def test_unknown_layout(function: Callable[..., object], numbers: list[int]) -> None:
-    """A layout of another name is a ValueError that names the two there are."""
     with pytest.raises(ValueError, match="layout is 'other', expected 'blocked' or 'standard'"):
         function(*numbers, layout="other")
 
