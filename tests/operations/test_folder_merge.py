@@ -1,17 +1,38 @@
-"""merge: file by file exactly the bits of all sources, which stay as they are."""
+"""merge of folders: file by file exactly the bits of all sources, which stay as they are."""
 
+import errno
+import itertools
 import os
 import random
+import shutil
+import tracemalloc
 import warnings
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from chains import Growing, Rotating, by_number, files_of, naive_files
+from chains import Growing, Rotating, by_number, files_of, manifest_of, naive_files
+from checks import check_folder, check_pickles
+from faults import allow_descriptors, at_call, os_calls
 from naive import LAYOUTS
 from unions import check_merged, live_writer, make_growing, make_rotating
+from workers import in_child
 
-from mmbloom import CapacityWarning, GrowingFilter, RotatingFilter, copy, merge, verify
-from mmbloom.sizing import Layout
+from mmbloom import (
+    CapacityWarning,
+    FileChangedError,
+    FormatError,
+    GrowingFilter,
+    IncompatibleFiltersError,
+    RotatingFilter,
+    copy,
+    merge,
+    verify,
+)
+from mmbloom.sizing import FilterParams, Layout, plan
+from mmbloom.sizing.params import KeyHash
 from mmbloom.sizing.planning import share_of
 
 DAY = 86_400
@@ -198,3 +219,182 @@ def test_sources_stay_as_they_are(tmp_path: Path) -> None:
     check_merged(tmp_path / "out", one, tmp_path / "live")  # and is no sealed one
     with GrowingFilter.open(tmp_path / "out") as seen:
         assert seen.add("usable")
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[Path]:
+    """Two growing filters that can be united, of two files and of one."""
+    (tmp_path / "from").mkdir()
+    one = make_growing(tmp_path / "from" / "one", range(18), initial_capacity=12)
+    return [one, make_growing(tmp_path / "from" / "two", range(10, 15), initial_capacity=12)]
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_source_that_changes_meanwhile(tmp_path: Path, two: list[Path], number: int) -> None:
+    """Law 16: a file that is truncated while it is read is an error that names it."""
+    changed, outcomes = files_of(two[0])[number], set()
+    whole, out = changed.read_bytes(), tmp_path / "out"
+
+    def change_and_merge(read: int) -> tuple[str, str]:
+        hook = at_call(read, lambda _: os.truncate(changed, 4100))
+        try:
+            with os_calls(lambda name: hook(name) if name == "pread" else None):
+                merge(out, two)
+        except (FileChangedError, FormatError) as error:
+            return type(error).__name__, error.path
+        return "made", str(changed)
+
+    for read in itertools.count():
+        outcome, path = in_child(partial(change_and_merge, read))
+        assert path == str(changed)
+        assert os.path.lexists(out) == (outcome == "made")
+        outcomes.add(outcome)
+        unchanged = changed.stat().st_size == len(whole)
+        changed.write_bytes(whole)
+        if out.exists():
+            check_merged(out, *two)
+            shutil.rmtree(out)
+        check_folder(tmp_path, "from")
+        if unchanged:  # there were not so many reads
+            break
+    assert outcomes == {"FormatError", "FileChangedError", "made"}
+
+
+@pytest.mark.parametrize("free", [0, 1, 3, 6, 20])
+def test_too_many_files(tmp_path: Path, two: list[Path], free: int) -> None:
+    """More files in all than may be open: EMFILE that says what to do, and nothing is made."""
+
+    def run() -> None:
+        allow_descriptors(free)
+        with pytest.raises(OSError, match="do it in steps") as caught:
+            merge(tmp_path / "out", 20 * two)
+        assert caught.value.errno == errno.EMFILE
+        assert "ulimit -n" in str(caught.value)
+
+    in_child(run)
+    check_folder(tmp_path, "from")
+
+
+def test_in_steps(tmp_path: Path) -> None:
+    """A union of unions is that of all."""
+    days = [{100.0 + i: [i], 101.0 + i: [-i]} for i in range(5)]
+    one, *others = [make_rotating(tmp_path / f"{i}", each) for i, each in enumerate(days)]
+    merge(tmp_path / "some", [one, *others[:2]])
+    merge(tmp_path / "rest", others[2:])
+    merge(tmp_path / "all", [tmp_path / "some", tmp_path / "rest"])
+    check_merged(tmp_path / "all", one, *others)
+
+
+def test_memory_is_bounded(tmp_path: Path) -> None:
+    """Law 17: many large folders take no more memory than two."""
+    large = make_growing(tmp_path / "large", range(100), initial_capacity=1_000_000)
+    assert files_of(large)[0].stat().st_size > 6 << 20
+
+    def peak(number: int) -> int:
+        tracemalloc.start()
+        merge(tmp_path / f"out {number}", [large] * number)
+        return tracemalloc.get_traced_memory()[1]
+
+    two, many = (in_child(partial(peak, number)) for number in (2, 30))
+    assert many < two + (3 << 20)
+
+
+OTHERS: dict[str, Any] = {
+    "initial_capacity": 21,
+    "error_rate": 0.02,
+    "layout": "standard",
+    "seed": 6,
+    "hash": "murmur3",
+}
+ANY_LAYOUTS: dict[str, Any] = {"error_rate": 1e-6}  # that of the helper is too low for "standard"
+OTHER_TIMES: dict[str, Any] = {
+    "keep_seconds": 8 * DAY,
+    "every_seconds": DAY // 2,
+    "capacity_per_period": 1001,
+    **{name: OTHERS[name] for name in ("error_rate", "layout", "seed", "hash")},
+}
+
+
+def spelled(settings: dict[str, Any], name: str) -> str:
+    """A setting of a manifest as errors have it: the key of SipHash as its fingerprint only."""
+    if name == "seed" and settings.get("hash") == "siphash":
+        seed = int.from_bytes(bytes.fromhex(settings["seed"]), "little")
+        return KeyHash("siphash", seed).spelled_seed
+    return str(settings.get("hash", "murmur3") if name == "hash" else settings[name])
+
+
+def check_refused(
+    folder: Path, sources: list[Path], *differences: tuple[str, object, object]
+) -> None:
+    """Check that the last of the sources is refused for what differs, and nothing made."""
+    before = os.listdir(folder)
+    with pytest.raises(IncompatibleFiltersError) as caught:
+        merge(folder / "out", sources)
+    assert (caught.value.path, caught.value.other) == (str(sources[0]), str(sources[-1]))
+    assert caught.value.differences == tuple((n, str(a), str(b)) for n, a, b in differences)
+    check_pickles(caught.value)
+    check_folder(folder, *before)
+
+
+@pytest.mark.parametrize("names", [*([name] for name in OTHERS), [*OTHERS]], ids="-".join)
+def test_growing_of_other_settings(tmp_path: Path, names: list[str]) -> None:
+    """Every setting that differs is named with both values, and nothing is made."""
+    one, two = (make_growing(tmp_path / name, range(30), **ANY_LAYOUTS) for name in ("one", "two"))
+    options = ANY_LAYOUTS | {name: OTHERS[name] for name in names}
+    other = make_growing(tmp_path / "other", **options)
+    here, there = (manifest_of(folder)["settings"] for folder in (one, other))
+    said = [(name, spelled(here, name), spelled(there, name)) for name in names]
+    check_refused(tmp_path, [one, two, other], *said)
+
+
+@pytest.mark.parametrize("name", OTHER_TIMES)
+def test_rotating_of_other_settings(tmp_path: Path, name: str) -> None:
+    """The same of the settings of a rotating filter."""
+    one = make_rotating(tmp_path / "one", {0: ["a"]}, **ANY_LAYOUTS)
+    options = ANY_LAYOUTS | {name.removesuffix("_seconds"): OTHER_TIMES[name]}
+    other = make_rotating(tmp_path / "other", {0: ["b"]}, **options)
+    here, there = (manifest_of(folder)["settings"] for folder in (one, other))
+    check_refused(tmp_path, [one, other], (name, spelled(here, name), spelled(there, name)))
+
+
+def test_other_kinds(tmp_path: Path) -> None:
+    """A growing and a rotating filter differ in their kind; a file is no folder."""
+    one, two = make_growing(tmp_path / "one"), make_rotating(tmp_path / "two", {0: ["a"]})
+    check_refused(tmp_path, [one, one, two], ("kind", "growing", "rotating"))
+    check_refused(tmp_path, [two, one], ("kind", "rotating", "growing"))
+    file = files_of(one)[0]
+    for sources in ([file, one], [one, file]):
+        with pytest.raises(IncompatibleFiltersError) as caught:
+            merge(tmp_path / "out", sources)
+        assert (caught.value.path, caught.value.other) == (str(one), str(file))
+        assert caught.value.differences == (("kind", "a folder", "a file"),)
+    check_folder(tmp_path, "one", "two")
+
+
+def test_how_the_disk_was_reserved_is_no_matter(tmp_path: Path) -> None:
+    """It says nothing of the bits: the result goes on as the first source would."""
+    one = make_growing(tmp_path / "one", range(5), reserve="fallocate")
+    two = make_growing(tmp_path / "two", range(9))
+    merge(tmp_path / "out", [one, two])
+    check_merged(tmp_path / "out", one, two)
+    assert manifest_of(tmp_path / "out")["settings"]["reserve"] == "fallocate"
+
+
+def test_bits_that_another_version_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal settings, and yet other bits: the files that cannot be united are named."""
+    one = make_growing(tmp_path / "one", range(30))
+    with monkeypatch.context() as patch:
+        patch.setattr("mmbloom.format.folder.plan", wider)
+        two = make_growing(tmp_path / "two", range(30))
+    with pytest.raises(IncompatibleFiltersError, match="num_bits") as caught:
+        merge(tmp_path / "out", [one, two])
+    assert (caught.value.path, caught.value.other) == (str(files_of(one)[0]), str(files_of(two)[0]))
+    check_folder(tmp_path, "one", "two")
+    merge(tmp_path / "out", [two])
+    check_merged(tmp_path / "out", two)
+
+
+def wider(capacity: int, error_rate: float, **options: Any) -> FilterParams:
+    """A plan of a block more than need be."""
+    params = plan(capacity, error_rate, **options)
+    return replace(params, num_bits=params.num_bits + 512)
