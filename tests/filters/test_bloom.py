@@ -28,9 +28,8 @@ from checks import (
 )
 from hypothesis import strategies as st
 
-from mmbloom import BloomFilter, CapacityWarning, FormatError, KeyTypeError, ReadOnlyError, verify
-from mmbloom.format.header import Header, encode
-from mmbloom.sizing import Layout, plan
+from mmbloom import BloomFilter, CapacityWarning, KeyTypeError, ReadOnlyError, verify
+from mmbloom.sizing import Layout
 
 Create = Callable[..., BloomFilter]
 LAYOUTS = get_args(Layout)
@@ -175,16 +174,6 @@ def test_unknown_compatible_flag(path: str) -> None:
     change_header(path, 88, "<Q", 2**63)
     with BloomFilter.open(path) as seen:
         assert seen.add("a")
-
-
-@pytest.mark.parametrize("mode", ["r", "r+"])
-def test_counters_are_not_a_bloom_filter(path: str, mode: Any) -> None:
-    """A counting filter is refused by its kind, not read as bits."""
-    header = Header(plan(100), 0, bytes(16), kind=2)
-    Path(path).write_bytes(encode(header) + bytes(header.array_bytes))
-    with pytest.raises(FormatError, match="a CountingBloomFilter, expected 1 ") as caught:
-        BloomFilter.open(path, mode)
-    assert (caught.value.path, caught.value.field) == (path, "kind")
 
 
 def test_two_names_of_one_file(create: Create, path: str) -> None:

@@ -156,18 +156,6 @@ def test_manifest_that_is_no_file(folder: Path) -> None:
         GrowingFilter.open(folder)
 
 
-def test_file_for_folder_and_folder_for_file(folder: Path, tmp_path: Path) -> None:
-    """Each class says what it found."""
-    BloomFilter.create(tmp_path / "file", 10).close()
-    with pytest.raises(FormatError, match="no folder"):
-        GrowingFilter.open(tmp_path / "file")
-    with pytest.raises(FormatError, match="a folder"):
-        BloomFilter.open(folder)
-    with pytest.raises(FileNotFoundError) as caught:
-        GrowingFilter.open(tmp_path / "nothing")
-    assert caught.value.filename == str(tmp_path / "nothing")
-
-
 def test_extra_files_are_nobodys(folder: Path) -> None:
     """What the manifest does not name is neither read nor touched."""
     (folder / "notes.txt").write_text("mine")

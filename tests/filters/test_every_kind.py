@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,25 @@ def test_unknown_mode(seen: Any, kind: Kind, path: str, mode: Any) -> None:
             opened(path, mode)
 
 
+@pytest.mark.parametrize("asked", KINDS)
+def test_another_class(seen: Any, kind: Kind, path: str, asked: str) -> None:
+    """Law 13: it is refused, with the name of the class that opens it, or of what does."""
+    other = KINDS[asked]
+    if other is kind:
+        return
+    said = f"; open it with {kind.cls.__name__}.open, or mmbloom.open"
+    if Path(path).is_dir() and other.capacity == "capacity":
+        said = "file is a folder.*mmbloom.open opens a folder"
+    elif not Path(path).is_dir() and other.capacity != "capacity":
+        said = "no folder.*mmbloom.open"
+    elif Path(path).is_dir():
+        said = f"open it with {kind.cls.__name__}"
+    for opened in (other.open, partial(other.open, mode="r"), partial(other.create, exist_ok=True)):
+        with pytest.raises(FormatError, match=said) as caught:
+            opened(path)
+        assert caught.value.path.startswith(path)
+
+
 def test_create_refuses_what_exists(seen: Any, kind: Kind, path: str) -> None:
     before = contents(path)
     with pytest.raises(FileExistsError, match="choose another path") as caught:
@@ -387,6 +407,7 @@ def test_sealed_copy(seen: Any, kind: Kind, path: str, mode: Any) -> None:
         info = kept.info()
         assert info.file_bytes == sum(file.stat().st_size for file in files_of(sealed, data=True))
         assert info.read_only
+        assert mmbloom.verify(sealed).sealed_segments == len(files_of(sealed, data=True))
         if mode == "r" or Path(sealed).is_file():
             kept.flush()
     assert contents(sealed) == before

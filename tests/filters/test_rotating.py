@@ -17,12 +17,11 @@ from folders import DAY, Clock
 from folders import Rotate as Create
 from naive import split
 
-from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, Sieve, verify
+from mmbloom import GrowingFilter, RotatingFilter, Sieve, verify
 from mmbloom.errors import (
     CapacityWarning,
     FileChangedError,
     FilterFullError,
-    FormatError,
     MmbloomError,
     ParameterMismatchError,
 )
@@ -320,20 +319,6 @@ def test_create_or_open(rotate: Create) -> None:
     for field, value in {"keep": "6d", "every": "2d", "capacity_per_period": 5, "seed": 4}.items():
         with pytest.raises(ParameterMismatchError, match=field):
             rotate(exist_ok=True, **{field: value})
-
-
-def test_kinds_are_told_apart(rotate: Create, folder: Path, tmp_path: Path) -> None:
-    """Each class names the one that is for what it found."""
-    rotate()
-    with pytest.raises(FormatError, match="open it with RotatingFilter") as caught:
-        GrowingFilter.open(folder)
-    assert caught.value.found == "rotating"
-    GrowingFilter.create(tmp_path / "growing", 10).close()
-    with pytest.raises(FormatError, match="GrowingFilter"):
-        RotatingFilter.open(tmp_path / "growing")
-    BloomFilter.create(tmp_path / "file", 10).close()
-    with pytest.raises(FormatError, match="no folder"):
-        RotatingFilter.open(tmp_path / "file")
 
 
 def test_pickle_has_the_clock(rotate: Create, folder: Path, clock: Clock) -> None:

@@ -1,6 +1,5 @@
 """Several blocks a key: what pickles, forgets, excludes or grows does it as with one."""
 
-import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,6 @@ import pytest
 
 from mmbloom import (
     BloomFilter,
-    CountingBloomFilter,
     FilterParams,
     GrowingFilter,
     IncompatibleFiltersError,
@@ -42,31 +40,6 @@ def one_block(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
 
     yield as_usual
     as_usual()
-
-
-@pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter])
-def test_pickle(tmp_path: Path, kind: type[BloomFilter]) -> None:
-    """A pickled filter reopens with its blocks, and sees what the other does."""
-    with kind.create(tmp_path / "a", 20_000, 1e-6) as seen:
-        assert seen.params.blocks_per_key > 1
-        with pickle.loads(pickle.dumps(seen)) as again:
-            assert (type(again), again.params) == (kind, seen.params)
-            assert again.add_many(KEYS).all()
-        assert seen.contains_many(KEYS).all()
-        assert not seen.contains_many(-1 - KEYS).any()
-
-
-def test_exclusions(tmp_path: Path) -> None:
-    """What is excluded is not known, and is known again when it is not; the bits stay."""
-    with BloomFilter.create(tmp_path / "a", 20_000, 1e-6) as seen:
-        seen.add_many(KEYS)
-        before = seen.fill_ratio
-        assert seen.exclusions.update([3, 4]) == 2
-        assert seen.contains_many(KEYS).sum() == len(KEYS) - 2
-        assert seen.add(3)  # unknown, whatever is set
-        assert seen.exclusions.discard(4)
-        assert (3 in seen, 4 in seen) == (False, True)
-        assert seen.fill_ratio == before
 
 
 @pytest.mark.parametrize("kind", ["growing", "rotating"])

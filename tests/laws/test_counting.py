@@ -1,13 +1,11 @@
 """The laws of a filter of counters: killed writers, several writers, and a control without lock."""
 
-import errno
 import mmap
 import random
 import signal
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,12 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import (
-    Hook,
-    at_call,
     die_when_written,
-    fail_with,
     kill_self,
-    os_calls,
     slow,
     switch_lock_off,
 )
@@ -28,7 +22,7 @@ from kernels import Engine, each_engine
 from naive import CountedOneByOne, split
 from reference import NaiveCounting
 from tally import Count
-from workers import PATIENCE, Child, ChildDiedError, end, ended_by, in_child, together
+from workers import PATIENCE, Child, end, ended_by, together
 
 from mmbloom import CountingBloomFilter, _engine, verify
 from mmbloom._engine.reference import counters
@@ -255,39 +249,3 @@ def test_counters_that_get_to_0_are_written_first(engine: Engine, scarce_page: i
     engine.decrement(words, *h, params)
     assert not engine.counted_contains(words, *h, params).any()
     assert _engine.count_nonzero(words) == len(pages[1 - scarce_page])
-
-
-@pytest.mark.laws("F7")
-@pytest.mark.parametrize("action", [fail_with(errno.ENOSPC), kill_self])
-def test_to_bloom_is_whole_or_not_there(tmp_path: Path, action: Hook, tally: Count) -> None:
-    """Law 8: `to_bloom` that fails, or dies, at any call of the system leaves no half-made file."""
-    path, plain = tmp_path / "seen.bloom", tmp_path / "plain"
-    with CountingBloomFilter.create(path, 1000) as seen:
-        seen.add_many(OLD)
-
-        def make(number: int) -> list[str]:
-            calls: list[str] = []
-            act = at_call(number, action)
-
-            def before(name: str) -> None:
-                calls.append(name)
-                act(name)
-
-            with os_calls(before), suppress(OSError):
-                seen.to_bloom(plain)
-            return calls
-
-        calls = in_child(partial(make, 10**6))
-        assert len(calls) > 10
-        plain.unlink()
-        for number, name in enumerate(calls):
-            with suppress(ChildDiedError):
-                in_child(partial(make, number))
-            if plain.exists():
-                assert verify(plain, keys=OLD).ok
-                plain.unlink()
-            left = {entry.name for entry in tmp_path.iterdir()} - {"seen.bloom"}
-            assert not left or action is kill_self or name == "unlink"
-            for entry in left:
-                (tmp_path / entry).unlink()
-    tally(faults=len(calls))

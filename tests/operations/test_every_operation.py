@@ -24,6 +24,7 @@ from unions import check_union
 
 import mmbloom
 from mmbloom import (
+    CountingBloomFilter,
     FileChangedError,
     FilterParams,
     FormatError,
@@ -68,6 +69,12 @@ def sealed(path: Path, size: int) -> None:
     one_file(path.with_name("live"), size)
     copy(path.with_name("live"), path, seal=True)
     path.with_name("live").unlink()
+
+
+def counters(path: Path, size: int) -> None:
+    """Make a counting filter that a plain one with an array of so many bytes is made of."""
+    with CountingBloomFilter.create(path, 5 * size // 6, layout="standard") as seen:
+        seen.add_many(KEYS)
 
 
 def folder(path: Path, _size: int) -> None:
@@ -140,6 +147,11 @@ def merge_twice(source: Path, made: Path, **options: Any) -> None:
     merge(made, [source, source], **options)
 
 
+def to_bloom(source: Path, made: Path, **options: Any) -> None:
+    with CountingBloomFilter.open(source, allow_network=True) as seen:
+        seen.to_bloom(made, **options)
+
+
 WAYS = {
     "copy": Way(copy),
     "seal": Way(partial(copy, seal=True), check=check_sealed),
@@ -148,11 +160,12 @@ WAYS = {
     "intersect": Way(intersect_two, two_files, check_common),
     "export": Way(export_guava, check=check_exported),
     "import": Way(import_guava, of_guava, check_imported),
+    "to_bloom": Way(to_bloom, counters),
     "copy folder": Way(copy, folder, check_made_folder),
     "repair folder": Way(repair, folder, check_made_folder),
     "merge folder": Way(merge_twice, folder, check_made_folder),
 }
-FILES, FOLDERS = [*WAYS][:-3], [*WAYS][-3:]
+FILES, FOLDERS = [*WAYS][:-4], [*WAYS][-3:]
 each_way = pytest.mark.parametrize("way", WAYS)
 of_folders = [pytest.mark.slow, pytest.mark.laws("F7")]
 
@@ -177,6 +190,7 @@ def test_on_the_disk_before_it_has_its_path(tmp_path: Path, way: str) -> None:
     [
         *(("copy", "before"), ("seal", "after"), ("repair", "after"), ("merge", "before")),
         *((way, when) for way in ("export", "import") for when in ("before", "after")),
+        pytest.param("to_bloom", "before", marks=pytest.mark.laws("F7")),
         *(
             pytest.param(way, when, marks=of_folders)
             for way, when in zip(FOLDERS, ("after", "after", "before"), strict=True)
@@ -194,7 +208,7 @@ def test_killed_at_any_call(
     before = contents(tmp_path / "source")
     kills = sweep.killed_at_each_call(tmp_path, when)
     assert contents(tmp_path / "source") == before
-    if way in FOLDERS:
+    if request.node.get_closest_marker("laws"):
         request.getfixturevalue("tally")(kills=kills)
 
 
@@ -207,6 +221,7 @@ def test_killed_at_any_call(
             for way in ("merge", "export", "import")
             for code in (errno.EIO, errno.ENOSPC)
         ),
+        pytest.param("to_bloom", errno.ENOSPC, marks=pytest.mark.laws("F7")),
         *(
             pytest.param(way, code, marks=of_folders)
             for way, code in zip(FOLDERS, (errno.ENOSPC, errno.EIO, errno.EIO), strict=True)
@@ -221,7 +236,7 @@ def test_any_failing_call(
     before = contents(tmp_path / "source")
     faults = sweep.failing_at_each_call(tmp_path, code)
     assert contents(tmp_path / "source") == before
-    if way in FOLDERS:
+    if request.node.get_closest_marker("laws"):
         request.getfixturevalue("tally")(faults=faults)
 
 

@@ -53,10 +53,6 @@ def test_open(there: Path, kind: type) -> None:
         seen.add("more")
     with mmbloom.open(bytes(there), "r") as seen:
         assert "more" in seen
-    with pytest.raises(ValueError, match="mode is 'w'"):
-        mmbloom.open(there, "w")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="clok"):
-        mmbloom.open(there, clok=7)
 
 
 def test_open_of_what_is_none(tmp_path: Path) -> None:
@@ -68,29 +64,6 @@ def test_open_of_what_is_none(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello")
     with pytest.raises(FormatError, match="is no filter: it begins with"):
         mmbloom.open(tmp_path / "text")
-
-
-@pytest.mark.parametrize("asked", [BloomFilter, CountingBloomFilter])
-def test_the_class_that_opens_it_is_named(there: Path, kind: type, asked: type) -> None:
-    """Whoever opens it with another class learns which one does, and of `mmbloom.open`."""
-    if kind is asked:
-        return
-    with pytest.raises(FormatError) as caught:
-        asked.open(there)  # type: ignore[attr-defined]
-    if kind in FOLDERS:
-        assert "file is a folder" in str(caught.value)
-        assert "mmbloom.open opens a folder" in str(caught.value)
-    else:
-        assert f"; open it with {kind.__name__}.open, or mmbloom.open" in str(caught.value)
-    assert "one of its files" not in str(caught.value)
-
-
-@pytest.mark.parametrize("cls", FOLDERS)
-def test_a_file_is_no_folder(tmp_path: Path, cls: type) -> None:
-    """And mmbloom.open opens it."""
-    MAKE[BloomFilter](tmp_path / "seen").close()
-    with pytest.raises(FormatError, match=r"no folder.*mmbloom.open"):
-        cls.open(tmp_path / "seen")  # type: ignore[attr-defined]
 
 
 def test_folder_without_end(tmp_path: Path) -> None:
@@ -117,15 +90,6 @@ def test_verification(there: Path, kind: type) -> None:
         assert found.fill_ratio == seen.fill_ratio
         assert found.current_error_rate == seen.current_error_rate
         assert found.error_rate == (1e-6 if kind is GrowingFilter else 0.01)
-
-
-def test_sealed(there: Path, tmp_path: Path, kind: type) -> None:
-    """A sealed copy is of the same class, and each of its segments is compared."""
-    mmbloom.copy(there, tmp_path / "kept", seal=True)
-    found = mmbloom.verify(tmp_path / "kept")
-    assert (found.ok, found.sealed_segments) == (True, len(found.files) or 1)
-    with mmbloom.open(tmp_path / "kept") as kept:
-        assert type(kept) is kind
 
 
 @pytest.mark.parametrize("cls", [BloomFilter, *FOLDERS])
