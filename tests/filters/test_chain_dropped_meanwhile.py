@@ -65,31 +65,26 @@ def test_open_what_is_lost(
         assert caught.value.path == str(lost)
 
 
-def test_verify(rotate: Rotate, clock: Clock, folder: Path, before_opening: Before) -> None:
-    """A file that was dropped in time is a note and no problem; the others are checked."""
+@pytest.mark.parametrize("when", ["before it is opened", "once it is open"])
+def test_verify(
+    rotate: Rotate,
+    clock: Clock,
+    folder: Path,
+    before_opening: Before,
+    when: str,
+) -> None:
+    """A file that was dropped in time is a note and no problem; one that is open is checked."""
     with two_days(rotate, clock) as seen:
-        dropped, kept = files_of(folder)
-        before_opening(dropped, lambda: seen.add("third"))
+        dropped, kept = files_of(folder)  # opened in this order
+        before_opening(kept if when == "once it is open" else dropped, lambda: seen.add("third"))
         done = inside("verify", folder)
     assert not dropped.exists()
+    assert kept.exists()
     assert (done.code, done.err) == (0, "")
     said = done.out.decode()
-    assert f"{dropped.name}: was dropped meanwhile" in said
+    assert (f"{dropped.name}: was dropped meanwhile" in said) == (when == "before it is opened")
     assert "is missing" not in said
     assert "none of the folder's files" not in said  # the newest, which that manifest did not name
-    assert kept.exists()
-
-
-def test_verify_what_is_dropped_once_it_is_open(
-    rotate: Rotate, clock: Clock, folder: Path, before_opening: Before
-) -> None:
-    with two_days(rotate, clock) as seen:
-        dropped, kept = files_of(folder)
-        before_opening(kept, lambda: seen.add("third"))  # opened after the older one
-        done = inside("verify", folder)
-    assert not dropped.exists()
-    assert (done.code, done.err) == (0, "")
-    assert b"dropped meanwhile" not in done.out
 
 
 def test_verify_what_is_lost(

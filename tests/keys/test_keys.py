@@ -321,35 +321,6 @@ def test_position_beyond_a_chunk(wrong: Any, place: int) -> None:
             coerce(keys)
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.array([1.0, 2.0]),
-        np.array([True]),
-        np.array([1j]),
-        np.array([5], dtype="m8[s]"),
-        np.array([5], dtype="M8[s]"),
-        np.array([(1, 2)], dtype="i4,i4"),
-        np.array([b"a"], dtype="V3"),
-        np.ma.array([1.5]),
-        np.ma.array([True, True], mask=[False, False]),
-    ],
-    ids=lambda array: f"{type(array).__name__} {array.dtype}",
-)
-def test_wrong_arrays(array: Any) -> None:
-    """An array of another dtype is a KeyTypeError as a whole: no item of it is to blame."""
-    with pytest.raises(KeyTypeError, match=r"^an array of dtype .* holds no keys; cast") as caught:
-        coerce(array)
-    assert caught.value.position is None
-
-
-@pytest.mark.parametrize("shape", [(), (2, 3), (1, 1), (0, 2)])
-def test_array_of_other_dimension(shape: tuple[int, ...]) -> None:
-    """An array of keys has one dimension, or two of uint8; others are a ValueError that says it."""
-    with pytest.raises(ValueError, match=f"one dimension, .*this one has {len(shape)} of int64"):
-        coerce(np.zeros(shape, dtype=np.int64))
-
-
 @pytest.mark.parametrize("take", [coerce, lambda keys: list(batches(keys))], ids=["all", "pieces"])
 @pytest.mark.parametrize("single", ["abc", b"abc", bytearray(b"a"), memoryview(b"a"), 5, None])
 def test_single_key_instead_of_batch(take: Callable[[Any], object], single: Any) -> None:
