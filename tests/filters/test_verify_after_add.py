@@ -36,17 +36,9 @@ def add_each(seen: BloomFilter, _: str) -> int:
     return sum(seen.add(key) for key in KEYS)
 
 
-def add_each_locked(seen: BloomFilter, _: str) -> int:
+def add_each_locked(seen: BloomFilter, other: str) -> int:
     with seen.locked():
-        return add_each(seen, _)
-
-
-def add_many(seen: BloomFilter, _: str) -> int:
-    return int(seen.add_many(KEYS).sum())
-
-
-def update(seen: BloomFilter, _: str) -> int:
-    return seen.update(iter(KEYS))
+        return add_each(seen, other)
 
 
 def claim(seen: BloomFilter, _: str) -> int:
@@ -62,8 +54,8 @@ def unite(seen: BloomFilter, other: str) -> int:
 WAYS: dict[str, Callable[[BloomFilter, str], int]] = {
     "add": add_each,
     "add, locked": add_each_locked,
-    "add_many": add_many,
-    "update": update,
+    "add_many": lambda seen, _: int(seen.add_many(KEYS).sum()),
+    "update": lambda seen, _: seen.update(iter(KEYS)),
     "claim": claim,
     "union_update": unite,
 }
