@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from chains import files_of, manifest_of
-from checks import change_header, seal
+from checks import change_header, contents, in_turn, seal
 
 from mmbloom import BloomFilter, GrowingFilter
 from mmbloom.errors import FileChangedError, FormatError, ReadOnlyError
@@ -24,95 +24,59 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "seen"
 
 
-def missing(file: Path) -> None:
-    file.unlink()
-
-
-def text(file: Path) -> None:
-    file.write_text("hello")
-
-
-def cut(file: Path) -> None:
-    os.truncate(file, file.stat().st_size - 8)
-
-
 def other(file: Path) -> None:
-    """Another filter of the same sizes and seed."""
+    """Put another filter of the same sizes and seed in the place of one."""
     with BloomFilter.open(file, "r") as seen:
         file.unlink()
         BloomFilter.create(file, like=seen).close()
 
 
-def other_sizes(file: Path) -> None:
-    change_header(str(file), 48, "<Q", 12345)
-
-
-def other_rate(file: Path) -> None:
-    change_header(str(file), 56, "<Q", 0x3FD0000000000000)  # 0.25
-
-
-def other_seed(file: Path) -> None:
-    change_header(str(file), 112, "<Q", 99)
-
-
 def other_hash(file: Path) -> None:
-    """The hash of before there was another, and a seed of 0."""
+    """Give it the hash of before there was another, and a seed of 0."""
     change_header(str(file), 24, "<I", 1)
     change_header(str(file), 112, "<Q", 0)
     change_header(str(file), 120, "<Q", 0)
 
 
-def counters(file: Path) -> None:
-    change_header(str(file), 16, "<I", 2)
-
-
-def fifo(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def a_folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-# Damages, and what the error names if it is a field of the file.
-FIELDS: dict[Callable[[Path], None], str] = {
-    other: "uuid",
-    other_sizes: "planned capacity",
-    other_rate: "planned error rate",
-    other_seed: "seed",
-    other_hash: "hash",
+# What is done to a file, and what the error names if it is a field of the file.
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (Path.unlink, ""),
+    "text": (lambda file: file.write_text("hello"), ""),
+    "cut": (lambda file: os.truncate(file, file.stat().st_size - 8), ""),
+    "another": (other, "uuid"),
+    "other sizes": (lambda file: change_header(str(file), 48, "<Q", 12345), "planned capacity"),
+    "other rate": (lambda file: change_header(str(file), 56, "<d", 0.25), "planned error rate"),
+    "other seed": (lambda file: change_header(str(file), 112, "<Q", 99), "seed"),
+    "other hash": (other_hash, "hash"),
+    "counters": (lambda file: change_header(str(file), 16, "<I", 2), ""),
+    "fifo": (in_turn(Path.unlink, os.mkfifo), ""),
+    "folder": (in_turn(Path.unlink, Path.mkdir), ""),
 }
-DAMAGES = [missing, text, cut, *FIELDS, counters, fifo, a_folder]
 
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 @pytest.mark.parametrize("number", [0, 2])
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_member(
-    folder: Path, damage: Callable[[Path], None], number: int, mode: str
-) -> None:
+def test_damaged_member(folder: Path, damage: str, number: int, mode: str) -> None:
     """FormatError that names the file; the others and the manifest are as they were."""
     file = files_of(folder)[number]
-    damage(file)
-    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    change, field = DAMAGES[damage]
+    change(file)
+    before = contents(folder)
     with pytest.raises(FormatError) as caught:
         GrowingFilter.open(folder, mode)  # type: ignore[arg-type]
     assert caught.value.path == str(file)
-    assert caught.value.field == FIELDS.get(damage, caught.value.field)
-    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    assert caught.value.field == (field or caught.value.field)
+    assert contents(folder) == before
 
 
-@pytest.mark.parametrize("damage", [missing, other, fifo, a_folder])
+@pytest.mark.parametrize("damage", ["missing", "another", "fifo", "folder"])
 @pytest.mark.parametrize("number", [0, 2])
-def test_member_damaged_while_open(
-    folder: Path, damage: Callable[[Path], None], number: int
-) -> None:
+def test_member_damaged_while_open(folder: Path, damage: str, number: int) -> None:
     """Law 16: who has the file open is told, and nothing is touched that is not there."""
     file = files_of(folder)[number]
     with GrowingFilter.open(folder) as seen:
-        damage(file)
+        DAMAGES[damage][0](file)
         for action in (
             lambda: seen.contains_many(["x"]),
             lambda: "x" in seen,

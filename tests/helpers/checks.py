@@ -94,7 +94,7 @@ def set_counters(path: str, **values: int) -> None:
             file.write(struct.pack("<Q", value))
 
 
-def change_header(path: str, offset: int, code: str, value: int) -> None:
+def change_header(path: str, offset: int, code: str, value: float) -> None:
     """Forge a field of the immutable block, with a checksum that fits."""
     with open(path, "r+b") as file:
         raw = bytearray(file.read(512))
@@ -194,6 +194,11 @@ def check_folder(folder: str | Path, *names: str) -> None:
 def contents(folder: Path) -> dict[str, bytes]:
     """Read all files of a folder, and of those in it."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def in_turn(*actions: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Make one action on a path of several."""
+    return lambda path: [action(path) for action in actions]
 
 
 def run_threads(*actions: Callable[[], object]) -> None:

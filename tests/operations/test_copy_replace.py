@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sweeps
-from checks import check_folder, contents
+from checks import check_folder, contents, in_turn
 from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
 from kinds import KINDS
 from workers import ChildDiedError, in_child
@@ -64,72 +64,55 @@ def test_nothing_there(tmp_path: Path, kind: str) -> None:
     assert keys_in(tmp_path / "first") == len(NEW)
 
 
-def put_text(folder: Path) -> Path:
-    (folder / "there").write_text("no filter\n")
-    return folder / "there"
+def a_file(path: Path) -> None:
+    BloomFilter.create(path, 100).close()
 
 
-def put_damaged(folder: Path) -> Path:
-    BloomFilter.create(folder / "there", 100).close()
-    os.truncate(folder / "there", 5000)
-    return folder / "there"
+def link_to(path: Path, aim: Path) -> None:
+    a_file(aim)
+    path.symlink_to(aim)
 
 
-def put_link(folder: Path) -> Path:
-    BloomFilter.create(folder / "aim", 100).close()
-    (folder / "there").symlink_to("aim")
-    return folder / "there"
+def a_folder(path: Path) -> None:
+    GrowingFilter.create(path, 10).close()
 
 
-def put_empty_folder(folder: Path) -> Path:
-    (folder / "there").mkdir()
-    return folder / "there"
-
-
-def put_folder(folder: Path) -> Path:
-    GrowingFilter.create(folder / "there", 10).close()
-    return folder / "there"
-
-
-def put_folder_with_more(folder: Path) -> Path:
-    (put_folder(folder) / "notes").touch()
-    return folder / "there"
-
-
-def put_member(folder: Path) -> Path:
-    put_folder(folder)
-    return folder / "there" / "0000000000.bloom"
-
-
-def put_file(folder: Path) -> Path:
-    BloomFilter.create(folder / "there", 100).close()
-    return folder / "there"
+# What is at the destination, "there".
+PUT: dict[str, Callable[[Path], object]] = {
+    "text": lambda there: there.write_text("no filter\n"),
+    "damaged": in_turn(a_file, lambda there: os.truncate(there, 5000)),
+    "link": lambda there: link_to(there, there.with_name("aim")),
+    "empty folder": Path.mkdir,
+    "folder": a_folder,
+    "folder with more": in_turn(a_folder, lambda there: (there / "notes").touch()),
+    "file": a_file,
+}
 
 
 @pytest.mark.parametrize(
-    ("kind", "put", "said"),
+    ("kind", "put", "where", "said"),
     [
-        ("plain", put_text, "is no sound filter"),
-        ("plain", put_damaged, "is no sound filter: file size is 5000"),
-        ("plain", put_link, "symbolic link to .*aim"),
-        ("plain", put_empty_folder, "is a folder, and the source a file"),
-        ("plain", put_folder, "is a folder, and the source a file"),
-        ("plain", put_member, "is a file of the folder"),
-        ("growing", put_file, "is no folder, as the source is"),
-        ("growing", put_empty_folder, "is no sound filter: manifest.json is missing"),
-        ("growing", put_folder_with_more, "has notes in it"),
-        ("plain", lambda folder: folder / "live", "is the source itself"),
-        ("growing", lambda folder: folder / "live", "is the source itself"),
+        ("plain", "text", "there", "is no sound filter"),
+        ("plain", "damaged", "there", "is no sound filter: file size is 5000"),
+        ("plain", "link", "there", "symbolic link to .*aim"),
+        ("plain", "empty folder", "there", "is a folder, and the source a file"),
+        ("plain", "folder", "there", "is a folder, and the source a file"),
+        ("plain", "folder", "there/0000000000.bloom", "is a file of the folder"),
+        ("growing", "file", "there", "is no folder, as the source is"),
+        ("growing", "empty folder", "there", "is no sound filter: manifest.json is missing"),
+        ("growing", "folder with more", "there", "has notes in it"),
+        ("plain", "file", "live", "is the source itself"),
+        ("growing", "file", "live", "is the source itself"),
     ],
 )
-def test_what_stays(tmp_path: Path, kind: str, put: Callable[[Path], Path], said: str) -> None:
+def test_what_stays(tmp_path: Path, kind: str, put: str, where: str, said: str) -> None:
     """What is no filter of that kind, or is needed, is named and stays as it is."""
     live, _ = two_of(tmp_path, kind)
-    there = put(tmp_path)
+    PUT[put](tmp_path / "there")
     before = contents(tmp_path)
     with pytest.raises(FileExistsError, match=f"{said}.*only another filter is replaced") as caught:
-        copy(live, there, replace=True)
-    assert caught.value.filename == str(there)
+        copy(live, tmp_path / where, replace=True)
+    assert caught.value.filename == str(tmp_path / where)
     assert contents(tmp_path) == before
 
 
