@@ -17,6 +17,7 @@ from chains import files_of, manifest_of
 from checks import check_folder, flock_is_free, in_thread
 from folders import Grow as Create
 from maps import map_of, replace_map
+from operations import Collect
 from workers import in_child
 
 from mmbloom import GrowingFilter, Sieve, verify
@@ -99,11 +100,6 @@ def test_figures(grow: Create) -> None:
     assert seen.recount() == bits
 
 
-def _try_locked(seen: GrowingFilter) -> None:
-    with seen.locked(0.05):
-        pass
-
-
 def test_lock_moves_on_with_the_newest_file(grow: Create, folder: Path) -> None:
     """Within `locked` the newest file's lock is held, through every change-over; then none."""
     seen = grow(10)
@@ -114,25 +110,14 @@ def test_lock_moves_on_with_the_newest_file(grow: Create, folder: Path) -> None:
             assert not flock_is_free(newest)
             assert all(flock_is_free(file) for file in older)
         with GrowingFilter.open(folder) as other:
-            with pytest.raises(LockTimeoutError) as caught:
-                in_thread_raising(lambda: _try_locked(other))
-            assert caught.value.path == str(folder)
+
+            def try_to_lock() -> str:
+                with pytest.raises(LockTimeoutError) as caught, other.locked(0.05):
+                    pass
+                return caught.value.path
+
+            assert in_thread(try_to_lock) == str(folder)
     assert all(flock_is_free(file) for file in files_of(folder))
-
-
-def in_thread_raising(action: Callable[[], object]) -> None:
-    """Run in another thread; raise here what it raised."""
-
-    def run() -> object:
-        try:
-            action()
-        except Exception as error:  # noqa: BLE001  raised below
-            return error
-        return None
-
-    if error := in_thread(run):
-        assert isinstance(error, Exception)
-        raise error
 
 
 def test_claim_that_fails_leaves_no_key(grow: Create, folder: Path) -> None:
@@ -162,17 +147,10 @@ def test_sieve_and_dedup(grow: Create) -> None:
     assert len(urls) == 58
     assert "growing" not in repr(urls)
     raw = b"".join(b"line %d\n" % (n % 500) for n in range(2000))
-
-    class Keep:
-        kept = b""
-
-        def write(self, lines: Any, *, terminated: bool) -> None:  # noqa: ARG002
-            self.kept += lines.tobytes()
-
-    sink = Keep()
+    sink = Collect()
     tally = dedup.dedup(urls.filter, lines.read_chunks(io.BytesIO(raw)), sink)
     assert (tally.lines, tally.unique) == (2000, 500)
-    assert sink.kept == b"".join(b"line %d\n" % n for n in range(500))
+    assert sink.octets == b"".join(b"line %d\n" % n for n in range(500))
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="nothing else lists descriptors")

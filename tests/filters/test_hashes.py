@@ -1,44 +1,32 @@
 """Hash once and ask many: `hash_many`, `add_hashes`, `contains_hashes`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from kinds import KINDS, Kind
 
 import mmbloom
-from mmbloom import (
-    BloomFilter,
-    CountingBloomFilter,
-    Filter,
-    FilterFullError,
-    GrowingFilter,
-    KeyTypeError,
-    ReadOnlyError,
-    RotatingFilter,
-    hash_many,
-)
+from mmbloom import BloomFilter, Filter, FilterFullError, KeyTypeError, ReadOnlyError, hash_many
 from mmbloom.sizing import plan
 
 SEED = 2**100 + 1
-MADE: dict[str, Any] = {
-    "blocked": lambda at: BloomFilter.create(at, 60_000, seed=SEED),
-    "paged": lambda at: BloomFilter.create(at, 60_000, 1e-9, seed=SEED),
-    "standard": lambda at: BloomFilter.create(at, 60_000, layout="standard", seed=SEED),
-    "counting": lambda at: CountingBloomFilter.create(at, 60_000, seed=SEED),
-    "growing": lambda at: GrowingFilter.create(at, initial_capacity=1000, seed=SEED),
-    "rotating": lambda at: RotatingFilter.create(
-        at, keep="3d", every="1d", capacity_per_period=60_000, seed=SEED
-    ),
+MADE = {
+    **KINDS,
+    "one block": Kind(BloomFilter, options={"error_rate": 0.01}),
+    "standard": Kind(BloomFilter, options={"layout": "standard", "error_rate": 0.01}),
 }
 
 
-@pytest.mark.parametrize("kind", MADE)
-def test_as_with_keys(tmp_path: Path, kind: str, seed: int) -> None:
+@pytest.mark.parametrize("name", MADE)
+def test_as_with_keys(tmp_path: Path, name: str, seed: int) -> None:
     """Answers and files are those of the keys, repeats and more than a chunk included."""
     chance = np.random.default_rng(seed)
     params = plan(10, hash="siphash", seed=SEED)
-    with MADE[kind](tmp_path / "hashes") as hashes, MADE[kind](tmp_path / "keys") as keys:
+    make = partial(MADE[name].create, capacity=1000 if name == "growing" else 60_000, seed=SEED)
+    with make(tmp_path / "hashes") as hashes, make(tmp_path / "keys") as keys:
         for size in (0, 1, 20_000, 70_000):
             batch = chance.integers(0, 30_000, size)
             h1, h2 = hash_many(batch, params)
