@@ -13,12 +13,10 @@ from damages import untouched
 from reference import NaiveCounting
 from workers import PATIENCE
 
-import mmbloom
 from mmbloom import (
     BloomFilter,
     CapacityWarning,
     CountingBloomFilter,
-    FormatError,
     KeyTypeError,
     LostBitsError,
     ParameterMismatchError,
@@ -28,20 +26,6 @@ from mmbloom import (
 )
 from mmbloom._system.typing import HashHalves
 from mmbloom.sizing import Layout
-
-
-def test_operations_that_take_bits_alone(path: str, tmp_path: Path) -> None:
-    """Law 13: a file of counters is refused, with the name of the class that opens it."""
-    plain = str(tmp_path / "plain")
-    CountingBloomFilter.create(path, 100).close()
-    BloomFilter.create(plain, 100).close()
-    with pytest.raises(FormatError, match="CountingBloomFilter"), BloomFilter.open(plain) as seen:
-        seen.union_update(path)
-    for combine in (mmbloom.merge, mmbloom.intersect):
-        with pytest.raises(FormatError, match="CountingBloomFilter"):
-            combine(tmp_path / "new", [plain, path])
-    with pytest.raises(FormatError, match="CountingBloomFilter"):
-        mmbloom.repair(path, tmp_path / "new")
 
 
 def test_create_like_and_exist_ok(path: str, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from checks import array_of, check_settled, counters_of, flock_is_free, seal, set_counters
 from faults import die_when_written
-from golden import GOLDEN
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import bits_of, check_union, make, make_random
@@ -189,10 +188,6 @@ def test_refusals(tmp_path: Path, two: list[str]) -> None:
         unite(two[0], other)
     assert (caught.value.path, caught.value.other) == (two[0], other)
     assert {"seed", "error_rate"} <= {name for name, _, _ in caught.value.differences}
-    with pytest.raises(FormatError, match=r"2 \(counters\)"):
-        unite(two[0], GOLDEN / "standard-counters.bloom")
-    with pytest.raises(FileNotFoundError):
-        unite(two[0], tmp_path / "missing")
     with pytest.raises(TypeError):
         unite(two[0], 7)
     with pytest.raises(ReadOnlyError):

@@ -8,11 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mmbloom.errors import FormatError
-from mmbloom.format.exclusions import (
-    exclusions_path,
-    read_keys,
-    write_keys,
-)
+from mmbloom.format.exclusions import exclusions_path, read_keys, write_keys
 
 # Bytes that come in escapes, ends of lines, and UTF-8 cut in pieces.
 AWKWARD = b"\\nrtxempty \t\r\n\0\x1b\x7f\xc2\x85\xe2\x80\xa8\xed\xa0\x80\xef\xbb\xbf\xff09aF"

@@ -12,12 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from faults import (
-    die_when_written,
-    kill_self,
-    slow,
-    switch_lock_off,
-)
+from faults import die_when_written, kill_self, slow, switch_lock_off
 from kernels import Engine, each_engine
 from naive import CountedOneByOne, split
 from reference import NaiveCounting

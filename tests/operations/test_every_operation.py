@@ -18,18 +18,22 @@ from typing import Any
 import pytest
 from checks import HEADER_BYTES, array_of, check_folder, check_settled, contents, lasting
 from damages import KEYS, MIB, at_pread, flip
+from golden import GOLDEN
 from guava_files import parse
 from sweeps import Sweep
-from unions import check_union
+from unions import SEEDS_5_AND_6, check_union, make
 
 import mmbloom
 from mmbloom import (
+    BloomFilter,
     CountingBloomFilter,
     FileChangedError,
     FilterParams,
     FormatError,
     GrowingFilter,
+    IncompatibleFiltersError,
     NetworkFileSystemError,
+    compare,
     copy,
     export_guava,
     import_guava,
@@ -419,3 +423,46 @@ def test_copy_on_write_file_system(
     with nullcontext() if way == "export" else warned:
         sweep.make(tmp_path / "made")
     sweep.check(tmp_path / "made")
+
+
+def asked(method: str) -> Callable[[Path, Path, Path], object]:
+    """Ask a filter for something of another."""
+
+    def ask(one: Path, other: Path, _made: Path) -> None:
+        with BloomFilter.open(one) as seen:
+            getattr(seen, method)(other)
+
+    return ask
+
+
+COMBINE: dict[str, Callable[[Path, Path, Path], object]] = {
+    "merge": lambda one, other, made: merge(made, [one, other]),
+    "intersect": lambda one, other, made: intersect(made, [one, other]),
+    "compare": lambda one, other, _: compare(one, other),
+    **{name: asked(name) for name in ("union_update", "common_count", "jaccard", "isdisjoint")},
+}
+
+
+@pytest.mark.parametrize("name", COMBINE)
+def test_what_cannot_be_combined(tmp_path: Path, name: str) -> None:
+    """Other parameters, counters and what is not there: its own error, and nothing changes."""
+    one, other, made = tmp_path / "one", tmp_path / "other", tmp_path / "made"
+    make(one, range(9))
+    make(other, range(9), seed=6)
+    before = contents(tmp_path)
+    with pytest.raises(IncompatibleFiltersError, match="cannot be combined") as caught:
+        COMBINE[name](one, other, made)
+    assert (caught.value.path, caught.value.other) == (str(one), str(other))
+    assert caught.value.differences == (("seed", *SEEDS_5_AND_6),)
+    counters, said = (
+        GOLDEN / "standard-counters.bloom",
+        r"2 \(counters\), a CountingBloomFilter, exp",
+    )
+    for pair in ((one, counters), (counters, one)):
+        with pytest.raises(FormatError, match=said) as refused:
+            COMBINE[name](*pair, made)
+        assert refused.value.path == str(counters)
+    with pytest.raises(FileNotFoundError) as missing:
+        COMBINE[name](one, tmp_path / "missing", made)
+    assert missing.value.filename == str(tmp_path / "missing")
+    assert contents(tmp_path) == before

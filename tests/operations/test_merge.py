@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from checks import array_of, check_folder, check_pickles, counters_of, seal, set_counters
-from golden import GOLDEN
 from naive import LAYOUTS
 from reference import NaiveFilter
 from unions import check_union, live_writer, make, make_random
@@ -20,7 +19,6 @@ from unions import check_union, live_writer, make, make_random
 from mmbloom import (
     BloomFilter,
     CapacityWarning,
-    FormatError,
     IncompatibleFiltersError,
     MmbloomWarning,
     merge,
@@ -181,16 +179,6 @@ def test_one_path_is_no_list_of_paths(tmp_path: Path, two: list[str]) -> None:
     """A path in the place of a list is a TypeError that says so."""
     with pytest.raises(TypeError, match="expected a list of paths"):
         merge(tmp_path / "out", two[0])
-
-
-@pytest.mark.parametrize("place", [0, 1, 2])
-def test_counters_are_refused(tmp_path: Path, two: list[str], place: int) -> None:
-    """A file of counters is no Bloom filter, wherever it stands among the inputs."""
-    other = str(GOLDEN / "standard-counters.bloom")
-    with pytest.raises(FormatError, match=r"2 \(counters\)") as caught:
-        merge(tmp_path / "out", [*two[:place], other, *two[place:]])
-    assert caught.value.path == other
-    check_folder(tmp_path, "one", "two")
 
 
 def test_damaged_counters_of_inputs(tmp_path: Path, two: list[str]) -> None:

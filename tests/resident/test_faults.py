@@ -11,17 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from copies import (
-    ALL,
-    NEW,
-    OLD,
-    bits_in,
-    copies,
-    killed_at,
-    left_behind,
-    missing,
-    name_in,
-)
+from copies import ALL, NEW, OLD, bits_in, copies, killed_at, left_behind, missing, name_in
 from workers import PATIENCE, Child, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, verify
