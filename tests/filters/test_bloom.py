@@ -1,7 +1,6 @@
 """BloomFilter: a set that never forgets, on disk; what it writes, when, and when it warns."""
 
 import itertools
-import os
 import shutil
 import time
 import warnings
@@ -174,17 +173,6 @@ def test_unknown_compatible_flag(path: str) -> None:
     change_header(path, 88, "<Q", 2**63)
     with BloomFilter.open(path) as seen:
         assert seen.add("a")
-
-
-def test_two_names_of_one_file(create: Create, path: str) -> None:
-    """Through a hard or a symbolic link it is the same filter."""
-    seen = create(1000)
-    os.link(path, path + ".hard")
-    os.symlink(path, path + ".soft")
-    for name in (".hard", ".soft"):
-        with BloomFilter.open(path + name) as other:
-            assert other.add(name)
-        assert name in seen
 
 
 def test_questions_change_no_bit(create: Create, path: str) -> None:

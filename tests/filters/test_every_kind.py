@@ -28,7 +28,6 @@ from kinds import (
     Calls,
     Kind,
     check_refused,
-    each_kind,
     files_of,
     newest_of,
     reads_of,
@@ -582,7 +581,6 @@ def test_a_relative_path(kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyP
     check_folder(tmp_path / "elsewhere")
 
 
-@each_kind
 def test_permissions(kind: Kind, path: str) -> None:
     """The files are for their owner alone, or for whom was asked for, whatever the umask."""
     for asked, expected, folder in (({}, 0o600, 0o700), ({"permissions": 0o640}, 0o640, 0o750)):

@@ -137,7 +137,6 @@ def test_forms_are_met() -> None:
 
 
 def test_nulls(make: Make) -> None:
-    """Places of answers are right where nulls are left out."""
     seen = make()
     keys = pa.array([None, "a", None, "b"])
     seen.add_many(keys, nulls="skip")

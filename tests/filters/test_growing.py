@@ -66,7 +66,6 @@ def test_a_file_that_is_just_full_is_the_newest_still(grow: Create, folder: Path
 
 @pytest.mark.parametrize("layout", ["blocked", "standard"])
 def test_error_rate_of_four_files(grow: Create, layout: str, seed: int) -> None:
-    """Full to the brim, the four of them together keep to the error rate of the whole."""
     n, p, asked = 2000, 0.05, 200_000
     seen = grow(n, p, layout=layout, seed=seed)
     chance = np.random.default_rng(seed)

@@ -58,7 +58,6 @@ def test_info_of_a_new_filter(create: Callable[..., BloomFilter]) -> None:
 
 @each_kind
 def test_attributes_agree_with_info(kind: Kind, path: str) -> None:
-    """What the repr, the attributes and info say of a plan and its keys is the same."""
     with kind.create(path, 300, error_rate=1e-6, seed=5) as seen:
         seen.update(range(90))
         info = seen.info()
@@ -92,7 +91,6 @@ def test_unfinished_batches(
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_half_full_is_about_half(create: Callable[..., BloomFilter], layout: Layout) -> None:
-    """At capacity about half of the bits are set, and the current rate is about the planned."""
     seen = create(20_000, 0.01, layout=layout, seed=1)
     seen.update(range(19_800))
     assert seen.fill_ratio == pytest.approx(0.47, abs=0.05)
@@ -110,7 +108,6 @@ def test_info_is_json_ready(create: Callable[..., BloomFilter]) -> None:
 
 
 def test_every_field_is_documented() -> None:
-    """The docstring of FilterInfo names each field (those of FilterParams by reference)."""
     text = inspect.getdoc(FilterInfo) or ""  # without the source's indentation, on each Python
     for field in dataclasses.fields(FilterInfo):
         assert f"\n{field.name} :" in text or f"{field.name}," in text or f", {field.name}" in text

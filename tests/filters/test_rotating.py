@@ -188,7 +188,6 @@ def test_claim_whose_block_adds(
 
 
 def test_claim_whose_block_takes_the_room(tmp_path: Path) -> None:
-    """What was claimed goes to the next file if what the block added has filled the newest."""
     with GrowingFilter.create(tmp_path / "seen", 10, 1e-9) as seen:
         with seen.claim(range(8)) as new:
             assert new.all()
@@ -210,7 +209,6 @@ def test_claim_entered_late(rotate: Create, clock: Clock) -> None:
 
 
 def test_error_rate_of_all_periods(rotate: Create, clock: Clock, seed: int) -> None:
-    """With every period full, all of them together keep to the error rate of the whole."""
     n, p, asked = 2000, 0.05, 100_000
     seen = rotate(keep="3d", every="1d", capacity_per_period=n, error_rate=p, seed=seed)
     chance = np.random.default_rng(seed)

@@ -82,7 +82,6 @@ def test_file_of_one_block(tmp_path: Path, one_block: Callable[[], None]) -> Non
 
 
 def test_growing_folder_of_one_block(tmp_path: Path, one_block: Callable[[], None]) -> None:
-    """A folder whose first file has one block a key grows by files of several."""
     GrowingFilter.create(tmp_path / "a", 3000, 1e-6, seed=1).close()
     one_block()
     with GrowingFilter.open(tmp_path / "a") as seen:

@@ -537,7 +537,6 @@ def test_asyncio_forbidden(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("on_full", ["warn", "raise"])
 def test_full_at_the_same_key(path: str, on_full: OnFull) -> None:
-    """Who goes past the plan is told at the same key, looked at or not."""
     told = []
     for wait in (False, True):
         with (
@@ -574,8 +573,6 @@ def test_a_large_batch_after_single_keys_is_told(path: str) -> None:
 
 
 def test_failed_flush_is_final(seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The key after a flush that failed is refused, in the same moment."""
-
     def fail(_fd: int) -> None:
         raise OSError(5, "Input/output error")
 
@@ -615,7 +612,6 @@ def test_exclusions(make: Make, tmp_path: Path) -> None:
 
 
 def test_verified_keys(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With verify_after_add every key is tested again."""
     tested = []
     with BloomFilter.create(path, 1000, verify_after_add=True) as seen:
         file = type(seen._shelf)

@@ -25,7 +25,6 @@ async def claim(seen: Any, keys: list[str], seconds: float = 0.002) -> list[bool
 
 @each_kind
 def test_five_tasks_claim_one_key(path: str, kind: Kind) -> None:
-    """Exactly one of them is told that it is new, of each of several keys."""
     with kind.create(path, 2 if kind is KINDS["growing"] else 100) as seen:
 
         async def main() -> list[list[bool]]:

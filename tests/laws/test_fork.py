@@ -182,7 +182,7 @@ def test_closing_in_a_child_is_the_childs_alone(path: str, tally: Count) -> None
 
 
 def test_lock_follows_links_and_names(tmp_path: Path) -> None:
-    """Law 2: one file under several names has one lock, and no second file is made."""
+    """Law 2: one file under several names is one filter with one lock, and no second file."""
     path, hard, soft = (tmp_path / name for name in ("seen.bloom", "hard", "soft"))
     BloomFilter.create(path, 1000).close()
     os.link(path, hard)
@@ -191,6 +191,10 @@ def test_lock_follows_links_and_names(tmp_path: Path) -> None:
         for name in (path, hard, soft):
             with BloomFilter.open(name, lock_timeout=0.01) as seen, pytest.raises(LockTimeoutError):
                 seen.add("a")
+    for name in (hard, soft):
+        with BloomFilter.open(name) as seen, BloomFilter.open(path) as other:
+            assert seen.add(name.name)
+            assert name.name in other
     assert sorted(os.listdir(tmp_path)) == ["hard", "seen.bloom", "soft"]
 
 

@@ -58,7 +58,6 @@ def test_replaced(tmp_path: Path, kind: str, *, seal: bool) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "growing"])
 def test_nothing_there(tmp_path: Path, kind: str) -> None:
-    """The first night there is nothing to replace."""
     live, _ = two_of(tmp_path, kind)
     copy(live, tmp_path / "first", replace=True)
     assert keys_in(tmp_path / "first") == len(NEW)

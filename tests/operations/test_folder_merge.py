@@ -1,6 +1,5 @@
 """merge of folders: file by file exactly the bits of all sources, which stay as they are."""
 
-import errno
 import itertools
 import os
 import random
@@ -15,7 +14,7 @@ from typing import Any
 import pytest
 from chains import Growing, Rotating, by_number, files_of, manifest_of, naive_files
 from checks import check_folder, check_pickles
-from faults import allow_descriptors, at_call, os_calls
+from faults import at_call, os_calls
 from naive import LAYOUTS
 from unions import check_merged, live_writer, make_growing, make_rotating
 from workers import in_child
@@ -258,21 +257,6 @@ def test_source_that_changes_meanwhile(tmp_path: Path, two: list[Path], number: 
         if unchanged:  # there were not so many reads
             break
     assert outcomes == {"FormatError", "FileChangedError", "made"}
-
-
-@pytest.mark.parametrize("free", [0, 1, 3, 6, 20])
-def test_too_many_files(tmp_path: Path, two: list[Path], free: int) -> None:
-    """More files in all than may be open: EMFILE that says what to do, and nothing is made."""
-
-    def run() -> None:
-        allow_descriptors(free)
-        with pytest.raises(OSError, match="do it in steps") as caught:
-            merge(tmp_path / "out", 20 * two)
-        assert caught.value.errno == errno.EMFILE
-        assert "ulimit -n" in str(caught.value)
-
-    in_child(run)
-    check_folder(tmp_path, "from")
 
 
 def test_in_steps(tmp_path: Path) -> None:

@@ -48,7 +48,6 @@ def test_of_a_file(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_not_of_one_with_room(tmp_path: Path, name: str) -> None:
-    """As many keys as planned are no matter."""
     make(tmp_path, 100)
     OPERATIONS[name][0](tmp_path)
 
