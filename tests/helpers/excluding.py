@@ -21,12 +21,16 @@ Make = Callable[..., Filter]
 EXACT: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9, "seed": 7}
 
 
-class OneFile:
-    """A filter of one file; its exclusions are beside it."""
+class Operated:
+    """What is done to any filter."""
 
     copy = staticmethod(mmbloom.copy)
     merge = staticmethod(mmbloom.merge)
     repair = staticmethod(mmbloom.repair)
+
+
+class OneFile(Operated):
+    """A filter of one file; its exclusions are beside it."""
 
     def create(self, path: str | Path, **options: Any) -> Filter:
         return BloomFilter.create(path, **{**EXACT, **options})
@@ -34,31 +38,15 @@ class OneFile:
     def open(self, path: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return BloomFilter.open(path, mode, **options)
 
-    def listed(self, path: str | Path) -> Path:
-        """Name the file of the exclusions."""
-        return Path(f"{path}.exclusions")
 
-
-class Folder:
-    """What all folders have in common: their exclusions are in them."""
-
-    copy = staticmethod(mmbloom.copy)
-    merge = staticmethod(mmbloom.merge)
-    repair = staticmethod(mmbloom.repair)
-
-    def listed(self, path: str | Path) -> Path:
-        """Name the file of the exclusions."""
-        return Path(path) / "exclusions"
-
-
-class SoonFull(Folder, Growing):
+class SoonFull(Operated, Growing):
     """A growing filter whose first two files are full with two and with six keys."""
 
     def create(self, folder: str | Path, **options: Any) -> Any:
         return GrowingFilter.create(folder, 2, RATE, **{"seed": 7, **options})
 
 
-class Ticking(Folder, Rotating):
+class Ticking(Operated, Rotating):
     """A rotating filter with five periods, which begin one after the other."""
 
     def __init__(self) -> None:
