@@ -1,17 +1,20 @@
-"""Something done at one line of a function, as a kill or a signal handler may come there."""
+"""Something done at one step of a program, as a kill, a handler or a thread may come there."""
 
+import inspect
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
+import pytest
 
-def at_line(
-    number: int,
-    where: Callable[[CodeType], bool],
-    act: Callable[[], object],
-    run: Callable[[], Any],
-) -> bool:
+from mmbloom import ReentryError
+
+Act = Callable[[], object]
+
+
+def at_line(number: int, where: Callable[[CodeType], bool], act: Act, run: Act) -> bool:
     """Run something, and act before the line of this number that it comes to; False if none.
 
     Parameters
@@ -42,3 +45,75 @@ def at_line(
     finally:
         sys.settrace(None)
     return left < 0
+
+
+def at_call(
+    patch: pytest.MonkeyPatch, owner: Any, name: str, act: Act, *, after: bool = False
+) -> None:
+    """Do something once, before or after the next call of a function of a module or a class."""
+    real = inspect.getattr_static(owner, name)
+    function = getattr(real, "__func__", real)  # of a class method
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        patch.setattr(owner, name, real)
+        if not after:
+            act()
+        found = function(*arguments, **options)
+        if after:
+            act()
+        return found
+
+    patch.setattr(owner, name, call if function is real else classmethod(call))
+
+
+def killed_at(owner: object, function: str, number: int, act: Act) -> None:
+    """Do something that a kill ends at the call of this number to a function there."""
+    real, calls = getattr(owner, function), 0
+
+    def call(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == number and function != "_pieces":
+            kill()
+        return killing(real(*arguments)) if calls == number else real(*arguments)
+
+    def killing(pieces: Iterator[object]) -> Iterator[object]:
+        yield next(pieces)
+        yield next(pieces)
+        kill()
+
+    setattr(owner, function, call)
+    act()
+    raise AssertionError(f"{function} was called {calls} times")
+
+
+def kill() -> None:
+    os.kill(os.getpid(), 9)
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def calls_of(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None]:
+    """Count the calls of a function there from now on: each is an item of the list."""
+    calls, real = list[None](), getattr(owner, name)
+
+    def call(*arguments: Any, **options: Any) -> Any:
+        calls.append(None)
+        return real(*arguments, **options)
+
+    patch.setattr(owner, name, call)
+    return calls
+
+
+class Refused:
+    """A call that must be refused wherever a handler makes it, and how often it was."""
+
+    def __init__(self, call: Act) -> None:
+        self._call, self.times = call, 0
+
+    def __call__(self, *_: object) -> None:
+        with pytest.raises(ReentryError):
+            self._call()
+        self.times += 1

@@ -1,9 +1,10 @@
 """Shared memory of one test: a folder, so that nothing is left in the real one."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from copies import OLD
+from copies import NEW, make_file
 
 from mmbloom import BloomFilter
 from mmbloom._system import memory
@@ -21,6 +22,13 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def file(path: str) -> str:
     """Make a filter that is mapped, with some keys."""
-    with BloomFilter.create(path, 10_000, 1e-6, resident=False) as seen:
-        seen.add_many(OLD)
+    make_file(path)
     return path
+
+
+@pytest.fixture
+def seen(file: str) -> Iterator[BloomFilter]:
+    """Open that filter in shared memory, and add keys there; it is closed at the end."""
+    with BloomFilter.open(file, resident=True) as seen:
+        seen.add_many(NEW)
+        yield seen

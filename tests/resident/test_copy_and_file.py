@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checks import lasting, soon
-from copies import NEW, OLD, array_of, bits_in, bits_of, copies, left_behind, missing, name_in
+from checks import array_of, lasting, soon
+from copies import NEW, OLD, bits_in, bits_of, check_saved, copies, left_behind, missing, name_in
 from workers import Child, end, in_child
 
 import mmbloom
@@ -42,21 +42,19 @@ def test_all_share_one_copy(path: str) -> None:
     assert copies() == []
 
 
-def test_last_writer_brings_the_file_up_to_date(file: str) -> None:
+def test_last_writer_brings_the_file_up_to_date(file: str, seen: BloomFilter) -> None:
     """Not the first to close: the file has all keys, and the copy is gone, after the last."""
-    with BloomFilter.open(file, resident=True) as seen:
-        seen.add_many(NEW)
-        with BloomFilter.open(file) as other:
-            other.add_many(NEXT)
-        assert len(copies()) == 1
-        before = bits_in(file)
-    assert copies() == []
+    with BloomFilter.open(file) as other:
+        other.add_many(NEXT)
+    assert len(copies()) == 1
+    before = bits_in(file)
+    seen.close()
     assert name_in(file) == bytes(32)
     assert bits_in(file) > before
-    with BloomFilter.open(file, resident=False) as seen:
-        assert missing(seen, np.concatenate([OLD, NEW, NEXT])) == 0
-        assert seen.info().positions_set == bits_in(file)
-        assert not seen.info().resident
+    check_saved(file, OLD, NEW, NEXT)
+    with BloomFilter.open(file, resident=False) as plain:
+        assert plain.info().positions_set == bits_in(file)
+        assert not plain.info().resident
 
 
 def test_who_had_mapped_the_file_goes_on_with_the_copy(file: str) -> None:
@@ -111,31 +109,29 @@ def test_folders(tmp_path: Path, make: type[GrowingFilter] | type[RotatingFilter
         assert reader.contains_many(range(count)).all()
 
 
-def test_whole_filters_are_read_where_they_are(file: str, tmp_path: Path) -> None:
+def test_whole_filters_are_read_where_they_are(
+    file: str, seen: BloomFilter, tmp_path: Path
+) -> None:
     """copy, merge, verify, compare and union read the copy; cp reads the file as last flushed."""
-    with BloomFilter.open(file, resident=True) as seen:
-        seen.add_many(NEW)
-        mmbloom.copy(file, tmp_path / "copy")
-        mmbloom.merge(tmp_path / "merged", [file, file])
-        assert mmbloom.verify(file, keys=NEW).ok
-        with seen.copy_empty(tmp_path / "more") as more:
-            more.union_update(file)
-            assert missing(more, NEW) == 0
-        shutil.copy(file, tmp_path / "stale")
-        for name in ("copy", "merged"):
-            with BloomFilter.open(tmp_path / name, "r") as made:
-                assert missing(made, NEW) == 0
-        with pytest.warns(
-            MmbloomWarning,
-            match="from which this one was copied: the file is used as it was last flushed",
-        ):
-            stale = BloomFilter.open(tmp_path / "stale")
-        with stale:
-            assert missing(stale, OLD) == 0
-            assert missing(stale, NEW) > 0
-            stale.add("x")
-            assert "x" not in seen
-        BloomFilter.open(tmp_path / "stale").close()  # it is said once
+    mmbloom.copy(file, tmp_path / "copy")
+    mmbloom.merge(tmp_path / "merged", [file, file])
+    assert mmbloom.verify(file, keys=NEW).ok
+    with seen.copy_empty(tmp_path / "more") as more:
+        more.union_update(file)
+        assert missing(more, NEW) == 0
+    shutil.copy(file, tmp_path / "stale")
+    for name in ("copy", "merged"):
+        with BloomFilter.open(tmp_path / name, "r") as made:
+            assert missing(made, NEW) == 0
+    said = "from which this one was copied: the file is used as it was last flushed"
+    with pytest.warns(MmbloomWarning, match=said):
+        stale = BloomFilter.open(tmp_path / "stale")
+    with stale:
+        assert missing(stale, OLD) == 0
+        assert missing(stale, NEW) > 0
+        stale.add("x")
+        assert "x" not in seen
+    BloomFilter.open(tmp_path / "stale").close()  # it is said once
 
 
 def test_repair_reads_the_copy(file: str, tmp_path: Path) -> None:
@@ -146,15 +142,14 @@ def test_repair_reads_the_copy(file: str, tmp_path: Path) -> None:
         assert missing(mended, NEW) == missing(mended, OLD) == 0
 
 
-def test_grow_takes_the_copy_along(file: str) -> None:
+def test_grow_takes_the_copy_along(file: str, seen: BloomFilter) -> None:
     """A file that becomes a folder's has its keys; who had it open brings it up to date there."""
-    with BloomFilter.open(file, resident=True) as seen:
-        seen.add_many(NEW)
-        mmbloom.grow(file)
-        with mmbloom.open(file, resident=False) as grown:
-            assert grown.contains_many(NEW).all()
-            with pytest.raises(FileChangedError):
-                seen.add("x")
+    mmbloom.grow(file)
+    with mmbloom.open(file, resident=False) as grown:
+        assert grown.contains_many(NEW).all()
+        with pytest.raises(FileChangedError):
+            seen.add("x")
+    seen.close()
     assert copies() == []
     with mmbloom.open(file, "r", resident=False) as grown:
         assert grown.contains_many(NEW).all()
@@ -184,10 +179,8 @@ def test_rotation_removes_what_was_left(tmp_path: Path) -> None:
     assert copies() == []
 
 
-def test_moved_away(file: str, tmp_path: Path) -> None:
+def test_moved_away(file: str, seen: BloomFilter, tmp_path: Path) -> None:
     """A file that is moved while it is in memory is brought up to date where it is now."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     os.rename(file, tmp_path / "moved")
     with pytest.raises(FileChangedError):
         seen.add("x")
@@ -195,16 +188,13 @@ def test_moved_away(file: str, tmp_path: Path) -> None:
         assert missing(moved, NEW) == 0
         moved.add_many(NEXT)
     seen.close()
-    assert copies() == []
-    with BloomFilter.open(tmp_path / "moved", "r", resident=False) as moved:
-        assert missing(moved, np.concatenate([NEW, NEXT])) == 0
+    check_saved(tmp_path / "moved", NEW, NEXT)
 
 
-def test_removed(file: str) -> None:
+def test_removed(file: str, seen: BloomFilter) -> None:
     """A file that is removed while it is in memory leaves nothing there."""
-    with BloomFilter.open(file, resident=True) as seen:
-        seen.add_many(NEW)
-        os.unlink(file)
+    os.unlink(file)
+    seen.close()
     assert copies() == []
 
 
@@ -220,16 +210,12 @@ seen.add("key")
 def test_program_that_does_not_close(file: str, shared: Path) -> None:
     """At its end the file is up to date all the same; so it is of a filter that is dropped."""
     subprocess.run([sys.executable, "-c", PROGRAM, file, shared], check=True)
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        assert "key" in seen
+    check_saved(file, ["key"])
     dropped = BloomFilter.open(file, resident=True)
     dropped.add("another")
     del dropped
     gc.collect()
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        assert "another" in seen
+    check_saved(file, ["another"])
 
 
 def test_claim_of_who_had_mapped_the_file(file: str, tmp_path: Path) -> None:
@@ -261,12 +247,7 @@ def test_others_are_faster_than_the_maker(path: str, monkeypatch: pytest.MonkeyP
     with BloomFilter.create(path, 10_000, 1e-6, resident=True) as seen:
         assert seen.info().resident
         assert missing(seen, OLD) == 0
-    assert missing_in_file(path) == 0
-
-
-def missing_in_file(path: str) -> int:
-    with BloomFilter.open(path, "r", resident=False) as seen:
-        return missing(seen, OLD)
+    check_saved(path, OLD)
 
 
 def test_forked_child(file: str) -> None:
@@ -298,8 +279,7 @@ def test_forked_child(file: str) -> None:
         end(child)
         os.close(ready)
         os.close(done)
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        assert all(key in seen for key in ("before", "child", "later"))
+    check_saved(file, ["before", "child", "later"])
 
 
 def test_pieces_are_written_by_themselves(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

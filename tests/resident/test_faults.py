@@ -7,23 +7,33 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
-from copies import ALL, NEW, OLD, bits_in, copies, killed_at, left_behind, missing, name_in
+from copies import (
+    ALL,
+    NEW,
+    OLD,
+    bits_in,
+    check_saved,
+    copies,
+    fill,
+    left_behind,
+    missing,
+    name_in,
+)
+from steps import calls_of, killed_at
+from tally import Count
 from workers import PATIENCE, Child, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, verify
+from mmbloom._engine import count_set
 from mmbloom._storage.resident import moving, working_copy
 from mmbloom._storage.resident.moving import Place
 from mmbloom._system import memory
+from mmbloom._system.typing import Words
 from mmbloom.errors import DurabilityError, MmbloomWarning, ReservationWarning
-
-
-def fill(file: str) -> None:
-    with BloomFilter.open(file, resident=True) as seen:
-        seen.add_many(NEW)
 
 
 def test_copy_outlives_its_process(file: str) -> None:
@@ -36,9 +46,7 @@ def test_copy_outlives_its_process(file: str) -> None:
         assert seen.info().resident
     assert len(copies()) == 1  # a reader cannot write the file
     BloomFilter.open(file).close()
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        assert missing(seen, ALL) == 0
+    check_saved(file, ALL)
 
 
 Copy = working_copy.WorkingCopy
@@ -55,9 +63,7 @@ KILLS: dict[str, tuple[object, str, int]] = {
 
 @pytest.mark.laws("T1")
 @pytest.mark.parametrize("when", KILLS)
-def test_kill(
-    file: str, monkeypatch: pytest.MonkeyPatch, when: str, tally: Callable[..., None]
-) -> None:
+def test_kill(file: str, monkeypatch: pytest.MonkeyPatch, when: str, tally: Count) -> None:
     """Whoever is killed while a copy is made, written or removed costs no key that was added."""
     monkeypatch.setattr(working_copy, "PIECE", 4096)
     with pytest.raises(ChildDiedError, match="SIGKILL"):
@@ -69,15 +75,12 @@ def test_kill(
             assert missing(seen, added) == 0
             seen.add("x")
             assert verify(file, keys=added).ok
-    assert copies() == []  # nor is what was half made left for ever
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        assert missing(seen, added) == 0
-        assert "x" in seen
+    check_saved(file, added, ["x"])  # nor is what was half made left for ever
 
 
 @pytest.mark.laws("T1")
 def test_killed_at_any_time(
-    file: str, seed: int, monkeypatch: pytest.MonkeyPatch, tally: Callable[..., None]
+    file: str, seed: int, monkeypatch: pytest.MonkeyPatch, tally: Count
 ) -> None:
     """Processes that open, add, flush and close are killed at random: no key is lost."""
     monkeypatch.setattr(working_copy, "PIECE", 4096)
@@ -111,9 +114,7 @@ def test_killed_at_any_time(
     assert len(added) >= 4
     with BloomFilter.open(file, resident=True) as seen:
         seen.add("x")  # who makes a copy removes what nobody names
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        assert missing(seen, np.array(added, np.int64)) == 0
+    check_saved(file, np.array(added, np.int64))
 
 
 @pytest.mark.parametrize("gone", [True, False])
@@ -143,10 +144,8 @@ def test_start_anew(file: str, monkeypatch: pytest.MonkeyPatch, gone: bool) -> N
     assert verify(file).ok
 
 
-def test_copy_that_is_gone(file: str) -> None:
+def test_copy_that_is_gone(file: str, seen: BloomFilter) -> None:
     """While others have it, who cannot open it is refused; else the file counts, and it is said."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     copies()[0].unlink()
     for mode in ("r", "r+"):
         with pytest.raises(OSError, match="others use it, in another container perhaps") as caught:
@@ -186,9 +185,7 @@ def refuse(*_: object) -> None:
 
 @pytest.mark.laws("T8")
 @pytest.mark.parametrize("what", NO_ROOM)
-def test_no_room(
-    file: str, what: str, monkeypatch: pytest.MonkeyPatch, tally: Callable[..., None]
-) -> None:
+def test_no_room(file: str, what: str, monkeypatch: pytest.MonkeyPatch, tally: Count) -> None:
     """Where there is no shared memory it is said in one line, once, and the mapped file serves."""
     with BloomFilter.open(file, resident=True) as seen:
         with monkeypatch.context() as patch:
@@ -206,18 +203,14 @@ def test_no_room(
 
 
 @pytest.mark.parametrize("call", ["write_to", "fsync"])
-def test_disk_that_fails(file: str, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_disk_that_fails(
+    file: str, seen: BloomFilter, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     """A flush that fails is final; close says that it failed, and the copy keeps the keys."""
-    where: tuple[object, str] = (working_copy.WorkingCopy if call == "write_to" else os, call)
-
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
+    where: tuple[object, str] = (Copy if call == "write_to" else os, call)
     with monkeypatch.context() as patch:
-        patch.setattr(*where, fail)
-        with pytest.raises(DurabilityError, match="Input/output error"):
+        patch.setattr(*where, refuse)
+        with pytest.raises(DurabilityError, match="No space left on device"):
             seen.flush()
     for write in (seen.flush, partial(seen.add, "x")):
         with pytest.raises(DurabilityError):
@@ -227,29 +220,21 @@ def test_disk_that_fails(file: str, monkeypatch: pytest.MonkeyPatch, call: str) 
     with BloomFilter.open(file, resident=True) as again:
         assert missing(again, ALL) == 0
         with monkeypatch.context() as patch:
-            patch.setattr(*where, fail)
+            patch.setattr(*where, refuse)
             with pytest.raises(DurabilityError):
                 again.close()
     assert len(copies()) == 1
-    written, real = list[int](), working_copy.WorkingCopy.write_to
-
-    def count(*arguments: Any) -> None:
-        written.append(1)
-        real(*arguments)
-
-    with BloomFilter.open(file) as last, monkeypatch.context() as patch:
-        patch.setattr(working_copy.WorkingCopy, "write_to", count)
+    with BloomFilter.open(file) as last:
+        written = calls_of(monkeypatch, Copy, "write_to")
         last.flush()
-    assert written == [1]  # all of it once more: nobody knows what of it is on the disk
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as again:
-        assert missing(again, ALL) == 0
+        assert len(written) == 1  # all of it once more: nobody knows what of it is on the disk
+    assert len(written) == 1
+    check_saved(file, ALL)
 
 
-def test_two_flushers_take_turns(file: str) -> None:
+def test_two_flushers_take_turns(file: str, seen: BloomFilter) -> None:
     """Who flushes waits for who writes the file: older bits never come over newer ones."""
-    with BloomFilter.open(file, resident=True) as seen, BloomFilter.open(file) as other:
-        seen.add_many(NEW)
+    with BloomFilter.open(file) as other:
         assert missing(other, NEW) == 0
         share, before = other._storage.array.place.share, bits_in(file)
         assert share is not None
@@ -266,14 +251,7 @@ def test_two_flushers_take_turns(file: str) -> None:
 
 def test_flush_writes_what_is_new(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A flush with nothing new writes nothing; amid a batch it does not take that for written."""
-    written = list[int]()
-    write = working_copy.WorkingCopy.write_to
-
-    def count(self: working_copy.WorkingCopy, *arguments: object) -> None:
-        written.append(1)
-        write(self, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(working_copy.WorkingCopy, "write_to", count)
+    written = calls_of(monkeypatch, Copy, "write_to")
     with BloomFilter.open(file, resident=True) as seen:
         seen.add_many(NEW)
         seen.flush()
@@ -291,9 +269,70 @@ def test_flush_writes_what_is_new(file: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_readers_have_time_to_follow(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who moves the array waits until all have looked where it is: they look each millisecond."""
-    waited = list[bool]()
-    monkeypatch.setattr(moving, "outlast", lambda: waited.append(True))
+    waited = calls_of(monkeypatch, moving, "outlast")
     with BloomFilter.open(file, resident=True) as seen:
         seen.add("x")
-        assert waited == [True]
-    assert waited == [True] * 2
+        assert len(waited) == 1
+    assert len(waited) == 2
+
+
+@pytest.fixture
+def left(file: str) -> Path:
+    """Leave a copy of a process that was killed while it loaded the array."""
+    with pytest.raises(ChildDiedError, match="SIGKILL"):
+        in_child(partial(killed_at, working_copy, "count_set", 1, partial(fill, file)))
+    (copy,) = copies()
+    return copy
+
+
+def test_opening_and_closing_removes_what_was_left(file: str, left: Path) -> None:
+    """Whether the filter is closed, or dropped; a reader leaves it."""
+    BloomFilter.open(file, "r").close()
+    assert copies() == [left]
+    BloomFilter.open(file, resident=False).close()
+    assert copies() == []
+    left.touch()
+    BloomFilter.open(file, resident=False)  # and dropped
+    assert copies() == []
+
+
+def test_what_was_left_makes_room_for_the_next(
+    file: str, left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is room for one copy, the one that was left behind is not in its way."""
+
+    def room() -> int:
+        return 0 if left.exists() else 10 * os.path.getsize(file)
+
+    monkeypatch.setattr(memory, "shared_bytes", room)
+    with BloomFilter.open(file, resident=True) as seen:
+        assert missing(seen, OLD) == 0
+        seen.add_many(NEW)  # a warning that it is not in memory would be an error
+        assert seen.info().resident
+        assert copies() != [left]
+    assert copies() == []
+
+
+def test_what_cannot_be_removed_keeps_nothing_else(file: str, left: Path) -> None:
+    """Of several, those go that this process may remove."""
+    names = [f"{left.name.rpartition('-')[0]}-{letter * 32}" for letter in "0f"]
+    for name in names:
+        left.with_name(name).mkdir()  # which is not removed as a file is
+    BloomFilter.open(file, resident=False).close()
+    assert [copy.name for copy in copies()] == names
+
+
+def test_a_copy_that_is_being_made_is_left(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A writer that closes while another process makes a copy does not take it away."""
+    real = count_set
+
+    def close_another(array: Words) -> int:
+        in_child(lambda: BloomFilter.open(file, resident=False).close())
+        assert len(copies()) == 1
+        return real(array)
+
+    with monkeypatch.context() as patch, BloomFilter.open(file, resident=True) as seen:
+        patch.setattr(working_copy, "count_set", close_another)
+        seen.add_many(NEW)
+        assert seen.info().resident
+    check_saved(file, NEW)

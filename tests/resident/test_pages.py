@@ -16,11 +16,11 @@ import pytest
 from checks import check_folder
 from copies import copies, missing
 from faults import mount_tmpfs
+from tally import Count
 from workers import in_child
 
 from mmbloom import BloomFilter
 from mmbloom._system import memory
-from mmbloom._system import memory as pages
 from mmbloom._system.typing import Mode
 from mmbloom.errors import ReservationWarning
 
@@ -64,7 +64,7 @@ def test_all_processes_map_huge_pages(path: str, monkeypatch: pytest.MonkeyPatch
 
     Where the kernel has no such pages left just now, keys are found all the same.
     """
-    make_huge, refused = pages._make_huge, list[OSError]()
+    make_huge, refused = memory._make_huge, list[OSError]()
 
     def ask(*given: Any) -> None:
         try:
@@ -73,7 +73,7 @@ def test_all_processes_map_huge_pages(path: str, monkeypatch: pytest.MonkeyPatch
             refused.append(error)
             raise
 
-    monkeypatch.setattr(pages, "_make_huge", ask)
+    monkeypatch.setattr(memory, "_make_huge", ask)
     BloomFilter.create(path, 10_000_000, 1e-6, resident=False).close()
 
     def seen_by(mode: Mode) -> tuple[int, int]:
@@ -107,7 +107,7 @@ def no_system_folder(patch: pytest.MonkeyPatch) -> None:
 
 
 def refused(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pages, "_MADV_COLLAPSE", 9999)
+    patch.setattr(memory, "_MADV_COLLAPSE", 9999)
 
 
 def refused_amid(patch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def refused_amid(patch: pytest.MonkeyPatch) -> None:
 
 
 def mapped_astray(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(pages, "_TRIES", 0)
+    patch.setattr(memory, "_TRIES", 0)
 
 
 @pytest.mark.parametrize("why", [no_system_folder, refused, refused_amid, mapped_astray])
@@ -155,16 +155,16 @@ def test_map_begins_where_huge_pages_do(extra: int) -> None:
     huge = memory.huge_page_bytes() or 2 * MIB
     size, others = 20 * huge + extra, list[mmap.mmap]()
     with tempfile.TemporaryFile(dir=memory.SHARED) as file:
-        os.ftruncate(file.fileno(), pages.extent(size))
+        os.ftruncate(file.fileno(), memory.extent(size))
         for writable in (True, False) * 4:
-            with pages.map_aligned(file.fileno(), size, "file", writable=writable) as mapped:
+            with memory.map_aligned(file.fileno(), size, "file", writable=writable) as mapped:
                 assert len(mapped) >= size
                 if memory.huge_page_bytes():
-                    assert pages._address(mapped) % huge == 0
+                    assert memory._address(mapped) % huge == 0
             # The next one is where this was, less so much.
             others.append(mmap.mmap(-1, (7 << len(others)) * mmap.PAGESIZE))
         os.ftruncate(file.fileno(), size)
-        with pages.map_aligned(file.fileno(), size, "file", writable=True) as mapped:
+        with memory.map_aligned(file.fileno(), size, "file", writable=True) as mapped:
             assert len(mapped) == size
 
 
@@ -174,7 +174,7 @@ def test_map_begins_where_huge_pages_do_whatever_gaps_there_are() -> None:
     """A gap that nearly holds a map is where the kernel puts one that is a little shorter."""
     huge = memory.huge_page_bytes()
     size, stray = 20 * huge, 0
-    full = pages.extent(size)
+    full = memory.extent(size)
     with tempfile.TemporaryFile(dir=memory.SHARED) as file, ExitStack() as stack:
         os.ftruncate(file.fileno(), 3 * full)  # of which no page is touched
         some = partial(mmap.mmap, file.fileno())  # not of no file, which the kernel aligns
@@ -186,11 +186,11 @@ def test_map_begins_where_huge_pages_do_whatever_gaps_there_are() -> None:
             gap = some(full - i * huge // 32 - mmap.PAGESIZE)
             with some(2 * full + (5 + i % 7 * 37) * mmap.PAGESIZE):  # which lies below the gap
                 gap.close()
-                with pages.map_file(own, full, "file", writable=True) as mapped:
-                    stray += pages._address(mapped) % huge > 0
-                with pages.map_aligned(own, size, "file", writable=True) as mapped:
+                with memory.map_file(own, full, "file", writable=True) as mapped:
+                    stray += memory._address(mapped) % huge > 0
+                with memory.map_aligned(own, size, "file", writable=True) as mapped:
                     assert len(mapped) >= size
-                    assert pages._address(mapped) % huge == 0
+                    assert memory._address(mapped) % huge == 0
     assert stray > 10  # or there was nothing to be done
 
 
@@ -199,7 +199,7 @@ def test_map_where_there_is_room_for_one_only(monkeypatch: pytest.MonkeyPatch) -
     """The first map serves, wherever it begins; small pages are mapped then."""
     huge = 61 * MIB  # the heaps of threads, below which maps lie, begin at each 64
     monkeypatch.setattr(memory, "huge_page_bytes", lambda: huge)
-    map_file, made = pages.map_file, list[mmap.mmap]()
+    map_file, made = memory.map_file, list[mmap.mmap]()
 
     def map_one(*given: Any, **options: Any) -> mmap.mmap:
         if made:
@@ -207,21 +207,19 @@ def test_map_where_there_is_room_for_one_only(monkeypatch: pytest.MonkeyPatch) -
         made.append(map_file(*given, **options))
         return made[0]
 
-    monkeypatch.setattr(pages, "map_file", map_one)
+    monkeypatch.setattr(memory, "map_file", map_one)
     size = 20 * huge
     with tempfile.TemporaryFile(dir=memory.SHARED) as file:
-        os.ftruncate(file.fileno(), pages.extent(size))
-        with pages.map_aligned(file.fileno(), size, "file", writable=True) as mapped:
+        os.ftruncate(file.fileno(), memory.extent(size))
+        with memory.map_aligned(file.fileno(), size, "file", writable=True) as mapped:
             assert mapped is made[0]
-            assert len(mapped) == pages.extent(size)
+            assert len(mapped) == memory.extent(size)
             assert mapped[size - 1] == 0
 
 
 @pytest.mark.laws("T8")
 @pytest.mark.parametrize("free", [MIB, 64 * MIB])
-def test_shared_memory_of_a_container(
-    tmp_path: Path, free: int, tally: Callable[..., None]
-) -> None:
+def test_shared_memory_of_a_container(tmp_path: Path, free: int, tally: Count) -> None:
     """A small /dev/shm takes the filters that fit in it; of the others the files are changed."""
 
     def fill() -> str:
@@ -248,7 +246,7 @@ def test_shared_memory_of_a_container(
 
 @pytest.mark.laws("T8")
 def test_shared_memory_that_fills_up_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tally: Callable[..., None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tally: Count
 ) -> None:
     """Wherever the room ends, it is a warning and never a signal: huge pages, then small ones."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from copies import NEW, OLD, bits_in, copies, missing
+from copies import NEW, OLD, bits_in, check_saved, copies, missing
 
 from mmbloom import BloomFilter, LockTimeoutError
 from mmbloom._storage.resident import leaving, share
@@ -32,11 +32,6 @@ def locked_for_reading(file: str, start: int = 0, number: int = 0) -> Iterator[N
         yield
     finally:
         os.close(fd)
-
-
-def all_in_file(file: str) -> bool:
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        return missing(seen, OLD) == missing(seen, NEW) == 0
 
 
 def test_flush_names_the_program_that_reads(file: str) -> None:
@@ -67,20 +62,15 @@ def test_flush_names_another_writer(file: str) -> None:
         assert "the turn to write the array in shared memory to the file was" in str(caught.value)
 
 
-def test_close_writes_all_the_same(file: str) -> None:
+def test_close_writes_all_the_same(file: str, seen: BloomFilter) -> None:
     """The last writer closes while all is locked that can be: the file has every key."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     with locked_for_reading(file, *share._WRITING):
         seen.close()
-    assert copies() == []
-    assert all_in_file(file)
+    check_saved(file, OLD, NEW)
 
 
-def test_close_saves_what_it_cannot_move(file: str) -> None:
+def test_close_saves_what_it_cannot_move(file: str, seen: BloomFilter) -> None:
     """Where it cannot keep others from coming, the file is written and the copy stays in use."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     there = seen._storage.array.place.share
     assert there is not None
     byte = share._SHARES[0] if there._byte != share._SHARES[0] else share._SHARES[0] + 1
@@ -88,12 +78,11 @@ def test_close_saves_what_it_cannot_move(file: str) -> None:
         seen.close()
     (copy,) = copies()
     flushed = bits_in(file)
-    with BloomFilter.open(file) as seen:  # takes it up, and gives it back
-        assert missing(seen, NEW) == 0
-        assert seen.info().positions_set == flushed
-    assert copies() == []
+    with BloomFilter.open(file) as other:  # takes it up, and gives it back
+        assert missing(other, NEW) == 0
+        assert other.info().positions_set == flushed
     assert not copy.exists()
-    assert all_in_file(file)
+    check_saved(file, OLD, NEW)
 
 
 def test_a_reader_is_no_writer(file: str) -> None:
@@ -108,13 +97,11 @@ def test_a_reader_is_no_writer(file: str) -> None:
             with pytest.warns(MmbloomWarning, match="not kept in shared memory"):
                 seen.add_many(NEW)  # mapped: no key waits for that program
             assert not seen.info().resident
-    assert all_in_file(file)
+    check_saved(file, OLD, NEW)
 
 
-def test_close_that_cannot_save_warns(file: str) -> None:
+def test_close_that_cannot_save_warns(file: str, seen: BloomFilter) -> None:
     """Where even the write lock is kept by a program that reads, the close says what is so."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     fd = os.open(file, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
@@ -124,5 +111,4 @@ def test_close_that_cannot_save_warns(file: str) -> None:
         os.close(fd)
     assert len(copies()) == 1
     BloomFilter.open(file).close()
-    assert copies() == []
-    assert all_in_file(file)
+    check_saved(file, OLD, NEW)

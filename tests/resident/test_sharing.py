@@ -5,17 +5,19 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from copies import NEW, OLD, copies, left_behind, missing, name_in
+from checks import run_threads
+from copies import NEW, OLD, check_saved, copies, left_behind, missing, name_in
+from steps import Refused, at_call, interrupt
 from workers import PATIENCE, Child, in_child
 
-from mmbloom import BloomFilter, ReentryError
+from mmbloom import BloomFilter
+from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.resident import moving, working_copy
 from mmbloom._storage.resident.share import Share
 from mmbloom._system import memory
@@ -35,30 +37,25 @@ def test_the_last_of_many_closers_brings_the_file_up_to_date(file: str) -> None:
     children = [Child(lambda worker=worker: work(worker)) for worker in range(WORKERS)]  # type: ignore[misc]
     for child in children:
         child.result()
-    assert copies() == []
     assert name_in(file) == bytes(32)
-    with BloomFilter.open(file, "r", resident=False) as seen:
-        keys = [f"{worker} {number}" for worker in range(WORKERS) for number in range(ROUNDS)]
-        assert seen.contains_many(keys).all()
+    check_saved(
+        file, [f"{worker} {number}" for worker in range(WORKERS) for number in range(ROUNDS)]
+    )
 
 
 def test_a_thread_that_follows_late_changes_nothing(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reader found its map out of date and was overtaken by a writer, which moves the array."""
-    make = working_copy.WorkingCopy.make
     with BloomFilter.open(file, resident=True) as seen:
         array = seen._storage.array
 
-        def overtaken(*arguments: Any, **options: Any) -> object:
+        def overtaken() -> None:
             before = array.mapped
-            thread = threading.Thread(target=array._find_array)
-            thread.start()
-            thread.join()
+            run_threads(array._find_array)
             assert array.mapped is before
-            return make(*arguments, **options)
 
-        monkeypatch.setattr(working_copy.WorkingCopy, "make", overtaken)
+        at_call(monkeypatch, working_copy.WorkingCopy, "make", overtaken)
         assert seen.add("x")
         assert seen.info().resident
 
@@ -76,20 +73,10 @@ def test_two_who_both_think_that_they_are_the_last(file: str) -> None:
         assert copies() == []
 
 
-def test_opener_amid_a_leave(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opener_amid_a_leave(file: str, seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has found a copy that is given up before it has a share in it takes the file."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
-
-    def share_too_late(*arguments: Any) -> Share:
-        seen.close()
-        patch.undo()
-        return Share(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(moving, "Share", share_too_late)
-        other = BloomFilter.open(file)
-    with other:
+    at_call(monkeypatch, moving, "Share", seen.close)
+    with BloomFilter.open(file) as other:
         assert not other.info().resident
         assert missing(other, NEW) == 0
         assert other.add("x")
@@ -119,28 +106,22 @@ def test_readers_follow_both_ways(file: str) -> None:
     child.result()
 
 
-def test_idle_child_keeps_nothing(file: str) -> None:
+def test_idle_child_keeps_nothing(file: str, seen: BloomFilter) -> None:
     """A forked child that does not use the filter does not keep its parent from writing it."""
     done, end = os.pipe()
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     child = Child(lambda: os.read(done, 1))
     seen.close()
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as again:
-        assert missing(again, NEW) == 0
+    check_saved(file, NEW)
     os.write(end, b"x")
     child.result()
     os.close(done)
     os.close(end)
 
 
-def test_child_that_uses_it_keeps_it(file: str) -> None:
+def test_child_that_uses_it_keeps_it(file: str, seen: BloomFilter) -> None:
     """Its parent, which closes first, leaves the copy to it."""
     used, say_used = os.pipe()
     done, end = os.pipe()
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
 
     def use() -> None:
         assert seen.add("child")
@@ -155,10 +136,7 @@ def test_child_that_uses_it_keeps_it(file: str) -> None:
     assert len(copies()) == 1
     os.write(end, b"x")
     child.result()
-    assert copies() == []
-    with BloomFilter.open(file, "r", resident=False) as again:
-        assert "child" in again
-        assert "later" in again
+    check_saved(file, ["child", "later"])
     for fd in (used, say_used, done, end):
         os.close(fd)
 
@@ -175,29 +153,22 @@ def test_threads_of_one_object(file: str) -> None:
                 if start % 500 == 0:
                     seen.flush()
 
-        threads = [threading.Thread(target=work, args=(10_000 * n,)) for n in range(1, 4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        run_threads(*(partial(work, 10_000 * n) for n in range(1, 4)))
         keys = np.concatenate([np.arange(10_000 * n, 10_000 * n + 2000) for n in range(1, 4)])
         assert seen.contains_many(keys).all()
-    with BloomFilter.open(file, "r", resident=False) as again:
-        assert again.contains_many(keys).all()
-    assert copies() == []
+    check_saved(file, keys)
 
 
 def test_handler_amid_a_move(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is called amid a move is refused: its key could be left behind in the file."""
-    real, refused = working_copy._pieces, list[BaseException]()
+    real, refused = working_copy._pieces, list[Refused]()
 
     def pieces(*arguments: int) -> Iterator[object]:
         for piece in real(*arguments):  # type: ignore[arg-type]
             yield piece
             for call in (lambda: seen.add("amid"), lambda: seen.add_many(["amid"])):
-                with pytest.raises(ReentryError) as caught:
-                    call()
-                refused.append(caught.value)
+                refused.append(Refused(call))
+                refused[-1]()
 
     with BloomFilter.open(file, resident=True) as seen:
         with monkeypatch.context() as patch:
@@ -208,8 +179,7 @@ def test_handler_amid_a_move(file: str, monkeypatch: pytest.MonkeyPatch) -> None
         assert seen.info().resident
         assert "amid" not in seen
         assert seen.add("amid")
-    with BloomFilter.open(file, "r", resident=False) as again:
-        assert "outer" in again
+    check_saved(file, ["outer"])
 
 
 def test_other_container(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,10 +221,10 @@ def test_reader_of_a_lost_copy_sees_that_others_use_it(file: str) -> None:
         os.close(fd)
 
 
-def test_who_gives_up_is_waited_for(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_gives_up_is_waited_for(
+    file: str, seen: BloomFilter, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An opener waits while a copy is given up, and takes the file; not for ever."""
-    seen = BloomFilter.open(file, resident=True)
-    seen.add_many(NEW)
     share = seen._storage.array.place.share
     assert share is not None
     with share.alone() as alone:
@@ -296,16 +266,11 @@ def test_access_list_stays_with_the_file(file: str) -> None:
 
 def test_interrupted_move(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever ends a move leaves no copy, no share and no lock; the next key moves it."""
-
-    def interrupt(_: object) -> int:
-        raise KeyboardInterrupt
-
     with BloomFilter.open(file, resident=True) as seen:
         with monkeypatch.context() as patch:
             patch.setattr(working_copy, "count_set", interrupt)
-            with suppress(KeyboardInterrupt):
+            with pytest.raises(KeyboardInterrupt):
                 seen.add("x")
-                pytest.fail("nothing was raised")
         assert copies() == []
 
         def other() -> None:
@@ -332,3 +297,47 @@ def test_closing_waits_for_nobody_who_has_a_share(
             patch.setattr(time, "sleep", lambda _: pytest.fail("it waits"))
             seen.close()
     assert copies() == []
+
+
+def use_share(fd: int, file: str) -> None:
+    Share(fd, file).close()
+
+
+def use_lock(_: int, file: str) -> None:
+    status = os.stat(file)
+    lock = WriteLock(file, (status.st_dev, status.st_ino), 1.0)
+    with lock.held(1.0):
+        pass
+    with lock.closing():
+        pass
+
+
+def fork() -> None:
+    if pid := os.fork():
+        os.waitpid(pid, 0)
+    else:
+        os._exit(0)
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+@pytest.mark.parametrize(("outer", "inner"), [(use_share, use_lock), (use_lock, use_share)])
+def test_opens_one_amid_the_other(
+    file: str, outer: Callable[[int, str], None], inner: Callable[[int, str], None]
+) -> None:
+    """What a child must not share is opened, in a finalizer perhaps, as a thread forks: no hang."""
+
+    def act() -> bool:
+        forker, fd = threading.Thread(target=fork, daemon=True), os.open(file, os.O_RDWR)
+
+        def be_interrupted() -> None:
+            forker.start()
+            time.sleep(0.2)  # it waits, or has forked, by then
+            inner(fd, file)
+
+        at_call(pytest.MonkeyPatch(), os, "open", be_interrupted)
+        outer(fd, file)
+        os.close(fd)
+        forker.join(PATIENCE)
+        return not forker.is_alive()
+
+    assert in_child(act)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import let_others_in
-from copies import COPY_OFFSET, NEW, OLD, array_of, copies, left_behind, missing, name_in
+from checks import array_of, let_others_in
+from copies import COPY_OFFSET, NEW, OLD, copies, left_behind, missing, name_in
+from tally import Count
 from workers import in_child
 
 from mmbloom import BloomFilter
@@ -57,7 +58,7 @@ STRANGE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.laws("T9")
 @pytest.mark.parametrize("what", STRANGE)
-def test_copy_of_a_stranger(file: str, what: str, tally: Callable[..., None]) -> None:
+def test_copy_of_a_stranger(file: str, what: str, tally: Count) -> None:
     """What is at the name of a copy and is not that copy is never used."""
     flushed = array_of(file)
     copy = left_behind(file)
@@ -79,7 +80,7 @@ def test_copy_of_a_stranger(file: str, what: str, tally: Callable[..., None]) ->
 @pytest.mark.laws("T9")
 @pytest.mark.parametrize("what", ["of another user", "others may write", "no permission"])
 def test_copy_that_others_may_have_changed(
-    file: str, what: str, tally: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    file: str, what: str, tally: Count, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused, and not taken for lost: the keys that are in it alone may all be right."""
     if what == "of another user" and os.geteuid():
@@ -113,7 +114,7 @@ def test_copy_that_others_may_have_changed(
 
 
 @pytest.mark.laws("T4")
-def test_any_name(file: str, seed: int, tally: Callable[..., None]) -> None:
+def test_any_name(file: str, seed: int, tally: Count) -> None:
     """A header may name anything: opening changes nothing, and the file counts."""
     chance = random.Random(seed)
     names = [memory.boot_id() + chance.randbytes(16), chance.randbytes(32), b"\xff" * 32]
