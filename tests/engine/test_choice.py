@@ -1,4 +1,4 @@
-"""Which engine serves: every combination of what is asked for, built, and the machine's order."""
+"""Which engine serves, and with which vectors: by what is asked for, built, and the machine."""
 
 import importlib.machinery
 import os
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kernels import BUILT, ENGINES, MODULES, needs_compiled
+from kernels import BUILT, ENGINES, KINDS, MODULES, VECTORS, needs_compiled
 
 import mmbloom
 from mmbloom import _engine
@@ -20,17 +20,15 @@ ANY = [(fault, order) for fault in FAULTS for order in ("little", "big")]
 
 
 @pytest.mark.parametrize(("fault", "byteorder"), ANY)
-@pytest.mark.parametrize("asked", [None, ""])
+@pytest.mark.parametrize("asked", [None, "", "numpy"])
 def test_free_choice(asked: str | None, fault: str, byteorder: str) -> None:
-    """Unset or empty, the compiled engine serves where it was built, on little-endian machines."""
-    expected = "compiled" if not fault and byteorder == "little" else "numpy"
+    """Unset or empty, the compiled engine serves where it was built, on little-endian machines.
+
+    The reference serves wherever it is asked for.
+    """
+    free = not asked and not fault and byteorder == "little"
+    expected = "compiled" if free else "numpy"
     assert choose(asked, fault=fault, byteorder=byteorder) == expected
-
-
-@pytest.mark.parametrize(("fault", "byteorder"), ANY)
-def test_numpy_is_always_there(fault: str, byteorder: str) -> None:
-    """The reference serves wherever it is asked for."""
-    assert choose("numpy", fault=fault, byteorder=byteorder) == "numpy"
 
 
 def test_compiled_where_it_can_serve() -> None:
@@ -52,10 +50,10 @@ def test_no_engine(asked: str, fault: str, byteorder: str) -> None:
     assert repr(asked) in str(caught.value)
 
 
-def python(code: str, engine: str | None) -> "subprocess.CompletedProcess[str]":
-    """Run code in a new interpreter with MMBLOOM_ENGINE as given."""
-    env = {name: value for name, value in os.environ.items() if name != "MMBLOOM_ENGINE"}
-    env |= {} if engine is None else {"MMBLOOM_ENGINE": engine}
+def python(code: str, **variables: str | None) -> "subprocess.CompletedProcess[str]":
+    """Run code in a new interpreter with these variables, those of None unset."""
+    env = {name: value for name, value in os.environ.items() if name not in variables}
+    env |= {name: value for name, value in variables.items() if value is not None}
     command = [sys.executable, "-P", "-W", "error", "-c", code]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
@@ -77,7 +75,7 @@ print(any(".compiled." in name for name in sys.modules))
 @pytest.mark.parametrize("engine", [None, "", "numpy", "compiled"])
 def test_what_is_said_is_used(engine: str | None) -> None:
     """`mmbloom.engine` is the engine whose functions serve; numpy's loads nothing compiled."""
-    done = python(TELL, engine)
+    done = python(TELL, MMBLOOM_ENGINE=engine)
     if engine == "compiled" and not BUILT:
         assert "was not built" in done.stderr
         return
@@ -94,7 +92,7 @@ def test_nonsense_in_the_environment() -> None:
     """A word that is no engine stops the import, library or command, whatever is built."""
     command = "import sys; from mmbloom.cli import main; sys.exit(main(['plan', '-n', '9']))"
     for code, returncode in (("import mmbloom; mmbloom.open", 1), (command, 2)):
-        done = python(code, "nonsense")
+        done = python(code, MMBLOOM_ENGINE="nonsense")
         assert done.returncode == returncode
         assert "MMBLOOM_ENGINE is 'nonsense', expected 'numpy' or 'compiled'" in done.stderr
 
@@ -118,10 +116,10 @@ print(mmbloom.engine)
 def test_one_module_that_was_not_built(absent: str) -> None:
     """If one module of the compiled engine is absent numpy serves; asked for, it is an error."""
     code = HIDE.format(absent, absent)
-    done = python(code, None)
+    done = python(code, MMBLOOM_ENGINE=None)
     assert done.stdout == "numpy\n"
     assert "numpy's engine serves, several times slower" in done.stderr
-    done = python(code, "compiled")
+    done = python(code, MMBLOOM_ENGINE="compiled")
     assert done.returncode == 1
     assert "MMBLOOM_ENGINE=compiled, but the compiled engine was not built" in done.stderr
 
@@ -143,6 +141,54 @@ def test_all_modules_are_looked_for() -> None:
 
 def test_this_run() -> None:
     """The engine of this run is one of those that there are, and the one asked for."""
-    assert mmbloom.engine in [engine.name for engine in ENGINES]
-    asked = os.environ.get("MMBLOOM_ENGINE")
-    assert not asked or mmbloom.engine == asked
+    assert os.environ.get("MMBLOOM_ENGINE", mmbloom.engine) in ("", mmbloom.engine)
+    served = next(engine for engine in ENGINES if engine.name == mmbloom.engine)
+    for name in ("hash_keys", "find_lines", "OneKey"):
+        assert getattr(_engine, name) is getattr(served, name)
+
+
+ALL = ("scalar", "neon", "avx2", "avx512")
+LACKING = [kind for kind in ALL if kind not in KINDS]
+
+
+def used(vectors: str | None, engine: str = "compiled") -> "subprocess.CompletedProcess[str]":
+    """Name the vectors of a new process, which was asked for some by the variable."""
+    code = "import mmbloom; print(mmbloom.engine)"
+    if engine == "compiled":
+        code += "; from mmbloom._engine.compiled.vectors import used; print(used())"
+    return python(code, MMBLOOM_ENGINE=engine, MMBLOOM_VECTORS=vectors)
+
+
+@needs_compiled
+def test_best_vectors_by_themselves() -> None:
+    """Unset or empty, the variable leaves the best kind that there is."""
+    assert KINDS[0] == "scalar"
+    for free in (None, ""):
+        assert used(free).stdout == f"compiled\n{KINDS[-1]}\n"
+
+
+@needs_compiled
+def test_each_kind_of_vectors_by_name() -> None:
+    """Each kind that this machine can run is used where it is asked for."""
+    for kind in KINDS:
+        assert used(kind).stdout == f"compiled\n{kind}\n"
+
+
+@needs_compiled
+@pytest.mark.parametrize("kind", [*LACKING, "sse9", "AVX2", " scalar"])
+def test_vectors_that_are_not_there(kind: str) -> None:
+    """What this machine cannot run is an error that says so, and what there is."""
+    why = "which this processor lacks" if kind in ALL else "which is no kind of vectors"
+    said = f"MMBLOOM_VECTORS is {kind!r}, {why}: expected one of {', '.join(KINDS)}, or unset it"
+    done = used(kind)
+    assert done.returncode == 1
+    assert done.stderr.endswith(f"ValueError: {said}\n")
+    assert VECTORS is not None
+    before = VECTORS.used()
+    with pytest.raises(ValueError, match="expected one of"):
+        VECTORS.use(kind)
+    assert VECTORS.used() == before
+
+
+def test_numpy_has_no_vectors() -> None:
+    assert used("sse9", engine="numpy").stdout == "numpy\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernels import KINDS, NUMPY, Engine, claim, each_kind, needs_compiled
+from kernels import KINDS, NUMPY, Engine, each_kind, needs_compiled
 from workers import in_child
 
 from mmbloom.sizing import FilterParams
@@ -46,24 +46,6 @@ def test_blocks_on_no_line(engine: Engine, first: int, blocks: int, seed: int) -
     assert (words == expected).all()
     assert not room[:first].any()
     assert not room[first + len(words) :].any()
-
-
-@each_kind
-@pytest.mark.parametrize("num_hashes", [1, 7, 8, 9, 16, 17, 63, 64])
-def test_one_key_again_and_again(engine: Engine, num_hashes: int, seed: int) -> None:
-    """Of a batch of equal keys the first is new, whether added or claimed."""
-    params = FilterParams(10, 0.1, "blocked", 512 * 5, num_hashes)
-    h1, h2 = (np.full(700, half, np.uint64) for half in (seed, seed * 2**31 + 1))
-    words = np.zeros(params.num_bits // 64, np.uint64)
-    claimed = claim(engine, words, h1, h2, params)
-    assert np.flatnonzero(claimed.new).tolist() == [0]
-    assert not words.any()
-    newly_set = engine.commit(words, claimed)
-    assert newly_set == engine.count_set(words) > 0
-    other = np.zeros_like(words)
-    new, set_by_add = engine.add(other, h1, h2, params)
-    assert (np.flatnonzero(new).tolist(), set_by_add) == ([0], newly_set)
-    assert (other == words).all()
 
 
 @each_kind

@@ -7,7 +7,8 @@ from typing import Any
 import fsspec
 import numpy as np
 
-from mmbloom.cluster import Run
+from mmbloom import CommitConflictError
+from mmbloom.cluster import Generations, Run
 
 Rows = list[str]
 SIZES: dict[str, Any] = {"capacity": 30_000, "error_rate": 1e-9, "slices": 4}
@@ -38,6 +39,23 @@ def tasks(run: Run, partitions: Sequence[Rows], order: Sequence[int] | None = No
         [row for row, kept in zip(rows, marks, strict=True) if kept]
         for rows, marks in zip(partitions, new, strict=True)
     ]
+
+
+def committed(state: Generations, rows: Rows) -> Run:
+    """Begin a run, run the tasks of the rows of a day, and commit it."""
+    run = state.begin()
+    tasks(run, cut(rows))
+    run.commit()
+    return run
+
+
+def commits(run: Run) -> bool:
+    """Commit a run; False if another one has made the generation."""
+    try:
+        run.commit()
+    except CommitConflictError:
+        return False
+    return True
 
 
 def first_of(days: Sequence[Rows]) -> list[Rows]:

@@ -47,11 +47,16 @@ class OneByOne:
     def has(self, key: Hash) -> bool:
         return self.positions(key) <= self.held
 
-    def words(self) -> list[int]:
-        words = [0] * (self.params.num_bits // 64)
+    def words_set(self) -> Counter[int]:
+        """Each word that is not 0, by its place."""
+        words = Counter[int]()
         for position in self.held:
             words[position // 64] += 1 << position % 64
         return words
+
+    def words(self) -> list[int]:
+        words = self.words_set()
+        return [words[place] for place in range(self.params.num_bits // 64)]
 
 
 @dataclass
@@ -80,11 +85,16 @@ class CountedOneByOne(OneByOne):
     def nonzero(self) -> int:
         return sum(count > 0 for count in self.counts.values())
 
-    def words(self) -> list[int]:
-        words = [0] * (self.params.num_bits // 16)
+    def words_set(self) -> Counter[int]:
+        """Each word of counters that is not 0, by its place."""
+        words = Counter[int]()
         for position, count in self.counts.items():
             words[position // 16] += count << 4 * (position % 16)
-        return words
+        return +words
+
+    def words(self) -> list[int]:
+        words = self.words_set()
+        return [words[place] for place in range(self.params.num_bits // 16)]
 
 
 SEEDED: list[tuple[int, HashName]] = [(2**127 + 3, "siphash"), (3, "murmur3")]
@@ -110,6 +120,19 @@ def scenes(draw: st.DrawFn) -> tuple[FilterParams, list[list[Hash]]]:
     pool = draw(st.lists(HASH, min_size=1, max_size=12))
     batch = st.lists(st.one_of(st.sampled_from(pool), HASH), max_size=30)
     return params, draw(st.lists(batch, min_size=1, max_size=4))
+
+
+def crowd(chance: np.random.Generator, n: int) -> tuple[Words, Words]:
+    """Draw hash halves of which about every second key comes again, near or far away."""
+    some = chance.integers(0, 2**64, (2, max(1, n // 2)), np.uint64)
+    h1, h2 = some[:, chance.integers(0, some.shape[1], n)]
+    return np.ascontiguousarray(h1), np.ascontiguousarray(h2)
+
+
+def random_words(params: FilterParams, chance: np.random.Generator, fill: float) -> Words:
+    """Draw an array with about this share of its bits set."""
+    bits = chance.random(params.num_bits, np.float32) < fill
+    return np.packbits(bits, bitorder="little").view("<u8")
 
 
 def split(batch: list[Hash]) -> tuple[Words, Words]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from drivers import SIZES
 
-from mmbloom.cluster import places
+from mmbloom.cluster import Generations, places
 
 
 @pytest.fixture(params=["folder", "memory", "moving"])
@@ -22,3 +23,9 @@ def where(
     system = fsspec.filesystem("memory")
     yield f"memory://{tmp_path.name}/seen"
     system.rm(f"/{tmp_path.name}", recursive=True)
+
+
+@pytest.fixture
+def state(where: str) -> Generations:
+    """Make a state without a key."""
+    return Generations.create(where, **SIZES)

@@ -10,13 +10,12 @@ from pathlib import Path
 
 import pytest
 from drivers import SIZES as OF_FOUR
-from drivers import cut, day, first_of, tasks, together
+from drivers import commits, committed, cut, day, first_of, tasks, together
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from workers import ChildDiedError, in_child
 from workers import together as at_once
 
-from mmbloom import CommitConflictError
-from mmbloom.cluster import Generations, Run
+from mmbloom.cluster import Generations
 
 SIZES = OF_FOUR | {"slices": 2}  # each slice is some thirty calls
 DAYS = [day(1, 600, 400), day(2, 600, 400)]
@@ -28,9 +27,7 @@ def after_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A state after the first day, with what a dead run has left; tests copy it."""
     folder = tmp_path_factory.mktemp("one") / "seen"
     state = Generations.create(folder, **SIZES)
-    run = state.begin()
-    tasks(run, cut(DAYS[0]))
-    run.commit()
+    committed(state, DAYS[0])
     tasks(state.begin(), cut(DAYS[1]), [1])
     return folder
 
@@ -38,9 +35,7 @@ def after_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def second_day(folder: Path, before: Hook = ignore, after: Hook = ignore) -> None:
     state = Generations.open(folder)
     with os_calls(before, after):
-        run = state.begin()
-        tasks(run, cut(DAYS[1]))
-        run.commit()
+        committed(state, DAYS[1])
 
 
 def check_whole(folder: Path) -> int:
@@ -105,18 +100,11 @@ def test_drivers_that_commit_at_once(tmp_path: Path) -> None:
     """Exactly one of four processes that commit from one generation does so, round after round."""
     state = Generations.create(tmp_path / "seen", **SIZES)
 
-    def commit(run: Run) -> bool:
-        try:
-            run.commit()
-        except CommitConflictError:
-            return False
-        return True
-
     for number in range(15):
         runs = [state.begin() for _ in range(4)]
         for run in runs:
             tasks(run, [[f"{number}"], DAYS[0]])
-        won = at_once([partial(commit, run) for run in runs])
+        won = at_once([partial(commits, run) for run in runs])
         assert sum(won) == 1
         assert state.generation == number + 1
         assert state.begin().base == runs[won.index(True)].id

@@ -9,7 +9,7 @@ from typing import Any
 import fsspec
 import numpy as np
 import pytest
-from drivers import SIZES, cut, day, first_of, names, tasks, together
+from drivers import SIZES, committed, cut, day, first_of, names, tasks, together
 
 import mmbloom
 from mmbloom import CapacityWarning, CommitConflictError, FilterFullError, FormatError
@@ -27,10 +27,9 @@ def kept_by_pandas(days: list[list[str]]) -> list[list[str]]:
     return [kept.row[kept.day == number].tolist() for number in range(len(days))]
 
 
-def test_rows_are_those_of_pandas(where: str, seed: int) -> None:
+def test_rows_are_those_of_pandas(where: str, state: Generations, seed: int) -> None:
     """Three days, the second with nothing new: row for row as drop_duplicates(keep="first")."""
     days = [day(seed), day(seed)[::-1], [*day(seed + 1, distinct=9000), "the last"]]
-    state = Generations.create(where, **SIZES)
     expected = kept_by_pandas(days)
     assert expected == first_of(days)
     assert expected[1] == []
@@ -45,16 +44,13 @@ def test_rows_are_those_of_pandas(where: str, seed: int) -> None:
         state = Generations.open(where)
 
 
-def test_file_of_a_state(where: str, tmp_path: Path, seed: int) -> None:
+def test_file_of_a_state(state: Generations, tmp_path: Path, seed: int) -> None:
     """The newest generation as a plain filter is that of one process; the first one is empty."""
-    state = Generations.create(where, **SIZES)
     state.assemble(tmp_path / "empty.bloom")
     with mmbloom.BloomFilter.open(tmp_path / "empty.bloom") as empty:
         assert (empty.approx_count, empty.params) == (0, state.plan.params)
         for number in range(2):
-            run = state.begin()
-            tasks(run, cut(day(seed + number)))
-            run.commit()
+            committed(state, day(seed + number))
             empty.add_many(day(seed + number))
         empty.flush()
     state.assemble(tmp_path / "all.bloom")
@@ -63,10 +59,9 @@ def test_file_of_a_state(where: str, tmp_path: Path, seed: int) -> None:
     assert whole[0][2048:2064] == whole[1][2048:2064]
 
 
-def test_tasks_twice_and_half(where: str, seed: int) -> None:
+def test_tasks_twice_and_half(state: Generations, seed: int) -> None:
     """A task that ran before it was run again, or had only claimed, changes no answer."""
     rows = day(seed)
-    state = Generations.create(where, **SIZES)
     run = pickle.loads(pickle.dumps(state.begin()))
     partitions = cut(rows)
     parted = [run.plan.partition(each) for each in partitions]
@@ -81,13 +76,10 @@ def test_tasks_twice_and_half(where: str, seed: int) -> None:
     assert together(tasks(state.begin(), partitions)) == []
 
 
-def test_rerun_before_the_commit(where: str, seed: int) -> None:
+def test_rerun_before_the_commit(where: str, state: Generations, seed: int) -> None:
     """A driver that died before its commit is run again: the same rows."""
     days = [day(seed), day(seed + 1)]
-    state = Generations.create(where, **SIZES)
-    run = state.begin()
-    tasks(run, cut(days[0]))
-    run.commit()
+    committed(state, days[0])
     for _ in range(3):  # of which none is committed
         tasks(state.begin(), cut(days[1]))
     tasks(state.begin(), cut(days[1]), [2])  # half of a run
@@ -100,9 +92,8 @@ def test_rerun_before_the_commit(where: str, seed: int) -> None:
     assert len(folders) == 2
 
 
-def test_two_drivers(where: str, seed: int) -> None:
+def test_two_drivers(where: str, state: Generations, seed: int) -> None:
     """Exactly one of two runs from one generation commits; the other fails, and changes nothing."""
-    state = Generations.create(where, **SIZES)
     one, other = state.begin(), state.begin()
     tasks(one, cut(day(seed)))
     tasks(other, cut(day(seed + 1)))
@@ -122,9 +113,8 @@ def test_two_drivers(where: str, seed: int) -> None:
     assert together(tasks(state.begin(), cut([*day(seed), *day(seed + 1)]))) == []
 
 
-def test_the_record_decides(where: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_decides(state: Generations, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is overtaken between its last check and its record fails as well."""
-    state = Generations.create(where, **SIZES)
     one, other = state.begin(), state.begin()
     for run in (one, other):
         tasks(run, cut(day(seed)))
@@ -150,18 +140,17 @@ def test_the_record_decides(where: str, seed: int, monkeypatch: pytest.MonkeyPat
     assert state.begin().base == other.id
 
 
-def test_a_commit_that_stood_still(where: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_stood_still(
+    where: str, state: Generations, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A record that is made again after an older one was removed for its age is no commit."""
     monkeypatch.setattr(generations, "_RECORDS_KEPT", 1)
-    state = Generations.create(where, **SIZES)
     late = state.begin()
     tasks(late, cut(day(seed)))
     monkeypatch.setattr(late.__class__, "_require_current", lambda _: None)
     monkeypatch.setattr(late.__class__, "_require_slices", lambda _: 0)
     for _ in range(3):
-        run = state.begin()
-        tasks(run, cut(day(seed)))
-        run.commit()
+        run = committed(state, day(seed))
     assert "generation-00000001.json" not in names(where)
     with pytest.raises(CommitConflictError, match="while this commit stood still"):
         late.commit()
@@ -169,9 +158,8 @@ def test_a_commit_that_stood_still(where: str, seed: int, monkeypatch: pytest.Mo
     assert (state.generation, state.begin().base) == (3, run.id)
 
 
-def test_a_task_after_the_commit(where: str, seed: int) -> None:
+def test_a_task_after_the_commit(where: str, state: Generations, seed: int) -> None:
     """What a run has committed stays as it is, whatever its tasks are given afterwards."""
-    state = Generations.create(where, **SIZES)
     run = state.begin()
     parts = run.plan.partition(day(seed))
     answers = [run.claim(number, [part[1:]]) for number, part in enumerate(parts)]
@@ -185,10 +173,9 @@ def test_a_task_after_the_commit(where: str, seed: int) -> None:
     assert {each: system.cat_file(each) for each in system.find(root)} == before
 
 
-def test_repeat(where: str, seed: int) -> None:
+def test_repeat(where: str, state: Generations, seed: int) -> None:
     """Repeating the newest generation returns its rows again, and commits nothing."""
     days = [day(seed), day(seed + 1)]
-    state = Generations.create(where, **SIZES)
     for number, rows in enumerate(days):
         for _ in range(2):  # as Spark does whose driver died after our commit and before its own
             run = state.begin(number + 1)
@@ -209,9 +196,8 @@ def test_repeat(where: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("number", [np.int64(1), np.uint8(1), True])
-def test_a_generation_of_another_type(where: str, seed: int, number: int) -> None:
+def test_a_generation_of_another_type(state: Generations, seed: int, number: int) -> None:
     """An int of another type makes a record as an int does; other types are refused."""
-    state = Generations.create(where, **SIZES)
     for wrong in (1.0, "1"):
         with pytest.raises(TypeError, match=r"generation is .*, expected an int"):
             state.begin(wrong)  # type: ignore[arg-type]
@@ -221,9 +207,8 @@ def test_a_generation_of_another_type(where: str, seed: int, number: int) -> Non
     assert (type(run.generation), state.generation) == (int, 1)
 
 
-def test_slices_of_a_run(where: str, seed: int, tmp_path: Path) -> None:
+def test_slices_of_a_run(where: str, state: Generations, seed: int, tmp_path: Path) -> None:
     """A slice missing, cut, or of another generation: named, and nothing is committed."""
-    state = Generations.create(where, **SIZES)
     with pytest.raises(ValueError, match="slice 4 is asked for, expected 0 to 3"):
         state.begin().read(4)
     run = state.begin()
@@ -268,9 +253,8 @@ def test_slices_of_a_run(where: str, seed: int, tmp_path: Path) -> None:
     assert not (tmp_path / "all.bloom").exists()
 
 
-def test_parts_of_the_output(where: str, seed: int) -> None:
+def test_parts_of_the_output(where: str, state: Generations, seed: int) -> None:
     """Where a part was never noted nothing is committed; a note may be made twice, or too late."""
-    state = Generations.create(where, **SIZES)
     run = state.begin()
     tasks(run, cut(day(seed)))
     for part in (0, 2, 3, 2):
@@ -294,10 +278,9 @@ def test_parts_of_the_output(where: str, seed: int) -> None:
 
 
 def test_parts_of_one_that_is_overtaken(
-    where: str, seed: int, monkeypatch: pytest.MonkeyPatch
+    state: Generations, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If another run was committed meanwhile, and removed the notes, the error says that."""
-    state = Generations.create(where, **SIZES)
     run, other = state.begin(), state.begin()
     for each in (run, other):
         tasks(each, cut(day(seed)))
@@ -315,9 +298,8 @@ def test_parts_of_one_that_is_overtaken(
         run.commit(1)
 
 
-def test_a_task_that_is_overtaken(where: str, seed: int) -> None:
+def test_a_task_that_is_overtaken(state: Generations, seed: int) -> None:
     """A late task whose state is two generations further says so."""
-    state = Generations.create(where, **SIZES)
     for number in range(3):
         run = state.begin()
         tasks(run, cut(day(seed)))
@@ -342,9 +324,7 @@ def test_a_task_that_is_overtaken_as_it_writes(
 
     def overtaken(temporary: str, *arguments: Any) -> int:
         monkeypatch.undo()
-        run = state.begin()
-        tasks(run, cut(day(seed)))
-        run.commit()
+        committed(state, day(seed))
         return draft(temporary, *arguments)
 
     monkeypatch.setattr(places, "draft_file", overtaken)
@@ -355,9 +335,7 @@ def test_a_task_that_is_overtaken_as_it_writes(
 def test_more_keys_than_planned(where: str) -> None:
     """A run past the plan is refused, by a task or by the commit; the state stays as it was."""
     state = Generations.create(where, 5000, slices=7)
-    first = state.begin()
-    tasks(first, [[str(number) for number in range(4500)]])
-    first.commit()
+    committed(state, [str(number) for number in range(4500)])
     by_a_task = state.begin()
     with pytest.raises(FilterFullError, match=r"or more and was planned for 5000") as caught:
         tasks(by_a_task, [[f"/{number}" for number in range(40_000)]])
@@ -403,9 +381,6 @@ def test_as_many_keys_as_planned(tmp_path: Path, seed: int, capacity: int, slice
     """What was planned for fits, however the keys fall on small slices."""
     chance = random.Random(seed)
     for number in range(40):
-        state = Generations.create(
-            tmp_path / str(number), capacity, slices=slices, seed=chance.randrange(2**63)
-        )
-        run = state.begin()
-        tasks(run, [[str(number) for number in range(capacity)]])
-        run.commit()
+        path, state_seed = tmp_path / str(number), chance.randrange(2**63)
+        state = Generations.create(path, capacity, slices=slices, seed=state_seed)
+        committed(state, [str(number) for number in range(capacity)])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from drivers import SIZES as OF_FOUR
-from drivers import cut, day, first_of, tasks
+from drivers import commits, cut, day, first_of, tasks
 from drivers import together as in_order
 from object_store import quietly, running_object_store
 from workers import in_child, together
@@ -66,16 +66,9 @@ def test_drivers_that_commit_at_once(options: dict[str, Any]) -> None:
             tasks(run, [[f"{number}"]])
         return runs
 
-    def commit(run: Run) -> bool:
-        try:
-            run.commit()
-        except CommitConflictError:
-            return False
-        return True
-
     for number in range(2):
         runs = in_child(partial(quietly, partial(begin, number)))
-        won = together([partial(quietly, partial(commit, run)) for run in runs])
+        won = together([partial(quietly, partial(commits, run)) for run in runs])
         assert sum(won) == 1
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import fsspec
 import pytest
-from drivers import SIZES, cut, day, names, tasks
+from drivers import SIZES, committed, cut, day, names, tasks
 
 from mmbloom import FileChangedError, ParameterMismatchError
 from mmbloom.cluster import Generations, Slice, SlicePlan, places
@@ -17,9 +17,8 @@ def test_create_and_open(where: str) -> None:
     """A state is made once; opening takes its plan, with the seed that was drawn."""
     with pytest.raises(FileNotFoundError, match="no state of generations is there"):
         Generations.open(where)
-    with pytest.raises(
-        FileNotFoundError, match="no state of generations is there; pass a capacity"
-    ):
+    said = "no state of generations is there; pass a capacity"
+    with pytest.raises(FileNotFoundError, match=said):
         Generations.create(where, slices=4, exist_ok=True)
     with pytest.raises(TypeError, match="capacity is required"):
         Generations.create(where)
@@ -31,16 +30,11 @@ def test_create_and_open(where: str) -> None:
         Generations.create(where, **SIZES)
     for given in ({}, SIZES, *({name: value} for name, value in SIZES.items())):
         assert Generations.create(where, **given, exist_ok=True) == state
-    changed: list[dict[str, Any]] = [
-        {"capacity": 40_000},
-        {"slices": 5},
-        {"seed": 7},
-        {"error_rate": 1e-3},
-    ]
-    for change in changed:
+    changed: dict[str, Any] = {"capacity": 40_000, "slices": 5, "seed": 7, "error_rate": 1e-3}
+    for name, value in changed.items():
         for given in ({}, SIZES):
-            with pytest.raises(ParameterMismatchError, match=next(iter(change))):
-                Generations.create(where, **{**given, **change}, exist_ok=True)
+            with pytest.raises(ParameterMismatchError, match=name):
+                Generations.create(where, **{**given, name: value}, exist_ok=True)
     assert str(state.plan.params.seed) not in repr(state) + repr(state.begin())
 
 
@@ -56,9 +50,8 @@ def test_what_a_new_state_has(where: str) -> None:
     assert Generations.create(f"{where}/3", choose_slices=lambda _: 3, exist_ok=True) == tenths
 
 
-def test_another_state_in_its_place(where: str, seed: int) -> None:
+def test_another_state_in_its_place(where: str, state: Generations, seed: int) -> None:
     """A run does not commit to a new state at the same place."""
-    state = Generations.create(where, **SIZES)
     run = state.begin()
     tasks(run, cut(day(seed)))
     system, root = fsspec.core.url_to_fs(where)
@@ -79,9 +72,8 @@ def test_a_store_that_makes_twice(where: str, monkeypatch: pytest.MonkeyPatch) -
         put(self, path, value)
 
     monkeypatch.setattr(system, "pipe_file", careless)
-    with pytest.raises(
-        OSError, match="this store overwrites a file that it was asked to make only if"
-    ):
+    said = "this store overwrites a file that it was asked to make only if"
+    with pytest.raises(OSError, match=said):
         Generations.create(where, **SIZES)
     assert names(where) == []
     fsspec.filesystem("memory").pipe_file(f"{where}/x", b"")  # for the fixture to remove
@@ -107,10 +99,7 @@ def test_without_fsspec(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 def test_files_are_private(tmp_path: Path, seed: int) -> None:
     """Files that contain the secret seed can be read only by their owner."""
-    state = Generations.create(tmp_path / "seen", **SIZES)
-    run = state.begin()
-    tasks(run, cut(day(seed)))
-    run.commit()
+    committed(Generations.create(tmp_path / "seen", **SIZES), day(seed))
     for folder, _, files in os.walk(tmp_path / "seen"):
         assert Path(folder).stat().st_mode & 0o077 == 0
         for name in files:
