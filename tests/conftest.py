@@ -35,7 +35,7 @@ from mmbloom._storage.resident import moving
 from mmbloom._system import memory
 from mmbloom.filters import options
 
-pytest_plugins = ["excluding", "folders", "locks", "power", "tally", "unions"]
+pytest_plugins = ["excluding", "folders", "power", "tally", "unions"]
 
 # T1 for 30 minutes: what --stress without a number stands for.
 LONG = 360

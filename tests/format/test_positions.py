@@ -4,13 +4,12 @@ import hypothesis
 import numpy as np
 import pytest
 from hypothesis import strategies as st
-from naive import SHAPES, step_of
+from naive import SHAPES, G, positions_by, step_of
 
 from mmbloom.format.positions import positions
 from mmbloom.sizing import FilterParams, Layout
 
 HALF = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**32, 2**63, 2**64 - 1]))
-G = 0x9E3779B97F4A7C15
 
 
 def params_of(layout: Layout, num_bits: int, num_hashes: int, blocks: int = 1) -> FilterParams:
@@ -41,22 +40,8 @@ def test_arrays_and_ints_agree(keys: list[tuple[int, int]], params: FilterParams
 
 @hypothesis.given(HALF, HALF, some_params())
 def test_formulas_of_the_format(h1: int, h2: int, params: FilterParams) -> None:
-    """Standard: ((h1 + i h2) AND (2^63 - 1)) mod m. Blocked: 512 block + (h2 G^(i+1)) >> 55.
-
-    With b blocks a key bit i is in block i // (k/b) of them, in one page of 64.
-    """
-    m, k, b, expected = params.num_bits, params.num_hashes, params.blocks_per_key, []
-    for i in range(k):
-        if params.layout == "standard":
-            expected.append((h1 + i * h2) % 2**64 % 2**63 % m)
-            continue
-        if b == 1:
-            block = (h1 // 2**32) * (m // 512) // 2**32
-        else:
-            page, step = (h1 // 2**32) * (m // 32768) // 2**32, 2 * (h1 // 64 % 32) + 1
-            block = 64 * page + (h1 % 64 + i // (k // b) * step) % 64
-        expected.append(512 * block + h2 * pow(G, i + 1) % 2**64 // 2**55)
-    assert list(positions(h1, h2, params)) == expected
+    """Written down once more in `reference.positions_of`."""
+    assert tuple(positions(h1, h2, params)) == positions_by(params, h1, h2)
 
 
 def test_by_hand() -> None:
@@ -85,20 +70,13 @@ def test_within_the_array(h1: int, h2: int, params: FilterParams) -> None:
             assert blocks == sorted(blocks, key=blocks.index)  # the bits of a block together
 
 
-@hypothesis.given(st.lists(HALF, min_size=2), st.integers(1, 2**31))
-def test_blocks_follow_h1(h1s: list[int], num_blocks: int) -> None:
-    """Blocks are in the order of h1: a range of h1 is a contiguous range of the file."""
-    params = params_of("blocked", 512 * num_blocks, 1)
-    blocks = [next(positions(h1, 0, params)) // 512 for h1 in sorted(h1s)]
-    assert blocks == sorted(blocks)
-
-
-@hypothesis.given(st.lists(HALF, min_size=2), st.integers(1, 2**28))
-def test_pages_follow_h1(h1s: list[int], num_pages: int) -> None:
-    """Pages are in the order of h1: a range of h1 is a contiguous range of whole pages."""
-    params = params_of("blocked", 32768 * num_pages, 2, 2)
-    pages = [next(positions(h1, 0, params)) // 32768 for h1 in sorted(h1s)]
-    assert pages == sorted(pages)
+@pytest.mark.parametrize(("blocks", "size"), [(1, 512), (2, 32768)])
+@hypothesis.given(h1s=st.lists(HALF, min_size=2), number=st.integers(1, 2**28))
+def test_order_of_h1(blocks: int, size: int, h1s: list[int], number: int) -> None:
+    """Blocks, or pages, follow h1: a range of it is a contiguous range of the file."""
+    params = params_of("blocked", size * number, blocks, blocks)
+    found = [next(positions(h1, 0, params)) // size for h1 in sorted(h1s)]
+    assert found == sorted(found)
 
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 1000, 2**31])

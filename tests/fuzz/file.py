@@ -44,13 +44,7 @@ def check(data: bytes) -> None:
     content = unpack(data)[:_LARGEST]
     file = Path(_folder().name) / "seen.bloom"
     file.write_bytes(content)
-    naive: NaiveFilter | None
-    try:
-        naive = NaiveFilter(content)
-        if naive.fields.kind == 2:
-            naive = NaiveCounting(content)
-    except BadFileError:
-        naive = None
+    naive = read(content)
     plain = None if isinstance(naive, NaiveCounting) else naive
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MmbloomWarning)  # full, or bits lost: so it seems
@@ -63,6 +57,15 @@ def check(data: bytes) -> None:
         assert file.read_bytes() == content, "changed by reading"
         _write(file, content, plain)
     assert os.listdir(file.parent) == [file.name]
+
+
+def read(content: bytes) -> NaiveFilter | None:
+    """Read a file with the independent reader; None if it is no filter."""
+    try:
+        naive = NaiveFilter(content)
+        return NaiveCounting(content) if naive.fields.kind == 2 else naive
+    except BadFileError:
+        return None
 
 
 @functools.cache

@@ -6,12 +6,12 @@ from typing import get_args
 
 import numpy as np
 from hypothesis import strategies as st
+from reference import positions_of
 
 from mmbloom._system.typing import HashName, Words
 from mmbloom.sizing import FilterParams, Layout
 
 G = 0x9E3779B97F4A7C15
-POWERS = [pow(G, i + 1, 2**64) for i in range(64)]
 LAYOUTS = get_args(Layout)
 # Layouts with the numbers of blocks a key that their code differs for.
 SHAPES: list[tuple[Layout, int]] = [
@@ -20,23 +20,22 @@ SHAPES: list[tuple[Layout, int]] = [
 Hash = tuple[int, int]
 
 
+def positions_by(params: FilterParams, h1: int, h2: int) -> tuple[int, ...]:
+    """List the positions of a key in a filter of these parameters, by the independent reader."""
+    blocks = params.blocks_per_key
+    layout = 1 if params.layout == "standard" else 2 if blocks == 1 else 3
+    return positions_of(h1, h2, layout, params.num_bits, params.num_hashes, blocks)
+
+
 @dataclass
 class OneByOne:
-    """A set of positions, and the formulas of the format in Python ints."""
+    """A set of positions."""
 
     params: FilterParams
     held: set[int] = field(default_factory=set)
 
     def positions(self, key: Hash) -> set[int]:
-        (h1, h2), m, k = key, self.params.num_bits, self.params.num_hashes
-        if self.params.layout == "standard":
-            return {(h1 + i * h2) % 2**63 % m for i in range(k)}
-        if (b := self.params.blocks_per_key) == 1:
-            blocks = [((h1 >> 32) * (m // 512)) >> 32]
-        else:
-            page, step = ((h1 >> 32) * (m // 32768)) >> 32, 2 * (h1 // 64 % 32) + 1
-            blocks = [64 * page + (h1 + j * step) % 64 for j in range(b)]
-        return {512 * blocks[i // (k // b)] + (h2 * POWERS[i] % 2**64 >> 55) for i in range(k)}
+        return {*positions_by(self.params, *key)}
 
     def add(self, key: Hash) -> bool:
         positions = self.positions(key)

@@ -12,7 +12,7 @@ from typing import Self
 
 MAGIC = bytes.fromhex("894d4d424c4d0d0a")
 HEADER_BYTES = 4096
-MUTABLE_OFFSET = 2048
+
 RULE_OFFSET = 2560
 MIB = 2**20
 _MASK = 2**64 - 1
@@ -238,13 +238,21 @@ def siphash(
 
 
 @functools.lru_cache(1024)  # tests ask for a key before it is added, after, and once more
-def _positions(
-    key: bytes, hash_id: int, seed: int, layout: int, m: int, k: int, in_blocks: int
-) -> tuple[int, ...]:
+def _positions(key: bytes, hash_id: int, seed: int, *sizes: int) -> tuple[int, ...]:
     if hash_id == 1:
-        h1, h2 = murmur3_x64_128(key, seed)
-    else:
-        h2, h1 = divmod(siphash(key, seed), 2**64)
+        return positions_of(*murmur3_x64_128(key, seed), *sizes)
+    h2, h1 = divmod(siphash(key, seed), 2**64)
+    return positions_of(h1, h2, *sizes)
+
+
+def positions_of(
+    h1: int, h2: int, layout: int, m: int, k: int, in_blocks: int = 0
+) -> tuple[int, ...]:
+    """List the k positions of a key by its hash, in order, repeats included.
+
+    Standard: ((h1 + i h2) AND (2^63 - 1)) mod m. Blocked: 512 block + (h2 G^(i+1)) >> 55. With b
+    blocks a key bit i is in block i // (k/b) of them, in one page of 64.
+    """
     if layout == 1:
         return tuple(((h1 + i * h2) & (2**63 - 1)) % m for i in range(k))
     if layout == 2:

@@ -4,13 +4,12 @@ import gc
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from checks import flock_is_free, in_thread, run_threads
-from locks import SHORT, is_free
 from workers import PATIENCE, in_child
 
 import mmbloom
@@ -19,8 +18,58 @@ from mmbloom._storage import lock as lock_module
 from mmbloom._storage.lock import DescriptorLock, WriteLock
 from mmbloom._system import descriptors
 
+NewLock = Callable[[], WriteLock]
+SHORT = 0.05
 
-def test_two_objects_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A file to be locked, with something in it that must stay."""
+    file = tmp_path / "data"
+    file.write_bytes(b"precious")
+    return file
+
+
+def lock_of(path: Path, timeout: float = SHORT) -> WriteLock:
+    status = os.stat(path)
+    return WriteLock(str(path), (status.st_dev, status.st_ino), timeout)
+
+
+def close(lock: WriteLock) -> None:
+    with lock.closing():
+        pass
+
+
+@pytest.fixture
+def new_lock(data: Path) -> Iterator[NewLock]:
+    """Make locks of one file, as several open filters have."""
+    made: list[WriteLock] = []
+
+    def make() -> WriteLock:
+        made.append(lock_of(data))
+        return made[-1]
+
+    yield make
+    for lock in made:
+        close(lock)
+    assert data.read_bytes() == b"precious"
+
+
+def take(lock: WriteLock, timeout: float | None = 0) -> None:
+    """Take a lock, and give it back."""
+    with lock.held(timeout):
+        pass
+
+
+def is_free(lock: WriteLock) -> bool:
+    try:
+        take(lock)
+    except LockTimeoutError:
+        return False
+    return True
+
+
+def test_two_objects_exclude_each_other(new_lock: NewLock) -> None:
     """Two locks of one file in one process are never held together."""
     one, other = new_lock(), new_lock()
     for first, second in ((one, other), (other, one)):
@@ -29,12 +78,12 @@ def test_two_objects_exclude_each_other(new_lock: Callable[[], WriteLock]) -> No
         assert is_free(second)
 
 
-def test_reentrant(new_lock: Callable[[], WriteLock]) -> None:
+def test_reentrant(new_lock: NewLock) -> None:
     """The holding thread takes it again for free; the outermost block gives it up, or an error."""
     lock, other = new_lock(), new_lock()
     with lock.held(SHORT):
-        with lock.held(0), lock.held(0):
-            pass
+        with lock.held(0):
+            take(lock)
         assert not is_free(other)
     assert is_free(other)
     with pytest.raises(KeyError), lock.held(0), lock.held(0):
@@ -43,12 +92,9 @@ def test_reentrant(new_lock: Callable[[], WriteLock]) -> None:
 
 
 @pytest.mark.parametrize("with_its_lock", [False, True])
-def test_block_that_is_dropped(
-    new_lock: Callable[[], WriteLock], data: Path, *, with_its_lock: bool
-) -> None:
+def test_block_that_is_dropped(new_lock: NewLock, data: Path, *, with_its_lock: bool) -> None:
     """What was never left gives the lock back, also as garbage together with the lock."""
-    other, status = new_lock(), os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
+    other, lock = new_lock(), lock_of(data)
     hold = lock.held(SHORT)
     hold.__enter__()
     assert not is_free(other)
@@ -61,15 +107,13 @@ def test_block_that_is_dropped(
         return
     del hold
     if mmbloom.engine == "numpy":  # where that is when this thread wants it again
-        with lock.held(0):
-            pass
+        take(lock)
     assert is_free(other)
     assert lock.state.depth == 0
-    with lock.closing():
-        pass
+    close(lock)
 
 
-def test_threads_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
+def test_threads_exclude_each_other(new_lock: NewLock) -> None:
     """Another thread has to wait, for the very same object too."""
     lock = new_lock()
     with lock.held(SHORT):
@@ -78,7 +122,7 @@ def test_threads_exclude_each_other(new_lock: Callable[[], WriteLock]) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_no_lost_update(new_lock: Callable[[], WriteLock], stress: int, *, shared: bool) -> None:
+def test_no_lost_update(new_lock: NewLock, stress: int, *, shared: bool) -> None:
     """Read-modify-write under the lock loses nothing among threads, with one object or several."""
     number, each, total = 4, 50 * stress, 0
     common, barrier = new_lock(), threading.Barrier(4)
@@ -98,14 +142,14 @@ def test_no_lost_update(new_lock: Callable[[], WriteLock], stress: int, *, share
 
 
 @pytest.mark.parametrize("seconds", [0, 0.001, SHORT, -1])
-def test_timeout(new_lock: Callable[[], WriteLock], data: Path, seconds: float) -> None:
+def test_timeout(new_lock: NewLock, data: Path, seconds: float) -> None:
     """LockTimeoutError comes after the time allowed, not before, with path and seconds."""
     holder, waiter = new_lock(), new_lock()
 
     def wait() -> LockTimeoutError:
         start = time.monotonic()
-        with pytest.raises(LockTimeoutError) as caught, waiter.held(seconds):
-            pass
+        with pytest.raises(LockTimeoutError) as caught:
+            take(waiter, seconds)
         assert time.monotonic() - start >= seconds
         return caught.value
 
@@ -116,13 +160,13 @@ def test_timeout(new_lock: Callable[[], WriteLock], data: Path, seconds: float) 
 
 
 @pytest.mark.parametrize("timeout", [None, PATIENCE])
-def test_waits_until_it_is_free(new_lock: Callable[[], WriteLock], timeout: float | None) -> None:
+def test_waits_until_it_is_free(new_lock: NewLock, timeout: float | None) -> None:
     """A waiter with time gets the lock when the holder leaves it; None waits for ever."""
     holder, waiter, got = new_lock(), new_lock(), threading.Event()
 
     def wait() -> None:
-        with waiter.held(timeout):
-            got.set()
+        take(waiter, timeout)
+        got.set()
 
     thread = threading.Thread(target=wait)
     with holder.held(None):
@@ -132,30 +176,27 @@ def test_waits_until_it_is_free(new_lock: Callable[[], WriteLock], timeout: floa
     assert got.is_set()
 
 
-def test_closed_lock(new_lock: Callable[[], WriteLock]) -> None:
+def test_closed_lock(new_lock: NewLock) -> None:
     """A closed lock raises ClosedFilterError and holds nothing; closing twice is fine."""
     lock, other = new_lock(), new_lock()
-    with lock.held(SHORT):
-        pass
-    for _ in range(2):
-        with lock.closing():
-            pass
-    with pytest.raises(ClosedFilterError), lock.held(0):
-        pass
+    take(lock)
+    close(lock)
+    close(lock)
+    with pytest.raises(ClosedFilterError):
+        take(lock)
     assert is_free(other)
 
 
-def test_closing_within_a_block(new_lock: Callable[[], WriteLock]) -> None:
+def test_closing_within_a_block(new_lock: NewLock) -> None:
     """Closed within its own block, the lock is given up and leaving the block is no error."""
     lock, other = new_lock(), new_lock()
     with lock.held(SHORT):
-        with lock.closing():
-            pass
+        close(lock)
         assert is_free(other)
     assert is_free(other)
 
 
-def test_child_waits_for_the_parent(new_lock: Callable[[], WriteLock]) -> None:
+def test_child_waits_for_the_parent(new_lock: NewLock) -> None:
     """After a fork the child does not have the parent's lock, and gets it when it is free."""
     lock = new_lock()
     with lock.held(SHORT):
@@ -164,7 +205,7 @@ def test_child_waits_for_the_parent(new_lock: Callable[[], WriteLock]) -> None:
     assert is_free(lock), "the child that ended gave it up"
 
 
-def test_child_gets_it_after_the_parent(new_lock: Callable[[], WriteLock]) -> None:
+def test_child_gets_it_after_the_parent(new_lock: NewLock) -> None:
     """A child that waits for the lock its parent holds gets it once the parent leaves it."""
     lock = new_lock()
     reader, writer = os.pipe()
@@ -185,7 +226,7 @@ def test_child_gets_it_after_the_parent(new_lock: Callable[[], WriteLock]) -> No
     os.waitpid(pid, 0)
 
 
-def test_child_that_leaves_an_inherited_block(new_lock: Callable[[], WriteLock]) -> None:
+def test_child_that_leaves_an_inherited_block(new_lock: NewLock) -> None:
     """Leaving, in a child, the block that the parent entered does not free the parent's lock."""
     lock, other = new_lock(), new_lock()
     block = lock.held(SHORT)
@@ -199,7 +240,7 @@ def test_child_that_leaves_an_inherited_block(new_lock: Callable[[], WriteLock])
 
 
 def test_child_of_a_fork_without_handlers(
-    new_lock: Callable[[], WriteLock], monkeypatch: pytest.MonkeyPatch
+    new_lock: NewLock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child whose fork ran no Python handler notices by its pid, and starts afresh."""
     lock, other = new_lock(), new_lock()
@@ -212,8 +253,7 @@ def test_child_of_a_fork_without_handlers(
 
 def test_child_does_not_keep_the_descriptor(data: Path) -> None:
     """A child closes what it inherits: else a killed parent's lock would stay with it (law 2)."""
-    status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
+    lock = lock_of(data)
 
     def keeps() -> bool:
         return any(os.path.realpath(f"/proc/self/fd/{n}") == str(data) for n in range(64))
@@ -221,8 +261,7 @@ def test_child_does_not_keep_the_descriptor(data: Path) -> None:
     with lock.held(SHORT):
         assert keeps()
         assert in_child(keeps) is False
-    with lock.closing():
-        pass
+    close(lock)
 
 
 def test_failing_system_call_frees_the_threads(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,8 +274,7 @@ def test_failing_system_call_frees_the_threads(data: Path, monkeypatch: pytest.M
             raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(lock_module, "DescriptorLock", Failing)
-    status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
+    lock = lock_of(data)
 
     def fails() -> bool:
         with pytest.raises(OSError, match="Input/output error"):
@@ -245,32 +283,27 @@ def test_failing_system_call_frees_the_threads(data: Path, monkeypatch: pytest.M
 
     assert fails()
     assert in_thread(fails) is True
-    with lock.closing():
-        pass
+    close(lock)
 
 
 def test_lock_is_on_the_data_file_itself(data: Path, tmp_path: Path) -> None:
     """The native lock is flock of the file: seen through links, gone when left, no extra file."""
-    status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
+    lock = lock_of(data)
     os.link(data, tmp_path / "link")
     with lock.held(SHORT):
         assert not flock_is_free(data)
         assert not flock_is_free(tmp_path / "link")
     assert flock_is_free(data)
-    with lock.closing():
-        pass
+    close(lock)
     assert sorted(os.listdir(tmp_path)) == ["data", "link"]
 
 
 @pytest.mark.parametrize("held", [True, False])
 def test_replaced_file_is_not_locked(data: Path, *, held: bool) -> None:
     """If another file is at the path, it is refused, not locked; the mapped one's lock stays."""
-    status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), SHORT)
+    lock = lock_of(data)
     if held:
-        with lock.held(0):
-            pass
+        take(lock)
     os.rename(data, data.with_name("moved"))
     data.write_bytes(b"another")
     if held:
@@ -279,10 +312,9 @@ def test_replaced_file_is_not_locked(data: Path, *, held: bool) -> None:
             assert not flock_is_free(data.with_name("moved"))
     else:
         for _ in range(2):
-            with pytest.raises(FileChangedError, match="replaced by another file"), lock.held(0):
-                pass
-    with lock.closing():
-        pass
+            with pytest.raises(FileChangedError, match="replaced by another file"):
+                take(lock)
+    close(lock)
 
 
 def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -298,18 +330,16 @@ def test_pauses_stay_short(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock_module, "DescriptorLock", Busy)
     monkeypatch.setattr(time, "sleep", pauses.append)
     monkeypatch.setattr(time, "monotonic", lambda: sum(pauses))
-    status = os.stat(data)
-    lock = WriteLock(str(data), (status.st_dev, status.st_ino), 1)
-    with pytest.raises(LockTimeoutError), lock.held(1):
-        pass
-    with lock.closing():
-        pass
+    lock = lock_of(data, 1)
+    with pytest.raises(LockTimeoutError):
+        take(lock, 1)
+    close(lock)
     pauses.pop()  # cut to what was left
     assert (pauses[0], max(pauses)) == (0.0001, 0.01)
     assert all(pause <= 0.0001 + sum(pauses[:i]) / 10 for i, pause in enumerate(pauses))
 
 
-def test_retired_lock_can_be_taken_again(new_lock: Callable[[], WriteLock]) -> None:
+def test_retired_lock_can_be_taken_again(new_lock: NewLock) -> None:
     """It is as a lock that was never taken; one that is held is not retired."""
     one, other = new_lock(), new_lock()
     with one.held(SHORT):
