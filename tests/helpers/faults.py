@@ -59,7 +59,7 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
             name = f"{told} of trust" if of_trust else told
             try:
                 before(name)
-            except OSError:
+            except BaseException:
                 if name == "close":  # whose error comes when the descriptor is gone
                     original(*args)
                 raise

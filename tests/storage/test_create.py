@@ -35,12 +35,6 @@ def test_file_is_header_and_zeros(path: str) -> None:
     check_folder(os.path.dirname(path), "seen.bloom")
 
 
-def test_space_is_reserved(path: str) -> None:
-    """All of the file is on the disk from the start: no hole can meet a full disk later."""
-    BloomFilter.create(path, 1_000_000).close()
-    assert os.stat(path).st_blocks * 512 >= os.stat(path).st_size > 10**6
-
-
 def test_files_differ_in_uuid_and_seed(tmp_path: Path) -> None:
     """Two filters made alike have their own uuid and their own random seed."""
     infos = []

@@ -2,18 +2,16 @@
 
 import errno
 import os
-import resource
-from typing import Any
 
 import pytest
 from checks import array_of, check_folder
+from faults import Hook, at_call, os_calls
 from tally import Count
 
 from mmbloom import BloomFilter
-from mmbloom._storage import atomic, build
+from mmbloom._storage import atomic
 from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file, new_filter
-from mmbloom._system import descriptors
 from mmbloom._system.typing import Reserve
 from mmbloom.sizing import plan
 
@@ -25,45 +23,22 @@ def make(path: str, reserve: Reserve = "zeros") -> None:
     create_file(path, PARAMS, permissions=0o600, allow_network=False, reserve=reserve)
 
 
-def fake_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
-    """Let the modules that make a filter file call another `os`."""
-    for module in (atomic, build, descriptors):
-        monkeypatch.setattr(module, "os", fake)
+CALLS = {"open", "chmod", "fchmod", "posix_fallocate", "write", "pwrite", "fsync", "close", "link"}
 
 
-class FaultyOs:
-    """The os module, with one call of it that fails: the `fail_at`-th of those that matter."""
+def only(hook: Hook) -> Hook:
+    """Let a hook see the calls that matter alone."""
+    return lambda name: hook(name) if name in CALLS else None
 
-    CALLS = (
-        "open",
-        "chmod",
-        "fchmod",
-        "posix_fallocate",
-        "write",
-        "pwrite",
-        "fsync",
-        "close",
-        "link",
-    )
 
-    def __init__(self, fail_at: int = -1, error: BaseException | None = None) -> None:
-        self.made: list[str] = []
-        self._fail_at, self._error = fail_at, error
+def make_failing(path: str, number: int, fault: BaseException) -> None:
+    """Make a file, one call of which fails, counted from 0."""
 
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
-        if name not in self.CALLS:
-            return real
+    def fail(_: str) -> None:
+        raise fault
 
-        def call(*args: Any, **options: Any) -> Any:
-            self.made.append(name)
-            if len(self.made) - 1 == self._fail_at and self._error:
-                if name == "close":
-                    real(*args)  # a descriptor is gone even if its close reports an error
-                raise self._error
-            return real(*args, **options)
-
-        return call
+    with os_calls(only(at_call(number, fail))):
+        make(path)
 
 
 # What create_file does up to the link, in this order; after it comes the sync of the folder.
@@ -71,7 +46,8 @@ class FaultyOs:
 BEFORE = ["open", "fchmod", "posix_fallocate", "pwrite", "fsync", "pwrite", "close", "link"]
 HELD = ["close"]  # of a second descriptor, by which the file is known: it may fail
 AFTER = ["open", "fsync", "close"]
-FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO, errno.EINTR)]
+CODES = (errno.ENOSPC, errno.EIO, errno.EINTR)
+FAULTS = [OSError(code, os.strerror(code)) for code in CODES]
 
 
 @pytest.fixture(autouse=True)
@@ -81,34 +57,26 @@ def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.laws("T7")
-def test_calls_of_creation(path: str, monkeypatch: pytest.MonkeyPatch, tally: Count) -> None:
+def test_calls_of_creation(path: str, tally: Count) -> None:
     """The file is filled and synced before it is linked, and its folder after (law 8)."""
-    watched = FaultyOs()
-    fake_os(monkeypatch, watched)
-    make(path)
-    assert watched.made == BEFORE + HELD + AFTER
-    fewer = FaultyOs()
-    fake_os(monkeypatch, fewer)
-    make(path + "2", reserve="fallocate")
-    assert fewer.made == [*BEFORE[:5], *BEFORE[6:], *HELD, *AFTER]
+    watched, fewer = list[str](), list[str]()
+    with os_calls(only(watched.append)):
+        make(path)
+    assert watched == BEFORE + HELD + AFTER
+    with os_calls(only(fewer.append)):
+        make(path + "2", reserve="fallocate")
+    assert fewer == [*BEFORE[:5], *BEFORE[6:], *HELD, *AFTER]
     assert array_of(path) == array_of(path + "2") == bytes(PARAMS.num_bytes)
     assert os.stat(path).st_blocks == os.stat(path + "2").st_blocks
-    tally(calls_in_order=len(watched.made))
+    tally(calls_in_order=len(watched))
 
 
 @pytest.mark.laws("T7")
-@pytest.mark.parametrize("fault", [*FAULTS, KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("at", range(len(BEFORE)), ids=BEFORE)
-def test_any_failing_call_leaves_nothing(
-    path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException, tally: Count
-) -> None:
-    """Whichever call fails, the error comes out and the folder is as it was."""
-    fake_os(monkeypatch, FaultyOs(at, fault))
-    with pytest.raises(type(fault)) as caught:
-        make(path)
-    if isinstance(fault, OSError):
-        assert isinstance(caught.value, OSError)
-        assert caught.value.errno == fault.errno
+def test_an_interrupt_at_any_call_leaves_nothing(path: str, at: int, tally: Count) -> None:
+    """The folder is as it was; what a call that fails leaves is for the tests of laws."""
+    with pytest.raises(KeyboardInterrupt):
+        make_failing(path, at, KeyboardInterrupt())
     check_folder(os.path.dirname(path))
     tally(faults=1)
 
@@ -117,84 +85,62 @@ def test_any_failing_call_leaves_nothing(
 @pytest.mark.parametrize("fault", FAULTS, ids=repr)
 @pytest.mark.parametrize("at", range(len(AFTER)), ids=AFTER)
 def test_failing_sync_of_the_folder_leaves_a_whole_filter(
-    path: str, monkeypatch: pytest.MonkeyPatch, at: int, fault: OSError, tally: Count
+    path: str, at: int, fault: OSError, tally: Count
 ) -> None:
     """Once linked the file stays, for others may have it open: whole, and without temp file."""
-    fake_os(monkeypatch, FaultyOs(len(BEFORE + HELD) + at, fault))
     with pytest.raises(OSError, match=os.strerror(fault.errno or 0)):
-        make(path)
-    assert os.listdir(os.path.dirname(path)) == [os.path.basename(path)]
-    monkeypatch.undo()
+        make_failing(path, len(BEFORE + HELD) + at, fault)
+    check_folder(os.path.dirname(path), "seen.bloom")
     with BloomFilter.open(path) as seen:
         assert seen.add("a")
     tally(faults=1)
 
 
-def test_folder_that_cannot_be_synced(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_that_cannot_be_synced(path: str) -> None:
     """A file system that has no sync of folders is no reason to fail."""
-    fault = OSError(errno.EINVAL, "Invalid argument")
-    fake_os(monkeypatch, FaultyOs(len(BEFORE + HELD) + 1, fault))
-    make(path)
+    make_failing(path, len(BEFORE + HELD) + 1, OSError(errno.EINVAL, "Invalid argument"))
     assert os.path.getsize(path) == SIZE
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=repr)
-def test_refused_space_names_the_size(
-    path: str, monkeypatch: pytest.MonkeyPatch, fault: OSError
-) -> None:
-    """A refused reservation says how many bytes were asked for, and for which file."""
-    fake_os(monkeypatch, FaultyOs(BEFORE.index("posix_fallocate"), fault))
-    with pytest.raises(OSError, match=f"cannot reserve {SIZE} bytes: ") as caught:
-        make(path)
-    assert (caught.value.errno, caught.value.filename) == (fault.errno, path)
-
-
-def test_size_limit_of_the_system(path: str) -> None:
-    """A real refusal, by the limit of file sizes: OSError with the size, and nothing left."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, limits[1]))
-    try:
-        with pytest.raises(OSError, match="cannot reserve 1236991680 bytes") as caught:
-            BloomFilter.create(path, 10**9)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert caught.value.errno == errno.EFBIG
+@pytest.mark.parametrize(
+    ("call", "code", "said"),
+    [
+        *(("posix_fallocate", code, f"cannot reserve {SIZE} bytes: ") for code in CODES),
+        # No other file system is advised where that would not help.
+        *(
+            ("link", code, rf"into place \({os.strerror(code)}\): ")
+            for code in (errno.ENAMETOOLONG, errno.ENOSPC, errno.EACCES)
+        ),
+        ("link", errno.EPERM, r"cannot link the new file into place .*hard links"),
+    ],
+)
+def test_what_an_error_says(path: str, call: str, code: int, said: str) -> None:
+    """The bytes that were asked for, or why there is no link; the number, and the file."""
+    with pytest.raises(OSError, match=said) as caught:
+        make_failing(path, BEFORE.index(call), OSError(code, os.strerror(code)))
+    assert (caught.value.errno, caught.value.filename) == (code, path)
     check_folder(os.path.dirname(path))
 
 
-class NoFallocate(FaultyOs):
-    """A system without posix_fallocate, or a file system that refuses it."""
+def refuse_to_reserve(patch: pytest.MonkeyPatch, code: int | None) -> None:
+    """Do without posix_fallocate: the system has none, or the file system refuses it."""
+    patch.setattr(atomic, "WRITE_BYTES", 1000)
 
-    def __init__(self, refusal: BaseException, fail_at: int = -1) -> None:
-        super().__init__(fail_at, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        self._refusal = refusal
+    def refuse(*_: object) -> None:
+        raise OSError(code, "refused")
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "posix_fallocate":
-            return super().__getattr__(name)
-        if isinstance(self._refusal, AttributeError):
-            raise self._refusal
-
-        def refuse(*_: object) -> None:
-            raise self._refusal
-
-        return refuse
+    if code is None:
+        patch.delattr(os, "posix_fallocate")
+    else:
+        patch.setattr(os, "posix_fallocate", refuse)
 
 
-REFUSALS = [
-    AttributeError("posix_fallocate"),
-    OSError(errno.EOPNOTSUPP, "not supported"),
-    OSError(errno.EINVAL, "invalid"),
-]
-
-
-@pytest.mark.parametrize("refusal", REFUSALS, ids=repr)
+@pytest.mark.parametrize("code", [None, errno.EOPNOTSUPP, errno.EINVAL])
 def test_zeros_where_space_cannot_be_reserved(
-    path: str, monkeypatch: pytest.MonkeyPatch, refusal: BaseException
+    path: str, monkeypatch: pytest.MonkeyPatch, code: int | None
 ) -> None:
     """Without posix_fallocate the zeros are written, all of them, in several pieces."""
-    fake_os(monkeypatch, NoFallocate(refusal))
-    monkeypatch.setattr(atomic, "WRITE_BYTES", 1000)
+    refuse_to_reserve(monkeypatch, code)
     make(path)
     assert len(array_of(path)) == PARAMS.num_bytes
     assert not any(array_of(path))
@@ -205,36 +151,10 @@ def test_zeros_where_space_cannot_be_reserved(
 
 def test_disk_full_while_zeros_are_written(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that fills up under the zeros is ENOSPC with the size, and leaves nothing."""
-    fake_os(monkeypatch, NoFallocate(REFUSALS[0], fail_at=3))
-    monkeypatch.setattr(atomic, "WRITE_BYTES", 1000)
+    refuse_to_reserve(monkeypatch, errno.EOPNOTSUPP)
     with pytest.raises(OSError, match=f"cannot reserve {SIZE} bytes") as caught:
-        make(path)
+        make_failing(path, BEFORE.index("pwrite") + 1, FAULTS[0])
     assert caught.value.errno == errno.ENOSPC
-    check_folder(os.path.dirname(path))
-
-
-@pytest.mark.parametrize("code", [errno.ENAMETOOLONG, errno.ENOSPC, errno.EACCES])
-def test_link_that_fails_for_another_reason(
-    path: str, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    """No other file system is advised, which would not help."""
-    fault = OSError(code, os.strerror(code))
-    fake_os(monkeypatch, FaultyOs(BEFORE.index("link"), fault))
-    with pytest.raises(OSError, match=rf"into place \({os.strerror(code)}\): ") as caught:
-        make(path)
-    assert (caught.value.errno, caught.value.filename) == (code, path)
-    check_folder(os.path.dirname(path))
-
-
-def test_folder_without_hard_links(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file system that has no hard links is told so, with its own error number."""
-    fault = OSError(errno.EPERM, "Operation not permitted")
-    fake_os(monkeypatch, FaultyOs(BEFORE.index("link"), fault))
-    with pytest.raises(
-        OSError, match=r"cannot link the new file into place .*hard links"
-    ) as caught:
-        make(path)
-    assert (caught.value.errno, caught.value.filename) == (errno.EPERM, path)
     check_folder(os.path.dirname(path))
 
 

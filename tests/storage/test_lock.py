@@ -16,7 +16,6 @@ import mmbloom
 from mmbloom import ClosedFilterError, FileChangedError, LockTimeoutError
 from mmbloom._storage import lock as lock_module
 from mmbloom._storage.lock import DescriptorLock, WriteLock
-from mmbloom._system import descriptors
 
 NewLock = Callable[[], WriteLock]
 SHORT = 0.05
@@ -196,15 +195,6 @@ def test_closing_within_a_block(new_lock: NewLock) -> None:
     assert is_free(other)
 
 
-def test_child_waits_for_the_parent(new_lock: NewLock) -> None:
-    """After a fork the child does not have the parent's lock, and gets it when it is free."""
-    lock = new_lock()
-    with lock.held(SHORT):
-        assert in_child(lambda: is_free(lock)) is False
-    assert in_child(lambda: is_free(lock)) is True
-    assert is_free(lock), "the child that ended gave it up"
-
-
 def test_child_gets_it_after_the_parent(new_lock: NewLock) -> None:
     """A child that waits for the lock its parent holds gets it once the parent leaves it."""
     lock = new_lock()
@@ -224,31 +214,6 @@ def test_child_gets_it_after_the_parent(new_lock: NewLock) -> None:
     with open(reader, "rb") as pipe:
         assert pipe.read() == b"got"
     os.waitpid(pid, 0)
-
-
-def test_child_that_leaves_an_inherited_block(new_lock: NewLock) -> None:
-    """Leaving, in a child, the block that the parent entered does not free the parent's lock."""
-    lock, other = new_lock(), new_lock()
-    block = lock.held(SHORT)
-    block.__enter__()
-    in_child(lambda: block.__exit__(None, None, None))
-    assert not is_free(other), "the parent has it still"
-    in_child(lambda: lock.closing().__enter__())  # nor does closing it there
-    assert not is_free(other)
-    block.__exit__(None, None, None)
-    assert is_free(other)
-
-
-def test_child_of_a_fork_without_handlers(
-    new_lock: NewLock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A child whose fork ran no Python handler notices by its pid, and starts afresh."""
-    lock, other = new_lock(), new_lock()
-    monkeypatch.setattr(descriptors, "_remembered", [])  # what the handler goes through
-    with lock.held(SHORT):
-        assert in_child(lambda: is_free(lock)) is False
-        assert not is_free(other)
-    assert in_child(lambda: is_free(lock)) is True
 
 
 def test_child_does_not_keep_the_descriptor(data: Path) -> None:

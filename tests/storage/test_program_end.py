@@ -2,10 +2,10 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tally import Count
 from workers import PATIENCE
 
 from mmbloom import BloomFilter
@@ -88,9 +88,7 @@ def test_function_of_atexit(path: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.laws("T11")
-def test_daemon_threads_of_two_programs(
-    path: str, tmp_path: Path, tally: Callable[..., None]
-) -> None:
+def test_daemon_threads_of_two_programs(path: str, tmp_path: Path, tally: Count) -> None:
     """Both add the same keys while they end: each key is new for one of them."""
     BloomFilter.create(path, 2 * KEYS, 1e-9).close()
     others = tmp_path / "a", tmp_path / "b"

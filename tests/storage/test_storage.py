@@ -3,21 +3,24 @@
 import mmap
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checks import array_of, counters_of
+from checks import READS, WRITES, array_of, check_raises, counters_of, soon
+from steps import at_call
 from workers import in_child
 
-from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError, ReadOnlyError
+from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError
 from mmbloom._storage import mapped as storage_module
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._storage.opening import Counters, read_header
+from mmbloom._storage.opening import Counters
 from mmbloom.filters.shelf import count
-from mmbloom.format.header import KEYS_ADDED, MUTABLE_FIELDS, POSITIONS_SET, Header, encode
-from mmbloom.sizing import FilterParams
+from mmbloom.format.header import KEYS_ADDED, MUTABLE_FIELDS, POSITIONS_SET
+
+Change = Callable[[str], None]
 
 
 @pytest.fixture
@@ -30,24 +33,6 @@ def made(path: str) -> str:
 
 def open_storage(path: str, *, writable: bool = True) -> MappedFilter:
     return MappedFilter(path, writable=writable, allow_network=False)
-
-
-@pytest.mark.parametrize("mode", ["r", "r+"])
-def test_opening_changes_nothing(made: str, mode: Any) -> None:
-    """Opening, asking and closing leaves every byte, the size and the times as they were."""
-    before, raw = os.stat(made), Path(made).read_bytes()
-    with BloomFilter.open(made, mode) as seen:
-        assert "a" in seen
-        seen.contains_many(["a", "b"])
-        seen.info()
-    after = os.stat(made)
-    assert Path(made).read_bytes() == raw
-    assert (after.st_size, after.st_mtime_ns, after.st_mode) == (
-        before.st_size,
-        before.st_mtime_ns,
-        before.st_mode,
-    )
-    assert os.listdir(os.path.dirname(made)) == ["seen.bloom"]
 
 
 def test_views_are_the_file(made: str) -> None:
@@ -98,20 +83,6 @@ def test_counters_wrap(made: str) -> None:
     storage.close()
 
 
-def test_read_only_map_cannot_be_written(made: str) -> None:
-    """In mode "r" even the views refuse, so that no mistake can reach the file."""
-    storage = open_storage(made, writable=False)
-    with pytest.raises(ValueError, match="read-only"):
-        storage.views.words[0] = 1
-    with pytest.raises((TypeError, ValueError), match="read-only"):
-        storage.views.one.add("b")
-    with pytest.raises(ValueError, match="read-only"):
-        storage.counters["keys_added"] = 1
-    with pytest.raises(ReadOnlyError, match="opened with mode='r'"):
-        storage.check_writable()
-    storage.close()
-
-
 def test_closed(made: str) -> None:
     """After close every use is ClosedFilterError, and a second close is fine."""
     storage = open_storage(made)
@@ -139,34 +110,6 @@ def test_close_beside_a_reader(made: str) -> None:
     assert made not in [os.readlink(link) for link in links if os.path.lexists(link)]
 
 
-def test_missing_file(tmp_path: Path) -> None:
-    """A file that is not there is FileNotFoundError, and is not made."""
-    with pytest.raises(FileNotFoundError):
-        open_storage(str(tmp_path / "none"))
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("writable", [True, False])
-def test_special_files(tmp_path: Path, *, writable: bool) -> None:
-    """A folder, a FIFO (without hanging) and a device are a FormatError, through links too."""
-    os.mkfifo(tmp_path / "fifo")
-    (tmp_path / "link").symlink_to(tmp_path / "fifo")
-    for special in (tmp_path, tmp_path / "fifo", tmp_path / "link", Path("/dev/zero")):
-        with pytest.raises(FormatError, match="expected a regular file") as caught:
-            open_storage(str(special), writable=writable)
-        assert (caught.value.path, caught.value.field) == (str(special), "file")
-
-
-@pytest.mark.parametrize("content", [b"", b"x", b"x" * 4096, b"text\n" * 2000])
-def test_other_files(tmp_path: Path, content: bytes) -> None:
-    """Any other file is a FormatError and stays as it is."""
-    file = tmp_path / "other"
-    file.write_bytes(content)
-    with pytest.raises(FormatError):
-        open_storage(str(file))
-    assert file.read_bytes() == content
-
-
 @pytest.mark.parametrize("change", [-4096, -1, 1, 4096])
 def test_wrong_size_is_refused_before_mapping(
     made: str, monkeypatch: pytest.MonkeyPatch, change: int
@@ -180,42 +123,58 @@ def test_wrong_size_is_refused_before_mapping(
     assert os.path.getsize(made) == size
 
 
-def test_forged_size_is_refused(path: str) -> None:
-    """A header that claims 2^43 bits for a small file is refused, and the file does not grow."""
-    params = FilterParams(1, 0.1, "standard", 2**43, 1)
-    Path(path).write_bytes(encode(Header(params, 0, bytes(16))) + bytes(64))
-    with pytest.raises(FormatError, match="file size is 4160 bytes, expected"):
-        open_storage(path)
-    assert os.path.getsize(path) == 4160
+def cut_off(path: str) -> None:
+    os.truncate(path, 4096)
 
 
-def test_truncated_between_header_and_map(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file cut after its header was read is FileChangedError, not a map that kills."""
-    real = read_header
-
-    def read_and_cut(fd: int, path: str, kinds: Any) -> tuple[Header, int]:
-        found = real(fd, path, kinds)
-        os.truncate(path, 4096)
-        return found
-
-    monkeypatch.setattr(storage_module, "read_header", read_and_cut)
-    with pytest.raises(FileChangedError, match="truncated"):
-        open_storage(made, writable=False)
+def copied(path: str) -> None:
+    shutil.copy(path, path + ".new")
+    os.replace(path + ".new", path)
 
 
-def test_replaced_between_reading_and_writing(made: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file replaced between the two opens of mode r+ is FileChangedError."""
-    real = read_header
+def moved_folder(path: str) -> None:
+    folder = os.path.dirname(path)
+    os.rename(folder, folder + ".old")
 
-    def read_and_replace(fd: int, path: str, kinds: Any) -> tuple[Header, int]:
-        found = real(fd, path, kinds)
-        shutil.copy(path, path + ".new")
-        os.replace(path + ".new", path)
-        return found
 
-    monkeypatch.setattr(storage_module, "read_header", read_and_replace)
-    with pytest.raises(FileChangedError, match="replaced by another file"):
-        open_storage(made)
+def file_for_folder(path: str) -> None:
+    moved_folder(path)
+    Path(os.path.dirname(path)).write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    ("change", "writable", "said"),
+    [(cut_off, False, "truncated"), (copied, True, "replaced by another file")],
+)
+def test_changed_while_it_is_opened(
+    made: str, monkeypatch: pytest.MonkeyPatch, change: Change, writable: bool, said: str
+) -> None:
+    """After its header was read, or between the two opens of mode r+: no map that kills."""
+    at_call(monkeypatch, storage_module, "read_header", lambda: change(made), after=True)
+    with pytest.raises(FileChangedError, match=said):
+        open_storage(made, writable=writable)
+
+
+@pytest.mark.parametrize("change", [cut_off, copied, moved_folder, file_for_folder])
+@pytest.mark.parametrize("written", [True, False], ids=["written before", "never written"])
+def test_changed_while_it_is_open(tmp_path: Path, change: Change, *, written: bool) -> None:
+    """Each call is FileChangedError, and the map is not touched; more changes are T9's."""
+    (tmp_path / "folder").mkdir()
+    path = str(tmp_path / "folder" / "seen.bloom")
+    calls = WRITES | {name: READS[name] for name in ("in", "contains_many")}
+
+    def work() -> None:
+        with BloomFilter.create(path, 100) as seen, BloomFilter.open(path, "r") as reader:
+            if written:
+                seen.add("x")
+            change(path)
+            soon()
+            check_raises(calls | {"flush": lambda seen: seen.flush()}, seen, FileChangedError)
+            check_raises(
+                {name: READS[name] for name in ("in", "contains_many")}, reader, FileChangedError
+            )
+
+    in_child(work)  # touching the map of a cut file would kill
 
 
 def test_counters_in_the_other_byte_order() -> None:
