@@ -114,6 +114,6 @@ class Refused:
         self._call, self.times = call, 0
 
     def __call__(self, *_: object) -> None:
-        with pytest.raises(ReentryError):
+        with pytest.raises(ReentryError, match="while another call"):
             self._call()
         self.times += 1

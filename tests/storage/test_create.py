@@ -19,8 +19,8 @@ PARAMS = plan(1000, 0.01, seed=3)
 SIZE = 4096 + PARAMS.num_bytes
 
 
-def make(path: str, permissions: int = 0o600) -> None:
-    create_file(path, PARAMS, permissions=permissions, allow_network=False)
+def make(path: str) -> None:
+    create_file(path, PARAMS, permissions=0o600, allow_network=False)
 
 
 def test_file_is_header_and_zeros(path: str) -> None:
@@ -46,15 +46,16 @@ def test_files_differ_in_uuid_and_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o077, 0o777])
-@pytest.mark.parametrize("permissions", [0o600, 0o640, 0o644, 0o666])
-def test_permissions_whatever_the_umask(path: str, umask: int, permissions: int) -> None:
-    """The file has exactly the mode asked for."""
+@pytest.mark.parametrize("permissions", [None, 0o600, 0o640, 0o644, 0o666])
+def test_permissions_whatever_the_umask(path: str, umask: int, permissions: int | None) -> None:
+    """The file has exactly the mode asked for; by default nobody else can read it."""
     before = os.umask(umask)
     try:
-        make(path, permissions)
+        options: dict[str, Any] = {} if permissions is None else {"permissions": permissions}
+        BloomFilter.create(path, 10, **options).close()
     finally:
         os.umask(before)
-    assert stat.S_IMODE(os.stat(path).st_mode) == permissions
+    assert stat.S_IMODE(os.stat(path).st_mode) == (permissions or 0o600)
 
 
 @pytest.mark.parametrize("permissions", [600, 640, 644, 660, 0, -1, 0o200, 0o10600])
@@ -71,29 +72,16 @@ def test_permissions_that_are_none(tmp_path: Path, permissions: int) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_private_unless_asked_otherwise(path: str) -> None:
-    """By default nobody else can read a filter, even with an open umask."""
-    before = os.umask(0)
-    try:
-        BloomFilter.create(path, 10).close()
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+OCCUPIED: dict[str, Callable[[str], object]] = {
+    "file": lambda path: Path(path).write_bytes(b"precious"),
+    "folder": os.mkdir,
+    "fifo": os.mkfifo,
+    "dangling link": lambda path: os.symlink("nowhere", path),
+    "link": lambda path: os.symlink(__file__, path),
+}
 
 
-def occupy(kind: str, path: str) -> None:
-    """Put something at the path."""
-    if kind == "file":
-        Path(path).write_bytes(b"precious")
-    elif kind == "folder":
-        os.mkdir(path)
-    elif kind == "fifo":
-        os.mkfifo(path)
-    else:
-        os.symlink({"dangling link": "nowhere", "link": __file__}[kind], path)
-
-
-@pytest.mark.parametrize("kind", ["file", "folder", "fifo", "dangling link", "link"])
+@pytest.mark.parametrize("kind", OCCUPIED)
 @pytest.mark.parametrize("late", [False, True], ids=["there before", "made meanwhile"])
 def test_nothing_is_overwritten(
     path: str, monkeypatch: pytest.MonkeyPatch, kind: str, *, late: bool
@@ -102,7 +90,7 @@ def test_nothing_is_overwritten(
 
     Also when it appears after the first look: then the link of the finished file fails.
     """
-    occupy(kind, path)
+    OCCUPIED[kind](path)
     before = lasting(path)
     if late:
         monkeypatch.setattr("mmbloom._storage.atomic.os.path.lexists", lambda _: False)

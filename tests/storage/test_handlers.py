@@ -9,18 +9,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checks import check_settled, flock_is_free
-from workers import PATIENCE, in_child
+from checks import WRITES, check_settled, flock_is_free, in_thread
+from steps import Refused, at_call
+from workers import in_child
 
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
 from mmbloom._engine.reference import holding
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._system.reentry import BLOCK, CALL
+from mmbloom.filters import chain
 
 Create = Callable[..., BloomFilter]
 SECONDS, OFTEN = 0.3, 10  # how long, and how often at least: a busy machine takes longer
@@ -83,27 +86,7 @@ class AlarmError(Exception):
     """What the handler raises."""
 
 
-def adds(seen: BloomFilter | GrowingFilter) -> None:
-    seen.add("a")
-
-
-def adds_a_batch(seen: BloomFilter | GrowingFilter) -> None:
-    seen.add_many(["a", "b"])
-
-
-def enters_locked(seen: BloomFilter | GrowingFilter) -> None:
-    with seen.locked():
-        pass
-
-
-def claims(seen: BloomFilter | GrowingFilter) -> None:
-    with seen.claim(["a"]):
-        pass
-
-
-def until_raised(
-    seen: BloomFilter | GrowingFilter, work: Callable[[BloomFilter | GrowingFilter], None]
-) -> None:
+def until_raised(seen: Any, work: Callable[[Any], object]) -> None:
     """Work until the alarm raises; return if it does not.
 
     A function of its own, as in Python 3.13 a `try` does not guard the jump at the end of a loop.
@@ -113,14 +96,10 @@ def until_raised(
         work(seen)
 
 
-@pytest.mark.parametrize("work", [adds, adds_a_batch, enters_locked, claims])
+@pytest.mark.parametrize("work", ["add", "add_many", "locked", "claim"])
 @pytest.mark.parametrize("made", [BloomFilter, GrowingFilter])
 def test_exception_out_of_a_handler(
-    path: str,
-    seed: int,
-    stress: int,
-    work: Callable[[BloomFilter | GrowingFilter], None],
-    made: type[BloomFilter] | type[GrowingFilter],
+    path: str, seed: int, stress: int, work: str, made: type[Any]
 ) -> None:
     """Whatever it interrupts, the lock is free while it is handled.
 
@@ -152,7 +131,7 @@ def test_exception_out_of_a_handler(
             try:
                 live = True
                 arm(chance, 6e-5)
-                until_raised(seen, work)
+                until_raised(seen, WRITES[work])
                 live = False
                 lost.append(f"an exception of a handler never came out; ignored: {nowhere}")
             except AlarmError:
@@ -203,93 +182,53 @@ def test_handler_that_asks(path: str, seed: int, made: type[Any]) -> None:
     assert in_child(run) > OFTEN
 
 
-def amid(monkeypatch: pytest.MonkeyPatch, kernel: str, action: Callable[[], object]) -> list[Any]:
-    """Let a handler do something amid a call, once: before the kernel that the call uses."""
-    real, results = getattr(_engine, kernel), list[Any]()
-
-    def run(*arguments: Any) -> Any:
-        if not results:
-            results.append(None)
-            try:
-                results[0] = action()
-            except ReentryError as error:
-                results[0] = error
-        return real(*arguments)
-
-    monkeypatch.setattr(_engine, kernel, run)
-    return results
+ACTIONS: dict[str, Callable[[Any], object]] = {
+    "add": lambda seen: seen.add("x"),
+    "add_many": lambda seen: seen.add_many(["x"] * 300),
+    "claim": lambda seen: seen.claim(["x"]).__enter__(),
+    "close": lambda seen: seen.close(),  # which would take the lock from the call
+}
+OF_A_FILE: dict[str, Callable[[Any], object]] = {
+    "recount": lambda seen: seen.recount(),
+    "note": lambda seen: seen.note_key_rule("a"),
+}
 
 
-@pytest.mark.parametrize("made", [BloomFilter, CountingBloomFilter])
-@pytest.mark.parametrize("action", ["add", "add_many", "claim", "recount", "note"])
+@pytest.mark.parametrize(
+    ("made", "kernel", "action"),
+    [
+        *((BloomFilter, "add", action) for action in ACTIONS | OF_A_FILE),
+        *((CountingBloomFilter, "increment", action) for action in ACTIONS | OF_A_FILE),
+        *((GrowingFilter, "claim", action) for action in ACTIONS),  # which takes several steps
+    ],
+)
 def test_amid_an_add(
-    path: str, monkeypatch: pytest.MonkeyPatch, made: type[Any], action: str
+    path: str, monkeypatch: pytest.MonkeyPatch, made: type[Any], kernel: str, action: str
 ) -> None:
-    """Another call that takes the lock raises, with either engine, and changes nothing."""
-    seen = made.create(path, 1000)
-    actions: dict[str, Callable[[], object]] = {
-        "add": lambda: seen.add("b"),
-        "add_many": lambda: seen.add_many(["b"] * 300),
-        "claim": lambda: seen.claim(["b"]).__enter__(),
-        "recount": seen.recount,
-        "note": lambda: seen.note_key_rule("a"),
-    }
-    kernel = "add" if made is BloomFilter else "increment"
-    results = amid(monkeypatch, kernel, actions[action])
-    assert seen.add_many(["a", "b"]).all()
-    assert isinstance(results[0], ReentryError)
-    assert "while another call" in str(results[0])
-    assert flock_is_free(path)
-    check_settled(path)
-    seen.close()
+    """Another change, before the kernel of a call, raises with either engine, and does nothing."""
+    with made.create(path, 10 if made is GrowingFilter else 1000, 1e-6) as seen:
+        change = Refused(partial({**ACTIONS, **OF_A_FILE}[action], seen))
+        at_call(monkeypatch, _engine, kernel, change)
+        assert seen.add_many(range(100)).all()
+        assert change.times == 1
+        assert not seen.closed
+        assert "x" not in seen
+        assert seen.contains_many(range(100)).all()
+        if made is not GrowingFilter:
+            assert flock_is_free(path)
+            check_settled(path)
 
 
 def test_amid_the_look_of_a_block(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a block has begun, its call is a call like others; within it all is allowed."""
-    seen, refused = create(1000), list[ReentryError]()
-    real = MappedFilter.check_unchanged
-
-    def look(storage: MappedFilter) -> None:
-        real(storage)
-        if not refused:
-            with pytest.raises(ReentryError) as caught:
-                seen.add("b")
-            refused.append(caught.value)
-
-    monkeypatch.setattr(MappedFilter, "check_unchanged", look)
+    seen = create(1000)
+    add = Refused(lambda: seen.add("b"))
+    at_call(monkeypatch, MappedFilter, "check_unchanged", add, after=True)
     with seen.locked():
-        assert len(refused) == 1
+        assert add.times == 1
         assert seen.add("b")
     with seen.claim(["c"]):
         assert seen.add("d")
-
-
-@pytest.mark.parametrize("action", ["add", "add_many", "claim", "close"])
-def test_amid_what_is_several_steps(
-    path: str, monkeypatch: pytest.MonkeyPatch, action: str
-) -> None:
-    """Amid an addition to a folder another change raises, and changes nothing."""
-    with GrowingFilter.create(path, 10, 1e-6) as seen:
-        actions: dict[str, Callable[[], object]] = {
-            "add": lambda: seen.add("x"),
-            "close": seen.close,
-            "add_many": lambda: seen.add_many(["x"]),
-            "claim": lambda: seen.claim(["x"]).__enter__(),
-        }
-        results = amid(monkeypatch, "claim", actions[action])
-        assert seen.add_many(range(100)).all()
-        assert isinstance(results[0], ReentryError)
-        assert "x" not in seen
-        assert seen.contains_many(range(100)).all()
-
-
-def test_close_amid_an_add(create: Create, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would take the lock from the call that it interrupts: it raises, and nothing is closed."""
-    seen = create(1000)
-    results = amid(monkeypatch, "add", seen.close)
-    assert seen.add_many(["a"]).all()
-    assert isinstance(results[0], ReentryError)
-    assert not seen.closed
 
 
 def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,19 +236,10 @@ def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     path = str(tmp_path / "folder")
     seen, other = GrowingFilter.create(path, 10, 1e-6), GrowingFilter.open(path)
     other.add_many(range(100))
-    read, found = mmbloom.filters.chain.read_manifest, list[bool]()  # type: ignore[attr-defined]
-
-    def read_amid(folder: str) -> Any:
-        if not found:
-            found.append(False)
-            found[0] = 99 in seen
-        return read(folder)
-
-    monkeypatch.setattr("mmbloom.filters.chain.read_manifest", read_amid)
-    asking = threading.Thread(target=lambda: found.append(50 in seen), daemon=True)
-    asking.start()
-    asking.join(PATIENCE)
-    assert found == [True, True]
+    found = list[bool]()
+    at_call(monkeypatch, chain, "read_manifest", lambda: found.append(99 in seen))
+    assert in_thread(lambda: 50 in seen) is True
+    assert found == [True]
     assert len(seen.info().files) == len(other.info().files)
     seen.close()
     other.close()

@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from checks import soon
@@ -13,6 +14,7 @@ from mmbloom import BloomFilter
 from mmbloom._storage.resident import moving
 from mmbloom._system.mounts import IN_MEMORY, file_system_type
 
+Create = Callable[..., BloomFilter]
 KEYS = list(range(20_000))
 
 
@@ -36,9 +38,7 @@ def reads_single_pages(path: str) -> bool:
     return "rr" in mapping(path)["VmFlags"].split()
 
 
-def test_few_keys_read_single_pages_and_many_read_around(
-    create: Callable[..., BloomFilter], path: str
-) -> None:
+def test_few_keys_read_single_pages_and_many_read_around(create: Create, path: str) -> None:
     """A filter starts with single pages, and a large batch changes that for good."""
     create(1_000_000).close()
     with BloomFilter.open(path, "r") as seen:
@@ -51,28 +51,25 @@ def test_few_keys_read_single_pages_and_many_read_around(
         assert not reads_single_pages(path)
 
 
-@pytest.mark.parametrize("how", ["in", "add", "add_many", "claim"])
-def test_every_way_to_touch_keys_counts(
-    create: Callable[..., BloomFilter], path: str, how: str
-) -> None:
+TOUCHES: dict[str, Callable[[BloomFilter], object]] = {
+    "in": lambda seen: [key in seen for key in KEYS[:12_000]],
+    "add": lambda seen: [seen.add(key) for key in KEYS[:12_000]],  # one in a thousand tells
+    "add_many": lambda seen: seen.add_many(KEYS[:10_000]),
+    "claim": lambda seen: seen.claim(KEYS[:10_000]).__enter__(),
+}
+
+
+@pytest.mark.parametrize("how", TOUCHES)
+def test_every_way_to_touch_keys_counts(create: Create, path: str, how: str) -> None:
     """Single keys add up to many, whichever way they come."""
     seen = create(1_000_000)
     assert reads_single_pages(path)
-    if how == "in":
-        assert not any(key in seen for key in KEYS[:12_000])
-    elif how == "add":
-        for key in KEYS[:12_000]:  # of single keys one in a thousand tells of the others
-            seen.add(key)
-    elif how == "add_many":
-        seen.add_many(KEYS[:10_000])
-    else:
-        with seen.claim(KEYS[:10_000]):
-            pass
+    TOUCHES[how](seen)
     assert not reads_single_pages(path)
 
 
 def test_single_keys_within_locked_count_too(
-    create: Callable[..., BloomFilter], path: str, monkeypatch: pytest.MonkeyPatch
+    create: Create, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Adds within `locked` are counted by the time that they take."""
     monkeypatch.setattr(moving, "_FEW_KEYS", 60)
@@ -86,7 +83,7 @@ def test_single_keys_within_locked_count_too(
 
 @pytest.mark.parametrize("mode", ["r", "r+"])
 def test_preload_maps_the_whole_file_and_changes_nothing(
-    create: Callable[..., BloomFilter], path: str, mode: str
+    create: Create, path: str, mode: str
 ) -> None:
     """With preload=True every page is mapped before the first key, and none becomes dirty."""
     create(1_000_000).close()
@@ -105,7 +102,7 @@ def test_preload_maps_the_whole_file_and_changes_nothing(
 
 
 def test_preload_where_the_kernel_cannot_populate(
-    create: Callable[..., BloomFilter], monkeypatch: pytest.MonkeyPatch
+    create: Create, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An older system reads the file instead: all of it, in bounded pieces."""
     seen = create(20_000_000)  # three pieces
@@ -132,9 +129,7 @@ def test_preload_where_the_kernel_cannot_populate(
 
 
 @pytest.mark.parametrize("reserve", ["zeros", "fallocate"])
-def test_both_ways_to_reserve_give_the_same_file(
-    create: Callable[..., BloomFilter], reserve: str
-) -> None:
+def test_both_ways_to_reserve_give_the_same_file(create: Create, reserve: str) -> None:
     """However its space is reserved, all of it is, and all of the array is zero."""
     seen = create(10_000_000, reserve=reserve, seed=7)
     status = os.stat(seen.path)
@@ -168,27 +163,21 @@ def test_zeros_are_written_in_aligned_pieces(
     assert all(end % (8 << 20) == 0 for _, end in zeros[:-1])
 
 
-def test_unknown_way_to_reserve(path: str) -> None:
-    """A misspelt way to reserve is refused before anything is made."""
-    with pytest.raises(ValueError, match="reserve is 'zero', expected 'zeros' or 'fallocate'"):
-        BloomFilter.create(path, 1000, reserve="zero")  # type: ignore[arg-type]
-    assert not os.path.exists(path)
-
-
-def test_timeout_that_never_passes(path: str) -> None:
-    """No number of seconds is more than nan: it is refused before anything is made."""
-    with pytest.raises(ValueError, match="lock_timeout is nan"):
-        BloomFilter.create(path, 1000, lock_timeout=float("nan"))
-    with pytest.raises(TypeError, match="lock_timeout is '5', expected seconds, or None"):
-        BloomFilter.create(path, 1000, lock_timeout="5")  # type: ignore[arg-type]
-    assert not os.path.exists(path)
-
-
-@pytest.mark.parametrize("threads", [0, -1])
-def test_impossible_number_of_threads(path: str, threads: int) -> None:
-    """Fewer than one thread is refused before anything is made."""
-    with pytest.raises(ValueError, match=f"threads is {threads}, expected 1 or more"):
-        BloomFilter.create(path, 1000, threads=threads)
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"reserve": "zero"}, "reserve is 'zero', expected 'zeros' or 'fallocate'"),
+        ({"lock_timeout": float("nan")}, "lock_timeout is nan"),
+        ({"lock_timeout": "5"}, "lock_timeout is '5', expected seconds, or None"),
+        ({"threads": 0}, "threads is 0, expected 1 or more"),
+        ({"threads": -1}, "threads is -1, expected 1 or more"),
+    ],
+)
+def test_wrong_options(path: str, option: dict[str, Any], said: str) -> None:
+    """They are refused before anything is made."""
+    error = TypeError if "'5'" in said else ValueError
+    with pytest.raises(error, match=said):
+        BloomFilter.create(path, 1000, **option)
     assert not os.path.exists(path)
 
 
