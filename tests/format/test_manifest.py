@@ -96,11 +96,8 @@ def test_wrong_field(field: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        *[
-            (f"settings.{field}_seconds", value)
-            for field in ("keep", "every")
-            for value in (0, ...)
-        ],
+        *(("settings.keep_seconds", value) for value in (0, ...)),
+        *(("settings.every_seconds", value) for value in (0, ...)),
         ("settings.keep_seconds", 1000 * 86400),  # 1,001 files
         ("settings.initial_capacity", 1),
         ("kind", "growing"),
@@ -150,19 +147,9 @@ def test_newer_version() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
-        b"",
-        b"{",
-        b"null",
-        b"[]",
-        b"\xff\xfe",
-        b'"text"',
-        b"[" * 200_000,
-        b'{"a":' * 100_000,
-        b"1" * 100_000,
-        b" " * (1 << 20) + encode(GOOD[0]),
-        encode(GOOD[0]) + b"x",
-        encode(GOOD[0]).replace(b"0.01", b"NaN"),
-        encode(GOOD[0]).replace(b"0.01", b"1e999"),
+        *(b"", b"{", b"null", b"[]", b"\xff\xfe", b'"text"', b"[" * 200_000, b'{"a":' * 100_000),
+        *(b"1" * 100_000, b" " * (1 << 20) + encode(GOOD[0]), encode(GOOD[0]) + b"x"),
+        *(encode(GOOD[0]).replace(b"0.01", number) for number in (b"NaN", b"1e999")),
         encode(GOOD[0]).replace(b'"version": 1', b'"version": 1, "version": 1'),
     ],
 )
@@ -205,10 +192,8 @@ def test_mutants(manifest: Manifest, seed: int) -> None:
         for _ in range(chance.choice([1, 1, 1, 2, 5])):
             start = chance.randrange(len(raw))
             end = min(len(raw), start + chance.choice([0, 1, 1, 2, 8, 40]))
-            new = chance.choice(
-                [b"", chance.randbytes(1), chance.choice(pieces), raw[start:end] * 2]
-            )
-            raw[start:end] = new
+            new = [b"", chance.randbytes(1), chance.choice(pieces), raw[start:end] * 2]
+            raw[start:end] = chance.choice(new)
         try:
             found = decode(bytes(raw), "m")
         except FormatError:
