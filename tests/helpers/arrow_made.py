@@ -5,15 +5,13 @@ the package, and whatever a producer may get wrong can be written into them.
 """
 
 import ctypes
-import struct
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from forms import bytes_of
 
-from mmbloom._engine import key_batch
 from mmbloom._keys.arrow import read
-from mmbloom._system.typing import Octets
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 Release = ctypes.CFUNCTYPE(None, _P)
@@ -185,50 +183,11 @@ def strings(*keys: bytes) -> Made:
     return Made(b"u", len(keys), [None, ends, b"".join(keys) or None])
 
 
-def keys_of(batch: key_batch.KeyBatch) -> list[bytes]:
-    """Bytes of every key of a batch, whatever its form, one after the other."""
-    match batch:
-        case key_batch.ByteKeys(items=items):
-            return [key.encode() if isinstance(key, str) else key for key in items]
-        case key_batch.IntegerKeys(items=items):
-            return [(key % 2**64).to_bytes(8, "little") for key in items.tolist()]
-        case key_batch.RowKeys(rows=rows, padded=padded):
-            assert rows.dtype == np.uint8
-            keys = [row.tobytes() for row in rows]
-            return [key.rstrip(b"\0") for key in keys] if padded else keys
-        case key_batch.PackedKeys(octets=octets, starts=starts, ends=ends):
-            assert len(starts) == len(ends)
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-                assert 0 <= start <= end <= len(octets)
-            return [octets[start:end].tobytes() for start, end in zip(starts, ends, strict=True)]
-        case key_batch.ViewKeys(views=views, buffers=buffers):
-            assert views.dtype == np.uint8
-            return [_key_of_view(view.tobytes(), buffers) for view in views]
-        case key_batch.DictionaryKeys(values=values, indices=indices):
-            assert indices.dtype == np.intp
-            whole = keys_of(values)
-            assert all(0 <= i < len(whole) for i in indices.tolist())
-            return [whole[i] for i in indices]
-        case _:
-            raise AssertionError(f"not a form that Arrow data takes: {batch}")
-
-
-def _key_of_view(view: bytes, buffers: list[Octets]) -> bytes:
-    length: int = struct.unpack_from("=i", view)[0]
-    assert length >= 0
-    if length <= 12:
-        return view[4 : 4 + length]
-    place, start = struct.unpack_from("=ii", view, 8)
-    assert 0 <= place < len(buffers)
-    assert 0 <= start <= start + length <= len(buffers[place])
-    return bytes(buffers[place][start : start + length])
-
-
 def column_of(keys: object) -> list[bytes | None]:
     """Read a column: its keys, None for null; the null rows too must be safe to hash."""
     column: list[bytes | None] = []
     for batch, valid in read(keys):
-        found = keys_of(batch)
+        found = bytes_of(batch)
         if valid is not None:
             assert valid.dtype == np.bool_
             assert valid.shape == (len(batch),)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from forms import Octets, octets_of
+from forms import octets_of
 from hypothesis import strategies as st
 
 from mmbloom._engine.key_batch import (
@@ -169,14 +169,3 @@ FORMS: dict[str, st.SearchStrategy[KeyBatch]] = {
     "views": view_keys(),
     "dictionary": dictionary_keys(),
 }
-__all__ = [
-    "BATCHES",
-    "FORMS",
-    "KEY",
-    "KEYS",
-    "KEY_HASHES",
-    "TEXT",
-    "Octets",
-    "misaligned",
-    "views_of",
-]

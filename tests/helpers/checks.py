@@ -11,13 +11,13 @@ import sys
 import tempfile
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from reference import parse_key_rule
+from reference import parse_key_rule, with_crc
+from reference import seal as trailer_of
 from workers import PATIENCE
 
 from mmbloom import BloomFilter, CountingBloomFilter
@@ -99,20 +99,14 @@ def change_header(path: str, offset: int, code: str, value: float) -> None:
     with open(path, "r+b") as file:
         raw = bytearray(file.read(512))
         struct.pack_into(code, raw, offset, value)
-        struct.pack_into("<I", raw, 508, zlib.crc32(raw[:508]))
         file.seek(0)
-        file.write(raw)
+        file.write(with_crc(bytes(raw)))
 
 
 def seal(path: str) -> None:
     """Make a sealed file of a filter, by the format's text."""
-    array = array_of(path)
-    table = b"".join(
-        struct.pack("<I", zlib.crc32(array[start : start + 2**20]))
-        for start in range(0, len(array), 2**20)
-    )
     with open(path, "ab") as file:
-        file.write(table + struct.pack("<I", zlib.crc32(table)))
+        file.write(trailer_of(array_of(path)))
     change_header(path, 96, "<Q", 1)
 
 

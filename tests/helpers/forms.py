@@ -66,32 +66,43 @@ def int_bytes(number: int) -> bytes:
 
 
 def bytes_of(batch: Keys | KeyBatch) -> list[bytes]:  # noqa: PLR0911  one for each form
-    """The bytes of each key of a batch in any form of the engine, as which lines come too."""
-    if isinstance(batch, ByteKeys):
-        return [key.encode() if isinstance(key, str) else bytes(key) for key in batch.items]
-    if isinstance(batch, IntegerKeys):
-        return [int_bytes(number) for number in batch.items.tolist()]
-    if isinstance(batch, RowKeys):
-        rows = [bytes(row.tolist()) for row in batch.rows]
-        return [row.rstrip(b"\0") for row in rows] if batch.padded else rows
-    if isinstance(batch, TextKeys):
-        return [str(text).encode() for text in batch.items]
-    if isinstance(batch, PackedKeys):
-        data, spans = batch.octets.tobytes(), zip(batch.starts, batch.ends, strict=True)
-        return [data[start:end] for start, end in spans]
-    if isinstance(batch, DictionaryKeys):
-        values = bytes_of(batch.values)
-        return [values[place] for place in batch.indices]
-    assert isinstance(batch, ViewKeys)
-    return [_viewed(view.tobytes(), batch.buffers) for view in batch.views]
+    """The bytes of each key of a batch in any form of the engine, as which lines come too.
+
+    What points out of its buffers is an AssertionError.
+    """
+    match batch:
+        case ByteKeys(items=items):
+            return [key.encode() if isinstance(key, str) else bytes(key) for key in items]
+        case IntegerKeys(items=items):
+            return [int_bytes(number) for number in items.tolist()]
+        case RowKeys(rows=rows, padded=padded):
+            assert rows.dtype == np.uint8
+            keys = [bytes(row.tolist()) for row in rows]
+            return [key.rstrip(b"\0") for key in keys] if padded else keys
+        case TextKeys(items=items):
+            return [str(text).encode() for text in items]
+        case PackedKeys(octets=octets, starts=starts, ends=ends):
+            data, spans = octets.tobytes(), [*zip(starts.tolist(), ends.tolist(), strict=True)]
+            assert all(0 <= start <= end <= len(data) for start, end in spans)
+            return [data[start:end] for start, end in spans]
+        case DictionaryKeys(values=values, indices=indices):
+            assert indices.dtype == np.intp
+            whole = bytes_of(values)
+            assert all(0 <= place < len(whole) for place in indices.tolist())
+            return [whole[place] for place in indices]
+        case ViewKeys(views=views, buffers=buffers):
+            assert views.dtype == np.uint8
+            return [_viewed(view.tobytes(), buffers) for view in views]
+        case _:
+            raise AssertionError(f"not a form of keys: {batch}")
 
 
 def _viewed(view: bytes, buffers: list[Octets]) -> bytes:
-    length, prefix, buffer, offset = struct.unpack("<I4sII", view)
+    length, _, buffer, offset = struct.unpack("<I4sII", view)
     if length <= 12:
         return view[4 : 4 + length]
     data: bytes = buffers[buffer].tobytes()
-    assert data.startswith(prefix, offset)
+    assert offset + length <= len(data)
     return data[offset : offset + length]
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from arrow_made import Made, MadeStream, keys_of, strings
+from arrow_made import Made, MadeStream, strings
+from forms import bytes_of
 
 from mmbloom import KeyTypeError
 from mmbloom._engine import key_batch
@@ -58,9 +59,9 @@ def test_other_forms_keep_the_array() -> None:
     ]
     for made in columns:
         ((batch, _),) = read(made)
-        before = keys_of(batch)
+        before = bytes_of(batch)
         assert made.freed == 0
-        assert keys_of(batch) == before
+        assert bytes_of(batch) == before
         del batch
         assert made.freed == 1
 
@@ -97,7 +98,7 @@ def test_arrays_of_a_stream_are_freed_one_by_one() -> None:
     assert [made.schemas_freed for made in arrays] == [1, 0, 0]
     del batches[1]
     assert [made.freed for made in arrays] == [0, 1, 0]
-    assert [keys_of(batch) for batch, _ in batches] == [[b"a"], [b"c"]]
+    assert [bytes_of(batch) for batch, _ in batches] == [[b"a"], [b"c"]]
     del batches
     assert [made.freed for made in arrays] == [1, 1, 1]
 
@@ -146,7 +147,7 @@ def test_memory_outlives_the_column() -> None:
     for make in (pa.array, pl.Series, lambda keys: pa.chunked_array([keys])):
         batches = read(make(keys))
         noise = [make([f"another key {i}" for i in range(1000)]) for _ in range(10)]
-        assert [key.decode() for batch, _ in batches for key in keys_of(batch)] == keys
+        assert [key.decode() for batch, _ in batches for key in bytes_of(batch)] == keys
         del noise
 
 
