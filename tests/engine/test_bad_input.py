@@ -21,7 +21,6 @@ HALVES = np.arange(3, dtype=np.uint64)
 
 
 def call(name: str, words: Any, h1: Any, h2: Any, params: Any) -> object:
-    """Call a kernel of keys."""
     more = [np.ones(len(h1), np.bool_)] if name == "claim" else []
     return getattr(COMPILED, name)(words, h1, h2, params, *more)
 
@@ -106,7 +105,6 @@ WRONG_WORDS: list[Any] = [
 @needs_compiled
 @pytest.mark.parametrize("wrong", WRONG_WORDS, ids=lambda wrong: type(wrong).__name__)
 def test_arrays_of_another_kind(wrong: Any) -> None:
-    """Arrays are of uint64, one-dimensional and contiguous; others are an error, not a cast."""
     words, params = np.zeros(8, dtype=np.uint64), params_of()
     for name in KERNELS:
         for array, h1, h2 in (
@@ -183,7 +181,6 @@ def test_claims_of_another_array() -> None:
 
 @needs_compiled
 def test_one_key_unprepared() -> None:
-    """The counters that a key is counted in are all there."""
     unprepared: Any = COMPILED.OneKey
     with pytest.raises(TypeError):
         unprepared.__new__(unprepared)

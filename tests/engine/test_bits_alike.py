@@ -144,7 +144,6 @@ def test_several_arrays(layout: Layout, num_hashes: int, seed: int) -> None:
 
 
 def positions_of(h1: int, h2: int, params: FilterParams, engine: Engine) -> list[int]:
-    """Find the bits that a key sets in an empty array."""
     words = empty_words(params)
     engine.add(words, np.array([h1], np.uint64), np.array([h2], np.uint64), params)
     set_in = ((i, int(words[i])) for i in np.flatnonzero(words).tolist())

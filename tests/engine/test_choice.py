@@ -140,7 +140,6 @@ def test_all_modules_are_looked_for() -> None:
 
 
 def test_this_run() -> None:
-    """The engine of this run is one of those that there are, and the one asked for."""
     assert os.environ.get("MMBLOOM_ENGINE", mmbloom.engine) in ("", mmbloom.engine)
     served = next(engine for engine in ENGINES if engine.name == mmbloom.engine)
     for name in ("hash_keys", "find_lines", "OneKey"):

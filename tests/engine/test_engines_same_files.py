@@ -17,7 +17,6 @@ OWN = [(64, 88), (508, 512), (2080, 2088)]  # created, uuid; checksum; last flus
 
 
 def bytes_of_file(path: Path) -> bytes:
-    """The file, but for what is its own."""
     raw = bytearray(path.read_bytes())
     for start, stop in OWN:
         raw[start:stop] = bytes(stop - start)

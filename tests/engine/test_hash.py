@@ -98,7 +98,6 @@ def test_each_form(form: str, data: st.DataObject) -> None:
 
 @hypothesis.given(BATCHES, KEY_HASHES, st.data())
 def test_parts_of_a_batch(batch: KeyBatch, key_hash: KeyHash, data: st.DataObject) -> None:
-    """A slice or a choice of a batch hashes as those keys of it."""
     whole = hashed(bytes_of(batch), key_hash)
     start, stop = sorted(data.draw(st.tuples(*[st.integers(0, len(batch))] * 2)))
     chosen = data.draw(st.lists(st.booleans(), min_size=len(batch), max_size=len(batch)))
@@ -166,7 +165,6 @@ def test_rows_of_nothing(engine: Engine, key_hash: KeyHash, shape: tuple[int, in
 
 @every_engine
 def test_long_keys(engine: Engine) -> None:
-    """A key of megabytes, ASCII or not, is one key."""
     keys: list[bytes | str] = ["é🌸" * 1_000_000, b"x" * 3_000_001, "日" * 999_999, "y" * 10**6]
     batch = ByteKeys.of(keys)
     assert halves(engine, batch, MURMUR3) == hashed(bytes_of(batch), MURMUR3)
@@ -176,8 +174,6 @@ def test_long_keys(engine: Engine) -> None:
 
 
 class Text(str):
-    """A str by descent."""
-
     __slots__ = ()
 
 
@@ -202,7 +198,6 @@ def test_plain(engine: Engine, item: Any, expected: bool) -> None:
 @needs_compiled
 @hypothesis.given(st.lists(KEY | TEXT | st.text(st.characters()), max_size=30))
 def test_plain_is_the_same_in_both(items: list[Any]) -> None:
-    """Both engines take the same lists as they are."""
     for some in (items, [*items, 5], ["\ud83c", "\udf38", *items]):
         assert {engine.plain(some) for engine in OF_EACH_KIND} == {NUMPY.plain(some)}
 
@@ -296,7 +291,6 @@ def test_known_vectors(engine: Engine, key: bytes, seed: int, h1: int, h2: int) 
 @each_engine
 @pytest.mark.parametrize("keys", [ByteKeys.of([]), ByteKeys.of([b"a"]), IntegerKeys(np.arange(2))])
 def test_a_hash_of_another_name_is_refused(engine: Engine, keys: KeyBatch) -> None:
-    """No engine hashes by one of the hashes what asks for a third."""
     third: Any = "xxh3"
     with pytest.raises(AssertionError, match="xxh3"):
         engine.hash_keys(keys, KeyHash(third, 7))

@@ -77,14 +77,12 @@ def test_an_empty_line_of_an_empty_block(engine: Engine, options: Any, key: byte
 
 @each_engine
 def test_lines_are_their_own_keys_without_options(engine: Engine) -> None:
-    """With no option, or options that choose nothing, a line is its key."""
     lines = [b" A b ", b"", b"\0", b"\xff\n\0"]
     for options in ({}, {"field": None, "skip_fields": 0, "compare_at_most": None}):
         assert keys_of(engine, chunk_of(lines), **options) == lines
 
 
 def naive_lines(data: bytes, start: int, stop: int, terminator: bytes) -> list[tuple[int, int]]:
-    """Where finished lines are, by `bytes.find`."""
     found = []
     while (end := data.find(terminator, start, stop)) >= 0:
         found.append((start, end))

@@ -66,7 +66,6 @@ def said(path: str, batch: list[bytes]) -> list[bytes | None]:
 
 
 def expected(path: str, line: bytes) -> bytes:
-    """The key by Python's parser."""
     part = member_taker(path)(line)
     return WHOLE_LINE + line if part is None else part
 
@@ -139,7 +138,6 @@ def test_bad_spans() -> None:
 
 
 def test_the_reference_leaves_all_to_the_parser() -> None:
-    """The numpy engine has no scan."""
     one = np.array([[0], [7]], dtype=np.int64)
     keys, _, _, declined = NUMPY.find_members(octets_of(b'{"a":1}'), one[0], one[1], [b"a"])
     assert (len(keys), declined.tolist()) == (0, [True])

@@ -34,7 +34,6 @@ OPTIONS = st.fixed_dictionaries(
 
 
 def rows_of_csv(text: bytes, delimiter: str = ",") -> list[list[bytes]]:
-    """The rows as Python reads them."""
     lines = io.StringIO(text.decode("latin-1"), newline="")
     rows = csv.reader(lines, delimiter=delimiter)
     return [[value.encode("latin-1") for value in row] for row in rows]
@@ -105,7 +104,6 @@ def test_rows_of_any_pieces(text: bytes, delimiter: bytes, piece: int, limit: in
 def test_keys_of_rows(
     rows: list[bytes], delimiter: bytes, options: dict[str, Any], several: bool
 ) -> None:
-    """Any columns of any bytes, whether these are a row or not."""
     several = several or len(options["columns"]) != 1
     chunk = chunk_of(rows, before=b"xyz")
     arguments = (chunk.octets, chunk.starts, chunk.ends)
@@ -166,7 +164,6 @@ def test_examples(engine: Engine, row: bytes, columns: list[int], key: bytes) ->
 
 @needs_compiled
 def test_bad_spans_are_refused() -> None:
-    """Nothing is read beyond a buffer."""
     octets, far = octets_of(b"a,b\n"), np.array([9], dtype=np.int64)
     with pytest.raises(ValueError, match="bytes 0 to 9"):
         COMPILED.find_rows(octets, 0, 0, 9, state=0, delimiter=44, limit=9)

@@ -52,7 +52,6 @@ def test_slice_of_each_key(engine: Engine, cut: tuple[FilterParams, int, list[Ha
 
 @each_engine
 def test_partition_into_most_slices(engine: Engine) -> None:
-    """As many slices as the largest filter of the tests has pages."""
     params = FilterParams(10, 0.1, "blocked", 2**40, 8, blocks_per_key=8)
     ends = (0, 1, 2**63, 2**64 - 2, 2**64 - 1)
     keys_by_slice(

@@ -56,7 +56,6 @@ def test_a_terminal_and_an_editor_can_take_it(keys: list[bytes]) -> None:
     ],
 )
 def test_lines(key: bytes, line: str) -> None:
-    """The notation is as it is documented: files of users have it."""
     assert write_keys([key]).decode() == line + "\n"
     assert list(read_keys(line.encode(), "where")) == [key]
 

@@ -83,7 +83,6 @@ def test_no_file_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 def test_reference_hash_gives_published_digests(
     text: str, seed: int, digest: str, tally: Count
 ) -> None:
-    """The reference's own MurmurHash3_x64_128 gives digests published by others."""
     assert struct.pack("<QQ", *murmur3_x64_128(text.encode(), seed)).hex() == digest
     tally(digests=1)
 
@@ -140,7 +139,6 @@ def test_golden_folders(kind: str, tmp_path: Path, tally: Count) -> None:
 @pytest.mark.laws("T12")
 @every_file
 def test_golden_bytes_are_as_recorded(name: str) -> None:
-    """No byte of a golden file has changed since it was made."""
     found = hashlib.sha256(golden_bytes(name)).hexdigest()
     assert found == EXPECTED["files"][name]["sha256"]
 
@@ -202,7 +200,6 @@ def test_package_decodes_golden_header(name: str, tally: Count) -> None:
 @pytest.mark.laws("T12")
 @every_file
 def test_package_encodes_header_as_reference(name: str, tally: Count) -> None:
-    """The package's header is the reference's struct packing, byte for byte."""
     fields = golden_fields(name)
     assert package_header.encode(as_package_header(fields)) == pack_header(fields)
     tally(headers=1)
@@ -271,7 +268,6 @@ def test_package_writes_what_reference_writes(
 def test_package_made_file_is_what_the_reference_expects(
     tmp_path: Path, layout: Any, error_rate: float, seed: int, tally: Count
 ) -> None:
-    """A file of the package's own making is read, and equalled, by the reference."""
     file, keys = tmp_path / "seen.bloom", golden_keys("blocked-k6")[:500]
     options = {"layout": layout, "seed": seed}
     with BloomFilter.create(file, 1000, error_rate, **options) as seen:
@@ -337,7 +333,6 @@ def test_counters_are_refused_as_a_bloom_filter() -> None:
 
 
 def test_unknown_incompatible_flag_asks_for_a_newer_mmbloom(tmp_path: Path) -> None:
-    """Law 13: an unknown incompatible flag, or a later version, is refused as "newer"."""
     file, fields = tmp_path / "seen.bloom", golden_fields("blocked-k6")
     flagged = pack_header(replace(fields, incompatible=1 << 40))
     later = bytearray(pack_header(fields))

@@ -45,7 +45,6 @@ def test_formulas_of_the_format(h1: int, h2: int, params: FilterParams) -> None:
 
 
 def test_by_hand() -> None:
-    """Two keys worked out on paper."""
     assert list(positions(3, 5, params_of("standard", 64, 3))) == [3, 8, 13]
     assert list(positions(2**63 + 1, 2**63, params_of("standard", 128, 3))) == [1, 1, 1]
     # Half way up four blocks is block 2; the top nine bits of G are 0b100111100 = 316.
@@ -81,7 +80,6 @@ def test_order_of_h1(blocks: int, size: int, h1s: list[int], number: int) -> Non
 
 @pytest.mark.parametrize("num_blocks", [1, 3, 1000, 2**31])
 def test_first_and_last_block_are_used(num_blocks: int) -> None:
-    """The least and the greatest h1 fall into the first and the last block."""
     params = params_of("blocked", 512 * num_blocks, 1)
     assert next(positions(0, 0, params)) // 512 == 0
     assert next(positions(2**64 - 1, 0, params)) // 512 == num_blocks - 1

@@ -74,7 +74,6 @@ def _folder() -> "tempfile.TemporaryDirectory[str]":
 
 
 def unpack(data: bytes) -> bytes:
-    """Make the file that an input stands for."""
     kind, rest = data[:1], data[1:]
     if kind and kind[0] & 1:
         return rest
@@ -84,7 +83,6 @@ def unpack(data: bytes) -> bytes:
 
 
 def pack(content: bytes) -> bytes:
-    """Make the input that stands for a file."""
     short = b"\0" + content[:_BLOCK] + content[_COUNTERS:_COUNTERS_END] + content[HEADER_BYTES:]
     return short if unpack(short) == content else b"\1" + content
 
@@ -196,7 +194,6 @@ def _write(file: Path, content: bytes, naive: NaiveFilter | None) -> None:
 
 
 def seeds() -> list[bytes]:
-    """The golden files, and a few that are damaged."""
     golden = [file.read_bytes() for file in sorted(_GOLDEN.glob("*.bloom"))]
     damaged = [mutant_file(random.Random(number)) for number in range(20)]
     return [pack(content) for content in golden + damaged]

@@ -16,7 +16,6 @@ import atheris
 
 
 def main() -> None:
-    """Fuzz until libFuzzer ends the process."""
     name, seeds = os.environ["FUZZ_TARGET"], os.environ.get("FUZZ_SEEDS")
     # The targets' models as well: a branch in a model shows the way where what it is compared
     # with is compiled, and has no coverage of its own.

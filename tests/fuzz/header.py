@@ -46,7 +46,6 @@ def check(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    """Valid headers of every kind."""
     return [
         fields.file_bytes.to_bytes(8, "little") + pack_header(fields)[:_BLOCK]
         for fields in ORIGINALS

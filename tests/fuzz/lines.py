@@ -137,8 +137,6 @@ def field_of(line: bytes, number: int, separator: bytes | None) -> bytes | None:
 
 
 class _Written:
-    """A number, by its text."""
-
     def __init__(self, text: str) -> None:
         self.text = text
 
@@ -174,7 +172,6 @@ def _written(value: Any) -> str:
 
 
 def seeds() -> list[bytes]:
-    """Lines of every kind, with each option."""
     texts = [b"a\nb\0c\n\0", b"one two\tThree\n four", b"a,b,,c\n,\n\nd::e::", b"\r\n\xff\n"]
     texts += [b'{"a":"x"}\n{"a":{"b":[1]}}\n[0,"y"]\n', b"xaabaaab\nAaAa\n" + b"long" * 50]
     options = [bytes(_CHOICES)] + [

@@ -99,7 +99,6 @@ def minimise(target: str, work: Path, corpus: Path, sources: list[Path]) -> None
 
 
 def main() -> int:
-    """Do it; 1 if a target failed."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (60)")

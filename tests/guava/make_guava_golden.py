@@ -30,7 +30,6 @@ FILES = {
 
 
 def main(jar: str) -> None:
-    """Make all of them, and what is expected of them."""
     expected = {}
     for name, (funnel, number, planned, rate) in FILES.items():
         file = GOLDEN / f"{name}.guava"

@@ -112,7 +112,6 @@ class Made:
             self.array.dictionary = ctypes.addressof(dictionary.array)
 
     def hold(self, place: int, octets: bytes) -> None:
-        """Put other bytes in the place of a buffer."""
         self._buffers[place] = np.frombuffer(octets, np.uint8)
         self._addresses[place] = self._buffers[place].ctypes.data
 
@@ -178,7 +177,6 @@ class MadeStream:
 
 
 def strings(*keys: bytes) -> Made:
-    """Make a column of strings by hand."""
     ends = np.cumsum([0, *map(len, keys)]).astype(np.int32)
     return Made(b"u", len(keys), [None, ends, b"".join(keys) or None])
 

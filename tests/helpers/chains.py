@@ -181,7 +181,6 @@ class Rotating:
 
 
 def manifest_of(folder: str | Path) -> dict[str, Any]:
-    """Read the manifest."""
     record: dict[str, Any] = json.loads((Path(folder) / "manifest.json").read_text())
     return record
 
@@ -192,12 +191,10 @@ def files_of(folder: str | Path) -> list[Path]:
 
 
 def naive_files(folder: str | Path) -> list[NaiveFilter]:
-    """Read them with the independent reader."""
     return [NaiveFilter(file.read_bytes()) for file in files_of(folder)]
 
 
 def by_number(folder: Path) -> dict[int, Path]:
-    """The files of a folder by their number, as the manifest has it."""
     numbers = [member["number"] for member in manifest_of(folder)["members"]]
     return dict(zip(numbers, files_of(folder), strict=True))
 

@@ -75,7 +75,6 @@ def contents(path: str | Path) -> dict[Path, bytes]:
 
 
 def array_of(path: str) -> bytes:
-    """Return the array of a filter file, as it is on disk."""
     return Path(path).read_bytes()[HEADER_BYTES:]
 
 

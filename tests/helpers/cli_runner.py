@@ -43,15 +43,12 @@ def environment() -> dict[str, str]:
 
 
 class Ended(NamedTuple):
-    """How a run ended, and what it printed."""
-
     code: int
     out: bytes
     err: str
 
     @property
     def lines(self) -> list[bytes]:
-        """The lines of stdout, without their newlines."""
         return self.out.splitlines() if b"\r" not in self.out else self.out.split(b"\n")
 
 
@@ -341,8 +338,6 @@ def refused(done: Ended, code: int, *names: str) -> bool:
 
 
 class DiesAtWork:
-    """A job in which its worker process is killed."""
-
     def run(self, _tally: Tally) -> None:
         """End as the system ends a process that takes too much memory."""
         os.kill(os.getpid(), signal.SIGKILL)

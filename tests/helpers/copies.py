@@ -17,7 +17,6 @@ ALL = np.concatenate([OLD, NEW])
 
 
 def copies() -> list[Path]:
-    """List the copies that are there, of any file."""
     return sorted(Path(memory.SHARED).glob("mmbloom-*"))
 
 
@@ -27,12 +26,10 @@ def bits_in(path: str) -> int:
 
 
 def bits_of(array: bytes) -> int:
-    """Count the bits that are set."""
     return int.from_bytes(array, "little").bit_count()
 
 
 def name_in(path: str) -> bytes:
-    """Read what the header says of a copy."""
     return Path(path).read_bytes()[COPY_OFFSET : COPY_OFFSET + COPY_BYTES]
 
 
@@ -51,13 +48,11 @@ def check_saved(file: str | Path, *keys: npt.ArrayLike) -> None:
 
 
 def make_file(path: str) -> None:
-    """Make a filter that is mapped, with some keys."""
     with BloomFilter.create(path, 10_000, 1e-6, resident=False) as seen:
         seen.add_many(OLD)
 
 
 def fill(file: str) -> None:
-    """Add keys in shared memory, and close."""
     with BloomFilter.open(file, resident=True) as seen:
         seen.add_many(NEW)
 

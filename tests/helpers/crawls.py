@@ -65,7 +65,6 @@ class Crawler:
 
     @property
     def pid(self) -> int:
-        """Its process."""
         assert self.process.pid
         return self.process.pid
 
@@ -119,7 +118,6 @@ def crawler(site: Site, **settings: Any) -> Iterator[Crawler]:
 
 
 def ended(crawler: Crawler) -> Crawled:
-    """Wait for a crawler."""
     crawler.process.join(PATIENCE)
     code = crawler.process.exitcode
     assert code is not None, "hung"

@@ -25,7 +25,6 @@ def filter_of(
     num_hashes: int = 7,
     keys: range = KEYS,
 ) -> str:
-    """Make a filter whose array has so many bytes, and add keys to it; gives its path."""
     params = FilterParams(10**7, 0.01, layout, 8 * array_bytes, num_hashes, 5)
     create_file(str(path), params, permissions=0o600, allow_network=False)
     with BloomFilter.open(path) as seen:
@@ -34,7 +33,6 @@ def filter_of(
 
 
 def sealed_of(path: str | Path, array_bytes: int, **options: Any) -> str:
-    """Make a sealed filter; gives its path."""
     live = filter_of(f"{path}.live", array_bytes, **options)
     copy(live, path, seal=True)
     os.unlink(live)
@@ -42,7 +40,6 @@ def sealed_of(path: str | Path, array_bytes: int, **options: Any) -> str:
 
 
 def flip(path: str, at: int, bit: int = 0) -> None:
-    """Flip one bit of a file, at a byte of it."""
     with open(path, "r+b") as file:
         file.seek(at)
         (octet,) = file.read(1)
@@ -51,7 +48,6 @@ def flip(path: str, at: int, bit: int = 0) -> None:
 
 
 def clear_a_bit(path: str) -> None:
-    """Clear a bit of the array that is set."""
     array = array_of(path)
     octet = next(number for number, value in enumerate(array) if value)
     flip(path, HEADER_BYTES + octet, (array[octet] & -array[octet]).bit_length() - 1)
@@ -63,7 +59,6 @@ def set_a_bit(path: str) -> None:
 
 
 def at_pread(monkeypatch: pytest.MonkeyPatch, number: int, action: Callable[[], object]) -> None:
-    """Do something before one of the calls of `os.pread`, counted from 0."""
     real, calls = os.pread, iter(range(10**9))
 
     def pread(fd: int, size: int, start: int) -> bytes:

@@ -15,7 +15,6 @@ SIZES: dict[str, Any] = {"capacity": 30_000, "error_rate": 1e-9, "slices": 4}
 
 
 def day(seed: int, rows: int = 6000, distinct: int = 5000) -> Rows:
-    """Rows of one day, with repeats near and far."""
     chance = np.random.default_rng(seed)
     return [f"https://example.org/{number}" for number in chance.integers(0, distinct, rows)]
 
@@ -73,6 +72,5 @@ def together(partitions: Sequence[Rows]) -> Rows:
 
 
 def names(where: str) -> list[str]:
-    """All that lies in a state, by name."""
     system, root = fsspec.core.url_to_fs(where)
     return sorted(each[len(root) :].lstrip("/") for each in system.find(root))

@@ -21,9 +21,7 @@ Make = Callable[..., Filter]
 EXACT: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9, "seed": 7}
 
 
-class Operated:
-    """What is done to any filter."""
-
+class OneFile:
     copy = staticmethod(mmbloom.copy)
     merge = staticmethod(mmbloom.merge)
     repair = staticmethod(mmbloom.repair)
@@ -38,8 +36,20 @@ class OneFile(Operated):
     def open(self, path: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return BloomFilter.open(path, mode, **options)
 
+    def listed(self, path: str | Path) -> Path:
+        return Path(f"{path}.exclusions")
 
-class SoonFull(Operated, Growing):
+
+class Folder:
+    copy = staticmethod(mmbloom.copy)
+    merge = staticmethod(mmbloom.merge)
+    repair = staticmethod(mmbloom.repair)
+
+    def listed(self, path: str | Path) -> Path:
+        return Path(path) / "exclusions"
+
+
+class SoonFull(Folder, Growing):
     """A growing filter whose first two files are full with two and with six keys."""
 
     def create(self, folder: str | Path, **options: Any) -> Any:
@@ -66,7 +76,6 @@ Kind = OneFile | SoonFull | Ticking
 
 @pytest.fixture(params=[OneFile, SoonFull, Ticking])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Make a test run with each kind of filter."""
     made: Kind = request.param()
     return made
 
@@ -86,7 +95,6 @@ def make(kind: Kind, path: str) -> Iterator[Make]:
 
 
 def listed(seen: Filter) -> Path:
-    """Name the file of its exclusions."""
     return Path(seen.exclusions.path)
 
 
@@ -99,5 +107,4 @@ def seen(make: Make) -> Filter:
 
 
 def tree(folder: str | Path) -> list[str]:
-    """Everything in a folder, and in the folders in it."""
     return sorted(os.path.relpath(path, folder) for path in Path(folder).rglob("*"))

@@ -108,13 +108,11 @@ def _look_and_no_grounds(look: Callable[..., object]) -> Callable[..., None]:
 
 
 def at_call(number: int, action: Hook) -> Hook:
-    """Make a hook that acts at one call only, counted from 0."""
     calls = itertools.count()
     return lambda name: action(name) if next(calls) == number else None
 
 
 def fail_with(code: int) -> Hook:
-    """Make a hook that raises an OSError."""
 
     def fail(name: str) -> None:
         raise OSError(code, os.strerror(code))

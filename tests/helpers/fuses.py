@@ -27,7 +27,6 @@ class DeadlyPlan(SlicePlan):
     fuse: str = ""
 
     def partition(self, keys: Keys, *, nulls: Nulls = "error", threads: int = 1) -> list[Part]:
-        """Partition as any plan, or be killed."""
         if "/last" in keys.to_pylist():  # type: ignore[union-attr]
             blow(self.fuse)
         return super().partition(keys, nulls=nulls, threads=threads)
@@ -42,7 +41,6 @@ class DeadlyRun(Run):
 
     @classmethod
     def of(cls, run: Run, fuse: str, *, written: bool) -> "DeadlyRun":
-        """Give a run its fuse."""
         same: dict[str, Any] = {each.name: getattr(run, each.name) for each in fields(run)}
         return cls(**same, fuse=fuse, written=written)
 

@@ -25,7 +25,6 @@ FUNNELS: dict[str, Callable[[int], Key]] = {
 
 
 def keys_of(funnel: str, start: int, stop: int) -> list[Key]:
-    """List keys as mmbloom takes them."""
     return [FUNNELS[funnel](i) for i in range(start, stop)]
 
 
@@ -44,11 +43,9 @@ class GuavaFile:
 
     @property
     def array(self) -> bytes:
-        """The array as mmbloom has it in its file."""
         return struct.pack(f"<{len(self.words)}Q", *self.words)
 
     def pack(self) -> bytes:
-        """Lay the file out."""
         longs = struct.pack(f">{len(self.words)}Q", *self.words)
         return struct.pack(">bBi", 1, self.num_hashes, len(self.words)) + longs
 

@@ -125,5 +125,4 @@ every_engine = pytest.mark.parametrize("engine", ALL_ENGINES, ids=repr)
 
 
 def claim(engine: Engine, words: Words, h1: Words, h2: Words, params: FilterParams) -> Any:
-    """Claim keys as a writer does."""
     return engine.claim(words, h1, h2, params, engine.meeting(h1, params))

@@ -52,6 +52,5 @@ def set_words(words: Words) -> tuple[Indices, Words]:
 
 
 def same_words(ones: Words, others: Words) -> bool:
-    """Tell whether two arrays are equal."""
     pairs = zip(set_words(ones), set_words(others), strict=True)
     return len(ones) == len(others) and all(np.array_equal(*pair) for pair in pairs)

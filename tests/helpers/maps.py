@@ -6,7 +6,6 @@ from mmbloom._storage.mapped import MappedFilter
 
 
 def map_of(storage: MappedFilter) -> Any:
-    """Give the map of the array."""
     return storage.array.place.array
 
 

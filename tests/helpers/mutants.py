@@ -53,7 +53,6 @@ def mutate(block: bytearray, chance: random.Random) -> None:
 
 
 def mutant_block(original: bytes, chance: random.Random) -> bytes:
-    """Return a mutant; 40 % have a checksum that is right."""
     block = bytearray(original)
     mutate(block, chance)
     return with_crc(bytes(block)) if chance.random() < 0.4 else bytes(block)

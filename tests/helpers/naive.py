@@ -102,7 +102,6 @@ HASH = st.tuples(WORD, WORD)
 
 
 def step_of(layout: Layout, blocks: int) -> int:
-    """Give what the number of bits is a multiple of."""
     if layout == "standard":
         return 64
     return 512 if blocks == 1 else 32768
@@ -135,7 +134,6 @@ def random_words(params: FilterParams, chance: np.random.Generator, fill: float)
 
 
 def split(batch: list[Hash]) -> tuple[Words, Words]:
-    """The two halves of each hash, as arrays."""
     return (
         np.array([h1 for h1, _ in batch], dtype=np.uint64),
         np.array([h2 for _, h2 in batch], dtype=np.uint64),
@@ -143,10 +141,8 @@ def split(batch: list[Hash]) -> tuple[Words, Words]:
 
 
 def empty_words(params: FilterParams) -> Words:
-    """An array with no bit set."""
     return np.zeros(params.num_bits // 64, dtype="<u8")
 
 
 def empty_counters(params: FilterParams) -> Words:
-    """An array with every counter at 0."""
     return np.zeros(params.num_bits // 16, dtype="<u8")

@@ -19,8 +19,6 @@ from mmbloom.logs.lines import LineKeys, read_chunks
 
 
 class Collect:
-    """A sink that keeps what it gets."""
-
     def __init__(self) -> None:
         self.octets = b""
 
@@ -61,7 +59,6 @@ def some_lines(chance: random.Random, n: int) -> bytes:
 
 
 def operate(seen: BloomFilter, chance: random.Random) -> Any:  # noqa: PLR0911
-    """Do one thing; returns what it answered."""
     size = chance.choice([0, 1, 7, 300, 5000, 20_000])
     if chance.random() < 0.1:
         size = 70_000  # with threads
@@ -93,7 +90,6 @@ def operate(seen: BloomFilter, chance: random.Random) -> Any:  # noqa: PLR0911
 
 
 def forty(path: str, seed: int) -> list[Any]:
-    """Create a filter and do forty things to it."""
     chance = random.Random(seed)
     layout: Any = chance.choice(["blocked", "standard"])
     rate = chance.choice([0.5, 0.01, 1e-9])
@@ -102,7 +98,6 @@ def forty(path: str, seed: int) -> list[Any]:
 
 
 def main() -> None:
-    """Do so with each seed."""
     path, *seeds = sys.argv[1:]
     answers = [forty(f"{path}.{seed}", int(seed)) for seed in seeds]
     print(json.dumps([mmbloom.engine, answers]))

@@ -72,13 +72,11 @@ class Example:
 
 
 def examples(page: Path) -> list[Example]:
-    """Find the blocks of Python on a page, in order."""
     found = _EXAMPLE.findall(page.read_text(encoding="utf-8"))
     return [Example(code, output or None) for code, output in found]
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """Find the blocks of another language on a page, in order."""
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
 
 

@@ -43,7 +43,6 @@ def mounts() -> Iterator[Mount]:
 
 @pytest.fixture
 def mount() -> Iterator[Mount]:
-    """Mount images until the test ends."""
     with mounts() as mounted:
         yield mounted
 

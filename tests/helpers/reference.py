@@ -66,7 +66,6 @@ def with_crc(block: bytes) -> bytes:
 
 
 def pack_header(fields: Fields) -> bytes:
-    """Lay out the header of a new file, counters zero."""
     f = fields
     seed, key = (f.seed, 0) if f.hash_id == 1 else (0, f.seed)
     block = IMMUTABLE.pack(
@@ -319,11 +318,9 @@ class NaiveFilter:
         return new
 
     def popcount(self) -> int:
-        """Count the set bits of the array."""
         return int.from_bytes(self.array, "little").bit_count()
 
     def reseal(self) -> None:
-        """Write the trailer that fits the array."""
         trailer = seal(self.array)
         self.data[len(self.data) - len(trailer) :] = trailer
 
@@ -332,7 +329,6 @@ class NaiveCounting(NaiveFilter):
     """The same for a file of counters: each distinct position of a key counts it once."""
 
     def count(self, position: int) -> int:
-        """Read one counter."""
         return self.data[HEADER_BYTES + (position >> 1)] >> 4 * (position & 1) & 15
 
     def _change(self, position: int, by: int) -> None:
@@ -357,5 +353,4 @@ class NaiveCounting(NaiveFilter):
         return found
 
     def popcount(self) -> int:
-        """Count the counters that are not 0."""
         return self.fields.num_positions - self.array.hex().count("0")  # a digit is a counter

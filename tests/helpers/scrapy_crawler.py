@@ -43,7 +43,6 @@ class Follower(Spider):
             yield Request(url, dont_filter=not self.ask_for_start)
 
     def parse(self, response: Response, **_: Any) -> Iterator[Request | dict[str, str]]:
-        """Follow every link of a page."""
         assert isinstance(response, TextResponse)
         page = urlsplit(response.url).path
         if self.items and int(page[1:]) % 3 == 0:
@@ -55,7 +54,6 @@ class Dropping:
     """A pipeline that drops the items of pages whose name ends in 9."""
 
     def process_item(self, item: dict[str, str], *_: Spider) -> dict[str, str]:
-        """Let an item through, or not."""
         if item["page"].endswith("9"):
             raise DropItem(item["page"])
         return item
@@ -67,7 +65,6 @@ class RefusingQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
     refused: set[str] = set()  # noqa: RUF012  of all queues of the process: one a priority
 
     def push(self, request: Request) -> None:
-        """Queue a request, or raise."""
         if urlsplit(request.url).path.endswith("7") and request.url not in self.refused:
             self.refused.add(request.url)
             raise OSError(28, "No space left on device")
@@ -78,14 +75,12 @@ class DeadlyQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
     """A queue whose process is killed as it queues page 17."""
 
     def push(self, request: Request) -> None:
-        """Queue a request, or die."""
         if urlsplit(request.url).path == "/17":
             os.kill(os.getpid(), signal.SIGKILL)
         super().push(request)
 
 
 def main() -> None:
-    """Crawl."""
     url, given = sys.argv[1], json.loads(sys.argv[2])
     ours = {name: given.pop(name, value) for name, value in OURS.items()}
     if ours["clock_ahead"]:

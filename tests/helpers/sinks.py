@@ -15,7 +15,6 @@ Lines = list[bytes]
 
 
 def cut(octets: Octets, terminated: bool) -> Lines:
-    """The lines that a sink got."""
     lines = octets.tobytes().split(b"\n")
     assert not terminated or not lines[-1], "the last line has its newline too"
     return lines[:-1] if terminated else [line for line in lines if line]
@@ -56,7 +55,6 @@ def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
 
 @contextmanager
 def a_filter(folder: Path) -> Iterator[BloomFilter]:
-    """Make a filter for one example; it goes away with it."""
     path = folder / "example.bloom"
     with BloomFilter.create(path, 10_000, 1e-9, seed=3) as seen:
         yield seen

@@ -52,8 +52,6 @@ class Site(HTTPServer):
 
 
 class Page(BaseHTTPRequestHandler):
-    """One answer."""
-
     server: Site
 
     def do_GET(self) -> None:
@@ -81,7 +79,6 @@ class Page(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(graph: Graph) -> Iterator[Site]:
-    """Serve a site for a block."""
     with Site(graph) as site:
         thread = threading.Thread(target=partial(site.serve_forever, poll_interval=0.01))
         thread.start()

@@ -67,7 +67,6 @@ def at_call(
 
 
 def killed_at(owner: object, function: str, number: int, act: Act) -> None:
-    """Do something that a kill ends at the call of this number to a function there."""
     real, calls = getattr(owner, function), 0
 
     def call(*arguments: object) -> object:

@@ -58,7 +58,6 @@ class Sweep:
             self.make(path)
 
     def calls(self, folder: Path) -> list[str]:
-        """List the os calls of one run, in order."""
         (folder / "counted").mkdir()
         calls = calls_of(partial(self.run, folder / "counted" / "made"))
         # Without these a file is not made as law 8 has it, and a sweep would show little.

@@ -73,7 +73,6 @@ class Row:
                     self.counts.update(cast("dict[str, int]", counts))
 
     def result(self) -> str:
-        """Say how the tests ended, the worst first."""
         skipped = self.skipped - self.failed
         passed = self.passed - self.failed - skipped
         cut_off = self.started - self.failed - skipped - passed
@@ -101,7 +100,6 @@ class Tally:
             self._rows.setdefault(str(law), Row()).record(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table."""
         if self._rows:
             terminalreporter.section("tests of the laws")
             for line in self.table():

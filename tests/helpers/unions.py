@@ -54,7 +54,6 @@ def make_two(folder: Path, **options: Any) -> list[str]:
 
 @pytest.fixture
 def two(tmp_path: Path) -> list[str]:
-    """Two small filters that share 100 keys and can be united."""
     return make_two(tmp_path)
 
 
@@ -111,7 +110,6 @@ def make_random(where: Path, capacity: int, layout: Layout, seed: int) -> str:
 
 
 def bits_of(*paths: Where) -> int:
-    """The bits of all of these filters, as one number."""
     return reduce(or_, (int.from_bytes(array_of(str(path)), "little") for path in paths))
 
 

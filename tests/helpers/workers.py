@@ -193,7 +193,6 @@ def together(functions: Sequence[Callable[[], T]], timeout: float = PATIENCE) ->
 
 
 def end(child: "Child[Any]") -> None:
-    """Make sure that a child is gone."""
     with contextlib.suppress(ProcessLookupError):
         child.kill()
     child.wait()

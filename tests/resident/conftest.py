@@ -12,7 +12,6 @@ from mmbloom._system import memory
 
 @pytest.fixture(autouse=True)
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make the folder that stands for /dev/shm."""
     folder = tmp_path / "shared"
     folder.mkdir()
     monkeypatch.setattr(memory, "SHARED", str(folder))
@@ -21,7 +20,6 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def file(path: str) -> str:
-    """Make a filter that is mapped, with some keys."""
     make_file(path)
     return path
 

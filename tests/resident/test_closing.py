@@ -90,7 +90,6 @@ def flushing(seen: BloomFilter) -> Iterator[None]:
 
 
 def waiting(call: Callable[[], object]) -> threading.Thread:
-    """Make a call in a thread, which has to wait there."""
     thread = threading.Thread(target=call)
     thread.start()
     thread.join(0.1)
@@ -223,7 +222,6 @@ def test_worker_of_multiprocessing(file: str) -> None:
 
 
 def test_worker_that_found_the_copy_there(file: str) -> None:
-    """A worker that opened the file when its copy was there, and is the last, writes the file."""
     context = multiprocessing.get_context("fork")
     opened, closed = context.Event(), context.Event()
     first = BloomFilter.open(file, resident=True)

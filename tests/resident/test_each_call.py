@@ -78,7 +78,6 @@ def keys_of(steps: list[int]) -> list[int]:
 
 
 def in_turn(file: str, run: Callable[[int], str]) -> Iterator[str]:
-    """Run with each call in turn, on the file as it was; gives their names."""
     original = Path(file).read_bytes()
     number = 0
     while name := run(number):

@@ -154,7 +154,6 @@ def of_naming(code: CodeType) -> bool:
 
 
 def killed_there(number: int, file: str) -> bool:
-    """Open, add and close in a process that is killed at a line; False if there is no such one."""
     try:
         in_child(lambda: at_line(number, of_naming, kill, partial(fill, file)))
     except ChildDiedError:

@@ -37,7 +37,6 @@ from mmbloom.errors import DurabilityError, MmbloomWarning, ReservationWarning
 
 
 def test_copy_outlives_its_process(file: str) -> None:
-    """Keys of a process that was killed are found; the next writer brings the file up to date."""
     before = bits_in(file)
     left_behind(file)
     assert bits_in(file) == before

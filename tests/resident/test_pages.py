@@ -51,7 +51,6 @@ def large(path: str) -> BloomFilter:
 
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Use a folder in shared memory itself."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
         monkeypatch.setattr(memory, "SHARED", folder)
         yield

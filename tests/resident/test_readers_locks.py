@@ -50,7 +50,6 @@ def test_flush_names_the_program_that_reads(file: str) -> None:
 
 
 def test_flush_names_another_writer(file: str) -> None:
-    """Where another process has the turn, that is said."""
     with BloomFilter.open(file, resident=True, lock_timeout=SOON) as seen:
         seen.add_many(NEW)
         with BloomFilter.open(file) as other:

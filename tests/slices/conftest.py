@@ -27,5 +27,4 @@ def where(
 
 @pytest.fixture
 def state(where: str) -> Generations:
-    """Make a state without a key."""
     return Generations.create(where, **SIZES)

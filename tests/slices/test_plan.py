@@ -50,7 +50,6 @@ def test_what_cannot_be_cut(path: str) -> None:
 
 
 def test_plan_of_an_open_filter(create: Callable[..., BloomFilter]) -> None:
-    """Its parameters are those of the filter."""
     seen = create(100_000)
     assert SlicePlan(seen, 4) == SlicePlan(seen.params, 4)  # type: ignore[arg-type]
 
@@ -104,7 +103,6 @@ def test_threads_change_nothing() -> None:
 
 
 def test_no_keys() -> None:
-    """An empty batch has no rows, and no key in any part."""
     plan = SlicePlan.draw(100_000, slices=4)
     assert [len(each) for each in plan.split([])] == [0, 0, 0]
     assert [len(part.rows) for part in plan.partition([])] == [0] * 4

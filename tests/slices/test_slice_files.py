@@ -23,7 +23,6 @@ PLAN = SlicePlan(PARAMS, 3)  # of four pages, the last one small
 
 
 def filled(plan: SlicePlan = PLAN) -> list[Slice]:
-    """All slices of a plan, with keys."""
     parts = [Slice.empty(plan, number) for number in range(plan.slices)]
     for task, (_, h1, h2) in zip(parts, plan.partition(range(500)), strict=True):
         task.mark(h1, h2)
@@ -78,7 +77,6 @@ def test_read_again(tmp_path: Path) -> None:
 
 
 def test_replaced_at_once(tmp_path: Path) -> None:
-    """Writing again replaces the file, and leaves nothing beside it."""
     one, other = Slice.empty(PLAN, 0), filled()[0]
     for each in (one, other):
         each.write(tmp_path / "0.slice")
@@ -243,7 +241,6 @@ def test_assemble_sees_a_slice_replaced(tmp_path: Path) -> None:
 
 
 def test_assemble_keeps_what_is_there(tmp_path: Path) -> None:
-    """A file at the destination stays as it is."""
     (tmp_path / "all.bloom").write_text("mine")
     with pytest.raises(FileExistsError):
         assemble(tmp_path / "all.bloom", PLAN, list(filled()))

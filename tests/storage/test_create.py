@@ -115,7 +115,6 @@ def test_how_to_open_what_is_there(tmp_path: Path) -> None:
 
 
 def test_missing_folder(tmp_path: Path) -> None:
-    """A folder that is not there is a FileNotFoundError, and is not made."""
     with pytest.raises(FileNotFoundError):
         make(str(tmp_path / "no" / "seen.bloom"))
     check_folder(tmp_path)

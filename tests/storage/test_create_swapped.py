@@ -19,7 +19,6 @@ PRIVATE = 0o600
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """A private file of the user, elsewhere."""
     file = tmp_path / "victim"
     file.write_bytes(b"mine")
     file.chmod(PRIVATE)
@@ -27,7 +26,6 @@ def victim(tmp_path: Path) -> Path:
 
 
 def untouched(file: Path) -> bool:
-    """Tell whether nothing was done to the victim."""
     return stat.S_IMODE(file.stat().st_mode) == PRIVATE and file.read_bytes() == b"mine"
 
 
@@ -62,7 +60,6 @@ def at_call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def temporary(path: Any, *_rest: Any) -> bool:
-    """Tell whether a call is of a file or folder that is being made."""
     return isinstance(path, str) and os.path.basename(path).startswith(".m")
 
 
@@ -133,7 +130,6 @@ def test_another_folder_of_the_user(
 
 
 def test_a_manifest(path: str, victim: Path, at_call: Callable[..., None]) -> None:
-    """A manifest that is not the one that was written is an error of the call that wrote it."""
     GrowingFilter.create(path, 2, 1e-9).close()
     with GrowingFilter.open(path) as seen:
         at_call("replace", lambda args: put_link(args[1], victim), temporary)
@@ -143,7 +139,6 @@ def test_a_manifest(path: str, victim: Path, at_call: Callable[..., None]) -> No
 
 
 def test_exclusions(path: str, victim: Path, at_call: Callable[..., None]) -> None:
-    """The same of a file of exclusions."""
     with BloomFilter.create(path, 1000) as seen:
         fits = lambda name, *_: str(name).endswith(".exclusions.tmp")  # noqa: E731
         at_call("replace", lambda args: put_link(args[1], victim), fits)

@@ -46,7 +46,6 @@ def asks_that_hit(seen: Filter, kind: Kind) -> list[Callable[[], object]]:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a filter, but for that of the exclusions."""
     names = [name for name in tree(folder) if not name.endswith("exclusions")]
     return {name: (folder / name).read_bytes() for name in names if (folder / name).is_file()}
 

@@ -37,7 +37,6 @@ def test_permissions(make: Make, mode: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
 def test_made_by_root_for_the_owner(seen: Filter) -> None:
-    """What root adds to, the filter's owner can still read."""
     os.chown(seen.path, 12345, 54321)
     seen.exclusions.add("a")
     status = listed(seen).stat()

@@ -32,7 +32,6 @@ def shared() -> Iterator[Path]:
 
 
 def become(user: int, *, group: int | None = None) -> None:
-    """In a child: be another user for good."""
     os.setgroups([])
     os.setgid(user if group is None else group)
     os.setuid(user)
@@ -46,7 +45,6 @@ def link(path: Path) -> None:
 
 
 def private(path: Path) -> None:
-    """One that only root could read, and its owner."""
     path.write_bytes(b"a\n")
     path.chmod(0o600)
 

@@ -41,7 +41,6 @@ def close(lock: WriteLock) -> None:
 
 @pytest.fixture
 def new_lock(data: Path) -> Iterator[NewLock]:
-    """Make locks of one file, as several open filters have."""
     made: list[WriteLock] = []
 
     def make() -> WriteLock:
@@ -187,7 +186,6 @@ def test_closed_lock(new_lock: NewLock) -> None:
 
 
 def test_closing_within_a_block(new_lock: NewLock) -> None:
-    """Closed within its own block, the lock is given up and leaving the block is no error."""
     lock, other = new_lock(), new_lock()
     with lock.held(SHORT):
         close(lock)
@@ -196,7 +194,6 @@ def test_closing_within_a_block(new_lock: NewLock) -> None:
 
 
 def test_child_gets_it_after_the_parent(new_lock: NewLock) -> None:
-    """A child that waits for the lock its parent holds gets it once the parent leaves it."""
     lock = new_lock()
     reader, writer = os.pipe()
     with lock.held(SHORT):

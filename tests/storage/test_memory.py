@@ -34,7 +34,6 @@ def mapping(path: str) -> dict[str, str]:
 
 
 def reads_single_pages(path: str) -> bool:
-    """Whether the kernel was advised against reading around (flag rr)."""
     return "rr" in mapping(path)["VmFlags"].split()
 
 

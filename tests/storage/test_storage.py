@@ -25,7 +25,6 @@ Change = Callable[[str], None]
 
 @pytest.fixture
 def made(path: str) -> str:
-    """A filter file of three blocks with one key in it."""
     with BloomFilter.create(path, 100, seed=1) as seen:
         seen.add("a")
     return path

@@ -129,7 +129,6 @@ def test_segments(tmp_path: Path, array_bytes: int) -> None:
 
 
 def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A read that comes back short goes on where it ended."""
     (tmp_path / "a").write_bytes(whole := os.urandom(10_000))
     pread = os.pread
     monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, 7), at))
@@ -140,7 +139,6 @@ def test_short_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_header_that_is_refused_leaves_no_descriptor(tmp_path: Path) -> None:
-    """A file that is no filter is closed again."""
     (tmp_path / "a").write_bytes(bytes(5000))
     before = os.listdir("/proc/self/fd")
     for _ in range(3):

@@ -55,7 +55,6 @@ def test_boot_id(machine: Path) -> None:
 
 
 def test_boot_id_of_this_machine() -> None:
-    """It has one, or none that is known."""
     assert len(memory.boot_id()) in (0, 16)
 
 

@@ -125,7 +125,6 @@ def test_open_on_network(pretend: Callable[[str], None], path: str) -> None:
 
 
 def test_create_on_network_when_allowed(pretend: Callable[[str], None], path: str) -> None:
-    """allow_network=True creates, opens and writes there."""
     pretend("nfs4")
     with BloomFilter.create(path, 10, allow_network=True) as seen:
         assert seen.add("a")
@@ -142,7 +141,6 @@ def test_copy_on_write_warns(pretend: Callable[[str], None], path: str, kind: st
 
 
 def test_reservation_warning_names_the_caller(pretend: Callable[[str], None], path: str) -> None:
-    """The warning points at the line that called create."""
     pretend("btrfs")
     with pytest.warns(ReservationWarning) as caught:
         BloomFilter.create(path, 10).close()

@@ -28,7 +28,6 @@ def soon(true: Callable[[], bool]) -> bool:
 
 
 def ended() -> bool:
-    """Wait for the thread to end."""
     return soon(lambda: not reading_threads())
 
 
@@ -109,7 +108,6 @@ def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 10])
 def test_closing_early_stops_the_thread(taken: int) -> None:
-    """Closed before its end, at any point, the thread stops."""
     made = []
 
     def items() -> Iterator[int]:

@@ -59,7 +59,6 @@ FORMS: dict[str, Callable[[list[bytes]], Any]] = {
 
 
 def in_large_chunks(patch: pytest.MonkeyPatch) -> None:
-    """Cut batches as for a large array: into equal chunks of more than the usual number."""
 
     def half(_params: object, keys: int, _width: int = 1) -> int:
         return max(-(-keys // 2), _engine.CHUNK_KEYS)
@@ -246,7 +245,6 @@ def test_what_happens_during_a_batch_reaches_the_caller(
 
 
 def test_a_wrong_key_among_many_adds_nothing(create: Create, path: str) -> None:
-    """Keys are checked before any thread starts: the last one wrong, and nothing is added."""
     seen = create(MANY, threads=3)
     keys: list[Any] = ["a"] * MANY + [1.5]
     with pytest.raises(KeyTypeError) as caught:
