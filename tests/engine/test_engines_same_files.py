@@ -4,6 +4,7 @@ import json
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runner import EXACT, started
@@ -23,26 +24,26 @@ def bytes_of_file(path: Path) -> bytes:
     return bytes(raw)
 
 
+def said_by(engine: str, script: str, *argv: str | Path) -> Any:
+    """Run one of the helpers under an engine; return what it printed."""
+    command = [sys.executable, str(HELPERS / script)]
+    done = started(*argv, env={"MMBLOOM_ENGINE": engine}, command=command)
+    assert (done.code, done.err) == (0, "")
+    served, answers = json.loads(done.out)
+    assert served == engine
+    return answers
+
+
 def test_same_operations_give_the_same_file(tmp_path: Path, seed: int) -> None:
     """Forty operations at random, in all forms of keys: equal answers, files equal byte by byte.
 
     Twice, with a filter each.
     """
-    script = HELPERS / "operations.py"
     seeds = [str((seed + number) % 2**32) for number in range(2)]
     said, files = [], []
     for engine in ENGINES:
-        done = started(
-            tmp_path / engine,
-            *seeds,
-            env={"MMBLOOM_ENGINE": engine},
-            command=[sys.executable, str(script)],
-        )
-        assert (done.code, done.err) == (0, "")
-        served, answers = json.loads(done.out)
-        assert served == engine
-        assert [*map(len, answers)] == [40] * 2
-        said.append(answers)
+        said.append(said_by(engine, "operations.py", tmp_path / engine, *seeds))
+        assert [*map(len, said[-1])] == [40] * 2
         files.append([bytes_of_file(tmp_path / f"{engine}.{one}") for one in seeds])
     assert said[0] == said[1]
     assert files[0] == files[1]
@@ -77,14 +78,7 @@ class Commands:
                 for i, (command, name, options, data) in enumerate(self._jobs)
             ]
             (folder / "jobs").write_text(json.dumps(jobs))
-            done = started(
-                folder / "jobs",
-                env={"MMBLOOM_ENGINE": engine},
-                command=[sys.executable, str(HELPERS / "commands.py")],
-            )
-            assert (done.code, done.err) == (0, "")
-            served, answers = json.loads(done.out)
-            assert served == engine
+            answers = said_by(engine, "commands.py", folder / "jobs")
             ended.append([(code, err.replace(str(folder), "")) for code, err in answers])
             outputs.append([Path(out).read_bytes() for _, out in jobs])
             files.append({path.name: bytes_of_file(path) for path in folder.glob("*.bloom")})
@@ -109,23 +103,10 @@ def lines_at_random(chance: random.Random, n: int, other: bytes) -> list[bytes]:
     return lines
 
 
-OPTIONS: list[list[str]] = [
-    [],
-    ["-i"],
-    ["-f", "1"],
-    ["-s", "2"],
-    ["-w", "3"],
-    ["-w", "0"],
-    ["-f", "1", "-s", "1", "-w", "2", "-i"],
-    ["-f", str(2**64 - 1)],
-    ["-s", str(2**31), "-w", str(2**63)],
-    ["-k", "2"],
-    ["-k", "2", "-t", ","],
-    ["-k", "1", "-t", "::", "-i", "-s", "1"],
-    ["-k", str(2**31), "-t", ",", "--empty", "whole"],
-    ["-k", "3", "-f", "1", "-w", "1"],
-    ["--json-key", "a"],
-    ["--json-key", "a.b", "-i", "-w", "1"],
+OPTIONS = [
+    *("", "-i", "-f 1", "-s 2", "-w 3", "-w 0", "-f 1 -s 1 -w 2 -i", f"-f {2**64 - 1}"),
+    *(f"-s {2**31} -w {2**63}", "-k 2", "-k 2 -t ,", "-k 1 -t :: -i -s 1", "-k 3 -f 1 -w 1"),
+    *(f"-k {2**31} -t , --empty whole", "--json-key a", "--json-key a.b -i -w 1"),
 ]
 
 
@@ -138,7 +119,7 @@ def test_same_lines_from_the_command_line(tmp_path: Path, seed: int, zero: bool)
     data = end.join(lines)  # the last one unfinished
     more = end.join([*lines_at_random(chance, 700, other), *lines[:300], b""])
     for number, options in enumerate(OPTIONS):
-        argv, name = [*options, *(["-z"] if zero else [])], str(number)
+        argv, name = [*options.split(), *(["-z"] if zero else [])], str(number)
         firsts.append(commands.add("dedup", name, *EXACT, *argv, data=data))
         commands.add("dedup", name, *argv, "-d", "--stats", data=more)
         commands.add("check", name, *argv, data=more)

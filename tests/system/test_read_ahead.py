@@ -4,12 +4,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from typing import Any
 
 import pytest
+from cli_runner import wait_until
 from workers import PATIENCE, in_child
 
 from mmbloom._system.threads import ReadAhead
@@ -19,16 +20,17 @@ def reading_threads() -> list[threading.Thread]:
     return [one for one in threading.enumerate() if one.name == "mmbloom-read-ahead"]
 
 
-def soon(true: Callable[[], bool]) -> bool:
-    """Wait for the other thread to do something; return False if it never does."""
-    deadline = time.monotonic() + PATIENCE
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.001)
-    return true()
+def end() -> None:
+    """Wait for the other thread to end."""
+    wait_until(lambda: not reading_threads(), "the end of the thread")
 
 
-def ended() -> bool:
-    return soon(lambda: not reading_threads())
+def numbers(made: list[int] | None = None) -> Iterator[int]:
+    """Count for ever; note each number that is made."""
+    for number in count():
+        if made is not None:
+            made.append(number)
+        yield number
 
 
 def test_everything_in_order() -> None:
@@ -37,7 +39,7 @@ def test_everything_in_order() -> None:
     assert list(ReadAhead(items)) == items
     assert list(ReadAhead([])) == []
     assert list(ReadAhead(iter(range(1000)))) == list(range(1000))
-    assert ended()
+    end()
 
 
 def test_another_thread_reads() -> None:
@@ -51,7 +53,7 @@ def test_another_thread_reads() -> None:
 
     assert list(ReadAhead(items())) == [0, 1, 2, 3, 4]
     assert set(makers) == {"mmbloom-read-ahead"}
-    assert ended()
+    end()
 
 
 def test_used_items_end_where_they_were_made() -> None:
@@ -65,8 +67,8 @@ def test_used_items_end_where_they_were_made() -> None:
     with closing(ReadAhead(Item() for _ in range(20))) as ahead:
         for number, _ in enumerate(ahead):
             least = number - 2
-            assert soon(lambda: len(where) >= least)  # noqa: B023
-    assert ended()
+            wait_until(lambda: len(where) >= least, "the items to be freed")  # noqa: B023
+    end()
     del ahead, _
     assert len(where) == 20
     assert where.count("mmbloom-read-ahead") >= 15
@@ -74,19 +76,13 @@ def test_used_items_end_where_they_were_made() -> None:
 
 def test_no_more_than_two_ahead() -> None:
     """At most two items are made before they are asked for (law 17)."""
-    made = []
-
-    def items() -> Iterator[int]:
-        for number in range(100):
-            made.append(number)
-            yield number
-
-    with closing(ReadAhead(items())) as ahead:
+    made = list[int]()
+    with closing(ReadAhead(numbers(made))) as ahead:
         for asked in range(1, 6):
             assert next(ahead) == asked - 1
             time.sleep(0.02)
             assert asked <= len(made) <= asked + 2
-    assert ended()
+    end()
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
@@ -103,41 +99,33 @@ def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
     with pytest.raises(type(error)) as caught:
         next(ahead)
     assert caught.value is error
-    assert ended()
+    end()
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 10])
 def test_closing_early_stops_the_thread(taken: int) -> None:
-    made = []
-
-    def items() -> Iterator[int]:
-        number = 0
-        while True:
-            made.append(number)
-            yield number
-            number += 1
-
-    ahead = ReadAhead(items())
+    made = list[int]()
+    ahead = ReadAhead(numbers(made))
     for _ in range(taken):
         next(ahead)
     ahead.close()
-    assert ended()
-    count = len(made)
+    end()
+    at_the_end = len(made)
     time.sleep(0.02)
-    assert len(made) == count <= taken + 3
+    assert len(made) == at_the_end <= taken + 3
 
 
 def test_an_error_of_the_reader_stops_the_thread() -> None:
     """When the loop over it raises, the thread ends as well."""
 
     def read() -> None:
-        with closing(ReadAhead(iter(range(10**9)))) as ahead:
+        with closing(ReadAhead(numbers())) as ahead:
             for item in ahead:
                 assert 1 // item
 
     with pytest.raises(ZeroDivisionError):
         read()
-    assert ended()
+    end()
 
 
 def test_a_blocked_producer_does_not_block_closing() -> None:
@@ -155,19 +143,12 @@ def test_a_blocked_producer_does_not_block_closing() -> None:
     assert next(ahead) == b"first"
     assert asked.wait(PATIENCE)
     ahead.close()
-    assert len(reading_threads()) == 1
+    (thread,) = reading_threads()
+    assert thread.daemon, "an interpreter that ends does not wait for its read"
     os.write(writing, b"late")
-    assert ended(), "it stops at its next item"
+    end()  # at its next item
     os.close(writing)
     os.close(reading)
-
-
-def test_a_blocked_producer_does_not_keep_the_process() -> None:
-    """The thread is a daemon: an interpreter that ends does not wait for its read."""
-    with closing(ReadAhead(iter([1]))) as ahead:
-        assert next(ahead) == 1
-        assert all(thread.daemon for thread in reading_threads())
-    assert ended()
 
 
 def test_a_thread_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +199,7 @@ def test_signals_of_a_process_that_items_start() -> None:
 
 def test_closing_in_a_forked_child() -> None:
     """A child has no such thread, and waits for none."""
-    one = ReadAhead(count())
+    one = ReadAhead(numbers())
     assert next(one) == 0  # the other thread waits for room from now on
     with closing(one):
         in_child(one.close)

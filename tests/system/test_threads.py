@@ -1,6 +1,7 @@
 """Batches on several threads: the answers of one, errors to the caller, and no thread left."""
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -43,13 +44,12 @@ def claimed(seen: BloomFilter, keys: Any) -> Any:
         return new.tolist()
 
 
-WAYS: dict[str, Callable[[BloomFilter, Any], Any]] = {
+Way = Callable[[BloomFilter, Any], Any]
+WAYS: dict[str, Way] = {
     "add_many": lambda seen, keys: seen.add_many(keys).tolist(),
     "update": lambda seen, keys: seen.update(keys),
     "claim": claimed,
 }
-
-
 FORMS: dict[str, Callable[[list[bytes]], Any]] = {
     "list": lambda keys: keys,
     "S array": np.array,
@@ -66,6 +66,12 @@ def in_large_chunks(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(_engine, "chunk_keys", half)
 
 
+def with_small_and_large_chunks(patch: pytest.MonkeyPatch) -> Iterator[int]:
+    yield 0
+    in_large_chunks(patch)
+    yield 1
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("kind", [BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter])
 def test_large_chunks_change_nothing(
@@ -75,9 +81,7 @@ def test_large_chunks_change_nothing(
     keys = FORMS[form](repeating(seed))
     options = {"nulls": "skip"} if form == "skipped" else {}
     said = []
-    for number in range(2):
-        if number:
-            in_large_chunks(monkeypatch)
+    for number in with_small_and_large_chunks(monkeypatch):
         with made(kind, tmp_path / f"{number}") as seen:
             excluded = next(key for key in keys if key is not None)
             seen.exclusions.add(excluded)
@@ -102,9 +106,7 @@ def test_large_chunks_without_a_hit(
     keys = np.arange(MANY)
     with made(kind, tmp_path / "seen") as seen:
         (tmp_path / "seen.exclusions").write_bytes(b"\xff damaged")
-        for number in range(2):
-            if number:
-                in_large_chunks(monkeypatch)
+        for _ in with_small_and_large_chunks(monkeypatch):
             assert not seen.contains_many(keys).any()
 
 
@@ -119,9 +121,7 @@ def test_large_chunks_of_hashes(create: Create, seed: int, monkeypatch: pytest.M
     """Hashes are answered alike in large chunks, which are copies of the caller's arrays."""
     h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, MANY), np.uint64)
     said = []
-    for number in range(2):
-        if number:
-            in_large_chunks(monkeypatch)
+    for number in with_small_and_large_chunks(monkeypatch):
         with create(MANY, 0.01, seed=1, name=f"{number}") as seen:
             new = seen.add_hashes(h1, h2).tolist()
             said.append([new, seen.contains_hashes(h1[::-1], h2[::-1]).tolist()])
@@ -196,34 +196,29 @@ def truncate(seen: BloomFilter) -> None:
 
 
 def replace(seen: BloomFilter) -> None:
-    Path(seen.path + "2").write_bytes(Path(seen.path).read_bytes())
+    shutil.copy(seen.path, seen.path + "2")
     os.replace(seen.path + "2", seen.path)
 
 
-def close(seen: BloomFilter) -> None:
-    seen.close()
-
-
-# Not truncated by one thread while others work: between a look and a touch it is a signal.
-CALAMITIES: list[tuple[Callable[[BloomFilter], None], type[Exception], int]] = [
-    (truncate, FileChangedError, 1),
-    (replace, FileChangedError, 1),
-    (replace, FileChangedError, 3),
-    (close, ClosedFilterError, 1),
-    (close, ClosedFilterError, 3),
-]
-
-
-@pytest.mark.parametrize("calamity", CALAMITIES, ids=lambda one: f"{one[0].__name__} {one[2]}")
+@pytest.mark.parametrize(
+    ("happen", "error", "threads"),
+    [
+        # Not by one thread while others work: between a look and a touch it is a signal.
+        (truncate, FileChangedError, 1),
+        *((replace, FileChangedError, threads) for threads in (1, 3)),
+        *((BloomFilter.close, ClosedFilterError, threads) for threads in (1, 3)),
+    ],
+)
 @pytest.mark.parametrize("way", ["add_many", "contains_many", "claim"])
 def test_what_happens_during_a_batch_reaches_the_caller(
     create: Create,
     monkeypatch: pytest.MonkeyPatch,
-    calamity: tuple[Callable[[BloomFilter], None], type[Exception], int],
+    happen: Callable[[BloomFilter], None],
+    error: type[Exception],
+    threads: int,
     way: str,
 ) -> None:
     """A file that changes, or a filter that is closed, during the hashing is an error."""
-    happen, error, threads = calamity
     seen, pieces, real = create(10**6, threads=threads), [0], _engine.hash_keys
     lock, running = threading.Lock(), threading.active_count()
 
@@ -235,10 +230,8 @@ def test_what_happens_during_a_batch_reaches_the_caller(
         return real(*args)
 
     monkeypatch.setattr(_engine, "hash_keys", hash_keys)
-    ways: dict[str, Callable[[BloomFilter, Any], Any]] = {**WAYS}
-    ways["contains_many"] = lambda seen, keys: seen.contains_many(keys)
     with pytest.raises(error):
-        ways[way](seen, np.arange(MANY))
+        (WAYS | {"contains_many": BloomFilter.contains_many})[way](seen, np.arange(MANY))
     assert pieces[0] >= 3
     assert threading.active_count() == running
     seen.close()
