@@ -54,17 +54,8 @@ class Engine(NamedTuple):
         return self.name
 
 
-PARTS = (
-    "bits",
-    "counters",
-    "hash",
-    "holding",
-    "lines",
-    "members",
-    "rows",
-    "single",
-    "slices",
-)  # modules, of the same names in both
+# Modules, of the same names in both.
+PARTS = ("bits", "counters", "hash", "holding", "lines", "members", "rows", "single", "slices")
 MODULES = ("_arrays", "vectors", *PARTS)  # what is built: Cython writes the first
 
 

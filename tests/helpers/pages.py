@@ -18,25 +18,11 @@ README = ROOT / "README.md"
 DOCS = ROOT / "docs"
 # Pages that are read from top to bottom: `test_recipes` runs their commands and their Python.
 RECIPES = [
-    "command-line.md",
-    "composite-keys.md",
-    "containers.md",
-    "cron.md",
-    "csv.md",
-    "dataframes.md",
-    "first-dedup.md",
-    "full-filter.md",
-    "how-to-break-a-filter.md",
-    "install.md",
-    "monitoring.md",
-    "near-duplicates.md",
-    "object-stores.md",
-    "on-the-disk.md",
-    "out-of-memory.md",
-    "own-project.md",
-    "python-and-commands.md",
-    "rotating.md",
-    "training-data.md",
+    *("command-line.md", "composite-keys.md", "containers.md", "cron.md", "csv.md"),
+    *("dataframes.md", "first-dedup.md", "full-filter.md", "how-to-break-a-filter.md"),
+    *("install.md", "monitoring.md", "near-duplicates.md", "object-stores.md"),
+    *("on-the-disk.md", "out-of-memory.md", "own-project.md", "python-and-commands.md"),
+    *("rotating.md", "training-data.md"),
 ]
 
 _VALUES = re.compile(r"(?:[\[\](){},:\s]|'[^']*'|-?\d[\d.e+-]*|(?:True|False|None|nan|inf)\b)+")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from checks import check_folder
 from excluding import EXACT, Kind, SoonFull, Ticking, tree
-from faults import at_call, fail_with, kill_self, os_calls
+from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter
@@ -25,18 +25,14 @@ def test_no_exclusion_is_lost(create: Make, path: str, seed: int) -> None:
     create(**EXACT).close()
     rounds = 60
 
-    def work(number: int) -> Callable[[], int]:
-        def run() -> int:
-            with BloomFilter.open(path) as mine:
-                for n in range(rounds):
-                    mine.exclusions.add(f"{seed} {number} {n}")
-                    if n % 3 == 0:
-                        mine.exclusions.discard(f"{seed} {number} {n}")
-            return rounds
+    def work(number: int) -> None:
+        with BloomFilter.open(path) as mine:
+            for n in range(rounds):
+                mine.exclusions.add(f"{seed} {number} {n}")
+                if n % 3 == 0:
+                    mine.exclusions.discard(f"{seed} {number} {n}")
 
-        return run
-
-    assert together([work(number) for number in range(3)]) == [rounds] * 3
+    together([partial(work, number) for number in range(3)])
     expected = {f"{seed} {i} {n}".encode() for i in range(3) for n in range(rounds) if n % 3}
     with BloomFilter.open(path, "r") as reader:
         assert set(reader.exclusions) == expected
@@ -48,21 +44,17 @@ def test_no_exclusion_is_lost_where_files_change_over(kind: Kind, path: str, see
     """The lock of a folder goes from file to file, and each change is made under it."""
     kind.create(path).close()
 
-    def work(number: int) -> Callable[[], int]:
-        def run() -> int:
-            with kind.open(path) as mine:
-                for n in range(40):
-                    mine.exclusions.add(f"{seed} {number} {n}")
-                    mine.update(f"{seed} {number} {n} {i}" for i in range(3 * n))
-                    with mine.locked():  # in which a file may begin
-                        mine.add(f"{seed} {number} {n}")
-                        mine.exclusions.discard(f"{seed} {number} {n - 1}")
-                    assert f"{seed} {number} {n}" not in mine
-            return 0
+    def work(number: int) -> None:
+        with kind.open(path) as mine:
+            for n in range(40):
+                mine.exclusions.add(f"{seed} {number} {n}")
+                mine.update(f"{seed} {number} {n} {i}" for i in range(3 * n))
+                with mine.locked():  # in which a file may begin
+                    mine.add(f"{seed} {number} {n}")
+                    mine.exclusions.discard(f"{seed} {number} {n - 1}")
+                assert f"{seed} {number} {n}" not in mine
 
-        return run
-
-    assert together([work(number) for number in range(3)]) == [0] * 3
+    together([partial(work, number) for number in range(3)])
     expected = {f"{seed} {i} 39".encode() for i in range(3)}
     with kind.open(path, "r") as reader:
         assert set(reader.exclusions) == expected
@@ -80,7 +72,7 @@ def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
         made.add_many(["a", "b"])
         made.exclusions.add("a")
 
-    def copied(hook: Callable[[str], object]) -> str:
+    def copied(hook: Hook) -> str:
         with os_calls(hook):
             try:
                 kind.copy(path, path + "2")
@@ -90,8 +82,7 @@ def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
 
     def calls_of_a_copy() -> list[str]:
         calls: list[str] = []
-        with os_calls(calls.append):
-            kind.copy(path, path + "2")
+        copied(calls.append)
         return calls
 
     calls = in_child(calls_of_a_copy)
@@ -114,20 +105,18 @@ def test_readers_see_the_old_file_or_the_new(create: Make, path: str) -> None:
     many = [f"{n} {'y' * 500}" for n in range(200)]
     made.exclusions.update(["x", *many])
 
-    def write() -> int:
+    def write() -> None:
         with BloomFilter.open(path) as mine:
             for n in range(100):
                 (mine.exclusions.update if n % 2 else mine.exclusions.difference_update)(many)
-        return 0
 
-    def read() -> int:
+    def read() -> None:
         with BloomFilter.open(path, "r") as mine:
             sizes = {len(mine.exclusions) for _ in range(2000)}
             assert sizes <= {1, 201}
             assert not any("x" in mine for _ in range(2000))
-        return 0
 
-    assert together([write, read]) == [0, 0]
+    together([write, read])
 
 
 @contextmanager
@@ -140,41 +129,35 @@ def calls_of_one_change(path: str, hook: Callable[[str], object]) -> Iterator[Bl
             yield mine
 
 
+def change(path: str, hook: Hook = ignore) -> None:
+    with calls_of_one_change(path, hook) as mine:
+        mine.exclusions.update(["b", "c"])
+
+
 def calls_made(path: str) -> list[str]:
-    def change() -> list[str]:
+    def note() -> list[str]:
         calls: list[str] = []
-        with calls_of_one_change(path, calls.append) as mine:
-            mine.exclusions.update(["b", "c"])
+        change(path, calls.append)
         return calls
 
-    return in_child(change)
+    return in_child(note)
 
 
 def test_on_the_disk(create: Make, path: str) -> None:
     """The new file is forced to the disk before it is in place, and the folder after."""
     create(**EXACT).close()
-    calls = [
-        name
-        for name in calls_made(path)
-        if name in ("flock", "write", "fsync", "replace", "unlock")
-    ]
-    assert calls == ["flock", "write", "fsync", "replace", "fsync", "unlock"]
+    expected = ["flock", "write", "fsync", "replace", "fsync", "unlock"]
+    assert [name for name in calls_made(path) if name in expected] == expected
 
 
 def test_killed_at_every_call(create: Make, path: str) -> None:
     """A process killed in a change leaves the old file or the new; the next change goes on."""
     create(**EXACT).close()
-    calls = len(calls_made(path))
     found = []
-    for number in range(calls):
+    for number in range(len(calls_made(path))):
         Path(path + ".exclusions").unlink(missing_ok=True)
-
-        def die(number: int = number) -> None:
-            with calls_of_one_change(path, at_call(number, kill_self)) as mine:
-                mine.exclusions.update(["b", "c"])
-
         with pytest.raises(ChildDiedError):
-            in_child(die)
+            in_child(partial(change, path, at_call(number, kill_self)))
         raw = Path(path + ".exclusions").read_bytes()
         assert raw in (b"warm\n", b"warm\nb\nc\n"), number
         found.append(raw)
@@ -193,11 +176,10 @@ def test_failure_of_every_call(create: Make, path: str, code: int) -> None:
         Path(path + ".exclusions").unlink(missing_ok=True)
 
         def fail(number: int = number) -> str:
-            with calls_of_one_change(path, at_call(number, fail_with(code))) as mine:
-                try:
-                    mine.exclusions.update(["b", "c"])
-                except OSError as error:
-                    return f"{error}"
+            try:
+                change(path, at_call(number, fail_with(code)))
+            except OSError as error:
+                return f"{error}"
             return ""
 
         said = in_child(fail)

@@ -31,10 +31,16 @@ def shared() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def become(user: int, *, group: int | None = None) -> None:
-    os.setgroups([])
-    os.setgid(user if group is None else group)
-    os.setuid(user)
+def as_user(user: int, act: Callable[[], object]) -> None:
+    """Do something in a child that is another user."""
+
+    def run() -> None:
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        act()
+
+    in_child(run)
 
 
 def link(path: Path) -> None:
@@ -107,35 +113,28 @@ def test_a_file_of_the_owner_again(seen: Filter) -> None:
 
 def test_two_users_in_a_sticky_folder(shared: Path) -> None:
     """A stranger makes the file; the owner's keys are found, and the owner's own file counts."""
-    path = shared / "seen.bloom"
+    path, listed_at = shared / "seen.bloom", shared / "seen.bloom.exclusions"
 
-    def owner() -> None:
-        become(OWNER)
+    def make() -> None:
         with BloomFilter.create(path, **EXACT) as seen:
             seen.add_many(["a", "b"])
 
-    def stranger() -> None:
-        become(STRANGER)
-        (shared / "seen.bloom.exclusions").write_bytes(b"a\n")
-
     def ask() -> None:
-        become(OWNER)
         with BloomFilter.open(path) as seen:
             with pytest.warns(MmbloomWarning, match="passed over"):
                 assert seen.contains_many(["a", "b"]).all()
             assert not seen.add("a")
 
-    def own() -> None:
-        become(OWNER)
+    def exclude() -> None:
         with BloomFilter.open(path) as seen:
             assert seen.exclusions.add("b")
             assert seen.contains_many(["a", "b"]).tolist() == [True, False]
 
-    in_child(owner)
-    in_child(stranger)
-    in_child(ask)
-    (shared / "seen.bloom.exclusions").unlink()
-    in_child(own)
+    as_user(OWNER, make)
+    as_user(STRANGER, lambda: listed_at.write_bytes(b"a\n"))
+    as_user(OWNER, ask)
+    listed_at.unlink()
+    as_user(OWNER, exclude)
 
 
 @pytest.mark.parametrize(
@@ -151,23 +150,18 @@ def test_whose_files_count(shared: Path, filters: int, files: int, asking: int) 
     os.chown(f"{path}.exclusions", files, files)
 
     def ask() -> None:
-        become(asking)
         with BloomFilter.open(path, "r") as seen:
             assert KEY not in seen
 
-    in_child(ask)
+    as_user(asking, ask)
 
 
 @pytest.mark.parametrize(
     ("filters", "files", "counts"),
     [
-        (0o600, 0o620, False),
-        (0o600, 0o602, False),
-        (0o600, 0o644, True),
-        (0o660, 0o660, True),
-        (0o660, 0o662, False),
-        (0o602, 0o622, False),
-        (0o666, 0o666, True),
+        *((0o600, 0o644, True), (0o660, 0o660, True), (0o666, 0o666, True)),
+        *((0o600, 0o620, False), (0o600, 0o602, False)),
+        *((0o660, 0o662, False), (0o602, 0o622, False)),
     ],
 )
 def test_written_by_others(make: Make, filters: int, files: int, *, counts: bool) -> None:
@@ -209,13 +203,12 @@ def test_only_the_owner_changes_them(shared: Path) -> None:
     os.chown(path, OWNER, OWNER)
 
     def change() -> None:
-        become(STRANGER)
         with BloomFilter.open(path) as seen:
             with pytest.raises(PermissionError, match=f"belongs to user {OWNER}: only that user"):
                 seen.exclusions.add(KEY)
             assert KEY in seen
 
-    in_child(change)
+    as_user(STRANGER, change)
     assert sorted(os.listdir(shared)) == ["seen.bloom"]
 
 
@@ -227,12 +220,11 @@ def test_a_group_that_cannot_be_given(shared: Path) -> None:
     os.chown(path, OWNER, STRANGER)
 
     def change() -> None:
-        become(OWNER)
         with BloomFilter.open(path) as seen:
             seen.exclusions.add(KEY)
             assert KEY not in seen
 
-    in_child(change)
+    as_user(OWNER, change)
     assert stat.S_IMODE((shared / "seen.bloom.exclusions").stat().st_mode) == 0o640
 
 
