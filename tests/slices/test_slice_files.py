@@ -5,8 +5,10 @@ import os
 import random
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -14,7 +16,6 @@ import pytest
 
 from mmbloom import FileChangedError, FormatError, NewerFormatError, ParameterMismatchError
 from mmbloom.cluster import Generations, Slice, SlicePlan, assemble
-from mmbloom.errors import MmbloomError
 from mmbloom.format.slices import decode, encode
 from mmbloom.sizing import FilterParams
 
@@ -35,11 +36,11 @@ def test_read_by_the_specification() -> None:
     raw = part.to_bytes()
     assert raw[:8] == b"\x89MMBLS\r\n"
     assert struct.unpack_from("<4I", raw, 8) == (1, 4096, 3, 1)
+    counters = part.keys_added, part.positions_set
     assert struct.unpack_from("<Q16sQQI", raw, 24) == (
         0,
         bytes(16),
-        part.keys_added,
-        part.positions_set,
+        *counters,
         zlib.crc32(raw[4096:]),
     )
     assert struct.unpack_from("<I", raw, 508) == (zlib.crc32(raw[:508] + raw[512:1024]),)
@@ -94,15 +95,11 @@ def test_every_flip_and_every_cut() -> None:
         damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(FormatError, match=r"^<bytes>: "):
             Slice.read(bytes(damaged))
-    for size in [*range(0, len(raw), 64), len(raw) - 1]:
-        with pytest.raises(FormatError):
-            Slice.read(raw[:size])
-        with pytest.raises(FormatError):
-            Slice.read(io.BytesIO(raw[:size]))  # whose size is not known before
-    with pytest.raises(FormatError, match="file size"):
-        Slice.read(raw + b"\0")
-    with pytest.raises(FormatError, match="file size"):
-        Slice.read(io.BytesIO(raw + b"\0"))
+    cuts = [(raw[:size], ".") for size in [*range(0, len(raw), 64), len(raw) - 1]]
+    for wrong, said in [*cuts, (raw + b"\0", "file size")]:
+        for source in (wrong, io.BytesIO(wrong)):  # whose size is not known before
+            with pytest.raises(FormatError, match=said):
+                Slice.read(source)
 
 
 def test_any_bytes(seed: int) -> None:
@@ -180,71 +177,64 @@ def test_keys_of_another_slice() -> None:
     split = PLAN.split(range(100))
     place = int((split.slice_no != 1).argmax())
     said = f"key at position {place}: belongs to slice {split.slice_no[place]}, not to 1"
+    wrong: list[tuple[Any, Any, type[Exception], str]] = [
+        (split.h1, split.h2, ValueError, said),
+        (split.h1.view("i8"), split.h2, TypeError, "h1 is of int64"),
+        (split.h1, split.h2.tolist(), TypeError, "h2 is list"),
+        (split.h1, split.h2[1:], ValueError, "differ in length: 100 and 99"),
+    ]
     for call in (part.claim, part.mark, part.contains):
-        with pytest.raises(ValueError, match=said):
-            call(split.h1, split.h2)
-        with pytest.raises(TypeError, match="h1 is of int64"):
-            call(split.h1.view("i8"), split.h2)
-        with pytest.raises(TypeError, match="h2 is list"):
-            call(split.h1, split.h2.tolist())
-        with pytest.raises(ValueError, match="differ in length: 100 and 99"):
-            call(split.h1, split.h2[1:])
+        for h1, h2, error, said in wrong:
+            with pytest.raises(error, match=said):
+                call(h1, h2)
     assert (part.positions_set, part.keys_added) == (0, 0)
 
 
-def refused(tmp_path: Path, parts: list[object], kind: type[MmbloomError], said: str) -> None:
-    made = tmp_path / "all.bloom"
-    before = sorted(os.listdir(tmp_path))
+@pytest.fixture
+def paths(tmp_path: Path) -> list[Path]:
+    """Write all slices of the plan to files."""
+    for part in filled():
+        part.write(tmp_path / f"{part.number}")
+    return [tmp_path / f"{number}" for number in range(3)]
+
+
+def refused(parts: Any, folder: Path, said: str, kind: type[Exception] = FormatError) -> None:
+    before = {file: file.read_bytes() for file in folder.iterdir()}
     with pytest.raises(kind, match=said):
-        assemble(made, PLAN, parts)  # type: ignore[arg-type]
-    assert sorted(os.listdir(tmp_path)) == before
+        assemble(folder / "all.bloom", PLAN, parts)
+    assert {file: file.read_bytes() for file in folder.iterdir()} == before
 
 
-def test_assemble_refuses(tmp_path: Path) -> None:
+def test_assemble_refuses(tmp_path: Path, paths: list[Path]) -> None:
     """A slice missing, twice, cut, damaged, of another generation: named, and nothing is made."""
-    parts = filled()
-    for number, part in enumerate(parts):
-        part.write(tmp_path / f"{number}")
-    paths: list[object] = [tmp_path / f"{number}" for number in range(3)]
     missing = r"all\.bloom: slices is without 1, expected all 3"
-    refused(tmp_path, [paths[0], paths[2]], FormatError, missing)
-    refused(tmp_path, [], FormatError, "without 0, 1, 2")
-    twice = "slice is 2 once more, expected each slice once"
-    refused(tmp_path, [*paths, parts[2]], FormatError, twice)
-    later = Slice.read(paths[2])  # type: ignore[arg-type]
+    refused([paths[0], paths[2]], tmp_path, missing)
+    refused([], tmp_path, "without 0, 1, 2")
+    refused([*paths, filled()[2]], tmp_path, "slice is 2 once more, expected each slice once")
+    later = Slice.read(paths[2])
     later.generation = 4
-    refused(tmp_path, [*paths[:2], later], FormatError, "generation is 4, expected 0")
-    whole = (tmp_path / "1").read_bytes()
-    (tmp_path / "1").write_bytes(whole[:-1])
-    refused(tmp_path, paths, FormatError, "1: file size is")
-    (tmp_path / "1").write_bytes(whole[:-1] + b"\xff")
-    refused(tmp_path, paths, FormatError, "1: checksum of the body is")
-    (tmp_path / "1").unlink()
-    with pytest.raises(FileNotFoundError):
-        assemble(tmp_path / "all.bloom", PLAN, paths)  # type: ignore[arg-type]
-    assert not (tmp_path / "all.bloom").exists()
+    refused([*paths[:2], later], tmp_path, "generation is 4, expected 0")
+    whole = paths[1].read_bytes()
+    paths[1].write_bytes(whole[:-1])
+    refused(paths, tmp_path, "1: file size is")
+    paths[1].write_bytes(whole[:-1] + b"\xff")
+    refused(paths, tmp_path, "1: checksum of the body is")
+    paths[1].unlink()
+    refused(paths, tmp_path, "No such file", FileNotFoundError)
+    (tmp_path / "all.bloom").write_text("mine")
+    refused(filled(), tmp_path, "exists|there already", FileExistsError)
 
 
-def test_assemble_sees_a_slice_replaced(tmp_path: Path) -> None:
+def test_assemble_sees_a_slice_replaced(tmp_path: Path, paths: list[Path]) -> None:
     """The slice that is read must be the one that was checked before."""
-    parts = filled()
-    for number, part in enumerate(parts):
-        part.write(tmp_path / f"{number}")
 
-    def paths() -> object:
-        yield from (tmp_path / f"{number}" for number in range(3))
-        Slice.empty(PLAN, 0).write(tmp_path / "0")
+    def replaced_amid() -> Iterator[Path]:
+        yield from paths
+        Slice.empty(PLAN, 0).write(paths[0])
 
     with pytest.raises(FileChangedError, match="replaced by another slice"):
-        assemble(tmp_path / "all.bloom", PLAN, paths())  # type: ignore[arg-type]
+        assemble(tmp_path / "all.bloom", PLAN, replaced_amid())
     assert not (tmp_path / "all.bloom").exists()
-
-
-def test_assemble_keeps_what_is_there(tmp_path: Path) -> None:
-    (tmp_path / "all.bloom").write_text("mine")
-    with pytest.raises(FileExistsError):
-        assemble(tmp_path / "all.bloom", PLAN, list(filled()))
-    assert (tmp_path / "all.bloom").read_text() == "mine"
 
 
 def test_at_the_root_of_a_store() -> None:

@@ -35,11 +35,21 @@ def put_link(path: str, target: Path) -> None:
     os.symlink(target, path)
 
 
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    """A private folder of the user, with a file."""
+    folder = tmp_path / "mine"
+    folder.mkdir(mode=0o700)
+    (folder / "kept").touch()
+    return folder
+
+
 Act = Callable[[Any], object]
+Hooked = Callable[..., None]
 
 
 @pytest.fixture
-def at_call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def at_call(monkeypatch: pytest.MonkeyPatch) -> Hooked:
     """Make a stranger act once, before or after a call of the system whose arguments fit."""
 
     def hook(name: str, act: Act, fits: Callable[..., bool], *, before: bool = False) -> None:
@@ -63,7 +73,7 @@ def temporary(path: Any, *_rest: Any) -> bool:
     return isinstance(path, str) and os.path.basename(path).startswith(".m")
 
 
-def test_the_mode_is_the_files_own(path: str, victim: Path, at_call: Callable[..., None]) -> None:
+def test_the_mode_is_the_files_own(path: str, victim: Path, at_call: Hooked) -> None:
     """A link in place of the new file gets no mode, and what it leads to neither."""
     at_call("open", lambda args: put_link(args[0], victim), temporary)
     with pytest.raises(OSError, match=r"others may write to this folder.*seen\.bloom") as caught:
@@ -75,7 +85,7 @@ def test_the_mode_is_the_files_own(path: str, victim: Path, at_call: Callable[..
 @pytest.mark.parametrize("exist_ok", [False, True])
 @pytest.mark.parametrize("before", [True, False])
 def test_what_is_linked_is_what_was_made(
-    path: str, victim: Path, at_call: Callable[..., None], *, before: bool, exist_ok: bool
+    path: str, victim: Path, at_call: Hooked, *, before: bool, exist_ok: bool
 ) -> None:
     """Another file at the path, or a link to one, is an error, and is not opened."""
     BloomFilter.create(victim.with_name("other"), 1000).close()
@@ -93,13 +103,8 @@ def test_what_is_linked_is_what_was_made(
 @pytest.mark.parametrize(
     ("name", "before"), [("mkdir", False), ("rename", True), ("rename", False)]
 )
-def test_a_folder(
-    path: str, tmp_path: Path, at_call: Callable[..., None], *, name: str, before: bool
-) -> None:
+def test_a_folder(path: str, mine: Path, at_call: Hooked, *, name: str, before: bool) -> None:
     """A link in place of a new folder: nothing is made in, or removed from, another folder."""
-    mine = tmp_path / "mine"
-    mine.mkdir(mode=0o700)
-    (mine / "kept").touch()
 
     def swap(args: Any) -> None:
         put_link(args[0 if before or name == "mkdir" else 1], mine)
@@ -111,13 +116,9 @@ def test_a_folder(
     assert stat.S_IMODE(mine.stat().st_mode) == 0o700
 
 
-def test_another_folder_of_the_user(
-    path: str, tmp_path: Path, at_call: Callable[..., None]
-) -> None:
+def test_another_folder_of_the_user(path: str, mine: Path, at_call: Hooked) -> None:
     """A folder that is moved into the place of the new one keeps its files."""
-    mine = tmp_path / "mine"
-    mine.mkdir(mode=0o700)
-    (mine / "kept").touch()
+    around = mine.parent
 
     def swap(args: Any) -> None:
         os.rmdir(args[0])
@@ -126,10 +127,10 @@ def test_another_folder_of_the_user(
     at_call("mkdir", swap, temporary)
     with pytest.raises(OSError, match="others may write to this folder"):
         GrowingFilter.create(path, 1000)
-    assert [file.name for file in tmp_path.rglob("kept")] == ["kept"]
+    assert [file.name for file in around.rglob("kept")] == ["kept"]
 
 
-def test_a_manifest(path: str, victim: Path, at_call: Callable[..., None]) -> None:
+def test_a_manifest(path: str, victim: Path, at_call: Hooked) -> None:
     GrowingFilter.create(path, 2, 1e-9).close()
     with GrowingFilter.open(path) as seen:
         at_call("replace", lambda args: put_link(args[1], victim), temporary)
@@ -138,7 +139,7 @@ def test_a_manifest(path: str, victim: Path, at_call: Callable[..., None]) -> No
     assert untouched(victim)
 
 
-def test_exclusions(path: str, victim: Path, at_call: Callable[..., None]) -> None:
+def test_exclusions(path: str, victim: Path, at_call: Hooked) -> None:
     with BloomFilter.create(path, 1000) as seen:
         fits = lambda name, *_: str(name).endswith(".exclusions.tmp")  # noqa: E731
         at_call("replace", lambda args: put_link(args[1], victim), fits)
