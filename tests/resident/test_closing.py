@@ -24,7 +24,6 @@ import mmbloom
 from mmbloom import BloomFilter, verify
 from mmbloom._storage import unmapped
 from mmbloom._storage.resident import working_copy
-from mmbloom._storage.resident.moving import Place
 from mmbloom._storage.resident.share import Share
 from mmbloom._system import memory
 from mmbloom.errors import DurabilityError, FileChangedError
@@ -299,20 +298,6 @@ def test_fsync_that_fails_once(
     seen.close()
     BloomFilter.open(file).close()
     check_saved(file, OLD, NEW)
-
-
-@pytest.mark.parametrize(("where", "name"), [(memory, "populate"), (Place, "name")])
-def test_move_that_is_interrupted_late(
-    file: str, monkeypatch: pytest.MonkeyPatch, where: object, name: str
-) -> None:
-    """A copy that was made and is not used leaves no name, in the header or in shared memory."""
-    with BloomFilter.open(file, resident=True) as seen:
-        at_call(monkeypatch, where, name, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            seen.add("x")
-        assert copies() == []
-        assert seen.add("x")
-    check_saved(file, OLD)
 
 
 def lost(file: str) -> None:

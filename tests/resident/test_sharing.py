@@ -106,18 +106,6 @@ def test_readers_follow_both_ways(file: str) -> None:
     child.result()
 
 
-def test_idle_child_keeps_nothing(file: str, seen: BloomFilter) -> None:
-    """A forked child that does not use the filter does not keep its parent from writing it."""
-    done, end = os.pipe()
-    child = Child(lambda: os.read(done, 1))
-    seen.close()
-    check_saved(file, NEW)
-    os.write(end, b"x")
-    child.result()
-    os.close(done)
-    os.close(end)
-
-
 def test_child_that_uses_it_keeps_it(file: str, seen: BloomFilter) -> None:
     """Its parent, which closes first, leaves the copy to it."""
     used, say_used = os.pipe()
@@ -264,13 +252,18 @@ def test_access_list_stays_with_the_file(file: str) -> None:
     assert copies() == []
 
 
-def test_interrupted_move(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(working_copy, "count_set"), (memory, "populate"), (moving.Place, "name")],
+)
+def test_interrupted_move(
+    file: str, monkeypatch: pytest.MonkeyPatch, where: object, name: str
+) -> None:
     """Whatever ends a move leaves no copy, no share and no lock; the next key moves it."""
     with BloomFilter.open(file, resident=True) as seen:
-        with monkeypatch.context() as patch:
-            patch.setattr(working_copy, "count_set", interrupt)
-            with pytest.raises(KeyboardInterrupt):
-                seen.add("x")
+        at_call(monkeypatch, where, name, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            seen.add("x")
         assert copies() == []
 
         def other() -> None:
@@ -283,6 +276,7 @@ def test_interrupted_move(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert seen.add("x")
         assert seen.info().resident
         assert "y" in seen
+    check_saved(file, OLD, ["x", "y"])
 
 
 def test_closing_waits_for_nobody_who_has_a_share(

@@ -111,14 +111,6 @@ def test_block_that_is_dropped(new_lock: NewLock, data: Path, *, with_its_lock: 
     close(lock)
 
 
-def test_threads_exclude_each_other(new_lock: NewLock) -> None:
-    """Another thread has to wait, for the very same object too."""
-    lock = new_lock()
-    with lock.held(SHORT):
-        assert in_thread(lambda: is_free(lock)) is False
-    assert in_thread(lambda: is_free(lock)) is True
-
-
 @pytest.mark.parametrize("shared", [True, False])
 def test_no_lost_update(new_lock: NewLock, stress: int, *, shared: bool) -> None:
     """Read-modify-write under the lock loses nothing among threads, with one object or several."""

@@ -127,18 +127,6 @@ def test_preload_where_the_kernel_cannot_populate(
     assert max(read) <= 8 << 20 < sum(read)
 
 
-@pytest.mark.parametrize("reserve", ["zeros", "fallocate"])
-def test_both_ways_to_reserve_give_the_same_file(create: Create, reserve: str) -> None:
-    """However its space is reserved, all of it is, and all of the array is zero."""
-    seen = create(10_000_000, reserve=reserve, seed=7)
-    status = os.stat(seen.path)
-    assert status.st_blocks * 512 >= status.st_size
-    with open(seen.path, "rb") as file:
-        file.seek(4096)
-        assert not file.read().strip(b"\0")
-    assert seen.add_many(KEYS).all()
-
-
 def test_zeros_are_written_in_aligned_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
