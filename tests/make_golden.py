@@ -5,6 +5,7 @@ bytes come out every time, and a file that is there is never changed: new cases 
 """
 
 import hashlib
+import itertools
 import json
 from pathlib import Path
 
@@ -79,13 +80,8 @@ def as_recorded(fields: Fields) -> dict[str, object]:
 
 def first_false_positives(filled: NaiveFilter, how_many: int = 10) -> list[int]:
     """Find the first numbers i for which the absent key "absent-i" is answered yes."""
-    found: list[int] = []
-    i = 0
-    while len(found) < how_many:
-        if f"absent-{i}" in filled:
-            found.append(i)
-        i += 1
-    return found
+    found = (i for i in itertools.count() if f"absent-{i}" in filled)
+    return [*itertools.islice(found, how_many)]
 
 
 # name, settings in the manifest, and of each file: number, fields, keys from and to. A growing
@@ -103,10 +99,8 @@ FOLDERS: list[tuple[str, dict[str, object], list[tuple[int, Fields, int, int]]]]
     (
         "rotating",
         {
-            "keep_seconds": 172800,
-            "every_seconds": 86400,
-            "capacity_per_period": 100,
-            "error_rate": 0.75,
+            "keep_seconds": 172800, "every_seconds": 86400,
+            "capacity_per_period": 100, "error_rate": 0.75,
         },
         [
             (19675, Fields(512, 2, 2, KEY, 100, 0.25, hash_id=2), 0, 100),
@@ -136,16 +130,10 @@ def make_folder(
         entries.append({"number": number, "name": name, "uuid": uuid.hex()})
         hashes[name] = hashlib.sha256(member.data).hexdigest()
         filled.append(member)
-    further = {
-        "layout": "blocked",
-        "seed": KEY.to_bytes(16, "little").hex(),
-        "reserve": "zeros",
-        "hash": "siphash",
-    }
+    key = KEY.to_bytes(16, "little").hex()
+    further = {"layout": "blocked", "seed": key, "reserve": "zeros", "hash": "siphash"}
     manifest = {
-        "format": "mmbloom folder",
-        "version": 1,
-        "kind": kind,
+        "format": "mmbloom folder", "version": 1, "kind": kind,
         "uuid": hashlib.sha256(kind.encode()).digest()[:16].hex(),
         "settings": {**sizes, **further},
         "members": entries,

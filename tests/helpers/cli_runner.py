@@ -120,14 +120,9 @@ def started(
     **options: Any,
 ) -> Ended:
     """Start a command as a shell does; further options are those of Popen."""
-    for stream in ("stdout", "stderr"):
-        options.setdefault(stream, subprocess.PIPE)
-    with subprocess.Popen(
-        [*command, *map(str, argv)],
-        stdin=None if stdin is None else subprocess.PIPE,
-        env={**environment(), **(env or {})},
-        **options,
-    ) as process:
+    options |= {"stdin": None if stdin is None else subprocess.PIPE}
+    options |= {"env": {**environment(), **(env or {})}}
+    with running(*argv, command=command, **options) as process:
         try:
             out, err = process.communicate(stdin, PATIENCE)
         except subprocess.TimeoutExpired:
@@ -135,9 +130,6 @@ def started(
             time.sleep(0.5)
             process.kill()
             raise AssertionError(f"hung: {process.communicate()[1].decode()}") from None
-        except BaseException:
-            process.kill()
-            raise
     return Ended(process.returncode, out or b"", (err or b"").decode())
 
 

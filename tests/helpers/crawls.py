@@ -24,20 +24,12 @@ from workers import PATIENCE
 FORKS = multiprocessing.get_context("forkserver")
 # What every crawl imports; none of it chooses Twisted's reactor, which is for the crawl to do.
 IMPORTED = [
-    "mmbloom.crawl.scrapy",
-    "scrapy.core.downloader.handlers.http11",
-    "scrapy.downloadermiddlewares.cookies",
-    "scrapy.downloadermiddlewares.httpcompression",
-    "scrapy.downloadermiddlewares.robotstxt",
-    "scrapy.extensions.feedexport",
-    "scrapy.extensions.remote_control",
-    "scrapy.extensions.telnet",
-    "scrapy.pqueues",
-    "scrapy.resolver",
-    "scrapy.spidermiddlewares.referer",
+    *("mmbloom.crawl.scrapy", "scrapy_crawler", "twisted.internet.asyncioreactor"),
+    *("scrapy.core.downloader.handlers.http11", "scrapy.downloadermiddlewares.cookies"),
+    *(f"scrapy.downloadermiddlewares.{name}" for name in ("httpcompression", "robotstxt")),
+    *(f"scrapy.extensions.{name}" for name in ("feedexport", "remote_control", "telnet")),
+    *("scrapy.pqueues", "scrapy.resolver", "scrapy.spidermiddlewares.referer"),
     "scrapy.utils.engine",
-    "scrapy_crawler",
-    "twisted.internet.asyncioreactor",
 ]
 OURS, SCRAPYS = "mmbloom.crawl.scrapy.ClaimScheduler", "scrapy.core.scheduler.Scheduler"
 SHARED: dict[str, Any] = {
