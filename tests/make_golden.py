@@ -99,8 +99,10 @@ FOLDERS: list[tuple[str, dict[str, object], list[tuple[int, Fields, int, int]]]]
     (
         "rotating",
         {
-            "keep_seconds": 172800, "every_seconds": 86400,
-            "capacity_per_period": 100, "error_rate": 0.75,
+            "keep_seconds": 172800,
+            "every_seconds": 86400,
+            "capacity_per_period": 100,
+            "error_rate": 0.75,
         },
         [
             (19675, Fields(512, 2, 2, KEY, 100, 0.25, hash_id=2), 0, 100),
@@ -133,7 +135,9 @@ def make_folder(
     key = KEY.to_bytes(16, "little").hex()
     further = {"layout": "blocked", "seed": key, "reserve": "zeros", "hash": "siphash"}
     manifest = {
-        "format": "mmbloom folder", "version": 1, "kind": kind,
+        "format": "mmbloom folder",
+        "version": 1,
+        "kind": kind,
         "uuid": hashlib.sha256(kind.encode()).digest()[:16].hex(),
         "settings": {**sizes, **further},
         "members": entries,

@@ -94,16 +94,30 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def calls_of(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None]:
-    """Count the calls of a function there from now on: each is an item of the list."""
-    calls, real = list[None](), getattr(owner, name)
+def calls_of(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
+    """Note the arguments of each call of a function there from now on."""
+    calls, real = list[tuple[Any, ...]](), getattr(owner, name)
 
     def call(*arguments: Any, **options: Any) -> Any:
-        calls.append(None)
+        calls.append(arguments)
         return real(*arguments, **options)
 
     patch.setattr(owner, name, call)
     return calls
+
+
+def refuse_to_open(
+    patch: pytest.MonkeyPatch, code: int, which: Callable[[str, int], object]
+) -> None:
+    """Have the system refuse to open some files, chosen by path and flags."""
+    real = os.open
+
+    def refuse(path: Any, flags: int, *rest: int, **options: Any) -> int:
+        if which(os.fspath(path), flags):
+            raise OSError(code, os.strerror(code), path)
+        return real(path, flags, *rest, **options)
+
+    patch.setattr(os, "open", refuse)
 
 
 class Refused:

@@ -1,16 +1,17 @@
 """Copies of others: what is at a name, which names there may be, and who may use a copy."""
 
+import errno
 import os
 import random
 import stat
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from checks import array_of, let_others_in
 from copies import COPY_OFFSET, NEW, OLD, copies, left_behind, missing, name_in
+from steps import refuse_to_open
 from tally import Count
 from workers import in_child
 
@@ -85,17 +86,11 @@ def test_copy_that_others_may_have_changed(
     """It is refused, and not taken for lost: the keys that are in it alone may all be right."""
     if what == "of another user" and os.geteuid():
         pytest.skip("only root gives files away")
-    copy, real = left_behind(file), os.open
+    copy = left_behind(file)
     owner, mode = copy.stat().st_uid, copy.stat().st_mode
-
-    def denied(path: str, *arguments: int, **options: Any) -> int:
-        if str(path) == str(copy):
-            raise PermissionError(13, "Permission denied", path)
-        return real(path, *arguments, **options)
-
     with monkeypatch.context() as patch:
         if what == "no permission":
-            patch.setattr(os, "open", denied)
+            refuse_to_open(patch, errno.EACCES, lambda path, _: path == str(copy))
         elif what == "of another user":
             os.chown(copy, STRANGER, -1)
         else:

@@ -4,12 +4,12 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from chains import files_of
 from checks import lasting, soon
 from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, tree
+from steps import refuse_to_open
 
 from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify
 
@@ -19,25 +19,16 @@ KEY = "a"
 def asks_that_hit(seen: Filter, kind: Kind) -> list[Callable[[], object]]:
     """All ways to ask about, and to add, keys of which one is found."""
 
-    def claim() -> None:
-        with seen.claim(["fresh"]):
-            pass
-
     def locked() -> None:
         with seen.locked():
             soon()
             seen.add("fresh")
 
     return [
-        lambda: KEY in seen,
-        lambda: seen.contains_many(["z", KEY]),
-        lambda: seen.add(KEY),
-        lambda: seen.add("fresh"),
-        lambda: seen.add_many(["fresh"]),
-        lambda: seen.update(iter(["fresh"])),
-        claim,
-        locked,
-        seen.info,
+        *(lambda: KEY in seen, lambda: seen.contains_many(["z", KEY]), lambda: seen.add(KEY)),
+        *(lambda: seen.add("fresh"), lambda: seen.add_many(["fresh"])),
+        *(lambda: seen.update(iter(["fresh"])), lambda: seen.claim(["fresh"]).__enter__()),
+        *(locked, seen.info),
         lambda: len(seen.exclusions),
         lambda: seen.exclusions.add("x"),
         lambda: seen.exclusions.discard("x"),
@@ -122,14 +113,7 @@ def test_no_permission_to_read(seen: Filter, monkeypatch: pytest.MonkeyPatch) ->
     """A file that others keep to themselves is the system's own error, with the file's name."""
     listed(seen).write_bytes(b"a\n")
     soon()
-    original = os.open
-
-    def refuse(path: str, *rest: int, **options: Any) -> int:
-        if path.endswith("exclusions"):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
-        return original(path, *rest, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
+    refuse_to_open(monkeypatch, errno.EACCES, lambda path, _: path.endswith("exclusions"))
     with pytest.raises(PermissionError, match=r"seen\.bloom[./]exclusions"):
         seen.contains_many([KEY])
 

@@ -7,11 +7,11 @@ import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from checks import check_folder, soon
 from excluding import EXACT, Filter, Kind, Make, listed, tree
+from steps import calls_of, refuse_to_open
 
 from mmbloom import BloomFilter, FormatError
 from mmbloom._storage.exclusions import MOST_BYTES
@@ -28,11 +28,9 @@ def test_permissions(make: Make, mode: int) -> None:
         made.exclusions.add("a")
     finally:
         os.umask(before)
-    assert stat.S_IMODE(listed(made).stat().st_mode) == mode
-    assert (listed(made).stat().st_uid, listed(made).stat().st_gid) == (
-        os.stat(made.path).st_uid,
-        os.stat(made.path).st_gid,
-    )
+    status, of_filter = listed(made).stat(), os.stat(made.path)
+    assert stat.S_IMODE(status.st_mode) == mode
+    assert (status.st_uid, status.st_gid) == (of_filter.st_uid, of_filter.st_gid)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of others")
@@ -46,14 +44,7 @@ def test_made_by_root_for_the_owner(seen: Filter) -> None:
 def test_read_only_folder(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no file can be made, changes fail with the name that people know."""
     seen.exclusions.add("a")
-    original = os.open
-
-    def refuse(path: str, flags: int, *rest: int, **options: Any) -> int:
-        if flags & os.O_CREAT:
-            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
-        return original(path, flags, *rest, **options)
-
-    monkeypatch.setattr(os, "open", refuse)
+    refuse_to_open(monkeypatch, errno.EROFS, lambda _, flags: flags & os.O_CREAT)
     with pytest.raises(OSError, match="Read-only file system") as caught:
         seen.exclusions.add("b")
     assert caught.value.filename == str(listed(seen))
@@ -157,21 +148,14 @@ def test_read_once(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_none_cost_nothing(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Misses ask for no exclusions, and of hits at most one in a millisecond does."""
-    looks: list[str] = []
-    original = os.access
-
-    def access(path: str, mode: int, **how: bool) -> bool:
-        looks.append(path)
-        return original(path, mode, **how)
-
-    monkeypatch.setattr(os, "access", access)
+    looks = calls_of(monkeypatch, os, "access")
     soon()
     for _ in range(100):
         assert "miss" not in seen
         seen.contains_many(["miss", "other"])
     assert not looks
     assert KEY in seen
-    assert looks == [str(listed(seen))]
+    assert [path for path, _ in looks] == [str(listed(seen))]
     monkeypatch.setattr("mmbloom.filters.exclusions.monotonic", lambda: 0.0)  # time stands still
     for _ in range(100):
         assert KEY in seen

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from checks import soon
 from maps import map_of, replace_map
+from steps import calls_of
 
 from mmbloom import BloomFilter
+from mmbloom._storage import build
 from mmbloom._storage.resident import moving
 from mmbloom._system.mounts import IN_MEMORY, file_system_type
 
@@ -113,17 +115,12 @@ def test_preload_where_the_kernel_cannot_populate(
         def close(self) -> None:
             the_map.close()
 
-    the_map, read = map_of(seen._storage), []
-    pread = os.pread
-
-    def counted(fd: int, size: int, start: int) -> bytes:
-        read.append(len(data := pread(fd, size, start)))
-        return data
-
+    the_map, calls = map_of(seen._storage), calls_of(monkeypatch, os, "pread")
     replace_map(seen._storage, OldMap())
-    monkeypatch.setattr(os, "pread", counted)
     seen._storage.array.preload()
-    assert sum(read) == os.path.getsize(seen.path)
+    size = os.path.getsize(seen.path)
+    read = [min(asked, size - start) for _, asked, start in calls]
+    assert sum(read) == size
     assert max(read) <= 8 << 20 < sum(read)
 
 
@@ -132,17 +129,10 @@ def test_zeros_are_written_in_aligned_pieces(
 ) -> None:
     """Every piece but the last ends at a multiple of 8 MiB: only so the kernel keeps it whole."""
     monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())  # which needs no zeros
-    spans = []
-    pwrite = os.pwrite
-
-    def counted(fd: int, data: bytes, start: int) -> int:
-        spans.append((start, start + len(data)))
-        return pwrite(fd, data, start)
-
-    monkeypatch.setattr(os, "pwrite", counted)
+    calls = calls_of(monkeypatch, os, "pwrite")
     BloomFilter.create(tmp_path / "a", 20_000_000).close()
     size = os.path.getsize(tmp_path / "a")
-    header, *zeros = spans
+    header, *zeros = [(start, start + len(data)) for _, data, start in calls]
     assert header == (0, 4096)
     assert [start for start, _ in zeros] == [4096, *(end for _, end in zeros[:-1])]
     assert zeros[-1][1] == size
@@ -170,13 +160,12 @@ def test_wrong_options(path: str, option: dict[str, Any], said: str) -> None:
 
 def test_zeros_of_a_file_too_large_to_be_dirty(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are reserved, and not written: the kernel would write them with each key near by."""
-    written = list[int]()
     monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())
-    monkeypatch.setattr("mmbloom._storage.build.write_zeros", lambda *_: written.append(1))
+    written = calls_of(monkeypatch, build, "write_zeros")
     monkeypatch.setattr("mmbloom._system.memory._SMALL", 0)
     for limit in (100_000, 10_000):  # bytes that may be dirty; the array has 12 KiB
         monkeypatch.setattr("mmbloom._system.memory.dirty_bytes", lambda limit=limit: limit)
         with BloomFilter.create(f"{path}.{limit}", 10_000) as seen:
             assert seen.add("a")
             assert os.stat(seen.path).st_blocks * 512 >= 12 << 10
-    assert written == [1]
+    assert len(written) == 1

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from mutants import mutant_file
 from naive import HASH, split
 from reference import Fields, NaiveFilter, positions_of
+from steps import calls_of
 from workers import in_child
 
 from mmbloom import FormatError, copy, repair, verify
@@ -102,17 +103,12 @@ def test_lookups_are_those_of_the_specification(
 
 def test_each_part_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Law 17: a batch of many keys reads each 64 KiB of the array at most once."""
-    path, reads, pread = filter_of(tmp_path / "a", MIB + 64), [], os.pread
-
-    def counted(fd: int, size: int, start: int) -> bytes:
-        reads.append(start)
-        return pread(fd, size, start)
-
-    with UnmappedFilter(path) as looked_at:
-        monkeypatch.setattr(os, "pread", counted)
+    with UnmappedFilter(filter_of(tmp_path / "a", MIB + 64)) as looked_at:
+        calls = calls_of(monkeypatch, os, "pread")
         halves = np.random.default_rng(1).integers(2**63, size=(2, 10_000)).astype(np.uint64)
         looked_at.contains((halves[0], halves[1]))
         assert len(looked_at.contains((halves[0, :0], halves[1, :0]))) == 0
+    reads = [start for _, _, start in calls]
     assert reads == sorted(set(reads))
     assert 16 <= len(reads) <= 17
 
