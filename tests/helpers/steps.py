@@ -47,7 +47,7 @@ def at_line(number: int, where: Callable[[CodeType], bool], act: Act, run: Act) 
     return left < 0
 
 
-def at_call(
+def at_next_call(
     patch: pytest.MonkeyPatch, owner: Any, name: str, act: Act, *, after: bool = False
 ) -> None:
     """Do something once, before or after the next call of a function of a module or a class."""

@@ -17,7 +17,7 @@ import pytest
 from checks import in_thread
 from copies import COPY_OFFSET, NEW, OLD, check_saved, copies, left_behind, missing, name_in
 from faults import fail_with
-from steps import Refused, at_call, calls_of, interrupt, kill
+from steps import Refused, at_next_call, calls_of, interrupt, kill
 from workers import PATIENCE, Child, ChildDiedError, in_child
 
 import mmbloom
@@ -50,7 +50,7 @@ def test_amid_the_first_add_of_a_thread(file: str, monkeypatch: pytest.MonkeyPat
         moving.set()
         assert go_on.wait(PATIENCE)
 
-    at_call(monkeypatch, working_copy, "sweep", wait)
+    at_next_call(monkeypatch, working_copy, "sweep", wait)
     seen = BloomFilter.open(file, resident=True)
     added = threading.Thread(target=seen.add_many, args=(NEW,))
     added.start()
@@ -105,7 +105,7 @@ def test_amid_the_queries_of_a_thread(
     def ask() -> None:
         found.append(in_thread(lambda: bool(seen.contains_many(NEW).all())) is True)
 
-    at_call(monkeypatch, Share, "has_company", ask)
+    at_next_call(monkeypatch, Share, "has_company", ask)
     seen.close()
     assert found == [True]
     check_saved(file, OLD, NEW)
@@ -125,7 +125,7 @@ def test_in_a_handler_amid_a_flush(
 ) -> None:
     """It is refused: the flush would go on writing to whatever gets the descriptor next."""
     close = Refused(seen.close)
-    at_call(monkeypatch, working_copy, "write_at", close)
+    at_next_call(monkeypatch, working_copy, "write_at", close)
     seen.flush()
     assert close.times == 1
     seen.add_many(MORE)
@@ -140,7 +140,7 @@ def test_in_a_handler_amid_an_add(
     close = Refused(seen.close)
     other = BloomFilter.open(file)
     assert other.info().resident
-    at_call(monkeypatch, shelf.BitFile, "_finish", close)
+    at_next_call(monkeypatch, shelf.BitFile, "_finish", close)
     seen.add_many(MORE)
     assert close.times == 1
     other.close()
@@ -153,7 +153,7 @@ def test_again_after_an_interrupt(
     file: str, seen: BloomFilter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A close that was interrupted can be repeated, and until then the filter is open."""
-    at_call(monkeypatch, working_copy.WorkingCopy, "write_to", interrupt)
+    at_next_call(monkeypatch, working_copy.WorkingCopy, "write_to", interrupt)
     with pytest.raises(KeyboardInterrupt):
         seen.close()
     seen.add_many(MORE)
@@ -167,7 +167,7 @@ def test_after_a_writer_was_killed_amid_a_batch(file: str, monkeypatch: pytest.M
     def die() -> None:
         seen = BloomFilter.open(file, resident=True)
         seen.add_many(NEW)
-        at_call(pytest.MonkeyPatch(), shelf.BitFile, "_finish", kill)
+        at_next_call(pytest.MonkeyPatch(), shelf.BitFile, "_finish", kill)
         seen.add_many(MORE)
 
     with pytest.raises(ChildDiedError):
@@ -321,7 +321,7 @@ def test_stale_look_of_a_thread(file: str, monkeypatch: pytest.MonkeyPatch) -> N
         go_on.wait(0.3)  # the mover waits for this thread, or this thread for the mover
 
     def look() -> None:
-        at_call(monkeypatch, working_copy.WorkingCopy, "find", wait, after=True)
+        at_next_call(monkeypatch, working_copy.WorkingCopy, "find", wait, after=True)
         assert 5 in seen
 
     with BloomFilter.open(file, resident=False) as other:
@@ -359,7 +359,7 @@ def test_handler_that_adds_while_the_array_is_looked_for(
     before = signal.signal(signal.SIGUSR1, add)
     handle = partial(signal.raise_signal, signal.SIGUSR1)
     try:
-        at_call(monkeypatch, working_copy.WorkingCopy, "find", handle, after=True)
+        at_next_call(monkeypatch, working_copy.WorkingCopy, "find", handle, after=True)
         seen.add_many(NEW)
     finally:
         signal.signal(signal.SIGUSR1, before)
@@ -379,7 +379,7 @@ def test_verify_amid_moves(file: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
     for act in (lambda: left_behind(file), lambda: in_child(close_and_add)):
         with monkeypatch.context() as patch:
-            at_call(patch, unmapped.UnmappedFilter, "header_first", act)
+            at_next_call(patch, unmapped.UnmappedFilter, "header_first", act)
             assert verify(file).problems == ()
     mmbloom.copy(file, tmp_path / "copy")
     with BloomFilter.open(tmp_path / "copy", "r") as made:
@@ -402,7 +402,7 @@ def test_added_while_it_is_asked_whether_all_is_written(
     seen.flush()
     other = BloomFilter.open(file, resident=True)
     add = partial(other.add_many, MORE)
-    at_call(monkeypatch, working_copy.WorkingCopy, "is_written", add, after=True)
+    at_next_call(monkeypatch, working_copy.WorkingCopy, "is_written", add, after=True)
     seen.flush()
     seen.close()
     other.close()
@@ -419,7 +419,7 @@ def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.Mon
     add = Refused(lambda: seen.add("late"))  # and no LockTimeoutError after a wait
     assert seen.add_many(NEW).any()
     seen._shelf.lock.retire()  # as where nothing was written since it was opened
-    at_call(monkeypatch, type(seen._storage.array), "give_back", add)
+    at_next_call(monkeypatch, type(seen._storage.array), "give_back", add)
     seen.close()
     assert add.times == 1
     check_saved(file, OLD, NEW)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from checks import run_threads
 from copies import NEW, OLD, check_saved, copies, left_behind, missing, name_in
-from steps import Refused, at_call, interrupt
+from steps import Refused, at_next_call, interrupt
 from workers import PATIENCE, Child, in_child
 
 from mmbloom import BloomFilter
@@ -55,7 +55,7 @@ def test_a_thread_that_follows_late_changes_nothing(
             run_threads(array._find_array)
             assert array.mapped is before
 
-        at_call(monkeypatch, working_copy.WorkingCopy, "make", overtaken)
+        at_next_call(monkeypatch, working_copy.WorkingCopy, "make", overtaken)
         assert seen.add("x")
         assert seen.info().resident
 
@@ -75,7 +75,7 @@ def test_two_who_both_think_that_they_are_the_last(file: str) -> None:
 
 def test_opener_amid_a_leave(file: str, seen: BloomFilter, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has found a copy that is given up before it has a share in it takes the file."""
-    at_call(monkeypatch, moving, "Share", seen.close)
+    at_next_call(monkeypatch, moving, "Share", seen.close)
     with BloomFilter.open(file) as other:
         assert not other.info().resident
         assert missing(other, NEW) == 0
@@ -261,7 +261,7 @@ def test_interrupted_move(
 ) -> None:
     """Whatever ends a move leaves no copy, no share and no lock; the next key moves it."""
     with BloomFilter.open(file, resident=True) as seen:
-        at_call(monkeypatch, where, name, interrupt)
+        at_next_call(monkeypatch, where, name, interrupt)
         with pytest.raises(KeyboardInterrupt):
             seen.add("x")
         assert copies() == []
@@ -328,7 +328,7 @@ def test_opens_one_amid_the_other(
             time.sleep(0.2)  # it waits, or has forked, by then
             inner(fd, file)
 
-        at_call(pytest.MonkeyPatch(), os, "open", be_interrupted)
+        at_next_call(pytest.MonkeyPatch(), os, "open", be_interrupted)
         outer(fd, file)
         os.close(fd)
         forker.join(PATIENCE)

@@ -4,16 +4,15 @@ import pickle
 import random
 import warnings
 from pathlib import Path
-from typing import Any
 
 import fsspec
 import numpy as np
 import pytest
 from drivers import SIZES, committed, cut, day, first_of, names, tasks, together
+from steps import at_next_call
 
 import mmbloom
 from mmbloom import CapacityWarning, CommitConflictError, FilterFullError, FormatError
-from mmbloom._storage import atomic
 from mmbloom.cluster import Generations, Run, Slice, places
 from mmbloom.cluster import states as generations
 
@@ -115,27 +114,15 @@ def test_two_drivers(where: str, state: Generations, seed: int) -> None:
 
 def test_the_record_decides(state: Generations, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is overtaken between its last check and its record fails as well."""
-    one, other = state.begin(), state.begin()
-    for run in (one, other):
-        tasks(run, cut(day(seed)))
-    look = generations.Run._require_slices
-
-    def overtaken(run: generations.Run) -> int:
-        monkeypatch.setattr(generations.Run, "_require_slices", look)
-        other.commit()
-        return look(run)
-
-    monkeypatch.setattr(generations.Run, "_require_slices", overtaken)
     # The winner has removed its slices by then; in the second round it has not.
-    with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
-        one.commit()
-    one, other = state.begin(), state.begin()
-    for run in (one, other):
-        tasks(run, cut(day(seed)))
-    monkeypatch.setattr(generations.Run, "_clean", lambda _: None)
-    monkeypatch.setattr(generations.Run, "_require_slices", overtaken)
-    with pytest.raises(CommitConflictError, match="another run has made it meanwhile"):
-        one.commit()
+    for said in ("has made generation 1 meanwhile", "another run has made it meanwhile"):
+        one, other = state.begin(), state.begin()
+        for run in (one, other):
+            tasks(run, cut(day(seed)))
+        at_next_call(monkeypatch, Run, "_require_slices", other.commit)
+        with pytest.raises(CommitConflictError, match=said):
+            one.commit()
+        monkeypatch.setattr(Run, "_clean", lambda _: None)
     assert state.generation == 2
     assert state.begin().base == other.id
 
@@ -285,15 +272,7 @@ def test_parts_of_one_that_is_overtaken(
     for each in (run, other):
         tasks(each, cut(day(seed)))
         each.note(0)
-    require = Run._require_slices
-
-    def overtaken(self: Run) -> int:
-        found = require(self)
-        if self.id == run.id:
-            other.commit(1)
-        return found
-
-    monkeypatch.setattr(Run, "_require_slices", overtaken)
+    at_next_call(monkeypatch, Run, "_require_slices", lambda: other.commit(1), after=True)
     with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
         run.commit(1)
 
@@ -319,15 +298,9 @@ def test_a_task_that_is_overtaken_as_it_writes(
 ) -> None:
     """A commit removes what others have begun to write: the task says that it was overtaken."""
     state = Generations.create(tmp_path / "seen", **SIZES)
-    late, draft = state.begin(), atomic.draft_file
+    late = state.begin()
     part = late.read(0)
-
-    def overtaken(temporary: str, *arguments: Any) -> int:
-        monkeypatch.undo()
-        committed(state, day(seed))
-        return draft(temporary, *arguments)
-
-    monkeypatch.setattr(places, "draft_file", overtaken)
+    at_next_call(monkeypatch, places, "draft_file", lambda: committed(state, day(seed)))
     with pytest.raises(CommitConflictError, match="has made generation 1 meanwhile"):
         late.write(part) if what == "a slice" else late.note(0)
 

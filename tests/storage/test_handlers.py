@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from checks import WRITES, check_settled, flock_is_free, in_thread
-from steps import Refused, at_call
+from steps import Refused, at_next_call
 from workers import in_child
 
 import mmbloom
@@ -208,7 +208,7 @@ def test_amid_an_add(
     """Another change, before the kernel of a call, raises with either engine, and does nothing."""
     with made.create(path, 10 if made is GrowingFilter else 1000, 1e-6) as seen:
         change = Refused(partial({**ACTIONS, **OF_A_FILE}[action], seen))
-        at_call(monkeypatch, _engine, kernel, change)
+        at_next_call(monkeypatch, _engine, kernel, change)
         assert seen.add_many(range(100)).all()
         assert change.times == 1
         assert not seen.closed
@@ -223,7 +223,7 @@ def test_amid_the_look_of_a_block(create: Create, monkeypatch: pytest.MonkeyPatc
     """Before a block has begun, its call is a call like others; within it all is allowed."""
     seen = create(1000)
     add = Refused(lambda: seen.add("b"))
-    at_call(monkeypatch, MappedFilter, "check_unchanged", add, after=True)
+    at_next_call(monkeypatch, MappedFilter, "check_unchanged", add, after=True)
     with seen.locked():
         assert add.times == 1
         assert seen.add("b")
@@ -237,7 +237,7 @@ def test_files_opened_amid_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     seen, other = GrowingFilter.create(path, 10, 1e-6), GrowingFilter.open(path)
     other.add_many(range(100))
     found = list[bool]()
-    at_call(monkeypatch, chain, "read_manifest", lambda: found.append(99 in seen))
+    at_next_call(monkeypatch, chain, "read_manifest", lambda: found.append(99 in seen))
     assert in_thread(lambda: 50 in seen) is True
     assert found == [True]
     assert len(seen.info().files) == len(other.info().files)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checks import READS, WRITES, array_of, check_raises, counters_of, soon
-from steps import at_call
+from steps import at_next_call
 from workers import in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, FormatError
@@ -149,7 +149,7 @@ def test_changed_while_it_is_opened(
     made: str, monkeypatch: pytest.MonkeyPatch, change: Change, writable: bool, said: str
 ) -> None:
     """After its header was read, or between the two opens of mode r+: no map that kills."""
-    at_call(monkeypatch, storage_module, "read_header", lambda: change(made), after=True)
+    at_next_call(monkeypatch, storage_module, "read_header", lambda: change(made), after=True)
     with pytest.raises(FileChangedError, match=said):
         open_storage(made, writable=writable)
 
