@@ -18,6 +18,7 @@ from typing import Any
 
 import filelock
 import numpy as np
+import pytest
 
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
@@ -80,31 +81,19 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
         (filelock, "unlock_descriptor", "unlock"),
         (_atomic, "exchange_names", "exchange"),
     ]
-    lock = _lock.DescriptorLock
-    originals: list[tuple[Any, str, Any]] = [
-        (mmap, "mmap", mmap.mmap),
-        (lock, "native", lock.native),
-        (Filter, "_grounds", Filter._grounds),
-    ]
-    originals += [(module, place, getattr(module, place)) for module, place, _ in replaced]
-    mmap.mmap = wrap("mmap", Map)  # type: ignore[assignment, misc]
-    # How many keys go by one look depends on the clock, and the calls must not.
-    Filter._grounds = _look_and_no_grounds(Filter._grounds)  # type: ignore[method-assign]
-    lock.native = property(lambda _: -1)  # type: ignore[assignment, method-assign]  # not in C
-    for module, place, name in replaced:
-        setattr(module, place, wrap(name, getattr(module, place)))
-    try:
-        yield
-    finally:
-        for module, place, original in originals:
-            setattr(module, place, original)
+    look = Filter._grounds
 
-
-def _look_and_no_grounds(look: Callable[..., object]) -> Callable[..., None]:
-    def grounds(*given: object) -> None:
+    def look_alone(*given: Any) -> None:
         look(*given)
 
-    return grounds
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mmap, "mmap", wrap("mmap", Map))
+        # How many keys go by one look depends on the clock, and the calls must not.
+        patch.setattr(Filter, "_grounds", look_alone)
+        patch.setattr(_lock.DescriptorLock, "native", property(lambda _: -1))  # not in C
+        for module, place, name in replaced:
+            patch.setattr(module, place, wrap(name, getattr(module, place)))
+        yield
 
 
 def at_call(number: int, action: Hook) -> Hook:
@@ -126,11 +115,7 @@ def kill_self(name: str) -> None:
 
 def die_at_counter(number: int, when: str) -> None:
     """In a child: die "before" or "after" a counter of a file is written, counted from 0."""
-    set_one, count_some, hook = (
-        Counters.__setitem__,
-        shelf.count,
-        at_call(number, kill_self),
-    )
+    set_one, count_some, hook = Counters.__setitem__, shelf.count, at_call(number, kill_self)
 
     def around(name: str, write: Callable[[], Any]) -> Any:
         if when == "before":

@@ -240,18 +240,6 @@ def test_failing_system_call_frees_the_threads(data: Path, monkeypatch: pytest.M
     close(lock)
 
 
-def test_lock_is_on_the_data_file_itself(data: Path, tmp_path: Path) -> None:
-    """The native lock is flock of the file: seen through links, gone when left, no extra file."""
-    lock = lock_of(data)
-    os.link(data, tmp_path / "link")
-    with lock.held(SHORT):
-        assert not flock_is_free(data)
-        assert not flock_is_free(tmp_path / "link")
-    assert flock_is_free(data)
-    close(lock)
-    assert sorted(os.listdir(tmp_path)) == ["data", "link"]
-
-
 @pytest.mark.parametrize("held", [True, False])
 def test_replaced_file_is_not_locked(data: Path, *, held: bool) -> None:
     """If another file is at the path, it is refused, not locked; the mapped one's lock stays."""
