@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from chains import RATE, Growing, Rotating
 
-import mmbloom
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter
 from mmbloom._system.typing import Mode
 
@@ -22,41 +21,21 @@ EXACT: dict[str, Any] = {"capacity": 100_000, "error_rate": 1e-9, "seed": 7}
 
 
 class OneFile:
-    copy = staticmethod(mmbloom.copy)
-    merge = staticmethod(mmbloom.merge)
-    repair = staticmethod(mmbloom.repair)
-
-
-class OneFile(Operated):
-    """A filter of one file; its exclusions are beside it."""
-
     def create(self, path: str | Path, **options: Any) -> Filter:
         return BloomFilter.create(path, **{**EXACT, **options})
 
     def open(self, path: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return BloomFilter.open(path, mode, **options)
 
-    def listed(self, path: str | Path) -> Path:
-        return Path(f"{path}.exclusions")
 
-
-class Folder:
-    copy = staticmethod(mmbloom.copy)
-    merge = staticmethod(mmbloom.merge)
-    repair = staticmethod(mmbloom.repair)
-
-    def listed(self, path: str | Path) -> Path:
-        return Path(path) / "exclusions"
-
-
-class SoonFull(Folder, Growing):
+class SoonFull(Growing):
     """A growing filter whose first two files are full with two and with six keys."""
 
     def create(self, folder: str | Path, **options: Any) -> Any:
         return GrowingFilter.create(folder, 2, RATE, **{"seed": 7, **options})
 
 
-class Ticking(Operated, Rotating):
+class Ticking(Rotating):
     """A rotating filter with five periods, which begin one after the other."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from excluding import EXACT, Kind, SoonFull, Ticking, tree
 from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
 from workers import ChildDiedError, in_child, together
 
-from mmbloom import BloomFilter
+from mmbloom import BloomFilter, copy
 from mmbloom._system.moments import outlast
 
 Make = Callable[..., BloomFilter]
@@ -75,7 +75,7 @@ def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
     def copied(hook: Hook) -> str:
         with os_calls(hook):
             try:
-                kind.copy(path, path + "2")
+                copy(path, path + "2")
             except OSError as error:
                 return str(error)
         return ""

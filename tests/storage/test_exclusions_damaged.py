@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from chains import files_of
 from checks import lasting, soon
-from excluding import EXACT, Filter, Kind, SoonFull, Ticking, listed, tree
+from excluding import EXACT, Filter, SoonFull, Ticking, listed, tree
 from steps import refuse_to_open
 
 from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify
@@ -16,7 +16,7 @@ from mmbloom import BloomFilter, FolderInfo, FormatError, copy, verify
 KEY = "a"
 
 
-def asks_that_hit(seen: Filter, kind: Kind) -> list[Callable[[], object]]:
+def asks_that_hit(seen: Filter) -> list[Callable[[], object]]:
     """All ways to ask about, and to add, keys of which one is found."""
 
     def locked() -> None:
@@ -32,7 +32,7 @@ def asks_that_hit(seen: Filter, kind: Kind) -> list[Callable[[], object]]:
         lambda: len(seen.exclusions),
         lambda: seen.exclusions.add("x"),
         lambda: seen.exclusions.discard("x"),
-        lambda: kind.copy(seen.path, seen.path + "2"),
+        lambda: copy(seen.path, seen.path + "2"),
     ]
 
 
@@ -54,7 +54,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize(("put", "reason"), BAD_FILES.values(), ids=BAD_FILES)
 def test_bad_files(
-    seen: Filter, kind: Kind, put: Callable[[Path], object], reason: str, tmp_path: Path
+    seen: Filter, put: Callable[[Path], object], reason: str, tmp_path: Path
 ) -> None:
     """Whatever else is in its place: one error that names it, no hang, nothing added or made."""
     path = listed(seen)
@@ -62,7 +62,7 @@ def test_bad_files(
     status = lasting(path)
     before = contents(tmp_path)
     soon()
-    for ask in asks_that_hit(seen, kind):
+    for ask in asks_that_hit(seen):
         with pytest.raises(FormatError, match=reason) as caught:
             ask()
         assert caught.value.path == str(path)
@@ -72,11 +72,11 @@ def test_bad_files(
     assert lasting(path) == status
 
 
-def test_links_in_a_ring(seen: Filter, kind: Kind) -> None:
+def test_links_in_a_ring(seen: Filter) -> None:
     """A link that cannot be followed is the system's own error, not a filter without them."""
     listed(seen).symlink_to(listed(seen))
     soon()
-    for ask in asks_that_hit(seen, kind):
+    for ask in asks_that_hit(seen):
         with pytest.raises(OSError, match=r"symbolic links: .*seen\.bloom[./]exclusions"):
             ask()
 

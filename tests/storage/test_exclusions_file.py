@@ -13,7 +13,7 @@ from checks import check_folder, soon
 from excluding import EXACT, Filter, Kind, Make, listed, tree
 from steps import calls_of, refuse_to_open
 
-from mmbloom import BloomFilter, FormatError
+from mmbloom import BloomFilter, FormatError, copy, merge, repair
 from mmbloom._storage.exclusions import MOST_BYTES
 
 KEY = "a"
@@ -121,9 +121,9 @@ def test_what_takes_them_along(seen: Filter, kind: Kind, path: str) -> None:
     """A copy has them; merge and repair make filters without."""
     seen.exclusions.update(["a", "\n"])
     results = {"-copy": [b"a", b"\n"], "-merged": [], "-repaired": []}
-    kind.copy(path, path + "-copy")
-    kind.merge(path + "-merged", [path, path + "-copy"])
-    kind.repair(path, path + "-repaired")
+    copy(path, path + "-copy")
+    merge(path + "-merged", [path, path + "-copy"])
+    repair(path, path + "-repaired")
     for name, expected in results.items():
         with kind.open(path + name, "r") as made:
             assert list(made.exclusions) == expected

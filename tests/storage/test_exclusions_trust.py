@@ -15,7 +15,7 @@ from checks import soon
 from excluding import EXACT, Filter, Kind, Make, OneFile, listed
 from workers import in_child
 
-from mmbloom import BloomFilter, MmbloomWarning, verify
+from mmbloom import BloomFilter, MmbloomWarning, copy, verify
 
 KEY, OWNER, STRANGER = "a", 12345, 54321
 
@@ -92,7 +92,7 @@ def test_a_strangers_file_is_passed_over(
     with pytest.raises(PermissionError, match="passed over"):
         seen.exclusions.add("b")
     with pytest.warns(MmbloomWarning, match="passed over"):
-        kind.copy(seen.path, seen.path + "2")
+        copy(seen.path, seen.path + "2")
     with kind.open(seen.path + "2") as copied:
         assert KEY in copied
 
