@@ -19,6 +19,7 @@ from typing import Any
 import filelock
 import numpy as np
 import pytest
+from workers import in_child
 
 from mmbloom._storage import atomic as _atomic
 from mmbloom._storage import lock as _lock
@@ -94,6 +95,17 @@ def os_calls(before: Hook = ignore, after: Hook = ignore) -> Iterator[None]:
         for module, place, name in replaced:
             patch.setattr(module, place, wrap(name, getattr(module, place)))
         yield
+
+
+def names_of_calls(run: Callable[[Hook], object]) -> list[str]:
+    """Run something in a child with a hook; return the calls that it made, in order."""
+
+    def note() -> list[str]:
+        made: list[str] = []
+        run(made.append)
+        return made
+
+    return in_child(note)
 
 
 def at_call(number: int, action: Hook) -> Hook:

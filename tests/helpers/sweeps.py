@@ -15,7 +15,16 @@ from pathlib import Path
 
 import pytest
 from checks import check_folder
-from faults import Hook, at_call, fail_with, ignore, kill_self, mount_tmpfs, os_calls
+from faults import (
+    Hook,
+    at_call,
+    fail_with,
+    ignore,
+    kill_self,
+    mount_tmpfs,
+    names_of_calls,
+    os_calls,
+)
 from workers import ChildDiedError, in_child
 
 
@@ -59,7 +68,7 @@ class Sweep:
 
     def calls(self, folder: Path) -> list[str]:
         (folder / "counted").mkdir()
-        calls = calls_of(partial(self.run, folder / "counted" / "made"))
+        calls = names_of_calls(partial(self.run, folder / "counted" / "made"))
         # Without these a file is not made as law 8 has it, and a sweep would show little.
         assert {"open", "posix_fallocate", "pwrite", "fsync", "link", "unlink"} <= set(calls)
         return calls

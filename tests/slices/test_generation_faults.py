@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from drivers import SIZES as OF_FOUR
 from drivers import commits, committed, cut, day, first_of, tasks, together
-from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
+from faults import Hook, at_call, fail_with, ignore, kill_self, names_of_calls, os_calls
 from workers import ChildDiedError, in_child
 from workers import together as at_once
 
@@ -52,13 +52,8 @@ def check_whole(folder: Path) -> int:
 
 
 def calls_of(folder: Path, after_one: Path) -> list[str]:
-    def count() -> list[str]:
-        made: list[str] = []
-        shutil.copytree(after_one, folder / "counted")
-        second_day(folder / "counted", made.append)
-        return made
-
-    calls = in_child(count)
+    shutil.copytree(after_one, folder / "counted")
+    calls = names_of_calls(partial(second_day, folder / "counted"))
     assert {"replace", "fsync", "link", "unlink", "mkdir", "rmdir"} <= {*calls}
     return calls
 

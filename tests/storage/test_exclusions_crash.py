@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from checks import check_folder
 from excluding import EXACT, Kind, SoonFull, Ticking, tree
-from faults import Hook, at_call, fail_with, ignore, kill_self, os_calls
+from faults import Hook, at_call, fail_with, ignore, kill_self, names_of_calls, os_calls
 from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter, copy
@@ -80,12 +80,7 @@ def test_copy_of_a_folder_has_them_or_is_not_there(path: str) -> None:
                 return str(error)
         return ""
 
-    def calls_of_a_copy() -> list[str]:
-        calls: list[str] = []
-        copied(calls.append)
-        return calls
-
-    calls = in_child(calls_of_a_copy)
+    calls = names_of_calls(copied)
     assert calls.count("replace") == 2, "of the manifest, and of the exclusions"
     for number in range(calls.index("replace"), len(calls)):  # those before are tested elsewhere
         shutil.rmtree(path + "2", ignore_errors=True)
@@ -135,12 +130,7 @@ def change(path: str, hook: Hook = ignore) -> None:
 
 
 def calls_made(path: str) -> list[str]:
-    def note() -> list[str]:
-        calls: list[str] = []
-        change(path, calls.append)
-        return calls
-
-    return in_child(note)
+    return names_of_calls(partial(change, path))
 
 
 def test_on_the_disk(create: Make, path: str) -> None:
