@@ -160,7 +160,6 @@ def test_read_only_arrays(engine: Engine) -> None:
 
 @needs_compiled
 def test_claims_of_another_array() -> None:
-    """What was claimed of one array is not committed to one of another size."""
     claimed = claim(COMPILED, empty_words(params_of()), HALVES, HALVES, params_of())
     for num_words in (0, 7, 9, 16):
         with pytest.raises(ValueError, match="the claim is of an array of 8 words, this one has"):
@@ -243,7 +242,6 @@ def view(length: int, buffer: int, offset: int) -> bytes:
     ],
 )
 def test_views_outside_their_buffers(key_hash: KeyHash, wrong: bytes) -> None:
-    """A view past its buffer, or of a buffer that is not there, is an error."""
     good = view(13, 0, 7)
     for views, place in ((wrong, 0), (good + wrong, 1)):
         batch = ViewKeys(octets_of(views).reshape(-1, 16), [octets_of(b"x" * 20)])
@@ -260,7 +258,6 @@ def test_views_outside_their_buffers(key_hash: KeyHash, wrong: bytes) -> None:
 @needs_compiled
 @each_hash
 def test_batches_of_another_kind(key_hash: KeyHash) -> None:
-    """What is no form of batch, or holds what its form does not, is an error."""
     wrong: list[tuple[Any, type[Exception]]] = [
         (["a"], TypeError),
         (ByteKeys.of(("a",)), TypeError),  # type: ignore[arg-type]

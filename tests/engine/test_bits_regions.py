@@ -107,7 +107,6 @@ def nothing(words: Words, params: FilterParams) -> object:
 
 
 def test_as_the_reference(seed: int) -> None:
-    """The numpy engine, which orders nothing, says the same."""
     params = params_of(2)
     hashes = hashes_of(np.random.default_rng(seed), FEWEST)
     words, others = (zero_words(params.num_bits // 64) for _ in range(2))

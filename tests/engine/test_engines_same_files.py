@@ -25,7 +25,6 @@ def bytes_of_file(path: Path) -> bytes:
 
 
 def said_by(engine: str, script: str, *argv: str | Path) -> Any:
-    """Run one of the helpers under an engine; return what it printed."""
     command = [sys.executable, str(HELPERS / script)]
     done = started(*argv, env={"MMBLOOM_ENGINE": engine}, command=command)
     assert (done.code, done.err) == (0, "")

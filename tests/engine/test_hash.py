@@ -207,7 +207,6 @@ def test_plain_is_the_same_in_both(items: list[Any]) -> None:
 
 @every_engine
 def test_nothing_is_kept_or_changed(engine: Engine) -> None:
-    """Hashing leaves its batch as it was, and no reference to a key behind."""
     key, array = b"a key of its own" * 2, np.arange(5, dtype=">i4")
     before, text = sys.getrefcount(key), np.array(["a", "é"])
     for _ in range(3):
@@ -378,7 +377,6 @@ def test_rounds_are_those_of_python(seed: int) -> None:
 @every_engine
 @pytest.mark.parametrize("key", [0, 7, 2**64, SIPHASH.seed, 2**128 - 1])
 def test_one_key_is_the_reference(engine: Engine, key: int) -> None:
-    """One key at a time, with 1 and 3 rounds, is the independent implementation."""
     for length in (*range(70), 255, 256, 1000):
         data = bytes(i * 7 % 256 for i in range(length))
         halves = engine.siphash(data, key)

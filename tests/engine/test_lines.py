@@ -161,7 +161,6 @@ def test_gathering_lines(lines: list[bytes], data: st.DataObject, before: bytes)
 @each_engine
 @pytest.mark.parametrize("size", [1, 4096, 3_000_000])
 def test_many_lines_and_long_ones(engine: Engine, size: int, seed: int) -> None:
-    """Every second of many lines, and one line of megabytes, is copied whole."""
     chance = np.random.default_rng(seed)
     lines = [b"%d" % number for number in chance.integers(0, 99, 20_000)] + [b"x" * size, b""]
     chunk, wanted = chunk_of(lines), chance.random(len(lines)) < 0.5

@@ -41,7 +41,6 @@ def slice_of(key: Hash, params: FilterParams, slices: int) -> int:
 @each_engine
 @hypothesis.given(cut=cuts())
 def test_slice_of_each_key(engine: Engine, cut: tuple[FilterParams, int, list[Hash]]) -> None:
-    """A key is of the slice that has its page; keys of a slice keep their order."""
     params, slices, keys = cut
     numbers = engine.slices_of(split(keys)[0], params, slices)
     assert numbers.dtype == np.int32

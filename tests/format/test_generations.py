@@ -77,7 +77,6 @@ def test_newer_and_no_json() -> None:
 
 
 def test_damage(seed: int) -> None:
-    """Bytes changed, lost and repeated: a record, or a `FormatError`."""
     chance, good = random.Random(seed), 0
     for _ in range(3000):
         raw = bytearray(encode(RECORD))

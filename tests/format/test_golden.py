@@ -292,7 +292,6 @@ def test_read_only_flags_force_read_only(tmp_path: Path, name: str) -> None:
 
 
 def test_counters_are_refused_as_a_bloom_filter() -> None:
-    """Law 13: a file of counters is told apart from a Bloom filter, whatever the mode."""
     for layout, mode in itertools.product(("standard", "blocked"), ("r", "r+")):
         with pytest.raises(FormatError) as caught:
             BloomFilter.open(GOLDEN / f"{layout}-counters.bloom", mode=mode)  # type: ignore[arg-type]

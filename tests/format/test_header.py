@@ -105,7 +105,6 @@ def test_encode_is_the_table() -> None:
 
 
 def test_table_in_the_code_is_the_table_of_the_format() -> None:
-    """Each field of the one dtype has the offset and size that the format gives it."""
     offsets = {name: (offset, struct.calcsize(code)) for name, (offset, code) in FIELDS.items()}
     assert {
         name: (offset, dtype.itemsize)
@@ -291,7 +290,6 @@ def test_file_size_is_exact(size: int) -> None:
 
 @hypothesis.given(st.integers(0, 508 * 8 - 1))
 def test_any_flipped_bit_is_noticed(bit: int) -> None:
-    """One flipped bit anywhere before the checksum makes the header invalid."""
     raw = bytearray(build())
     raw[bit // 8] ^= 1 << bit % 8
     with pytest.raises(FormatError):
@@ -305,6 +303,5 @@ def test_mutable_block_is_not_trusted_nor_checked() -> None:
 
 
 def test_unknown_flags() -> None:
-    """Unknown compatible and read-only-compatible flags are kept and accepted."""
     found = decode(build(compatible=2**63, read_only_compatible=6), GOOD_SIZE, "f")
     assert (found.compatible, found.read_only_compatible, found.sealed) == (2**63, 6, False)

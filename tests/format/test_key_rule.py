@@ -52,7 +52,6 @@ def test_any_bytes(octets: bytes) -> None:
 
 @pytest.mark.parametrize("rule", ["", "a\0b", "x" * 1533, "ü" * 767])
 def test_no_rule(rule: str, tmp_path: Path) -> None:
-    """A text that has no place there is refused, and nothing is written."""
     with BloomFilter.create(tmp_path / "a", 100) as seen:
         with pytest.raises(ValueError, match="1 to 1532 bytes"):
             seen.note_key_rule(rule)

@@ -28,7 +28,6 @@ def some_params(draw: st.DrawFn) -> FilterParams:
 
 @hypothesis.given(st.lists(st.tuples(HALF, HALF), max_size=20), some_params())
 def test_arrays_and_ints_agree(keys: list[tuple[int, int]], params: FilterParams) -> None:
-    """An array of n keys has k columns whose rows are the positions of each key alone."""
     h1 = np.array([one for one, _ in keys], dtype=np.uint64)
     h2 = np.array([two for _, two in keys], dtype=np.uint64)
     columns = list(positions(h1, h2, params))

@@ -60,7 +60,6 @@ def check(data: bytes) -> None:
 
 
 def read(content: bytes) -> NaiveFilter | None:
-    """Read a file with the independent reader; None if it is no filter."""
     try:
         naive = NaiveFilter(content)
         return NaiveCounting(content) if naive.fields.kind == 2 else naive

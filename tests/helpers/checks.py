@@ -162,7 +162,6 @@ def check_raises(
     error: type[MmbloomError],
     match: str | None = None,
 ) -> None:
-    """Check that each of the actions raises the error, naming the file."""
     for action in actions.values():
         with pytest.raises(error, match=match) as caught:
             action(seen)
@@ -195,7 +194,6 @@ def in_turn(*actions: Callable[[Path], object]) -> Callable[[Path], object]:
 
 
 def run_threads(*actions: Callable[[], object]) -> None:
-    """Run actions in a thread each, all at once, and wait for the last."""
     threads = [threading.Thread(target=action) for action in actions]
     for thread in threads:
         thread.start()
@@ -205,7 +203,6 @@ def run_threads(*actions: Callable[[], object]) -> None:
 
 
 def in_thread(action: Callable[[], object]) -> object:
-    """Run an action in another thread; return its result."""
     results: list[object] = []
     thread = threading.Thread(target=lambda: results.append(action()))
     thread.start()

@@ -231,7 +231,6 @@ def without(*libraries: str) -> list[str]:
 def on_a_terminal(
     *argv: object, stdout_too: bool = False, columns: int = 80, **options: Any
 ) -> tuple[bytes, str]:
-    """Run a command with stderr on a terminal; return stdout and what the terminal showed."""
     master, slave = pty.openpty()
     try:
         termios.tcsetwinsize(slave, (24, columns))
@@ -301,7 +300,6 @@ def alive(pid: int) -> bool:
 
 
 def end_all(pids: set[int]) -> None:
-    """Kill what a failed test left behind, by pid."""
     for pid in pids:
         if alive(pid):
             os.kill(pid, signal.SIGKILL)

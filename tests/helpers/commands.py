@@ -15,7 +15,6 @@ from mmbloom.cli.main import main
 
 
 def run(argv: list[str], out: str) -> list[object]:
-    """Run one command with its stdout in a file, and its stderr in one beside it."""
     files = {1: Path(out), 2: Path(f"{out}.err")}
     for stream, path in files.items():
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -54,7 +54,6 @@ def clear_a_bit(path: str) -> None:
 
 
 def set_a_bit(path: str) -> None:
-    """Set a bit of the array that is clear."""
     flip(path, HEADER_BYTES + array_of(path).rindex(0), 3)  # far from what is cleared
 
 

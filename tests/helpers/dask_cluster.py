@@ -118,7 +118,6 @@ def stall(client: Any, where: str, calls: int, note: Path) -> None:
 
 
 def kill_when_noted(note: Path, timeout: float = 40.0) -> None:
-    """Wait until a worker stands, and end it with SIGKILL."""
     deadline = time.monotonic() + timeout
     while not (note.exists() and note.read_text().endswith("\n")):
         assert time.monotonic() < deadline, "no worker was given so many tasks"

@@ -20,7 +20,6 @@ def day(seed: int, rows: int = 6000, distinct: int = 5000) -> Rows:
 
 
 def cut(rows: Rows, partitions: int = 5) -> list[Rows]:
-    """Cut the rows of a day into partitions of different sizes, one of them empty."""
     bounds = [0, *(len(rows) * number**2 // partitions**2 for number in range(1, partitions + 1))]
     return [[], *(rows[start:stop] for start, stop in pairwise(bounds))]
 
@@ -49,7 +48,6 @@ def committed(state: Generations, rows: Rows) -> Run:
 
 
 def commits(run: Run) -> bool:
-    """Commit a run; False if another one has made the generation."""
     try:
         run.commit()
     except CommitConflictError:

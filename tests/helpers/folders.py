@@ -40,7 +40,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def grow(folder: Path) -> Iterator[Grow]:
-    """Make growing filters: grow(initial_capacity, error_rate, ...)."""
     made: list[GrowingFilter] = []
 
     def make(initial_capacity: int = 100, error_rate: float = 1e-9, **options: Any) -> Any:

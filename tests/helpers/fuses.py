@@ -45,7 +45,6 @@ class DeadlyRun(Run):
         return cls(**same, fuse=fuse, written=written)
 
     def write(self, part: Slice) -> None:
-        """Write as any run, and be killed before or after that."""
         if part.number == 3 and not self.written:
             blow(self.fuse)
         super().write(part)

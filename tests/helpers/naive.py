@@ -47,7 +47,6 @@ class OneByOne:
         return self.positions(key) <= self.held
 
     def words_set(self) -> Counter[int]:
-        """Each word that is not 0, by its place."""
         words = Counter[int]()
         for position in self.held:
             words[position // 64] += 1 << position % 64
@@ -85,7 +84,6 @@ class CountedOneByOne(OneByOne):
         return sum(count > 0 for count in self.counts.values())
 
     def words_set(self) -> Counter[int]:
-        """Each word of counters that is not 0, by its place."""
         words = Counter[int]()
         for position, count in self.counts.items():
             words[position // 16] += count << 4 * (position % 16)

@@ -52,7 +52,6 @@ class Example:
             assert line in left, f"{line!r} is not printed, or not in its turn:\n{printed}"
 
     def promised(self) -> list[str]:
-        """Lines of output that the comments give, in order."""
         remarks: list[str] = _PRINT.findall(self.code)
         return [remark for remark in remarks if _VALUES.fullmatch(remark)]
 
@@ -67,7 +66,6 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def steps(page: Path) -> list[tuple[str, str, str]]:
-    """Find the blocks of shell and Python on a page: the language, the block, its output if any."""
     return _STEP.findall(page.read_text(encoding="utf-8"))
 
 

@@ -59,7 +59,6 @@ def run_tool(*argv: str | Path) -> None:
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """Make a disk of some MiB, without a file."""
     return make_image(tmp_path / "disk")
 
 

@@ -61,7 +61,6 @@ class Fields:
 
 
 def with_crc(block: bytes) -> bytes:
-    """Put the right checksum at the end of an immutable block of 512 bytes."""
     return block[:508] + struct.pack("<I", zlib.crc32(block[:508]))
 
 
@@ -287,7 +286,6 @@ class NaiveFilter:
 
     @property
     def array(self) -> bytes:
-        """The bytes between header and end (or trailer)."""
         return bytes(self.data[HEADER_BYTES : HEADER_BYTES + self.fields.array_bytes])
 
     @property

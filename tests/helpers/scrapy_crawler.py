@@ -72,8 +72,6 @@ class RefusingQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
 
 
 class DeadlyQueue(LifoMemoryQueue):  # type: ignore[misc, valid-type]
-    """A queue whose process is killed as it queues page 17."""
-
     def push(self, request: Request) -> None:
         if urlsplit(request.url).path == "/17":
             os.kill(os.getpid(), signal.SIGKILL)

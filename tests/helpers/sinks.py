@@ -47,7 +47,6 @@ class Breaks(Collect):
 
 
 def in_chunks(lines: Iterable[bytes], size: int) -> Iterator[Chunk]:
-    """Cut lines into chunks of so many."""
     left = iter(lines)
     while part := list(islice(left, size)):
         yield chunk_of(part)

@@ -13,7 +13,6 @@ Graph = dict[str, list[str]]
 
 
 def random_graph(seed: int, pages: int, links: int) -> Graph:
-    """Pages that link to pages; the first to half of them, and some are linked to by none."""
     dice = random.Random(seed)
     graph = {
         f"/{page}": [f"/{dice.randrange(pages)}" for _ in range(dice.randrange(2 * links))]

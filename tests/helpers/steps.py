@@ -95,7 +95,6 @@ def interrupt(*_: object) -> None:
 
 
 def calls_of(patch: pytest.MonkeyPatch, owner: Any, name: str) -> list[tuple[Any, ...]]:
-    """Note the arguments of each call of a function there from now on."""
     calls, real = list[tuple[Any, ...]](), getattr(owner, name)
 
     def call(*arguments: Any, **options: Any) -> Any:

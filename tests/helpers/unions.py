@@ -130,7 +130,6 @@ def rate_in(options: Mapping[str, Any]) -> float:
 
 
 def make_growing(folder: Path, keys: Keys = (), **options: Any) -> Path:
-    """A growing filter: 20 keys in its first file, 40 in the second, 80 ..."""
     sizes = {"initial_capacity": 20, "error_rate": rate_in(options), "seed": 5} | options
     with GrowingFilter.create(folder, **sizes) as seen:
         seen.update(keys)

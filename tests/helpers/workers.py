@@ -84,7 +84,6 @@ class Child(Generic[T]):
             os._exit(exit_code)
 
     def kill(self) -> None:
-        """End the child with SIGKILL; it may be gone already."""
         if self.exit_status is None:
             os.kill(self.pid, signal.SIGKILL)
 
@@ -225,7 +224,6 @@ def locked_elsewhere(path: str | Path) -> Iterator[None]:
 
 
 def wait_for(path: Path, timeout: float = PATIENCE) -> None:
-    """Wait until another process has made a file."""
     deadline = time.monotonic() + timeout
     while not path.exists():
         if time.monotonic() > deadline:

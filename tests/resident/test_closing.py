@@ -33,7 +33,6 @@ MORE = np.arange(7000, 7100)
 
 
 def add_elsewhere(file: str, keys: Any) -> None:
-    """Add keys in another process, which closes the filter."""
 
     def add() -> None:
         with BloomFilter.open(file) as other:
@@ -410,7 +409,6 @@ def test_added_while_it_is_asked_whether_all_is_written(
 
 
 def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a handler adds while close saves the file is refused at once, or added."""
     seen = BloomFilter.open(file, resident=True, lock_timeout=30)
     assert seen._shelf.lock.state.descriptor is not None or seen.add("first")
     seen.flush()

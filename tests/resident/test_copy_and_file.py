@@ -192,7 +192,6 @@ def test_moved_away(file: str, seen: BloomFilter, tmp_path: Path) -> None:
 
 
 def test_removed(file: str, seen: BloomFilter) -> None:
-    """A file that is removed while it is in memory leaves nothing there."""
     os.unlink(file)
     seen.close()
     assert copies() == []
@@ -235,7 +234,6 @@ def test_claim_of_who_had_mapped_the_file(file: str, tmp_path: Path) -> None:
 
 
 def test_others_are_faster_than_the_maker(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What others add to a new file, before its maker has moved it, is not lost."""
     move = BitFile.move_to_memory
 
     def add_before(self: BitFile) -> None:

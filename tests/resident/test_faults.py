@@ -298,7 +298,6 @@ def test_opening_and_closing_removes_what_was_left(file: str, left: Path) -> Non
 def test_what_was_left_makes_room_for_the_next(
     file: str, left: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where there is room for one copy, the one that was left behind is not in its way."""
 
     def room() -> int:
         return 0 if left.exists() else 10 * os.path.getsize(file)

@@ -35,7 +35,6 @@ def kernel_makes_huge_pages() -> bool:
 
 
 def huge_bytes() -> int:
-    """Count what this process has mapped of copies as huge pages."""
     found, ours = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if " rw-s " in line or " r--s " in line:

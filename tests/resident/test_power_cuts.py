@@ -27,7 +27,6 @@ def keys_of(batch: int) -> np.ndarray:
 
 
 def add_and_flush(path: Path, flushed: int, every: int) -> None:
-    """Add batches for ever, flush after each of some, and say which batches are flushed."""
     with BloomFilter.open(path, resident=True) as seen:
         for batch in range(100_000):
             seen.add_many(keys_of(batch))
@@ -45,7 +44,6 @@ def write_back(path: Path) -> None:
 
 
 def last_said(pipe: int, before: int) -> int:
-    """Read how many batches are flushed."""
     with open(pipe, "rb", buffering=0, closefd=False) as said:
         raw = said.read() or b""
     return int.from_bytes(raw[-8:], "little") if raw else before

@@ -191,7 +191,6 @@ def test_other_container(file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_reader_of_a_lost_copy_sees_that_others_use_it(file: str) -> None:
-    """A reader that took a copy for lost is told when another container turns out to have it."""
     copy = left_behind(file)
     away = copy.with_name("elsewhere")
     copy.rename(away)

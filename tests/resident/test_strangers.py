@@ -110,7 +110,6 @@ def test_copy_that_others_may_have_changed(
 
 @pytest.mark.laws("T4")
 def test_any_name(file: str, seed: int, tally: Count) -> None:
-    """A header may name anything: opening changes nothing, and the file counts."""
     chance = random.Random(seed)
     names = [memory.boot_id() + chance.randbytes(16), chance.randbytes(32), b"\xff" * 32]
     names += [memory.boot_id() + b"../../etc/passwd", bytes(16) + chance.randbytes(16)]

@@ -18,7 +18,6 @@ from mmbloom.cluster import states as generations
 
 
 def kept_by_pandas(days: list[list[str]]) -> list[list[str]]:
-    """Of each day the rows that drop_duplicates keeps of all days."""
     import pandas as pd  # noqa: PLC0415  each later fork would copy what it takes
 
     rows = [(row, number) for number, rows in enumerate(days) for row in rows]
@@ -184,7 +183,6 @@ def test_repeat(where: str, state: Generations, seed: int) -> None:
 
 @pytest.mark.parametrize("number", [np.int64(1), np.uint8(1), True])
 def test_a_generation_of_another_type(state: Generations, seed: int, number: int) -> None:
-    """An int of another type makes a record as an int does; other types are refused."""
     for wrong in (1.0, "1"):
         with pytest.raises(TypeError, match=r"generation is .*, expected an int"):
             state.begin(wrong)  # type: ignore[arg-type]
@@ -351,7 +349,6 @@ def test_more_keys_than_planned_are_asked_for(where: str) -> None:
 
 @pytest.mark.parametrize(("capacity", "slices"), [(100, 1), (1500, 2), (5000, 7), (40_000, 8)])
 def test_as_many_keys_as_planned(tmp_path: Path, seed: int, capacity: int, slices: int) -> None:
-    """What was planned for fits, however the keys fall on small slices."""
     chance = random.Random(seed)
     for number in range(40):
         path, state_seed = tmp_path / str(number), chance.randrange(2**63)

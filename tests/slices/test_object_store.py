@@ -73,7 +73,6 @@ def test_drivers_that_commit_at_once(options: dict[str, Any]) -> None:
 
 
 def test_slices_at_urls(options: dict[str, Any], tmp_path: Path) -> None:
-    """Slices are written and read at URLs, and put together from them."""
     plan = SlicePlan.draw(30_000, slices=3)
 
     def run() -> None:

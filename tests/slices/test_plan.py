@@ -91,7 +91,6 @@ def test_nulls_keep_their_rows(plan: SlicePlan, form: Callable[[list[Any]], Any]
 
 
 def test_threads_change_nothing(plan: SlicePlan) -> None:
-    """A large batch hashed by two threads is split as by one."""
     keys = np.arange(100_000)
     one, two = plan.split(keys), plan.split(keys, threads=2)
     for name in ("slice_no", "h1", "h2"):

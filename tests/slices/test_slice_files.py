@@ -192,7 +192,6 @@ def test_keys_of_another_slice() -> None:
 
 @pytest.fixture
 def paths(tmp_path: Path) -> list[Path]:
-    """Write all slices of the plan to files."""
     for part in filled():
         part.write(tmp_path / f"{part.number}")
     return [tmp_path / f"{number}" for number in range(3)]

@@ -51,7 +51,6 @@ def test_what_a_new_state_has(where: str) -> None:
 
 
 def test_another_state_in_its_place(where: str, state: Generations, seed: int) -> None:
-    """A run does not commit to a new state at the same place."""
     run = state.begin()
     tasks(run, cut(day(seed)))
     system, root = fsspec.core.url_to_fs(where)

@@ -24,7 +24,6 @@ def make(path: str) -> None:
 
 
 def test_file_is_header_and_zeros(path: str) -> None:
-    """The file is a valid header, then m/8 zero bytes, then nothing; counters are zero."""
     make(path)
     raw = Path(path).read_bytes()
     assert len(raw) == SIZE
@@ -121,7 +120,6 @@ def test_missing_folder(tmp_path: Path) -> None:
 
 
 def test_create_opens_what_it_made(create: Callable[..., BloomFilter], path: str) -> None:
-    """Create returns the filter open for writing, with the plan's parameters."""
     seen = create(1000, 0.01, seed=3)
     assert seen.params == PARAMS
     assert (seen.path, seen.closed, seen.info().read_only) == (path, False, "")

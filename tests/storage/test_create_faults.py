@@ -27,7 +27,6 @@ CALLS = {"open", "chmod", "fchmod", "posix_fallocate", "write", "pwrite", "fsync
 
 
 def only(hook: Hook) -> Hook:
-    """Let a hook see the calls that matter alone."""
     return lambda name: hook(name) if name in CALLS else None
 
 

@@ -37,7 +37,6 @@ def put_link(path: str, target: Path) -> None:
 
 @pytest.fixture
 def mine(tmp_path: Path) -> Path:
-    """A private folder of the user, with a file."""
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o700)
     (folder / "kept").touch()

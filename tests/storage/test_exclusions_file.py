@@ -53,7 +53,6 @@ def test_read_only_folder(seen: Filter, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_symbolic_links(seen: Filter, kind: Kind, tmp_path: Path) -> None:
-    """All links to a filter share its exclusions; a link in place of the file is read only."""
     (tmp_path / "folder").mkdir()
     link = tmp_path / "folder" / "link"
     link.symlink_to(seen.path)

@@ -32,7 +32,6 @@ def shared() -> Iterator[Path]:
 
 
 def as_user(user: int, act: Callable[[], object]) -> None:
-    """Do something in a child that is another user."""
 
     def run() -> None:
         os.setgroups([])

@@ -23,7 +23,6 @@ SHORT = 0.05
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A file to be locked, with something in it that must stay."""
     file = tmp_path / "data"
     file.write_bytes(b"precious")
     return file
@@ -54,7 +53,6 @@ def new_lock(data: Path) -> Iterator[NewLock]:
 
 
 def take(lock: WriteLock, timeout: float | None = 0) -> None:
-    """Take a lock, and give it back."""
     with lock.held(timeout):
         pass
 
@@ -68,7 +66,6 @@ def is_free(lock: WriteLock) -> bool:
 
 
 def test_two_objects_exclude_each_other(new_lock: NewLock) -> None:
-    """Two locks of one file in one process are never held together."""
     one, other = new_lock(), new_lock()
     for first, second in ((one, other), (other, one)):
         with first.held(SHORT):
@@ -133,7 +130,6 @@ def test_no_lost_update(new_lock: NewLock, stress: int, *, shared: bool) -> None
 
 @pytest.mark.parametrize("seconds", [0, 0.001, SHORT, -1])
 def test_timeout(new_lock: NewLock, data: Path, seconds: float) -> None:
-    """LockTimeoutError comes after the time allowed, not before, with path and seconds."""
     holder, waiter = new_lock(), new_lock()
 
     def wait() -> LockTimeoutError:
@@ -167,7 +163,6 @@ def test_waits_until_it_is_free(new_lock: NewLock, timeout: float | None) -> Non
 
 
 def test_closed_lock(new_lock: NewLock) -> None:
-    """A closed lock raises ClosedFilterError and holds nothing; closing twice is fine."""
     lock, other = new_lock(), new_lock()
     take(lock)
     close(lock)

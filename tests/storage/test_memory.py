@@ -40,7 +40,6 @@ def reads_single_pages(path: str) -> bool:
 
 
 def test_few_keys_read_single_pages_and_many_read_around(create: Create, path: str) -> None:
-    """A filter starts with single pages, and a large batch changes that for good."""
     create(1_000_000).close()
     with BloomFilter.open(path, "r") as seen:
         assert reads_single_pages(path)
@@ -151,7 +150,6 @@ def test_zeros_are_written_in_aligned_pieces(
     ],
 )
 def test_wrong_options(path: str, option: dict[str, Any], said: str) -> None:
-    """They are refused before anything is made."""
     error = TypeError if "'5'" in said else ValueError
     with pytest.raises(error, match=said):
         BloomFilter.create(path, 1000, **option)

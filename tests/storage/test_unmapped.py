@@ -115,7 +115,6 @@ def test_each_part_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("array_bytes", [64, MIB - 64, MIB, MIB + 64, 2 * MIB])
 def test_segments(tmp_path: Path, array_bytes: int) -> None:
-    """The segments are the array, cut at each MiB, and there is a checksum for each of them."""
     path = sealed_of(tmp_path / "a", array_bytes)
     with UnmappedFilter(path) as looked_at:
         segments = [segment.tobytes() for segment in looked_at.segments()]

@@ -25,7 +25,6 @@ Steps = Callable[[Path], Iterator[Any]]
 
 
 def use(seen: Any) -> Iterator[Any]:
-    """Add all keys, in every way that opens a file."""
     with seen:
         yield
         yield seen.add(KEYS[0])

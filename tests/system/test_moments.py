@@ -32,7 +32,6 @@ def test_outlasts_a_check_by_either_clock(begun: int, monkeypatch: pytest.Monkey
 
 
 def test_clocks_of_this_machine() -> None:
-    """The coarse clock is never ahead of the other one."""
     for _ in range(1000):
         coarse = time.clock_gettime_ns(moments._COARSE)
         assert coarse <= time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -51,7 +51,6 @@ def test_longest_mount_point(path: str, kind: str) -> None:
 
 @pytest.mark.parametrize(("minor", "kind"), [(41, "nfs4"), (42, "xfs"), (46, "btrfs")])
 def test_device_decides(minor: int, kind: str) -> None:
-    """The file's device number decides before the name of its path."""
     assert find_type(TABLE, "/home/x", os.makedev(0, minor)) == kind
 
 
@@ -132,7 +131,6 @@ def test_copy_on_write_warns(pretend: Pretend, path: str, kind: str) -> None:
 
 
 def test_other_file_systems_do_not_warn(pretend: Pretend, path: str) -> None:
-    """A local file system that overwrites in place gets no warning (which would raise here)."""
     for kind in ("ext4", "xfs", "tmpfs", "overlay", ""):
         pretend(kind)
         BloomFilter.create(path, 10).close()

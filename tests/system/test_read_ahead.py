@@ -21,7 +21,6 @@ def reading_threads() -> list[threading.Thread]:
 
 
 def end() -> None:
-    """Wait for the other thread to end."""
     wait_until(lambda: not reading_threads(), "the end of the thread")
 
 
@@ -43,7 +42,6 @@ def test_everything_in_order() -> None:
 
 
 def test_another_thread_reads() -> None:
-    """The items are made in a thread of their own, the same for all."""
     makers = []
 
     def items() -> Iterator[int]:
@@ -88,7 +86,6 @@ def test_no_more_than_two_ahead() -> None:
 @pytest.mark.parametrize("after", [0, 1, 5])
 @pytest.mark.parametrize("error", [OSError("broken"), KeyboardInterrupt(), SystemExit(3)])
 def test_errors_come_in_their_place(after: int, error: BaseException) -> None:
-    """An error of the producer is raised after the items before it, as the same object."""
 
     def items() -> Iterator[int]:
         yield from range(after)

@@ -162,7 +162,6 @@ def test_number_of_threads_changes_nothing(create: Create, seed: int, way: str, 
 
 @pytest.mark.parametrize("threads", THREADS)
 def test_nulls_keep_their_places(create: Create, seed: int, threads: int) -> None:
-    """Nulls are answered False in their places, also where pieces go to several threads."""
     keys = FORMS["skipped"](repeating(seed))
     seen = create(MANY, 1e-9, seed=1, threads=threads)
     firsts = {key: i for i, key in reversed([*enumerate(keys)])}
@@ -218,7 +217,6 @@ def test_what_happens_during_a_batch_reaches_the_caller(
     threads: int,
     way: str,
 ) -> None:
-    """A file that changes, or a filter that is closed, during the hashing is an error."""
     seen, pieces, real = create(10**6, threads=threads), [0], _engine.hash_keys
     lock, running = threading.Lock(), threading.active_count()
 
