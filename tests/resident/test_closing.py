@@ -30,6 +30,8 @@ from mmbloom.errors import DurabilityError, FileChangedError
 from mmbloom.filters import shelf
 
 MORE = np.arange(7000, 7100)
+FORK = multiprocessing.get_context("fork")
+KEPT: list[BloomFilter] = []  # as long as a worker lives
 
 
 def add_elsewhere(file: str, keys: Any) -> None:
@@ -199,19 +201,14 @@ def test_while_visitors_come_and_go(
 
 def test_worker_of_multiprocessing(file: str) -> None:
     """A worker that ends in order has its keys in the file, closed or not, opened or inherited."""
-    context = multiprocessing.get_context("fork")
     inherited = BloomFilter.open(file, resident=True)
 
     def work() -> None:
-        global kept  # noqa: PLW0603  as long as the process lives
-        kept = BloomFilter.open(file, resident=True)
-        kept.add_many(NEW)
+        KEPT.append(BloomFilter.open(file, resident=True))
+        KEPT[-1].add_many(NEW)
 
-    def work_on_inherited() -> None:
-        inherited.add_many(MORE)
-
-    for target, keys in ((work, NEW), (work_on_inherited, MORE)):
-        process = context.Process(target=target)
+    for target, keys in ((work, NEW), (partial(inherited.add_many, MORE), MORE)):
+        process = FORK.Process(target=target)
         process.start()
         process.join()
         assert process.exitcode == 0
@@ -220,19 +217,17 @@ def test_worker_of_multiprocessing(file: str) -> None:
 
 
 def test_worker_that_found_the_copy_there(file: str) -> None:
-    context = multiprocessing.get_context("fork")
-    opened, closed = context.Event(), context.Event()
+    opened, closed = FORK.Event(), FORK.Event()
     first = BloomFilter.open(file, resident=True)
     first.add_many(MORE)
 
     def work() -> None:
-        global kept  # noqa: PLW0603  as long as the process lives
-        kept = BloomFilter.open(file, resident=True)
+        KEPT.append(BloomFilter.open(file, resident=True))
         opened.set()
         closed.wait()
-        kept.add_many(NEW)
+        KEPT[-1].add_many(NEW)
 
-    process = context.Process(target=work)
+    process = FORK.Process(target=work)
     process.start()
     opened.wait()
     first.close()
@@ -240,9 +235,6 @@ def test_worker_that_found_the_copy_there(file: str) -> None:
     process.join()
     assert process.exitcode == 0
     check_saved(file, OLD, MORE, NEW)
-
-
-kept: BloomFilter
 
 
 def test_parent_that_goes_first(file: str) -> None:

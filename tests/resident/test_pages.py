@@ -44,10 +44,6 @@ def huge_bytes() -> int:
     return found
 
 
-def large(path: str) -> BloomFilter:
-    return BloomFilter.create(path, 10_000_000, 1e-6, resident=True)
-
-
 @pytest.fixture
 def real(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
@@ -100,14 +96,6 @@ def test_all_processes_map_huge_pages(path: str, monkeypatch: pytest.MonkeyPatch
         pytest.skip(f"this kernel made no huge pages: {refused[0]}")
 
 
-def no_system_folder(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory, "huge_page_bytes", lambda: 0)
-
-
-def refused(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory, "_MADV_COLLAPSE", 9999)
-
-
 def refused_amid(patch: pytest.MonkeyPatch) -> None:
     real, calls = os.pwrite, list[int]()
 
@@ -121,18 +109,20 @@ def refused_amid(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(os, "pwrite", pwrite)
 
 
-def mapped_astray(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(memory, "_TRIES", 0)
+WHY: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
+    "no system folder": lambda patch: patch.setattr(memory, "huge_page_bytes", lambda: 0),
+    "refused": lambda patch: patch.setattr(memory, "_MADV_COLLAPSE", 9999),
+    "refused amid": refused_amid,
+    "mapped astray": lambda patch: patch.setattr(memory, "_TRIES", 0),
+}
 
 
-@pytest.mark.parametrize("why", [no_system_folder, refused, refused_amid, mapped_astray])
-def test_small_pages_serve_as_well(
-    path: str, monkeypatch: pytest.MonkeyPatch, why: Callable[[pytest.MonkeyPatch], None]
-) -> None:
+@pytest.mark.parametrize("why", WHY)
+def test_small_pages_serve_as_well(path: str, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     """All of the memory is taken before the first key, in whatever pages; who maps them differs."""
     with monkeypatch.context() as patch:
-        why(patch)
-        seen = large(path)
+        WHY[why](patch)
+        seen = BloomFilter.create(path, 10_000_000, 1e-6, resident=True)
         (copy,) = copies()
         assert copy.stat().st_blocks * 512 >= os.path.getsize(path)
     with seen:
