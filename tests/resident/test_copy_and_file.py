@@ -248,36 +248,39 @@ def test_others_are_faster_than_the_maker(path: str, monkeypatch: pytest.MonkeyP
     check_saved(path, OLD)
 
 
-def test_forked_child(file: str) -> None:
-    """A child adds to the same copy, and takes nothing away; unused, it keeps nothing there."""
-    with BloomFilter.open(file, resident=True) as seen:
-        seen.add("before")
+@pytest.mark.parametrize("used", [False, True])
+def test_forked_child(file: str, seen: BloomFilter, used: bool) -> None:
+    """A child adds to the same copy; it keeps that only where it used it, and its parent closed."""
 
-        def add() -> None:
-            assert seen.add("child")
-            seen.close()
+    def add() -> None:
+        assert seen.add("child")
+        seen.close()
 
-        in_child(add)
-        assert len(copies()) == 1
-        assert "child" in seen
-        ready, done = os.pipe()
+    in_child(add)
+    assert len(copies()) == 1
+    assert "child" in seen
+    (here, say_here), (go_on, say_go_on) = pipes = os.pipe(), os.pipe()
 
-        def add_later() -> None:
-            os.read(ready, 1)  # until the parent has closed
-            assert not seen.add("before")
-            assert seen.add("later")
-            seen.close()
+    def add_later() -> None:
+        assert not used or seen.add("used")
+        os.write(say_here, b"x")
+        os.read(go_on, 1)  # until the parent has closed
+        assert not seen.add("child")
+        assert seen.add("later")
+        seen.close()
 
-        child = Child(add_later)
+    child = Child(add_later)
     try:
-        assert copies() == []
-        os.write(done, b"x")
+        os.read(here, 1)
+        seen.close()
+        assert len(copies()) == used
+        os.write(say_go_on, b"x")
         child.result()
     finally:
         end(child)
-        os.close(ready)
-        os.close(done)
-    check_saved(file, ["before", "child", "later"])
+        for fd in (*pipes[0], *pipes[1]):
+            os.close(fd)
+    check_saved(file, NEW, ["child", "later", *["used"] * used])
 
 
 def test_pieces_are_written_by_themselves(file: str, monkeypatch: pytest.MonkeyPatch) -> None:

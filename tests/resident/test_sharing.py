@@ -14,7 +14,7 @@ import pytest
 from checks import run_threads
 from copies import NEW, OLD, check_saved, copies, left_behind, missing, name_in
 from steps import Refused, at_next_call, interrupt
-from workers import PATIENCE, Child, in_child
+from workers import PATIENCE, Child, in_child, together
 
 from mmbloom import BloomFilter
 from mmbloom._storage.lock import WriteLock
@@ -34,9 +34,7 @@ def test_the_last_of_many_closers_brings_the_file_up_to_date(file: str) -> None:
             with BloomFilter.open(file, resident=True) as seen:
                 assert seen.add(f"{worker} {number}")
 
-    children = [Child(lambda worker=worker: work(worker)) for worker in range(WORKERS)]  # type: ignore[misc]
-    for child in children:
-        child.result()
+    together([partial(work, worker) for worker in range(WORKERS)])
     assert name_in(file) == bytes(32)
     check_saved(
         file, [f"{worker} {number}" for worker in range(WORKERS) for number in range(ROUNDS)]
@@ -104,29 +102,6 @@ def test_readers_follow_both_ways(file: str) -> None:
                 os.write(write, key.to_bytes(8, "little"))
     os.close(write)
     child.result()
-
-
-def test_child_that_uses_it_keeps_it(file: str, seen: BloomFilter) -> None:
-    """Its parent, which closes first, leaves the copy to it."""
-    used, say_used = os.pipe()
-    done, end = os.pipe()
-
-    def use() -> None:
-        assert seen.add("child")
-        os.write(say_used, b"x")
-        os.read(done, 1)
-        assert seen.add("later")
-        seen.close()
-
-    child = Child(use)
-    os.read(used, 1)
-    seen.close()
-    assert len(copies()) == 1
-    os.write(end, b"x")
-    child.result()
-    check_saved(file, ["child", "later"])
-    for fd in (used, say_used, done, end):
-        os.close(fd)
 
 
 def test_threads_of_one_object(file: str) -> None:
