@@ -159,18 +159,11 @@ def used(vectors: str | None, engine: str = "compiled") -> "subprocess.Completed
 
 
 @needs_compiled
-def test_best_vectors_by_themselves() -> None:
-    """Unset or empty, the variable leaves the best kind that there is."""
+@pytest.mark.parametrize("asked", [None, "", *KINDS])
+def test_choice_of_vectors(asked: str | None) -> None:
+    """Each kind that this machine can run is used where it is asked for; the best if none is."""
     assert KINDS[0] == "scalar"
-    for free in (None, ""):
-        assert used(free).stdout == f"compiled\n{KINDS[-1]}\n"
-
-
-@needs_compiled
-def test_each_kind_of_vectors_by_name() -> None:
-    """Each kind that this machine can run is used where it is asked for."""
-    for kind in KINDS:
-        assert used(kind).stdout == f"compiled\n{kind}\n"
+    assert used(asked).stdout == f"compiled\n{asked or KINDS[-1]}\n"
 
 
 @needs_compiled

@@ -80,9 +80,8 @@ def array_of(path: str) -> bytes:
 
 def counters_of(path: str) -> dict[str, int]:
     """Return the five counters of a filter file, as they are on disk."""
-    return dict(
-        zip(COUNTERS, struct.unpack_from("<5Q", Path(path).read_bytes(), 2048), strict=True)
-    )
+    values = struct.unpack_from("<5Q", Path(path).read_bytes(), 2048)
+    return dict(zip(COUNTERS, values, strict=True))
 
 
 def set_counters(path: str, **values: int) -> None:
