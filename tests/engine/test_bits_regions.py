@@ -1,14 +1,14 @@
 """Large batches on large arrays, which are ordered by region: the answers of one by one."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from kernels import COMPILED, NUMPY, claim, needs_compiled
+from kernels import COMPILED, NUMPY, needs_compiled
 from large_arrays import same_words, zero_words
 
 from mmbloom._engine import CHUNK_KEYS
-from mmbloom._system.typing import Bools, HashHalves, Words
+from mmbloom._system.typing import HashHalves
 from mmbloom.sizing import FilterParams
 
 pytestmark = needs_compiled
@@ -39,71 +39,42 @@ def hashes_of(chance: np.random.Generator, n: int) -> HashHalves:
     return np.ascontiguousarray(h1), np.ascontiguousarray(h2)
 
 
-def in_chunks(
-    change: Callable[..., tuple[Bools, int]], words: Words, hashes: HashHalves, params: FilterParams
-) -> Words:
-    """Change keys in chunks too small to be ordered: the answers, then how many positions were."""
-    starts = range(0, len(hashes[0]), CHUNK_KEYS)
-    parts = [tuple(half[at : at + CHUNK_KEYS] for half in hashes) for at in starts]
-    done = [change(words, h1, h2, params) for h1, h2 in parts]
-    new = np.concatenate([new for new, _ in done])
-    return np.append(new.astype(np.uint64), np.uint64(sum(bits for _, bits in done)))
+def in_small_chunks(hashes: HashHalves) -> Iterator[HashHalves]:
+    """Cut keys into chunks too small to be ordered."""
+    for at in range(0, len(hashes[0]), CHUNK_KEYS):
+        yield hashes[0][at : at + CHUNK_KEYS], hashes[1][at : at + CHUNK_KEYS]
 
 
-@pytest.mark.parametrize("threads", [1, 2, 5, 1000])
+@pytest.mark.parametrize(
+    ("counted", "threads"),
+    [*((False, threads) for threads in (1, 2, 5, 1000)), (True, 1), (True, 3)],
+)
 @pytest.mark.parametrize("blocks", [1, 2])
-def test_as_in_the_order_given(blocks: int, threads: int, seed: int) -> None:
-    """Whatever the number of threads: the answers, the count and the bits of small chunks."""
-    chance, params = np.random.default_rng(seed), params_of(blocks)
-    ordered, plain = (zero_words(params.num_bits // 64) for _ in range(2))
+def test_as_in_the_order_given(blocks: int, counted: bool, threads: int, seed: int) -> None:
+    """Whatever the number of threads: the answers, the count and the array of small chunks."""
+    chance, width = np.random.default_rng(seed), 4 if counted else 1
+    params = params_of(blocks, LARGE // 4096 // blocks // width)
+    changes, ask = [COMPILED.add], COMPILED.contains
+    if counted:
+        changes = [COMPILED.increment, COMPILED.increment, COMPILED.decrement]
+        ask = COMPILED.counted_contains
+    ordered, plain = (zero_words(params.num_bits * width // 64) for _ in range(2))
     for n in (FEWEST, FEWEST + 1, 3 * FEWEST + 77):
-        hashes = hashes_of(chance, n)
-        assert COMPILED.chunk_keys(params, n) == n
-        new, newly_set = COMPILED.add(ordered, *hashes, params, threads)
-        expected = in_chunks(COMPILED.add, plain, hashes, params)
-        assert (new == expected[:-1]).all()
-        assert newly_set == expected[-1]
-        assert 0 < new.sum() < n
-        asked = hashes_of(chance, n)
-        asked[0][::2], asked[1][::2] = hashes[0][::2], hashes[1][::2]
-        found = COMPILED.contains(ordered, *asked, params, threads)
-        assert found[::2].all()
-        assert not found.all()
-        assert (
-            found == COMPILED.contains_with(plain, nothing(plain, params), *asked, params)
-        ).all()
-    assert same_words(ordered, plain)
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("blocks", [1, 2])
-def test_of_counters(blocks: int, threads: int, seed: int) -> None:
-    """Counters go up and down as in small chunks, and are asked so."""
-    chance = np.random.default_rng(seed)
-    num_bits = 2 * LARGE // blocks
-    params = FilterParams(10, 0.1, "blocked", num_bits, 9 * blocks, blocks_per_key=blocks)
-    ordered, plain = (zero_words(num_bits // 16) for _ in range(2))
-    for n in (FEWEST, 2 * FEWEST + 77):
-        hashes = hashes_of(chance, n)
-        assert COMPILED.chunk_keys(params, n, 4) == n
-        for change in (COMPILED.increment, COMPILED.increment, COMPILED.decrement):
+        hashes, asked = hashes_of(chance, n), hashes_of(chance, n)
+        assert COMPILED.chunk_keys(params, n, width) == n
+        for change in changes:
             answers, changed = change(ordered, *hashes, params, threads)
-            expected = in_chunks(change, plain, hashes, params)
-            assert (answers == expected[:-1]).all()
-            assert changed == np.int64(expected[-1])
-        asked = hashes_of(chance, n)
+            done = [change(plain, *chunk, params) for chunk in in_small_chunks(hashes)]
+            assert (answers == np.concatenate([each for each, _ in done])).all()
+            assert changed == sum(bits for _, bits in done)
+            assert counted or 0 < answers.sum() < n
         asked[0][::2], asked[1][::2] = hashes[0][::2], hashes[1][::2]
-        found = COMPILED.counted_contains(ordered, *asked, params, threads)
+        found = ask(ordered, *asked, params, threads)
         assert found[::2].all()
         assert not found.all()
-        small = [half[:CHUNK_KEYS] for half in asked]
-        assert (found[:CHUNK_KEYS] == COMPILED.counted_contains(plain, *small, params)).all()
+        expected = [ask(plain, *chunk, params) for chunk in in_small_chunks(asked)]
+        assert (found == np.concatenate(expected)).all()
     assert same_words(ordered, plain)
-
-
-def nothing(words: Words, params: FilterParams) -> object:
-    """Claim no keys: to ask with that orders none."""
-    return claim(COMPILED, words, np.zeros(0, np.uint64), np.zeros(0, np.uint64), params)
 
 
 def test_as_the_reference(seed: int) -> None:
