@@ -13,7 +13,7 @@ from checks import array_of, let_others_in
 from copies import COPY_OFFSET, NEW, OLD, copies, left_behind, missing, name_in
 from steps import refuse_to_open
 from tally import Count
-from workers import in_child
+from workers import as_user
 
 from mmbloom import BloomFilter
 from mmbloom._system import memory
@@ -149,15 +149,6 @@ def test_two_users(file: str, shared: Path) -> None:
     let_others_in(Path(file).parent)
     Path(file).parent.chmod(0o777)
 
-    def as_stranger(act: Callable[[], object]) -> None:
-        def inside() -> None:
-            os.setgroups([])
-            os.setresgid(STRANGER, STRANGER, STRANGER)
-            os.setresuid(STRANGER, STRANGER, STRANGER)
-            act()
-
-        in_child(inside)
-
     def makes_none() -> None:
         with BloomFilter.open(file, resident=True) as seen:
             with pytest.warns(ReservationWarning, match=r"only its owner, user 0, can do that"):
@@ -169,10 +160,10 @@ def test_two_users(file: str, shared: Path) -> None:
             assert seen.info().resident
             assert seen.add("shared")
 
-    as_stranger(makes_none)
+    as_user(STRANGER, makes_none)
     with BloomFilter.open(file, resident=True) as seen:
         seen.add("mine")
-        as_stranger(uses_it)
+        as_user(STRANGER, uses_it)
         assert "shared" in seen
         assert "mapped" in seen
     assert copies() == []
@@ -183,7 +174,7 @@ def test_two_users(file: str, shared: Path) -> None:
 
     shared.chmod(0o1777)  # as /dev/shm is: only owners remove files
     left_behind(file)
-    as_stranger(uses_it_last)
+    as_user(STRANGER, uses_it_last)
     (copy,) = copies()
     assert array_of(file) == copy.read_bytes()[4096:]
     with BloomFilter.open(file) as seen:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from checks import soon
 from excluding import EXACT, Filter, Kind, Make, OneFile, listed
-from workers import in_child
+from workers import as_user, in_child
 
 from mmbloom import BloomFilter, MmbloomWarning, copy, verify
 
@@ -29,17 +29,6 @@ def shared() -> Iterator[Path]:
     folder.chmod(0o1777)
     yield folder
     shutil.rmtree(folder)
-
-
-def as_user(user: int, act: Callable[[], object]) -> None:
-
-    def run() -> None:
-        os.setgroups([])
-        os.setgid(user)
-        os.setuid(user)
-        act()
-
-    in_child(run)
 
 
 def link(path: Path) -> None:
