@@ -104,6 +104,7 @@ def test_folder_that_cannot_be_synced(path: str) -> None:
 @pytest.mark.parametrize(
     ("call", "code", "said"),
     [
+        *(("open", code, os.strerror(code)) for code in CODES),
         *(("posix_fallocate", code, f"cannot reserve {SIZE} bytes: ") for code in CODES),
         # No other file system is advised where that would not help.
         *(
