@@ -108,10 +108,7 @@ def test_keys_of_rows(
     chunk = chunk_of(rows, before=b"xyz")
     arguments = (chunk.octets, chunk.starts, chunk.ends)
     more = {**options, "several": several, "delimiter": delimiter[0]}
-    ours, theirs = (
-        COMPILED.select_columns(*arguments, **more),
-        NUMPY.select_columns(*arguments, **more),
-    )
+    ours, theirs = (one.select_columns(*arguments, **more) for one in (COMPILED, NUMPY))
     assert bytes_of(ours) == bytes_of(theirs)
 
 
@@ -151,14 +148,8 @@ def test_an_empty_row_of_an_empty_block(engine: Engine) -> None:
 def test_examples(engine: Engine, row: bytes, columns: list[int], key: bytes) -> None:
     """Values as they are meant; a row that lacks one is its own key."""
     chunk = chunk_of([row])
-    found = engine.select_columns(
-        chunk.octets,
-        chunk.starts,
-        chunk.ends,
-        columns=columns,
-        several=len(columns) != 1,
-        delimiter=ord(","),
-    )
+    options = {"columns": columns, "several": len(columns) != 1, "delimiter": ord(",")}
+    found = engine.select_columns(chunk.octets, chunk.starts, chunk.ends, **options)
     assert bytes_of(found) == [key]
 
 

@@ -32,6 +32,7 @@ from mmbloom.sizing import FilterParams
 _BLOCK, _COUNTERS, _COUNTERS_END = 512, 2048, 2088
 _LARGEST = 1 << 16
 _GOLDEN = Path(__file__).parents[1] / "golden"
+_folder = functools.cache(tempfile.TemporaryDirectory[str])  # one for all inputs
 _KEYS: list[Key] = ["key-7", b"", -3, 7]
 _GUESSES = [  # what the owner says it was made with: one block a key, and several in one page
     FilterParams(10, 0.1, "blocked", 1024, 3, 5),
@@ -65,11 +66,6 @@ def read(content: bytes) -> NaiveFilter | None:
         return NaiveCounting(content) if naive.fields.kind == 2 else naive
     except BadFileError:
         return None
-
-
-@functools.cache
-def _folder() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory()
 
 
 def unpack(data: bytes) -> bytes:

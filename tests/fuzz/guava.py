@@ -17,6 +17,7 @@ from reference import Key, NaiveFilter
 
 from mmbloom import BloomFilter, CapacityWarning, FormatError, export_guava, import_guava, verify
 
+_folder = functools.cache(tempfile.TemporaryDirectory[str])  # one for all inputs
 _KEYS: list[Key] = ["key-7", b"", -3, 7]
 _CAPACITIES = [None, 1, 300]
 _ERROR_RATES = [0.01, 0.5, 1e-9]
@@ -53,11 +54,6 @@ def _check(data: bytes) -> None:
         ours.unlink()
     assert theirs.read_bytes() == content, "changed by reading"
     assert os.listdir(theirs.parent) == [theirs.name]
-
-
-@functools.cache
-def _folder() -> "tempfile.TemporaryDirectory[str]":
-    return tempfile.TemporaryDirectory()
 
 
 def _compare(ours: Path, expected: GuavaFile) -> None:
