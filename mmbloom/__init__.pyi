@@ -15,10 +15,10 @@ from mmbloom.filters.bloom import BloomFilter as BloomFilter
 from mmbloom.filters.claim import Claim as Claim
 from mmbloom.filters.counting import CountingBloomFilter as CountingBloomFilter
 from mmbloom.filters.exclusions import Exclusions as Exclusions
-from mmbloom.filters.folder import FolderInfo as FolderInfo
 from mmbloom.filters.grow import grow as grow
 from mmbloom.filters.growing import GrowingFilter as GrowingFilter
 from mmbloom.filters.info import FilterInfo as FilterInfo
+from mmbloom.filters.info import FolderInfo as FolderInfo
 from mmbloom.filters.open import open as open  # noqa: A004  as zarr.open
 from mmbloom.filters.open import open_or_create as open_or_create
 from mmbloom.filters.rotating import RotatingFilter as RotatingFilter

@@ -277,6 +277,12 @@ class MappedFilter:
         if there.st_size != size:
             raise self._changed(f"resized from {size} to {there.st_size} bytes")
 
+    def rename(self, path: str) -> None:
+        """Take the file by another path, which it has by now; earlier checks are not valid."""
+        self.array.news[0] += 1
+        self.path = self.array.path = path
+        self.file = (os.fsencode(path), *self.file[1:])
+
     def _changed(self, what: str) -> FileChangedError:
         self.array.news[0] += 1  # an earlier check is no longer valid
         return FileChangedError(self.path, what)

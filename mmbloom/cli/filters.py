@@ -22,7 +22,7 @@ from mmbloom.errors import (
     NetworkFileSystemError,
 )
 from mmbloom.filters.base import Filter
-from mmbloom.filters.file import FileFilter
+from mmbloom.filters.bloom import FileFilter
 from mmbloom.filters.open import OfBits
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
 from mmbloom.logs.lines import WHOLE_LINES, KeyRule
@@ -32,11 +32,12 @@ Opened = TypeVar("Opened")
 
 
 def open_or_create(
-    args: argparse.Namespace, open_existing: Callable[..., Opened], **options: Any
+    args: argparse.Namespace, open_existing: Callable[..., Opened]
 ) -> Opened | OfBits:
     """Open FILE; with -n, create it if it does not exist."""
     sizing = given(args, "layout", "hash", "seed")
-    options = {**writing_options(args), "resident": args.resident, **options}
+    options = {**writing_options(args), "resident": args.resident}
+    options["on_full"] = "raise" if args.when_full == "stop" else args.when_full
     times = rotation(args)
     if args.capacity is None:
         if sizing or given(args, "error_rate", "permissions"):

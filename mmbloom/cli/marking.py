@@ -140,11 +140,11 @@ def dedup(args: argparse.Namespace) -> int:
     repeats = _outputs(args, names, args.repeats_to) if outputs else [args.repeats_to]
     check_lines(inputs, names)
     _prepare(args, names, outputs or [args.output], repeats)
-    on_full, stopped = "raise" if args.when_full == "stop" else "warn", None
+    stopped = None
     tallies = [(name, Tally()) for name in names]
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
-        open_or_create(opened, open_of_bits, on_full=on_full) as seen,
+        open_or_create(opened, open_of_bits) as seen,
         in_use(args, seen, inputs.keys),
     ):
         with counted(args, tallies, seen, started):

@@ -38,9 +38,10 @@ def add_options(parser: argparse.ArgumentParser, table: Table) -> None:
     """Declare arguments, each spelled as in a usage.
 
     An option without a value is a flag: ``--json``. A value has a name, or is one of some words; a
-    default stands at the end: ``-j --jobs N=1``, ``--when-full {stop,warn}=stop``. A name in small
-    letters is left to argparse; ``!`` behind it says that the option must be given. With ``...`` an
-    option can be given several times: ``--keys INPUT ...``. ``--[no-]progress`` has an opposite.
+    default stands at the end: ``-j --jobs N=1``, ``--layout {blocked,standard}=blocked``. A name in
+    small letters is left to argparse; ``!`` behind it says that the option must be given. With
+    ``...`` an option can be given several times: ``--keys INPUT ...``. ``--[no-]progress`` has an
+    opposite.
     What has no dashes is not an option but an argument, with its name in Python first: ``file
     FILE``, ``inputs INPUT*``. Of the options of a group, such as ``kind: --rotate``, at most one
     can be given, unless the group has a title.
@@ -154,7 +155,11 @@ _COMBINING = {
     **_MAKING,
     "-q --quiet": _QUIET,
 }
-_ADD = {
+_WHEN_FULL = (
+    "stop ends with 6 before the first line that goes past the filter's plan; warn goes on, and "
+    "takes more and more new lines for seen; grow makes room, as the command grow does, and goes on"
+)
+_MARKING = {
     "file FILE": "the filter; created if -n is given",
     **_SIZING,
     **_FAMILY,
@@ -185,7 +190,7 @@ OPTIONS: dict[str, Table] = {
         "slower",
     },
     "dedup": {
-        **_ADD,
+        **_MARKING,
         "-d --repeated": "print the repeated lines instead",
         "-c --count": "before each line print how many lines of this run's inputs have its key, as "
         "uniq; the inputs are read twice",
@@ -201,10 +206,9 @@ OPTIONS: dict[str, Table] = {
         "-j --jobs N=1": "number of processes (with --output-dir)",
         "--durable": "force lines to the disk before they are marked: then a power cut loses none "
         "(slower; the output must be a file)",
-        "--when-full {stop,warn}=stop": "stop (default) ends with 6 before the first line that "
-        "goes past the filter's plan; warn goes on, and drops more and more new lines as seen",
+        "--when-full {stop,warn,grow}=stop": f"{_WHEN_FULL}; default: stop",
     },
-    "add": _ADD,
+    "add": {**_MARKING, "--when-full {stop,warn,grow}=warn": f"{_WHEN_FULL}; default: warn"},
     "check": {
         "file FILE": "the filter; opened for reading only",
         **_INPUTS,

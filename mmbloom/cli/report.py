@@ -24,8 +24,7 @@ from mmbloom.errors import InputError
 
 if TYPE_CHECKING:  # a command that does not have them need not import them
     from mmbloom.filters.base import Filter
-    from mmbloom.filters.folder import FolderInfo
-    from mmbloom.filters.info import FilterInfo
+    from mmbloom.filters.info import FilterInfo, FolderInfo
     from mmbloom.logs.dedup import Tally
 
 STDIN = "-"  # the name of an input

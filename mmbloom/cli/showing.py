@@ -19,8 +19,7 @@ from mmbloom.cli.filters import fill_of
 from mmbloom.cli.options import error_rate
 from mmbloom.cli.process import NOT_ALIKE, OK, TOO_FULL, UsageError, in_rows, say, terminal_columns
 from mmbloom.errors import IncompatibleFiltersError
-from mmbloom.filters.folder import FolderInfo
-from mmbloom.filters.info import FilterInfo
+from mmbloom.filters.info import FilterInfo, FolderInfo
 from mmbloom.format.header import HEADER_BYTES
 from mmbloom.sizing.params import HASHES, FilterParams, KeyHash
 from mmbloom.sizing.planning import best_practice, best_practice_table

@@ -28,7 +28,7 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from mmbloom._storage.warnings import warn_past_plan
 from mmbloom._system.threads import in_order
-from mmbloom._system.typing import Bools, HashName, OnFull, Path, Words
+from mmbloom._system.typing import Bools, HashName, PastPlan, Path, Words
 from mmbloom.cluster.places import At, Place, place_of
 from mmbloom.cluster.slices import Slice, SlicePlan, assemble, require_of
 from mmbloom.errors import (
@@ -233,7 +233,7 @@ class Generations:
         """The number of committed runs, read now: the newest generation."""
         return self._records.latest().generation
 
-    def begin(self, generation: int | None = None, *, on_full: OnFull = "raise") -> Run:
+    def begin(self, generation: int | None = None, *, on_full: PastPlan = "raise") -> Run:
         """Begin a run that makes a generation.
 
         Parameters
@@ -260,7 +260,7 @@ class Generations:
         FormatError, FileChangedError, OSError
             If the state cannot be read, or another one is in its place.
         """
-        if on_full not in get_args(OnFull):
+        if on_full not in get_args(PastPlan):
             raise ValueError(f"on_full is {on_full!r}, expected 'raise' or 'warn'")
         latest = self._records.latest()
         following = latest.generation + 1
@@ -336,7 +336,7 @@ class Run:
     id: bytes
     base: bytes
     repeats: bool
-    on_full: OnFull
+    on_full: PastPlan
     _records: Records = field(repr=False)
 
     @property
@@ -725,7 +725,7 @@ class RunOptions(StateOptions, total=False):
         commit, returns the same rows again.
     """
 
-    on_full: OnFull
+    on_full: PastPlan
     generation: int | None
 
 
@@ -733,7 +733,7 @@ def begin_run(
     state: Path,
     choose_slices: Callable[[FilterParams], int],
     *,
-    on_full: OnFull = "raise",
+    on_full: PastPlan = "raise",
     generation: int | None = None,
     **made: Unpack[StateOptions],
 ) -> Run:

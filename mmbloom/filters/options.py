@@ -50,7 +50,7 @@ class OpenOptions:
         if self.threads is not None and self.threads < 1:
             raise ValueError(f"threads is {self.threads}, expected 1 or more")
         if self.on_full not in get_args(OnFull):
-            raise ValueError(f"on_full is {self.on_full!r}, expected 'warn' or 'raise'")
+            raise ValueError(f"on_full is {self.on_full!r}, expected 'warn', 'raise' or 'grow'")
         if self.resident not in (True, False, "auto"):
             raise ValueError(f"resident is {self.resident!r}, expected True, False or 'auto'")
 

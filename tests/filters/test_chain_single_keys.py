@@ -36,7 +36,7 @@ from mmbloom import (
 from mmbloom._engine import Grounds
 from mmbloom._storage.folder import ManifestFile
 from mmbloom.filters.chain import Chain, ChainState
-from mmbloom.filters.shelf import BitFile
+from mmbloom.filters.file import BitFile
 from mmbloom.format.folder import MANIFEST
 
 

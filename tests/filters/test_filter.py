@@ -248,7 +248,7 @@ def test_pickle(create: Create, path: str, mode: Any) -> None:
             else:
                 assert again.add("b")
                 assert "b" in seen
-                assert again._shelf.lock.timeout == 1.5
+                assert again._shelf.newest.lock.timeout == 1.5
 
 
 def test_pickle_of_a_replaced_file(create: Create, path: str) -> None:

@@ -22,7 +22,7 @@ from mmbloom import (
     ReentryError,
 )
 from mmbloom._storage.resident.working_copy import WorkingCopy
-from mmbloom.filters.shelf import BitFile
+from mmbloom.filters.file import BitFile
 
 
 @pytest.fixture

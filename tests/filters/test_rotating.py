@@ -17,7 +17,7 @@ from mmbloom.errors import (
     FilterFullError,
     MmbloomError,
 )
-from mmbloom.filters.shelf import File
+from mmbloom.filters.file import File
 
 
 def numbers(folder: Path) -> list[int]:

@@ -17,8 +17,8 @@ from naive import split
 
 from mmbloom import BloomFilter, GrowingFilter, RotatingFilter, Sieve
 from mmbloom.errors import FileChangedError, FormatError, ParameterMismatchError
-from mmbloom.filters.chain import contains_any
-from mmbloom.filters.shelf import File
+from mmbloom.filters.file import File
+from mmbloom.filters.shelf import contains_any
 from mmbloom.format.folder import seconds_of
 
 

@@ -23,8 +23,9 @@ from mmbloom import (
     RotatingFilter,
 )
 from mmbloom._storage.folder import ManifestFile
+from mmbloom.filters.file import File
 from mmbloom.filters.rotating import RotatingChain
-from mmbloom.filters.shelf import File, Lasting
+from mmbloom.filters.shelf import Lasting
 
 SECOND = 10**9  # nanoseconds
 

@@ -359,7 +359,7 @@ def test_verified_keys(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With verify_after_add every key is tested again."""
     tested = []
     with BloomFilter.create(path, 1000, verify_after_add=True) as seen:
-        file = type(seen._shelf)
+        file = type(seen._shelf.newest)
         real = file._test_one
 
         def test_one(*arguments: Any) -> None:

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from reference import Fields, Key, NaiveFilter
 
-from mmbloom import GrowingFilter, RotatingFilter
+from mmbloom import BloomFilter, Filter, GrowingFilter, RotatingFilter
 from mmbloom._system.typing import Mode
-from mmbloom.filters.folder import FolderFilter
 from mmbloom.sizing import Layout, plan
 
 RATE = 1e-12  # no false positive within many runs
@@ -112,10 +111,10 @@ class Growing:
 
     keep = float("inf")
 
-    def create(self, folder: str | Path, **options: Any) -> FolderFilter:
+    def create(self, folder: str | Path, **options: Any) -> Filter:
         return GrowingFilter.create(folder, 20, RATE, **options)
 
-    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return GrowingFilter.open(folder, mode, **options)
 
     def now(self) -> float:
@@ -125,6 +124,16 @@ class Growing:
         """Time does nothing to it."""
 
 
+class InUse(Growing):
+    """The same of a file that becomes a folder while it is open."""
+
+    def create(self, folder: str | Path, **options: Any) -> Filter:
+        return BloomFilter.create(folder, 20, RATE / 2, on_full="grow", **options)
+
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
+        return BloomFilter.open(folder, mode, on_full="grow", **options)
+
+
 class Rotating:
     """The same of a rotating one, by a clock that all processes forked later share."""
 
@@ -132,12 +141,12 @@ class Rotating:
         self.keep = float(keep)
         self._seconds = np.frombuffer(mmap.mmap(-1, 8), np.float64)
 
-    def create(self, folder: str | Path, **options: Any) -> FolderFilter:
+    def create(self, folder: str | Path, **options: Any) -> Filter:
         options |= {"keep": int(self.keep), "every": 10, "capacity_per_period": 100_000}
         options |= {"error_rate": 1e-7, "layout": "standard", "reserve": "fallocate"}
         return RotatingFilter.create(folder, clock=self.now, **options)
 
-    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> FolderFilter:
+    def open(self, folder: str | Path, mode: Mode = "r+", **options: Any) -> Filter:
         return RotatingFilter.open(folder, mode, clock=self.now, **options)
 
     def now(self) -> float:

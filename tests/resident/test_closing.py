@@ -26,7 +26,7 @@ from mmbloom._storage.resident.share import Share
 from mmbloom._system import memory
 from mmbloom._system import memory as pages
 from mmbloom.errors import DurabilityError, FileChangedError
-from mmbloom.filters import shelf
+from mmbloom.filters import file as file_module
 
 MORE = np.arange(7000, 7100)
 
@@ -189,7 +189,7 @@ def test_in_a_handler_amid_an_add(file: str, monkeypatch: pytest.MonkeyPatch) ->
             seen.close()
         refused.append(caught.value)
 
-    before_call(monkeypatch, shelf.BitFile, "_finish", close)
+    before_call(monkeypatch, file_module.BitFile, "_finish", close)
     seen.add_many(MORE)
     assert len(refused) == 1
     other.close()
@@ -220,7 +220,9 @@ def test_after_a_writer_was_killed_amid_a_batch(file: str, monkeypatch: pytest.M
     def die() -> None:
         seen = BloomFilter.open(file, resident=True)
         seen.add_many(NEW)
-        before_call(pytest.MonkeyPatch(), shelf.BitFile, "_finish", lambda: os.kill(os.getpid(), 9))
+        before_call(
+            pytest.MonkeyPatch(), file_module.BitFile, "_finish", lambda: os.kill(os.getpid(), 9)
+        )
         seen.add_many(MORE)
 
     with pytest.raises(ChildDiedError):
@@ -487,7 +489,7 @@ def test_at_the_end_amid_the_flush_of_a_thread(file: str) -> None:
     seen = BloomFilter.open(file, resident=True)
     seen.add_many(NEW)
     with flushing(seen):
-        left = waiting(seen._shelf._left)  # as the interpreter calls it
+        left = waiting(seen._shelf.newest._left)  # as the interpreter calls it
     left.join()
     all_in_file(file, OLD, NEW)
     seen.close()
@@ -524,7 +526,7 @@ def after_instance_call(patch: pytest.MonkeyPatch, name: str, act: Callable[[], 
 def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a handler adds while close saves the file is refused at once, or added."""
     seen = BloomFilter.open(file, resident=True, lock_timeout=30)
-    assert seen._shelf.lock.state.descriptor is not None or seen.add("first")
+    assert seen._shelf.newest.lock.state.descriptor is not None or seen.add("first")
     seen.flush()
     seen.close()
     seen = BloomFilter.open(file, resident=True, lock_timeout=30)
@@ -536,7 +538,7 @@ def test_a_handler_amid_a_close_does_not_wait(file: str, monkeypatch: pytest.Mon
         refused.append(caught.value)
 
     assert seen.add_many(NEW).any()
-    seen._shelf.lock.retire()  # as where nothing was written since it was opened
+    seen._shelf.newest.lock.retire()  # as where nothing was written since it was opened
     before_call(monkeypatch, type(seen._storage.array), "give_back", handle)
     seen.close()
     assert len(refused) == 1

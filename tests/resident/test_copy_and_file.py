@@ -19,7 +19,7 @@ from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFil
 from mmbloom._storage.resident import working_copy
 from mmbloom._system import memory
 from mmbloom.errors import FileChangedError, MmbloomWarning
-from mmbloom.filters.shelf import BitFile
+from mmbloom.filters.file import BitFile
 
 NEXT = np.arange(2000, 2500)
 

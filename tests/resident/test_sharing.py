@@ -71,7 +71,7 @@ def test_two_who_both_think_that_they_are_the_last(file: str) -> None:
         one.flush()
         for seen in (one, other):
             assert len(copies()) == 1
-            with seen._shelf.lock.held(1.0):
+            with seen._shelf.newest.lock.held(1.0):
                 assert seen._storage.array.give_back()
         assert copies() == []
 
