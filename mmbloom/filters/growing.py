@@ -57,17 +57,17 @@ def become(shelf: Shelf, lock: WriteLock | None = None) -> None:
         if first.uuid != file.uuid:
             return
         shelf.leaving = True  # before its checks succeed again
-        path, former = os.path.join(shelf.path, first.name), file.lock
-        file.rename(path, lock or WriteLock(path, file.storage.identity, shelf.timeout))
+        path = os.path.join(shelf.path, first.name)
+        if file.path != path:  # else this interrupts itself, by a signal handler
+            file.rename(path, lock or WriteLock(path, file.storage.identity, shelf.timeout))
         shelf.exclusions.move(exclusions_path_in(shelf.path))
         chain = GrowingChain(shelf.path, shelf.options, begun_as=shelf)
-        former.superseded = True
-        chain.former_lock, chain.uuid, chain.loading = former, shelf.uuid, shelf.loading
+        shelf.lock.superseded = True
+        chain.former_lock, chain.loading, chain.uuid = shelf.lock, shelf.loading, shelf.uuid
         chain.on_change, chain.claimed = shelf.on_change, shelf.claimed
         vars(shelf).update(vars(chain))
         shelf.__class__ = GrowingChain  # type: ignore[assignment]  # it has all of a chain
         remember(cast("GrowingChain", shelf))
-        chain.on_change()
 
 
 @described

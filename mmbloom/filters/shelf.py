@@ -457,7 +457,8 @@ class OneFile(Shelf):
         super().__init__(file.path, options)
         self.file, self._files = file, (file,)
         self.uuid, self.plan, self.exclusions = file.uuid, file.params, file.exclusions
-        self.state, file.lock.moved = file.lock.state, self.follow
+        self.lock, self.state = file.lock, file.lock.state
+        self.lock.moved = self.follow
 
     @property
     def members(self) -> Sequence[File]:  # noqa: D102  as in the base

@@ -30,6 +30,7 @@ from mmbloom import (
     hash_many,
     verify,
 )
+from mmbloom.filters.file import BitFile
 
 OnFull = Literal["warn", "raise", "grow"]
 OLD = range(100)
@@ -90,6 +91,17 @@ def test_writers_follow(tmp_path: Path, way: str, on_full: OnFull, first: bool) 
     assert verify(path).ok
 
 
+def test_a_writer_follows_while_the_file_is_the_only_one(tmp_path: Path) -> None:
+    """It gives up the lock that it had of the file, which it could not take a second time."""
+    path = full(tmp_path / "seen")
+    with BloomFilter.open(path, lock_timeout=0.2) as seen:
+        assert not seen.add(0)
+        grow(path)
+        assert not seen.add_many([0, 1]).any()
+        with seen.locked():
+            assert seen.add("new")
+
+
 ASKED: dict[str, Callable[[BloomFilter], object]] = {
     "in": lambda seen: 399 in seen,
     "contains_many": lambda seen: seen.contains_many(range(400)).all(),
@@ -118,6 +130,45 @@ def test_readers_follow(tmp_path: Path, asked: str, mode: Literal["r", "r+"]) ->
         assert "aunt" not in seen
         assert 399 in seen
         assert (seen.capacity, seen.params.capacity) == (700, 100)
+
+
+AMID: dict[str, Callable[[BloomFilter], object]] = {
+    "in": lambda seen: 399 in seen,
+    "contains_many": lambda seen: seen.contains_many(range(400)).all(),
+    "grounds": lambda seen: seen._shelf.grounds(0, 16) is None,
+    "add": lambda seen: not seen.add(399) and seen.add("new"),
+    "add_many": lambda seen: seen.add_many([399, "new"]).tolist() == [False, True],
+}
+
+
+@pytest.mark.parametrize("use", AMID)
+def test_a_call_while_the_object_becomes_a_folder(
+    tmp_path: Path, use: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first file has its new path, and the object does not know of the others yet.
+
+    Another thread may call at that moment; here it is the same one, as from a signal handler.
+    """
+    path = full(tmp_path / "seen")
+    rename, called = BitFile.rename, list[bool]()
+
+    def renamed(*arguments: Any) -> None:
+        rename(*arguments)
+        if not called:
+            called.append(False)
+            called[0] = bool(AMID[use](seen))
+
+    with BloomFilter.open(path) as seen:
+        assert not seen.add(0)
+        grow(path)
+        with GrowingFilter.open(path) as grown:
+            grown.add_many(range(100, 400))
+        monkeypatch.setattr(BitFile, "rename", renamed)
+        assert 0 in seen
+        assert called == [True]
+        assert 399 in seen
+    with GrowingFilter.open(path) as grown:
+        assert grown.info().files[0].keys_added == 100
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64, 3000])
