@@ -16,8 +16,8 @@ from mmbloom.errors import FilterFullError
 from mmbloom.sizing.planning import Fill, full_at, most_keys
 
 TO_GROW = (
-    "make a growing folder of it with mmbloom.grow (mmbloom grow), or go on past the plan with "
-    "on_full='warn' (--when-full warn)"
+    "let it grow, with on_full='grow' (--when-full grow) or mmbloom.grow (mmbloom grow), or go on "
+    "past the plan with on_full='warn' (--when-full warn)"
 )
 NOT_TO_GROW = "make a larger one, or go on past the plan with on_full='warn' (--when-full warn)"
 
