@@ -112,7 +112,7 @@ def hash_keys(keys, key_hash):
 
 
 def siphash(const uint8_t[::1] octets, key, int compressions=1, int finalizations=3):
-    """Hash one input, with any numbers of rounds; see `reference.siphash.siphash`."""
+    """Hash one input, with any numbers of rounds; see `reference.hash.siphash`."""
     cdef uint64_t h1, h2
     cdef SipHash keyed = siphash_of(key & 0xFFFFFFFFFFFFFFFF, key >> 64)
     cdef const uint8_t *at = &octets[0] if octets.shape[0] else NULL
