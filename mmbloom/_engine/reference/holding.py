@@ -165,41 +165,24 @@ class Hold:
 
     def __enter__(self) -> Self:
         """Take the lock, waiting for it."""
-        if self.phase:
-            raise RuntimeError("a block that is entered cannot be entered again")
-        try:
-            if self._before is not None:
-                self._before()
-            if not self.attempt():
-                self.state.wait(self)
-            if self._ready is not None:
-                self._ready(self, True)
-            self.state.kind = self.kind
-        except BaseException:
-            self.leave()
-            raise
+        self._enter(wait=True)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Release the lock."""
-        try:
-            self.leave()
-        finally:
-            self.leave()
-
     def try_once(self) -> bool:
-        """Take the lock if it can be had at once, by this task; True if so."""
+        """Take the lock if this task can have it at once; return whether it did."""
+        return self._enter(wait=False)
+
+    def _enter(self, *, wait: bool) -> bool:
         if self.phase:
             raise RuntimeError("a block that is entered cannot be entered again")
         try:
             if self._before is not None:
                 self._before()
-            got = self.attempt(refuse=False) and (self._ready is None or self._ready(self, False))
+            got = self.attempt(refuse=wait)
+            if wait and not got:
+                self.state.wait(self)
+                got = True
+            got = got and (self._ready is None or self._ready(self, wait))
             if got:
                 self.state.kind = self.kind
             else:
@@ -256,17 +239,18 @@ class Hold:
             raise ReentryError(state.path, OF_A_TASK)
         return False
 
-    def leave(self) -> None:
+    def leave(self, *_: object) -> None:
         """Release what was taken; do nothing when called again, or in a forked child."""
-        self.patience = 0.0
         try:
             self._go_on_leaving()
         finally:  # an exception out of a handler has kept it from its end
             self._go_on_leaving()
 
+    __exit__ = leave
+
     def _go_on_leaving(self) -> None:
         # Each step is noted when it is done, and may be made twice.
-        state = self.state
+        state, self.patience = self.state, 0.0
         if self.phase and getpid() != self._pid:  # it is the parent's
             self.phase = 0
         if self.phase == 2:
