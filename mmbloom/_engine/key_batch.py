@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from mmbloom._system.typing import Array, HashHalves, Octets
+from mmbloom._system.typing import Array, HashHalves, Octets, Words
 from mmbloom.sizing.params import KeyHash
 
 Part = slice | Array[np.bool_]
@@ -145,5 +145,20 @@ class DictionaryKeys:
         return DictionaryKeys(self.values, self.indices[part], self.hashes)
 
 
+class HashedKeys:
+    """Keys of which only the hash halves are known, uint64 of shape (n,): hashing returns them."""
+
+    __slots__ = ("h1", "h2")
+
+    def __init__(self, h1: Words, h2: Words) -> None:
+        self.h1, self.h2 = h1, h2
+
+    def __len__(self) -> int:
+        return len(self.h1)
+
+    def __getitem__(self, part: Part) -> "HashedKeys":
+        return HashedKeys(self.h1[part], self.h2[part])
+
+
 SpelledKeys = ByteKeys | RowKeys | TextKeys | PackedKeys | ViewKeys  # each key's bytes are there
-KeyBatch = SpelledKeys | IntegerKeys | DictionaryKeys
+KeyBatch = SpelledKeys | IntegerKeys | DictionaryKeys | HashedKeys

@@ -20,7 +20,7 @@ import numpy as np
 
 from mmbloom import _engine
 from mmbloom._keys.batch import Batch
-from mmbloom._keys.coerce import HashedBatch, coerce
+from mmbloom._keys.coerce import checked_hashes, coerce
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import Builder, new_filter
 from mmbloom._storage.opening import absolute
@@ -517,16 +517,16 @@ class Slice:
 
     def _own(self, h1: Words, h2: Words) -> HashHalves:
         """Return hashes relative to this slice; raise if a key belongs to another slice."""
-        batch = HashedBatch.of(h1, h2)
-        local, foreign = _engine.rebase(batch.h1, self.plan.params, self._first, self._units)
+        h1, h2 = checked_hashes(h1, h2)
+        local, foreign = _engine.rebase(h1, self.plan.params, self._first, self._units)
         if foreign >= 0:
-            one = batch.h1[foreign : foreign + 1]
+            one = h1[foreign : foreign + 1]
             number = int(_engine.slices_of(one, self.plan.params, self.plan.slices)[0])
             raise ValueError(
                 f"key at position {foreign}: belongs to slice {number}, not to {self.number}; "
                 "pass each slice only its own keys, as split by this plan"
             )
-        return local, batch.h2
+        return local, h2
 
     def write(self, path: Path) -> None:
         """Write the slice to a file: it is whole and on the disk, or not there.

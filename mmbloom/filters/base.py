@@ -17,16 +17,14 @@ from functools import partial
 from inspect import Signature
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-import numpy as np
-
 from mmbloom import _engine
 from mmbloom._engine import Grounds
-from mmbloom._engine.key_batch import KeyBatch
-from mmbloom._keys.batch import Batch, helpers_for
-from mmbloom._keys.coerce import HashedBatch, batches, coerce, coerce_one
+from mmbloom._engine.key_batch import HashedKeys, KeyBatch
+from mmbloom._keys.batch import Batch
+from mmbloom._keys.coerce import batches, checked_hashes, coerce, coerce_one
 from mmbloom._storage.opening import absolute
 from mmbloom._system.reentry import CALL
-from mmbloom._system.threads import in_order, usable_cores
+from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import (
     Bools,
     HashHalves,
@@ -48,7 +46,6 @@ from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.shelf import Shelf, key_rule_of
 
 F = TypeVar("F", bound=Callable[..., Any])
-B = TypeVar("B", Batch, HashedBatch)
 R = TypeVar("R")
 
 
@@ -499,15 +496,14 @@ ClosedFilterError
             As `add_many`.
         """
         self._shelf.check_writable()
-        batch = HashedBatch.of(h1, h2)
+        batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
         self._require_no_exclusions()
         return self._foreseen(batch, self._add_hashed)
 
-    def _add_hashed(self, batch: HashedBatch) -> Bools:
+    def _add_hashed(self, batch: Batch) -> Bools:
         size = self._chunk_keys(batch.num_keys)
         chunks = batch.hashed(self._key_hash, self._threads, self._shelf.prepare, size)
-        answers = [self._shelf.add_chunk(prepared) for _, prepared in chunks]
-        return np.concatenate([np.zeros(0, np.bool_), *answers])
+        return batch.answers_of_chunks([self._shelf.add_chunk(some.prepared) for some in chunks])
 
     def contains_hashes(self, h1: Words, h2: Words) -> Bools:
         """Return for each key whether it was added (or is a false positive), by its hash.
@@ -529,16 +525,17 @@ ClosedFilterError
             As `contains_many`.
         """
         self._shelf.check_open()
-        batch = HashedBatch.of(h1, h2)
+        batch = coerce(HashedKeys(*checked_hashes(h1, h2)))
         self._require_no_exclusions()
-        return np.concatenate([np.zeros(0, np.bool_), *self._find_hashed(batch)])
+        return batch.answers_of_chunks(list(self._find_hashed(batch)))
 
-    def _find_hashed(self, batch: HashedBatch) -> Iterator[Bools]:
+    def _find_hashed(self, batch: Batch) -> Iterator[Bools]:
         size = self._chunk_keys(batch.num_keys)
         find = self._shelf.find
         if size > _engine.CHUNK_KEYS:
-            return map(find, batch.chunks(size))
-        return in_order(find, batch.chunks(), helpers_for(batch.num_keys, self._threads))
+            chunks = batch.hashed(self._key_hash, self._threads, size=size)
+            return (find(chunk.hashes) for chunk in chunks)
+        return batch.map(lambda keys: find(_engine.hash_keys(keys, self._key_hash)), self._threads)
 
     def _require_no_exclusions(self) -> None:
         """Raise `ValueError` if keys are excluded: keys of equal hashes can be made."""
@@ -549,7 +546,7 @@ ClosedFilterError
                 "the keys (add_many, contains_many), or discard the exclusions"
             )
 
-    def _foreseen(self, batch: B, add: Callable[[B], R]) -> R:
+    def _foreseen(self, batch: Batch, add: Callable[[Batch], R]) -> R:
         """Add a batch, and before that tell the caller if it goes past the plan."""
         shelf = self._shelf
         if batch.num_keys > shelf.room:
@@ -562,7 +559,7 @@ ClosedFilterError
                 shelf.newest.tell(full)
         return add(batch)
 
-    def _require_room(self, batch: Batch | HashedBatch) -> None:
+    def _require_room(self, batch: Batch) -> None:
         if batch.num_keys:  # no keys, no file
             self._shelf.turn()  # what goes to the next period is no matter of this one
         newest = self._shelf.newest

@@ -9,7 +9,8 @@ from forms import SIPHASH, bytes_of, hashed
 from hypothesis import strategies as st
 from kernels import Engine, each_engine
 
-from mmbloom._engine.key_batch import ByteKeys, IntegerKeys, KeyBatch
+from mmbloom._engine.key_batch import ByteKeys, HashedKeys, IntegerKeys, KeyBatch
+from mmbloom._engine.reference import hash as reference
 from mmbloom._engine.reference.hash import hash_one
 from mmbloom.sizing.params import KeyHash
 
@@ -98,3 +99,17 @@ def test_batch_hashes_are_separate_arrays(engine: Engine) -> None:
             assert half.flags.c_contiguous
             assert half.dtype == np.uint64
             assert half.shape == (2,)
+
+
+@each_engine
+@pytest.mark.parametrize("key_hash", [SIPHASH, KeyHash("murmur3", 7)])
+def test_keys_that_are_hashed(engine: Engine, key_hash: KeyHash, seed: int) -> None:
+    """Hashes as a form of keys are their own hashes, whichever is asked for; no bytes are known."""
+    h1, h2 = np.random.default_rng(seed).integers(0, 2**64, (2, 9), np.uint64)
+    part = HashedKeys(h1, h2)[2:5]
+    assert [half.tolist() for half in engine.hash_keys(part, key_hash)] == [
+        h1[2:5].tolist(),
+        h2[2:5].tolist(),
+    ]
+    with pytest.raises(ValueError, match="only the hashes"):
+        reference.bytes_of(part)

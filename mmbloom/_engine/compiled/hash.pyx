@@ -13,7 +13,7 @@ cimport cython
 import numpy as np
 
 from mmbloom._engine.key_batch import (
-    ByteKeys, DictionaryKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
+    ByteKeys, DictionaryKeys, HashedKeys, IntegerKeys, PackedKeys, RowKeys, TextKeys, ViewKeys,
 )
 
 from cpython.list cimport PyList_GET_SIZE
@@ -91,6 +91,8 @@ def hash_keys(keys, key_hash):
     """Hash a batch to (h1, h2), two uint64 arrays of shape (n,); see `reference.hash.hash_keys`."""
     cdef Murmur3 murmur3
     cdef SipHash siphash
+    if isinstance(keys, HashedKeys):
+        return keys.h1, keys.h2
     if isinstance(keys, DictionaryKeys):
         if key_hash not in keys.hashes:
             keys.hashes[key_hash] = hash_keys(keys.values, key_hash)
