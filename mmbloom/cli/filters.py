@@ -26,7 +26,7 @@ from mmbloom.filters.bloom import FileFilter
 from mmbloom.filters.open import OfBits
 from mmbloom.format.header import KIND_BITS, KIND_COUNTERS, Header
 from mmbloom.logs.lines import WHOLE_LINES, KeyRule
-from mmbloom.sizing.planning import Fill, plan
+from mmbloom.sizing import Fill, plan
 
 Opened = TypeVar("Opened")
 

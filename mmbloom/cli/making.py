@@ -17,9 +17,9 @@ from mmbloom.cli.options import error_rate, given, making_options, rotation, wri
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
+from mmbloom.sizing import capacity_of, plan, share_of
 from mmbloom.sizing.formulas import PAGE_BITS
 from mmbloom.sizing.params import FilterParams, Shape
-from mmbloom.sizing.planning import capacity_of, plan, share_of
 
 
 def create(args: argparse.Namespace) -> int:

@@ -53,8 +53,8 @@ from mmbloom.format.generations import (
 )
 from mmbloom.format.slices import HEADER_BYTES, NO_RUN, SliceHeader, require_size
 from mmbloom.format.slices import decode as decode_slice
+from mmbloom.sizing import Fill
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import Fill
 
 # Records are kept for so many generations: otherwise a driver that stood still within its commit
 # could make a record that was there before, and believe that its run was committed.

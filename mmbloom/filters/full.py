@@ -13,7 +13,7 @@ from mmbloom._storage.opening import BITS, kind_of
 from mmbloom._storage.warnings import warn_past_plan
 from mmbloom._system.typing import Bools, HashHalves, Indices, PastPlan, Words
 from mmbloom.errors import FilterFullError
-from mmbloom.sizing.planning import Fill, full_at, most_keys
+from mmbloom.sizing import Fill, full_at, most_keys
 
 TO_GROW = (
     "let it grow, with on_full='grow' (--when-full grow) or mmbloom.grow (mmbloom grow), or go on "

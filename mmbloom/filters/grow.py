@@ -29,9 +29,9 @@ from mmbloom.filters.options import OpenOptions
 from mmbloom.filters.shelf import OneFile, Shelf
 from mmbloom.format.exclusions import exclusions_path, exclusions_path_in
 from mmbloom.format.folder import GrowthPlan
+from mmbloom.sizing import Fill
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams
-from mmbloom.sizing.planning import Fill
 
 
 def grow(

@@ -70,6 +70,7 @@ from mmbloom._system.typing import Duration, HashName, Layout, Reserve
 from mmbloom.errors import FormatError
 from mmbloom.format.checker import Checker, is_hexadecimal
 from mmbloom.format.json_record import decode_record, encode_record
+from mmbloom.sizing import SMALL_BITS, plan, to_plan_for
 from mmbloom.sizing.params import (
     DEFAULT_HASH,
     HASHES,
@@ -78,7 +79,6 @@ from mmbloom.sizing.params import (
     require_capacity,
     require_error_rate,
 )
-from mmbloom.sizing.planning import SMALL_BITS, plan, to_plan_for
 
 # Manifests of this hash have no field for it: they are of before there was another.
 _UNNAMED: HashName = "murmur3"

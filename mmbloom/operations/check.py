@@ -62,9 +62,9 @@ from mmbloom.format.header import (
     read_counters,
     read_key_rule,
 )
+from mmbloom.sizing import Fill
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams, KeyHash, spelled
-from mmbloom.sizing.planning import Fill
 
 _IMMUTABLE_BYTES = 512
 _COPY = "; copy it: the bits of a copy are counted again"

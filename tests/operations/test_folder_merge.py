@@ -18,8 +18,7 @@ from mmbloom import (
     merge,
     verify,
 )
-from mmbloom.sizing import Layout
-from mmbloom.sizing.planning import share_of
+from mmbloom.sizing import Layout, share_of
 
 DAY = 86_400
 
