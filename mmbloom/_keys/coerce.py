@@ -267,11 +267,11 @@ def columns(*values: Keys) -> list[tuple[Any, ...]]:
     >>> columns(["ann", "bob"], np.array([20260101, 20260102]))
     [('ann', 20260101), ('bob', 20260102)]
     """
-    listed = [_items_of(column) for column in values]
-    lengths = [len(items) for items in listed]
+    items = [_items_of(column) for column in values]
+    lengths = list(map(len, items))
     if len(set(lengths)) > 1:
         raise ValueError(f"the columns have {lengths} items, expected as many in each")
-    return list(zip(*listed, strict=True))
+    return list(zip(*items, strict=True))
 
 
 def _items_of(column: Any) -> list[Any]:

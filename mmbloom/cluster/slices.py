@@ -19,7 +19,6 @@ from typing import IO, Any, NamedTuple, Self, TypedDict
 import numpy as np
 
 from mmbloom import _engine
-from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import checked_hashes, coerce
 from mmbloom._storage.atomic import OWNER_ONLY, Target
 from mmbloom._storage.build import Builder, new_filter
@@ -280,9 +279,6 @@ class SlicePlan:
         """
         batch = coerce(keys, nulls)
         hashes = batch.hash_all(self.params.key_hash, threads)
-        return self._parts(batch, hashes)
-
-    def _parts(self, batch: Batch, hashes: HashHalves) -> list[Part]:
         starts, rows, (h1, h2) = _engine.partition(*hashes, self.params, self.slices)
         if batch.present is not None:
             rows = np.flatnonzero(batch.present)[rows]

@@ -143,7 +143,7 @@ def _siphash_of_words(words: Words, seed: int) -> HashHalves:
     """Hash keys of exactly 8 bytes, given as little-endian numbers."""
     lanes = _Lanes(len(words), seed)
     lanes.compress(words)
-    lanes.compress(np.full(len(words), 8 << 56, dtype=np.uint64))
+    lanes.compress(np.repeat(np.uint64(8 << 56), len(words)))
     return lanes.finish()
 
 
