@@ -145,7 +145,7 @@ def test_something_is_read() -> None:
     }
     assert own_imports_of(compiled["hash.pyx"]) >= {
         "_engine.key_batch",
-        "_engine.compiled.sink",
+        "_engine.compiled.hashes",
     }
 
 

@@ -13,9 +13,9 @@ Each module except ``vectors`` has functions that the reference defines:
 ``vectors``   which vector instructions all of them use
 
 They share inline code: ``blocks.h``, ``positions.pxd`` and ``overlay.pxd`` for bits; ``text.pxd``
-and ``octets.h`` for keys, ``spans.pxd`` for lines; ``murmur.pxd`` and ``siphash.h`` for hashes,
-behind the common interface of ``sink.pxd``. Vectors need files in C, for the compilers' own names.
-Cython writes ``_arrays`` at each build: its own code for arrays calls it.
+and ``octets.h`` for keys, ``spans.pxd`` for lines; ``hashes.pxd`` and ``siphash.h`` for hashes.
+Vectors need files in C, for the compilers' own names. Cython writes ``_arrays`` at each build: its
+own code for arrays calls it.
 
 These modules serve where they were built, or as MMBLOOM_ENGINE says. If one is older than its
 source none serves, as the code around it may ask for what it does not do. Where numpy serves

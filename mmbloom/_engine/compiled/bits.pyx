@@ -26,7 +26,7 @@ from mmbloom._engine.compiled.positions cimport (
     GROUP, length_of, positions_of, positions_of_group, shape_of,
 )
 from mmbloom._engine.compiled.regions cimport MOST_IN_REGIONS, Kernel, do_in_regions, in_regions
-from mmbloom._engine.compiled.sink cimport (
+from mmbloom._engine.compiled.hashes cimport (
     Murmur3, SipHash, hash_octets, murmur3_of, siphash_of,
 )
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell

@@ -22,11 +22,10 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 
 from mmbloom._engine.compiled.octets cimport load_4, load_8
-from mmbloom._engine.compiled.sink cimport (
-    Group, Murmur3, Seeded, Sink, SipHash, end_keys, hash_group, hash_words, in_groups, murmur3_of,
-    siphash_of, take_octets,
+from mmbloom._engine.compiled.hashes cimport (
+    Group, LANES, Murmur3, Seeded, Sink, SipHash, end_keys, hash_group, hash_words, in_groups,
+    murmur3_of, siphash_of, siphash_of_octets, take_octets,
 )
-from mmbloom._engine.compiled.siphash cimport LANES, siphash_of_octets
 from mmbloom._engine.compiled.text cimport (
     HIDES_TEXT, PyUnicode_CheckExact, Text, encodable, encodable_points, find_text, item_of, spell,
 )

@@ -38,7 +38,7 @@ from libc.string cimport memchr
 
 from mmbloom._engine.compiled.bits cimport OneKey, find
 from mmbloom._engine.compiled.holding cimport LockState, read_owner
-from mmbloom._engine.compiled.sink cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
+from mmbloom._engine.compiled.hashes cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
 from mmbloom._system.moments import MOMENT_NS
