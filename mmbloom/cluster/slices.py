@@ -311,7 +311,7 @@ class SlicePlan:
         return bounds_of(self.params, self.slices, number)
 
 
-def require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
+def _require_of(plan: SlicePlan, header: SliceHeader, path: str) -> None:
     """Raise `ParameterMismatchError` or `FormatError` unless the header of a slice fits a plan."""
     for name in (field.name for field in fields(FilterParams)):
         if getattr(header.params, name) != getattr(plan.params, name):
@@ -423,9 +423,7 @@ class Slice:
             If it cannot be read.
         """
         with reading(source) as (file, name, size):
-            header = header_of(file, name, size)
-            if plan is not None:
-                require_of(plan, header, name)
+            header = header_of(_read(file, HEADER_BYTES), size, name, plan)
             body = bytearray()  # grows as bytes come: a false size in the header allocates nothing
             for piece in body_of(file, header, name):
                 body += piece
@@ -564,11 +562,23 @@ class Slice:
         )
 
 
-def header_of(file: IO[bytes], name: str, size: int | None) -> SliceHeader:
-    """Read and check the header of a slice, and the size of its file where that is known."""
-    header = decode(_read(file, HEADER_BYTES), name)
+def header_of(
+    raw: bytes, size: int | None, name: str, plan: SlicePlan | None = None
+) -> SliceHeader:
+    """Decode the header of a slice; check its plan and its size, where these are known.
+
+    Raises
+    ------
+    FormatError
+        If it is no header of a slice, the file has another size, or the plan has other slices.
+    ParameterMismatchError
+        If the plan is of another filter.
+    """
+    header = decode(raw, name)
     if size is not None:
         require_size(header, size, name)
+    if plan is not None:
+        _require_of(plan, header, name)
     return header
 
 
@@ -687,9 +697,7 @@ def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> li
     generation: int | None = None
     for part in parts:
         raw, size, name = _head_of(part)
-        header = decode(raw, name)
-        require_size(header, size, name)
-        require_of(plan, header, name)
+        header = header_of(raw, size, name, plan)
         if header.number in found:
             raise FormatError(name, "slice", f"{header.number} once more", "each slice once")
         if generation not in (None, header.generation):
@@ -705,7 +713,7 @@ def _in_order(plan: SlicePlan, parts: Iterable[AnyPart], destination: str) -> li
 def _append(made: Builder, part: AnyPart, expected: SliceHeader) -> int:
     """Append the body of a slice; return how many keys were added to it."""
     with _opened(part) as (file, name, size):
-        if header_of(file, name, size) != expected:
+        if header_of(_read(file, HEADER_BYTES), size, name) != expected:
             raise FileChangedError(name, "replaced by another slice")
         for piece in body_of(file, expected, name):
             made.write(np.frombuffer(piece, "<u8"))

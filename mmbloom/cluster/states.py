@@ -30,7 +30,7 @@ from mmbloom._storage.warnings import warn_past_plan
 from mmbloom._system.threads import in_order
 from mmbloom._system.typing import Bools, HashName, PastPlan, Path, Words
 from mmbloom.cluster.places import At, Place, place_of
-from mmbloom.cluster.slices import Slice, SlicePlan, assemble, require_of
+from mmbloom.cluster.slices import Slice, SlicePlan, assemble, header_of
 from mmbloom.errors import (
     CommitConflictError,
     FileChangedError,
@@ -51,8 +51,7 @@ from mmbloom.format.generations import (
     record_name,
     slice_name,
 )
-from mmbloom.format.slices import HEADER_BYTES, NO_RUN, SliceHeader, require_size
-from mmbloom.format.slices import decode as decode_slice
+from mmbloom.format.slices import HEADER_BYTES, NO_RUN, SliceHeader
 from mmbloom.sizing import Fill
 from mmbloom.sizing.params import FilterParams
 
@@ -573,9 +572,7 @@ class Run:
             self._require_current()  # a run that was committed has removed it
             expected = f"slice {number} of generation {self.generation}, which no task wrote"
             raise FormatError(path, "file", "missing", expected) from None
-        header = decode_slice(raw, path)
-        require_size(header, size, path)
-        require_of(self.plan, header, path)
+        header = header_of(raw, size, path, self.plan)
         _require_same(path, header, (number, self.generation, self.id))
         return header.positions_set
 
