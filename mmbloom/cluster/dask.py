@@ -360,7 +360,7 @@ class _Print(NamedTuple):
 
 def _cut(keys: Any, partition: int, cutting: _Cutting) -> list[_Print | HashHalves]:
     """Hash the keys of a partition; return its fingerprint, and the hashes of each slice."""
-    parts, print_ = cutting.parts_of(_in_memory(keys), partition)
+    parts, print_ = cutting.parts_of(_as_rows(keys), partition)
     return [print_, *(_small(part, cutting.plan) for part in parts)]
 
 
@@ -395,7 +395,7 @@ def _keep(
     rows: Any, partition: int, cutting: _Cutting, had: _Print, answers: list[_Answers]
 ) -> Any:
     """Return the new rows of a partition; the answers are those of its round."""
-    rows = _in_memory(rows)
+    rows = _as_rows(rows)
     parts, has = cutting.parts_of(cutting.keys_of(rows), partition)
     if has != had:
         found = f"{has.rows} rows now, and had {had.rows}"
@@ -416,7 +416,7 @@ def _noted(rows: Any, partition: int, run: Run) -> Any:
     return rows
 
 
-def _in_memory(rows: Any) -> Any:
+def _as_rows(rows: Any) -> Any:
     """Return a partition of a bag, which may be an iterator, as a list; others as they are."""
     return rows if hasattr(rows, "dtype") or hasattr(rows, "dtypes") else list(rows)
 

@@ -11,8 +11,8 @@ from mmbloom._storage.opening import kind_of
 from mmbloom._system.typing import HashName, Layout
 from mmbloom.filters.exclusions import ExclusionList
 from mmbloom.filters.file import File
-from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing import Fill
+from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import HASHES
 
 if TYPE_CHECKING:  # which takes milliseconds, for filters of one file

@@ -155,7 +155,7 @@ def claim(words: Words, h1: Words, h2: Words, params: FilterParams, meeting: Boo
     params : FilterParams
         Layout and number of hashes.
     meeting : ndarray of bool, shape (n,)
-        As `meeting` gives it.
+        As `meeting` returns it.
 
     Returns
     -------
@@ -337,9 +337,9 @@ class Grounds(NamedTuple):
     renews : bool
         Whether a key that another file has is added to the first all the same.
     each : bool
-        Whether each key looks as well: for a list of files.
+        Whether each key checks the list of the files as well.
     kept : object
-        What prevents that another file gets the identity of that one, as long as it lives.
+        What keeps another file from getting the identity of that one, as long as it lives.
     """
 
     arrays: Sequence[Any]
@@ -374,7 +374,7 @@ class SingleKeys:
 
 
 def described(cls: C) -> C:
-    """Let a subclass say of the methods of its `SingleKeys` what those behind them say."""
+    """Copy to the methods of a class's `SingleKeys` the docstrings of those behind them."""
     (base,) = (base for base in cls.__bases__ if base.__name__ == SingleKeys.__name__)
     for name in {"add", "add_many", "contains_many"} & vars(base).keys():
         behind = getattr(super(base, cls), name)
