@@ -76,10 +76,9 @@ _MODULES = {
         "filters.rotating": "RotatingFilter",
         "logs.files": "dedup_files",
         "operations.check": "Repair Verification repair verify",
-        "operations.combine": "Similarity compare intersect",
+        "operations.combine": "Similarity compare intersect merge",
         "operations.copy": "copy",
         "operations.guava": "export_guava import_guava",
-        "operations.merge": "merge",
         "sizing": "FilterParams",
     }.items()
     for name in names.split()

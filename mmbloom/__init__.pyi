@@ -30,10 +30,10 @@ from mmbloom.operations.check import verify as verify
 from mmbloom.operations.combine import Similarity as Similarity
 from mmbloom.operations.combine import compare as compare
 from mmbloom.operations.combine import intersect as intersect
+from mmbloom.operations.combine import merge as merge
 from mmbloom.operations.copy import copy as copy
 from mmbloom.operations.guava import export_guava as export_guava
 from mmbloom.operations.guava import import_guava as import_guava
-from mmbloom.operations.merge import merge as merge
 from mmbloom.sizing import FilterParams as FilterParams
 
 __version__: str

@@ -10,10 +10,17 @@ This file takes no lock.
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-from mmbloom._storage.atomic import draft_file, gone_on_error, require_same, sync_folder
+from mmbloom._storage.atomic import (
+    Target,
+    draft_file,
+    gone_on_error,
+    new_folder,
+    require_same,
+    sync_folder,
+)
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
 from mmbloom._storage.resident.working_copy import discard
@@ -123,6 +130,26 @@ def first_manifest(
     manifest = Manifest(os.urandom(16), plan, tuple(members))
     with closing(draft_manifest(folder, manifest, permissions, like=like)) as draft:
         draft.install()
+
+
+@contextmanager
+def new_filter_folder(target: Target, plan: FolderPlan) -> Iterator[Callable[[int, str], Target]]:
+    """Make a folder of the files that the block makes, if the block succeeds.
+
+    Yields a function that returns where to make the file of a number, with this name. The manifest
+    names them in the order of these calls.
+    """
+    names: dict[int, str] = {}
+    path, permissions = target.path, target.permissions
+    with new_folder(path, permissions, instead_of=target.instead_of) as folder:
+
+        def place(number: int, name: str) -> Target:
+            names[number] = name
+            return target.within(folder, name)
+
+        yield place
+        entries = [entry_of(folder, name, number) for number, name in names.items()]
+        first_manifest(folder, plan, entries, permissions)
 
 
 def stamp_of(folder: str) -> Stamp:

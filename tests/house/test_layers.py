@@ -27,6 +27,7 @@ LATE = {
     "filters.bloom": {"filters.grow", "_storage.folder"},  # for files beside no manifest
     "filters.growable": {"filters.grow", "filters.growing"},  # for files that stay files
     "filters.shelf": {"filters.info"},  # for programs that never ask for it
+    "operations.combine": {"_storage.folder"},  # for filters of one file
     "cli.checking": {"operations.check"},  # for `check`, which verifies nothing
     "cli.main": {"format.header"},  # for files that are filters
     # For filters that are not past their plan, and runs that are not dry.
