@@ -39,11 +39,14 @@ from mmbloom.errors import (
     ParameterMismatchError,
 )
 from mmbloom.filters.options import choose_params, not_asked, require_equal
-from mmbloom.format.generations import (
-    MAX_BYTES,
+from mmbloom.format.slices import (
+    HEADER_BYTES,
+    MAX_RECORD_BYTES,
+    NO_RUN,
     Record,
-    decode,
-    encode,
+    SliceHeader,
+    decode_record,
+    encode_record,
     folder_name,
     generation_of_folder,
     generation_of_record,
@@ -51,7 +54,6 @@ from mmbloom.format.generations import (
     record_name,
     slice_name,
 )
-from mmbloom.format.slices import HEADER_BYTES, NO_RUN, SliceHeader
 from mmbloom.sizing import Fill
 from mmbloom.sizing.params import FilterParams
 
@@ -780,7 +782,7 @@ class Records:
 
     def make(self, record: Record) -> None:
         """Make a record; raise `FileExistsError` if it is there."""
-        self.place.create(record_name(record.generation), encode(record))
+        self.place.create(record_name(record.generation), encode_record(record))
 
     def remove(self, generation: int) -> None:
         """Remove the record of a generation."""
@@ -817,5 +819,5 @@ def latest_in(place: Place) -> Record:
 def _read(place: Place, generation: int) -> Record:
     name = record_name(generation)
     with place.open(name) as opened:
-        raw = opened.file.read(MAX_BYTES + 1)
-    return decode(raw, generation, place.name_of(name))
+        raw = opened.file.read(MAX_RECORD_BYTES + 1)
+    return decode_record(raw, generation, place.name_of(name))
