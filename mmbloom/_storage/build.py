@@ -14,7 +14,7 @@ import numpy as np
 
 from mmbloom._storage.atomic import WRITE_BYTES, Target, new_file, write_at, write_zeros
 from mmbloom._storage.opening import BITS, Kind, kind_of, possible_count
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom._system.memory import too_large_to_be_dirty
 from mmbloom._system.typing import Reserve, Words
 from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
@@ -157,6 +157,6 @@ def create_file(
     with new_file(Target(path, permissions, allow_network), header.file_bytes) as made:
         write_at(made.fd, encode(header, key_rule), 0)
         os.fsync(made.fd)
-        on_disk = made.reserved and made.file_system not in mounts.IN_MEMORY
+        on_disk = made.reserved and made.file_system not in proc.IN_MEMORY
         if on_disk and reserve == "zeros" and not too_large_to_be_dirty(header.array_bytes):
             write_zeros(made.fd, HEADER_BYTES, header.file_bytes)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mmbloom._engine import Hold, LockState, engine
 from mmbloom._system.descriptors import OpenFile, open_file, opening, remember
-from mmbloom._system.reentry import AMID, BLOCK, OF_A_TASK
+from mmbloom._system.sections import BLOCK, IN_A_CALL, IN_ANOTHER_TASK
 from mmbloom.errors import (
     ClosedFilterError,
     FileChangedError,
@@ -157,8 +157,8 @@ class WriteLock:
         ReentryError
             If this interrupts a call of this thread, which would go on without the lock.
         """
-        if self.state.amid():
-            raise ReentryError(self._path, AMID)
+        if self.state.in_a_call():
+            raise ReentryError(self._path, IN_A_CALL)
         with self.own_threads():
             yield
             self._closed = True
@@ -256,7 +256,7 @@ class TaskHold:
                 # without that it never got the lock.
                 self._hold.patience = _TASKS_PATIENCE
                 if state.mine() and state.task is None:  # this wait would keep it from ending
-                    raise ReentryError(state.path, OF_A_TASK)
+                    raise ReentryError(state.path, IN_ANOTHER_TASK)
                 await sleep(_pause_left(self._hold, pause, deadline))
                 pause = min(_GROWTH * pause, _LONGEST_PAUSE)
         except BaseException:

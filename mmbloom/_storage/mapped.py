@@ -26,7 +26,7 @@ from mmbloom._storage.opening import (
 from mmbloom._storage.resident.moving import MovingArray, Place, Views
 from mmbloom._storage.resident.working_copy import NO_COPY
 from mmbloom._system import memory as pages
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom._system.descriptors import OpenFile
 from mmbloom._system.typing import Resident
 from mmbloom.errors import (
@@ -118,8 +118,8 @@ class MappedFilter:
             raise
 
     def _check_file_system(self, allow_network: bool) -> None:
-        file_system = mounts.file_system_type(self.path)
-        if file_system in mounts.NETWORK and not allow_network:
+        file_system = proc.file_system_type(self.path)
+        if file_system in proc.NETWORK and not allow_network:
             raise NetworkFileSystemError(self.path, file_system)
 
     @property

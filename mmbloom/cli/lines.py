@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Generic, TypeVar
 
 from mmbloom._system import extras
-from mmbloom._system.holders import holder
+from mmbloom._system.proc import holder
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies
 from mmbloom.cli.values import FIELDS

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from mmbloom._system.holders import holder
+from mmbloom._system.proc import holder
 from mmbloom.cli.commands import COMMANDS, function_of
 from mmbloom.cli.parser import parse, without_n
 from mmbloom.cli.process import (

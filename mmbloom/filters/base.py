@@ -23,7 +23,7 @@ from mmbloom._engine.key_batch import HashedKeys, KeyBatch
 from mmbloom._keys.batch import Batch
 from mmbloom._keys.coerce import batches, checked_hashes, coerce, coerce_one
 from mmbloom._storage.opening import absolute
-from mmbloom._system.reentry import CALL
+from mmbloom._system.sections import CALL
 from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import (
     Bools,

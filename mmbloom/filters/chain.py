@@ -39,7 +39,7 @@ from mmbloom._storage.folder import (
 from mmbloom._storage.lock import WriteLock, wait
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._system.descriptors import remember
-from mmbloom._system.reentry import AMID
+from mmbloom._system.sections import IN_A_CALL
 from mmbloom._system.typing import HashHalves
 from mmbloom.errors import (
     ClosedFilterError,
@@ -395,8 +395,8 @@ class Chain(Shelf):
         return self._snapshot is None
 
     def close(self) -> None:  # noqa: D102
-        if self.state.amid():  # a call that goes on would go on without the lock
-            raise ReentryError(self.path, AMID)
+        if self.state.in_a_call():  # a call that goes on would go on without the lock
+            raise ReentryError(self.path, IN_A_CALL)
         with self.state.threads, self.loading.here():  # which would open files again
             snapshot, self._snapshot = self._snapshot, None
         if snapshot is not None:

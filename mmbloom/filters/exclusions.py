@@ -31,7 +31,7 @@ from mmbloom._storage.exclusions import (
     signature_of,
 )
 from mmbloom._storage.warnings import warn
-from mmbloom._system.moments import MOMENT
+from mmbloom._system.sections import MOMENT
 from mmbloom._system.typing import Array, Bools, HashHalves, Key, Keys, Words
 from mmbloom.errors import MmbloomWarning
 from mmbloom.format.exclusions import grown_from

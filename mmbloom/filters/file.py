@@ -35,8 +35,7 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import BITS, COUNTERS, Counters, Kind
 from mmbloom._storage.resident.leaving import leave, leave_when_dropped
-from mmbloom._system.moments import MOMENT
-from mmbloom._system.reentry import CALL
+from mmbloom._system.sections import CALL, MOMENT
 from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import Bools, HashHalves, Indices, Key, PastPlan, Words
 from mmbloom.errors import (

@@ -19,7 +19,7 @@ from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import ALL_KINDS, BITS, absolute, as_file_or_folder, kind_of
 from mmbloom._storage.unmapped import UnmappedFilter
-from mmbloom._system.moments import outlast
+from mmbloom._system.sections import outlast
 from mmbloom._system.typing import Path, Reserve
 from mmbloom.errors import FormatError, OtherKindError
 from mmbloom.filters.exclusions import ExclusionList

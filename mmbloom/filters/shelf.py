@@ -28,7 +28,7 @@ from mmbloom import _engine
 from mmbloom._engine import Grounds, Hold, LockState
 from mmbloom._keys.coerce import coerce_one
 from mmbloom._system.descriptors import ThreadLock
-from mmbloom._system.reentry import BLOCK, CALL
+from mmbloom._system.sections import BLOCK, CALL
 from mmbloom._system.typing import Bools, HashHalves, Indices, Key
 from mmbloom.errors import ClosedFilterError, FileChangedError
 from mmbloom.filters.exclusions import ExclusionList

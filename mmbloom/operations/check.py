@@ -45,7 +45,7 @@ from mmbloom._storage.opening import (
 )
 from mmbloom._storage.unmapped import Segments, UnmappedFile, UnmappedFilter
 from mmbloom._storage.warnings import Counted, warn_if_any_past_plan, warn_if_past_plan
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom._system.typing import HashHalves, Keys, Path, Words
 from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, ParameterMismatchError
 from mmbloom.format.exclusions import IN_FOLDER, exclusions_path, exclusions_path_in
@@ -369,7 +369,7 @@ class _FileCheck:
             return 0
         said = f"{missing} bytes of the file are holes, without a place on the disk"
         if self._file.header.sealed or (
-            mounts.file_system_type(self._file.path) in mounts.COPY_ON_WRITE
+            proc.file_system_type(self._file.path) in proc.COPY_ON_WRITE
         ):
             self._notes.append(said)
         else:

@@ -16,7 +16,7 @@ import pytest
 from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom.cli import marking as command
 from mmbloom.logs.dedup import Sink
 
@@ -341,7 +341,7 @@ def test_dry_run_blames_the_temporary_folder(
             assert is_one_line(err, f"mmbloom: {tmp_path / 'tmp'}: ", "No space left on device")
             assert "set TMPDIR to another folder" in err
     monkeypatch.setattr(
-        mounts, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
+        proc, "file_system_type", lambda path: "nfs4" if "tmp/mmbloom-" in str(path) else "ext4"
     )
     code, out, err = inside(capfdbinary, *arguments, "--dry-run", tmp_path / "in")
     assert (code, out) == (5, b"")

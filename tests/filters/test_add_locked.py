@@ -11,7 +11,7 @@ from checks import check_settled, flock_is_free, in_thread
 from workers import PATIENCE, in_child
 
 from mmbloom import BloomFilter, ClosedFilterError, FileChangedError, LockTimeoutError
-from mmbloom._system.moments import outlast
+from mmbloom._system.sections import outlast
 
 Create = Callable[..., BloomFilter]
 

@@ -17,7 +17,7 @@ from unions import check_merged, make_growing, make_rotating
 from workers import in_child
 
 from mmbloom import FileChangedError, FormatError, NetworkFileSystemError, merge
-from mmbloom._system import mounts
+from mmbloom._system import proc
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_network_and_permissions(
     for folder, mode in ((tmp_path / "out", 0o600), (tmp_path / "out2", 0o640)):
         assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {mode}
         assert stat.S_IMODE(folder.stat().st_mode) == {0o600: 0o700, 0o640: 0o750}[mode]
-    monkeypatch.setattr(mounts, "file_system_type", lambda _: "nfs4")
+    monkeypatch.setattr(proc, "file_system_type", lambda _: "nfs4")
     with pytest.raises(NetworkFileSystemError) as caught:
         merge(tmp_path / "out3", two)
     assert caught.value.path == str(tmp_path / "out3")

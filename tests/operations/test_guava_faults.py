@@ -115,7 +115,7 @@ def test_copy_on_write_file_system(
     """Law 9: a filter made there comes with a warning, a file that nobody maps without."""
     source = make_source(tmp_path, way)
     (tmp_path / "out").mkdir()
-    monkeypatch.setattr("mmbloom._system.mounts.file_system_type", lambda _folder: "btrfs")
+    monkeypatch.setattr("mmbloom._system.proc.file_system_type", lambda _folder: "btrfs")
     if way == "import":
         with pytest.warns(UserWarning, match="btrfs copies on write"):
             WAYS[way](source, str(tmp_path / "out" / "b"))

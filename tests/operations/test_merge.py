@@ -28,7 +28,7 @@ from mmbloom import (
     merge,
     verify,
 )
-from mmbloom._system import mounts
+from mmbloom._system import proc
 from mmbloom.sizing import FilterParams, Layout
 
 
@@ -285,7 +285,7 @@ def test_network_and_permissions(
     assert (tmp_path / "out").stat().st_mode & 0o7777 == 0o600
     merge(tmp_path / "out2", two, permissions=0o644)
     assert (tmp_path / "out2").stat().st_mode & 0o7777 == 0o644
-    monkeypatch.setattr(mounts, "file_system_type", lambda _: "nfs4")
+    monkeypatch.setattr(proc, "file_system_type", lambda _: "nfs4")
     with pytest.raises(NetworkFileSystemError):
         merge(tmp_path / "out3", two)
     merge(tmp_path / "out3", two, allow_network=True)

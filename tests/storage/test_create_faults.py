@@ -77,7 +77,7 @@ FAULTS = [OSError(code, os.strerror(code)) for code in (errno.ENOSPC, errno.EIO,
 @pytest.fixture(autouse=True)
 def on_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system in memory, where /tmp may be, fewer calls are made."""
-    monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())
 
 
 @pytest.mark.laws("T7")

@@ -15,7 +15,7 @@ from faults import at_call, fail_with, kill_self, os_calls
 from workers import ChildDiedError, in_child, together
 
 from mmbloom import BloomFilter
-from mmbloom._system.moments import outlast
+from mmbloom._system.sections import outlast
 
 Make = Callable[..., BloomFilter]
 

@@ -20,7 +20,7 @@ import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, ReentryError, _engine
 from mmbloom._engine.reference import holding
 from mmbloom._storage.mapped import MappedFilter
-from mmbloom._system.reentry import BLOCK, CALL
+from mmbloom._system.sections import BLOCK, CALL
 
 Create = Callable[..., BloomFilter]
 SECONDS, OFTEN = 0.3, 10  # how long, and how often at least: a busy machine takes longer

@@ -11,7 +11,7 @@ from maps import map_of, replace_map
 
 from mmbloom import BloomFilter
 from mmbloom._storage.resident import moving
-from mmbloom._system.mounts import IN_MEMORY, file_system_type
+from mmbloom._system.proc import IN_MEMORY, file_system_type
 
 KEYS = list(range(20_000))
 
@@ -149,7 +149,7 @@ def test_zeros_are_written_in_aligned_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every piece but the last ends at a multiple of 8 MiB: only so the kernel keeps it whole."""
-    monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())  # which needs no zeros
+    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())  # which needs no zeros
     spans = []
     pwrite = os.pwrite
 
@@ -195,7 +195,7 @@ def test_impossible_number_of_threads(path: str, threads: int) -> None:
 def test_zeros_of_a_file_too_large_to_be_dirty(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are reserved, and not written: the kernel would write them with each key near by."""
     written = list[int]()
-    monkeypatch.setattr("mmbloom._system.mounts.IN_MEMORY", frozenset())
+    monkeypatch.setattr("mmbloom._system.proc.IN_MEMORY", frozenset())
     monkeypatch.setattr("mmbloom._storage.build.write_zeros", lambda *_: written.append(1))
     monkeypatch.setattr("mmbloom._system.memory._SMALL", 0)
     for limit in (100_000, 10_000):  # bytes that may be dirty; the array has 12 KiB

@@ -41,7 +41,7 @@ from mmbloom._engine.compiled.holding cimport LockState, read_owner
 from mmbloom._engine.compiled.hashes cimport Murmur3, Seeded, Sink, SipHash, end_keys, take_octets
 from mmbloom._engine.compiled.text cimport LONGEST, Text, find_short_text, spell
 
-from mmbloom._system.moments import MOMENT_NS
+from mmbloom._system.sections import MOMENT_NS
 from mmbloom.format import header
 
 cdef extern from *:

@@ -25,11 +25,11 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Self
 
-from mmbloom._system.reentry import (
-    AMID,
+from mmbloom._system.sections import (
     BLOCK,
     CALL,
-    OF_A_TASK,
+    IN_A_CALL,
+    IN_ANOTHER_TASK,
     Descriptor,
     RLock,
     running_task,
@@ -91,7 +91,7 @@ class LockState:
         """Return whether the calling thread of this process holds the lock."""
         return self.depth > 0 and self.owner == get_ident() and self.pid == getpid()
 
-    def amid(self) -> bool:
+    def in_a_call(self) -> bool:
         """Return whether this thread is in a call that holds the lock, and not in a block."""
         return self.mine() and self.kind == CALL and self.holder() is not None
 
@@ -232,11 +232,11 @@ class Hold:
     def _may_enter(self, *, refuse: bool) -> bool:
         state = self.state
         if state.kind == CALL:
-            raise ReentryError(state.path, AMID)
+            raise ReentryError(state.path, IN_A_CALL)
         if state.task is running_task():
             return True
         if refuse:
-            raise ReentryError(state.path, OF_A_TASK)
+            raise ReentryError(state.path, IN_ANOTHER_TASK)
         return False
 
     def leave(self, *_: object) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.resident.moving import MovingArray
 from mmbloom._storage.resident.working_copy import say_not_saved
-from mmbloom._system.reentry import CALL
+from mmbloom._system.sections import CALL
 from mmbloom.errors import FileChangedError, LockTimeoutError, ReentryError
 
 # The lock is needed for some milliseconds.

@@ -41,8 +41,7 @@ from mmbloom._storage.resident.working_copy import (
 )
 from mmbloom._system import memory as pages
 from mmbloom._system.descriptors import OpenFile, ThreadLock
-from mmbloom._system.moments import outlast
-from mmbloom._system.reentry import AMID
+from mmbloom._system.sections import IN_A_CALL, outlast
 from mmbloom._system.typing import Array, Resident
 from mmbloom.errors import (
     ClosedFilterError,
@@ -440,7 +439,7 @@ class MovingArray:
     def check_idle(self) -> None:
         """Raise `ReentryError` if this thread is in `flush`, which needs the file open."""
         if self._flushing and self._flushing == os.getpid():
-            raise ReentryError(self.path, AMID)
+            raise ReentryError(self.path, IN_A_CALL)
 
     def drop_share(self) -> bool:
         """Drop the share in the copy; True if it was the last one and the copy must be saved.

@@ -33,7 +33,7 @@ from mmbloom._engine import count_set
 from mmbloom._storage.atomic import write_at
 from mmbloom._storage.resident.share import in_use
 from mmbloom._storage.warnings import warn
-from mmbloom._system import memory, mounts
+from mmbloom._system import memory, proc
 from mmbloom._system import memory as pages
 from mmbloom._system.descriptors import OpenFile, open_file
 from mmbloom._system.typing import Resident
@@ -84,10 +84,10 @@ def is_wanted(resident: Resident, array_bytes: int, path: str) -> bool:
     """Return whether the array of a file should be in shared memory."""
     if resident is False or (resident == "auto" and not memory.too_large_to_be_dirty(array_bytes)):
         return False
-    file_system = mounts.file_system_type(path)
-    if resident == "auto" and file_system in mounts.IN_MEMORY:
+    file_system = proc.file_system_type(path)
+    if resident == "auto" and file_system in proc.IN_MEMORY:
         return False
-    return file_system not in mounts.NETWORK  # other hosts would not see the keys
+    return file_system not in proc.NETWORK  # other hosts would not see the keys
 
 
 class WorkingCopy:
