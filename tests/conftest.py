@@ -31,7 +31,7 @@ import pytest
 import mmbloom
 from mmbloom import BloomFilter
 from mmbloom._engine.compiled import FAULT, remedy
-from mmbloom._storage.resident import moving
+from mmbloom._storage import moving
 from mmbloom._system import memory
 from mmbloom.filters import options
 

@@ -23,8 +23,8 @@ from mmbloom._storage.atomic import (
 )
 from mmbloom._storage.build import create_file
 from mmbloom._storage.opening import open_regular, read_header
-from mmbloom._storage.resident.working_copy import discard
 from mmbloom._storage.unmapped import UnmappedFilter
+from mmbloom._storage.working_copy import discard
 from mmbloom._system.descriptors import OpenFile, open_file
 from mmbloom.errors import FileChangedError, FormatError, NoFilterError
 from mmbloom.format.folder import MANIFEST, MAX_BYTES, Entry, FolderPlan, Manifest, decode, encode

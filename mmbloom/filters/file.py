@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import suppress
@@ -34,7 +35,6 @@ from mmbloom._keys.coerce import coerce_one
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import BITS, COUNTERS, Counters, Kind
-from mmbloom._storage.resident.leaving import leave, leave_when_dropped
 from mmbloom._system.sections import CALL, MOMENT
 from mmbloom._system.threads import usable_cores
 from mmbloom._system.typing import Bools, HashHalves, Indices, Key, PastPlan, Words
@@ -112,7 +112,7 @@ class File(ABC):
         # When keys of a block that adds them one by one, and of queries, are to check it again.
         self._check_at = self._ask_check_at = 0.0
         self._note_room(storage.positions_set)
-        self._left = leave_when_dropped(self, storage.array)
+        self._left = weakref.finalize(self, storage.array.leave)
         if options.preload:
             storage.array.preload()
 
@@ -128,7 +128,7 @@ class File(ABC):
         failures, array = [], self.storage.array
         with self.lock.closing():  # no other thread is within a call of this object
             array.check_idle()
-            for step in (partial(leave, array, self.lock), array.close):
+            for step in (partial(array.leave, self.lock), array.close):
                 try:
                     step()
                 except (OSError, MmbloomError) as error:  # an interrupt leaves it open

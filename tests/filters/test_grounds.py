@@ -21,7 +21,7 @@ from mmbloom import (
     FileChangedError,
     ReentryError,
 )
-from mmbloom._storage.resident.working_copy import WorkingCopy
+from mmbloom._storage.working_copy import WorkingCopy
 from mmbloom.filters.file import BitFile
 
 

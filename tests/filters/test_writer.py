@@ -293,7 +293,7 @@ def test_failed_flush_is_final(
             replace_map(seen._storage, FailingMap(map_of(seen._storage)))
         else:
             broken.setattr(
-                "mmbloom._storage.resident.moving.os.fsync",
+                "mmbloom._storage.moving.os.fsync",
                 lambda _: FailingMap(None).flush(),
             )
         with pytest.raises(DurabilityError, match="a flush failed") as caught:

@@ -10,8 +10,8 @@ from copies import NEW, OLD, left_behind
 from steps import at_line
 
 from mmbloom import BloomFilter, ClosedFilterError
-from mmbloom._storage.resident import moving, share, working_copy
-from mmbloom._storage.resident import moving as place
+from mmbloom._storage import moving, share, working_copy
+from mmbloom._storage import moving as place
 from mmbloom._system.typing import Mode
 
 pytestmark = pytest.mark.slow

@@ -19,10 +19,9 @@ from workers import PATIENCE, Child, ChildDiedError, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, ReentryError, verify
-from mmbloom._storage import unmapped
-from mmbloom._storage.resident import working_copy
-from mmbloom._storage.resident.moving import Place
-from mmbloom._storage.resident.share import Share
+from mmbloom._storage import unmapped, working_copy
+from mmbloom._storage.moving import Place
+from mmbloom._storage.share import Share
 from mmbloom._system import memory
 from mmbloom._system import memory as pages
 from mmbloom.errors import DurabilityError, FileChangedError

@@ -16,7 +16,7 @@ from workers import Child, end, in_child
 
 import mmbloom
 from mmbloom import BloomFilter, CountingBloomFilter, GrowingFilter, RotatingFilter
-from mmbloom._storage.resident import working_copy
+from mmbloom._storage import working_copy
 from mmbloom._system import memory
 from mmbloom.errors import FileChangedError, MmbloomWarning
 from mmbloom.filters.file import BitFile

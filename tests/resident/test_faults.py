@@ -25,8 +25,8 @@ from copies import (
 from workers import PATIENCE, Child, ChildDiedError, in_child
 
 from mmbloom import BloomFilter, verify
-from mmbloom._storage.resident import moving, working_copy
-from mmbloom._storage.resident.moving import Place
+from mmbloom._storage import moving, working_copy
+from mmbloom._storage.moving import Place
 from mmbloom._system import memory
 from mmbloom.errors import DurabilityError, MmbloomWarning, ReservationWarning
 

@@ -10,7 +10,7 @@ import pytest
 from workers import PATIENCE, in_child
 
 from mmbloom._storage.lock import WriteLock
-from mmbloom._storage.resident.share import Share
+from mmbloom._storage.share import Share
 
 OPENERS: dict[str, Callable[[str], object]] = {}
 

@@ -13,7 +13,7 @@ from steps import at_line
 from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter
-from mmbloom._storage.resident import moving
+from mmbloom._storage import moving
 from mmbloom._system import memory
 
 MORE = np.arange(7000, 7100)

@@ -12,7 +12,7 @@ from steps import at_line
 from workers import in_child
 
 from mmbloom import BloomFilter
-from mmbloom._storage.resident import leaving, share
+from mmbloom._storage import moving, share
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def opens_and_adds(file: str) -> None:
 def test_at_each_line(path: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others come and go after it, the filter is flushed, and in the end the file has all."""
     monkeypatch.setattr(share, "_PATIENCE", SOON)
-    monkeypatch.setattr(leaving, "_LEAVE_SECONDS", SOON)
+    monkeypatch.setattr(moving, "_LEAVE_SECONDS", SOON)
     for number in range(MOST_LINES):
         file = f"{path}{number}"
         BloomFilter.create(file, 10_000, 1e-6, resident=False).close()

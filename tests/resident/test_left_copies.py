@@ -10,7 +10,7 @@ from workers import ChildDiedError, in_child
 
 from mmbloom import BloomFilter
 from mmbloom._engine import count_set
-from mmbloom._storage.resident import working_copy
+from mmbloom._storage import working_copy
 from mmbloom._system import memory
 from mmbloom._system.typing import Words
 

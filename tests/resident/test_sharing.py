@@ -16,8 +16,8 @@ from copies import NEW, OLD, copies, left_behind, missing, name_in
 from workers import PATIENCE, Child, in_child
 
 from mmbloom import BloomFilter, ReentryError
-from mmbloom._storage.resident import moving, working_copy
-from mmbloom._storage.resident.share import Share
+from mmbloom._storage import moving, working_copy
+from mmbloom._storage.share import Share
 from mmbloom._system import memory
 from mmbloom.errors import LockTimeoutError, MmbloomWarning, ReservationWarning
 
@@ -272,7 +272,7 @@ def test_who_gives_up_is_waited_for(file: str, monkeypatch: pytest.MonkeyPatch) 
     opener.join(PATIENCE)
     assert opened == [True]
     with share.alone(), monkeypatch.context() as patch:
-        patch.setattr("mmbloom._storage.resident.share._PATIENCE", 0.05)
+        patch.setattr("mmbloom._storage.share._PATIENCE", 0.05)
         with pytest.raises(LockTimeoutError):
             BloomFilter.open(file)
     seen.close()

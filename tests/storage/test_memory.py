@@ -10,7 +10,7 @@ from checks import soon
 from maps import map_of, replace_map
 
 from mmbloom import BloomFilter
-from mmbloom._storage.resident import moving
+from mmbloom._storage import moving
 from mmbloom._system.proc import IN_MEMORY, file_system_type
 
 KEYS = list(range(20_000))
