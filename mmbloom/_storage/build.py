@@ -125,11 +125,9 @@ def new_filter(
 
 
 def create_file(
-    path: str,
+    target: Target,
     params: FilterParams,
     *,
-    permissions: int,
-    allow_network: bool,
     reserve: Reserve = "zeros",
     kind: int = KIND_BITS,
     key_rule: str | None = None,
@@ -154,7 +152,7 @@ def create_file(
         If the folder is on a network file system.
     """
     header = Header(params, time.time_ns(), os.urandom(16), kind)
-    with new_file(Target(path, permissions, allow_network), header.file_bytes) as made:
+    with new_file(target, header.file_bytes) as made:
         write_at(made.fd, encode(header, key_rule), 0)
         os.fsync(made.fd)
         on_disk = made.reserved and made.file_system not in proc.IN_MEMORY

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from mmbloom._engine import SingleKeys, described
-from mmbloom._storage.atomic import OWNER_ONLY, require_reserve
+from mmbloom._storage.atomic import OWNER_ONLY, Target, require_reserve
 from mmbloom._storage.build import create_file
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import absolute
@@ -174,14 +174,8 @@ class FileFilter(Filter):
         params = choose_params(capacity, error_rate, layout, seed, hash, like=like)
         where, is_new = absolute(path), True
         try:
-            create_file(
-                where,
-                params,
-                permissions=permissions,
-                allow_network=allow_network,
-                reserve=reserve,
-                kind=cls._FILE.kind.number,
-            )
+            target = Target(where, permissions, allow_network)
+            create_file(target, params, reserve=reserve, kind=cls._FILE.kind.number)
         except FileExistsError as error:
             if not exist_ok or error.filename != where:
                 if error.filename == where:

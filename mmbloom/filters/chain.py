@@ -25,6 +25,7 @@ from typing import ClassVar, TypeVar
 
 from mmbloom import _engine
 from mmbloom._engine import Hold, LockState
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.folder import (
     ManifestFile,
     draft_manifest,
@@ -306,15 +307,10 @@ class Chain(Shelf):
             return left or self._make(number, file_name(number, os.urandom(4).hex()))
 
     def _make(self, number: int, name: str) -> File:
-        entry = make_member(
-            self.path,
-            name,
-            self.plan,
-            number,
-            permissions=self.current.file.permissions,
-            allow_network=self.options.allow_network,
-            key_rule=key_rule_of(self.members),
-        )
+        permissions, allow_network = self.current.file.permissions, self.options.allow_network
+        target = Target(os.path.join(self.path, name), permissions, allow_network)
+        make_member(target, self.plan, number, key_rule=key_rule_of(self.members))
+        entry = entry_of(self.path, name, number)
         return open_member(self.path, entry, self.plan, self.options, self.exclusions)
 
     def _adopt(self, number: int) -> File | None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Self
 
-from mmbloom._storage.atomic import new_folder, require_reserve
-from mmbloom._storage.folder import file_name, first_manifest, make_member
-from mmbloom.errors import ParameterMismatchError
+from mmbloom._storage.atomic import Target, require_reserve
+from mmbloom._storage.folder import file_name, make_member, new_filter_folder
+from mmbloom.errors import (
+    ParameterMismatchError,
+)
 from mmbloom.filters.base import Filter
 from mmbloom.filters.chain import Chain
 from mmbloom.filters.info import FolderInfo
@@ -79,16 +81,8 @@ def make_folder(
     require_reserve(plan.reserve)
     plan.params(number)  # before anything is made: it says what is out of range
     try:
-        with new_folder(path, permissions) as folder:
-            first = make_member(
-                folder,
-                file_name(number),
-                plan,
-                number,
-                permissions=permissions,
-                allow_network=allow_network,
-            )
-            first_manifest(folder, plan, [first], permissions)
+        with new_filter_folder(Target(path, permissions, allow_network), plan) as place:
+            make_member(place(number, file_name(number)), plan, number)
     except FileExistsError as error:
         if not exist_ok:
             error.add_note(EXIST_OK)

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
 
-from mmbloom._storage.atomic import new_folder, require_reserve, require_same, sync_folder
+from mmbloom._storage.atomic import Target, require_reserve, require_same, sync_folder
 from mmbloom._storage.exclusions import counted_listed, replace_listed
-from mmbloom._storage.folder import entry_of, file_name, first_manifest, is_named, open_named
+from mmbloom._storage.folder import file_name, is_named, new_filter_folder, open_named
 from mmbloom._storage.lock import WriteLock
 from mmbloom._storage.mapped import MappedFilter
 from mmbloom._storage.opening import ALL_KINDS, BITS, absolute, as_file_or_folder, kind_of
@@ -221,13 +221,14 @@ def _swap(path: str, plan: GrowthPlan) -> None:
 def _make_folder(path: str, plan: GrowthPlan) -> None:
     file, beside = os.lstat(path), exclusions_path(path)
     listed = counted_listed(beside)  # if damaged, nothing is made
-    permissions, name = stat.S_IMODE(file.st_mode) & 0o777, file_name(0)
-    with new_folder(path, permissions, instead_of=file, like=file) as folder:
-        os.link(path, os.path.join(folder, name))
-        require_same(file, os.path.join(folder, name))
-        first_manifest(folder, plan, [entry_of(folder, name, 0)], permissions, like=file)
+    # Whether a network is allowed was checked when the file was opened.
+    target = Target(path, stat.S_IMODE(file.st_mode) & 0o777, True, instead_of=file)
+    with new_filter_folder(target, plan, like=file) as place:
+        first = place(0, file_name(0)).path
+        os.link(path, first)
+        require_same(file, first)
         if listed.keys:
-            replace_listed(exclusions_path_in(folder), listed.keys, file)
+            replace_listed(exclusions_path_in(os.path.dirname(first)), listed.keys, file)
     if listed.keys:
         with suppress(OSError):  # the folder's count now, and these are not asked
             os.unlink(beside)

@@ -18,19 +18,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from mmbloom._keys.batch import Batch, gathered
 from mmbloom._keys.coerce import batches
-from mmbloom._storage.atomic import OWNER_ONLY, Target, new_folder
-from mmbloom._storage.build import create_file, new_filter
+from mmbloom._storage.atomic import OWNER_ONLY, Target
+from mmbloom._storage.build import new_filter
 from mmbloom._storage.exclusions import check_listed
 from mmbloom._storage.folder import (
     ManifestFile,
-    entry_of,
-    first_manifest,
+    make_member,
     manifest_of,
+    new_filter_folder,
     read_manifest,
     require_named,
     stamp_of,
@@ -67,6 +68,11 @@ from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams, KeyHash, spelled
 
 _IMMUTABLE_BYTES = 512
+# Of a folder, the sums of its files.
+_SUMS = (
+    *("file_bytes", "bytes_not_reserved", "sealed_segments", "positions_set", "approx_count"),
+    *("capacity", "unfinished_batches"),
+)
 _COPY = "; copy it: the bits of a copy are counted again"
 
 
@@ -400,25 +406,19 @@ class _FolderCheck:
             self._problems += [f"{name}: {problem}" for problem in one.problems]
             self._notes += [f"{name}: {note}" for note in one.notes]
         self._strangers()
-        positions_set = sum(one.positions_set for one in files)
+        sums: dict[str, Any] = {name: sum(getattr(one, name) for one in files) for name in _SUMS}
         num_positions = sum(file.header.params.num_bits for file in self.files)
         return Verification(
             path=self._folder,
             kind=plan.kind,
             problems=tuple(self._problems),
             notes=tuple(self._notes),
-            file_bytes=sum(one.file_bytes for one in files),
-            bytes_not_reserved=sum(one.bytes_not_reserved for one in files),
-            sealed_segments=sum(one.sealed_segments for one in files),
-            positions_set=positions_set,
-            fill_ratio=positions_set / num_positions if files else 0.0,
-            approx_count=sum(one.approx_count for one in files),
-            capacity=sum(one.capacity for one in files),
+            fill_ratio=sums["positions_set"] / num_positions if files else 0.0,
             error_rate=plan.error_rate,
             current_error_rate=rate_of_any(one.current_error_rate for one in files),
             past_plan=any(one.past_plan for one in files),
-            unfinished_batches=sum(one.unfinished_batches for one in files),
             files=files,
+            **sums,
         )
 
     def _open(self, entry: Entry) -> UnmappedFilter | None:
@@ -707,25 +707,21 @@ def _repair_folder(path: str, target: Target, params: FilterParams | None) -> Re
     if params is not None:
         raise ValueError(f"{path}: is a folder, whose manifest says how its files were made")
     manifest = manifest_of(path)
-    entries: list[Entry] = []
     files: list[Repair] = []
     made: list[Counted] = []
     losses: list[str] = []
     notes: list[str] = []
-    with new_folder(target.path, target.permissions) as folder:
+    with new_filter_folder(target, manifest.plan) as place:
         for entry in manifest.members:
-            name, number = entry.name, entry.number
-            old, new = os.path.join(path, name), target.within(folder, name)
+            old, new = os.path.join(path, entry.name), place(entry.number, entry.name)
             done, counted, lost = _mend(old, new, entry, manifest.plan)
             made.append(counted)
-            entries.append(entry_of(folder, name, number))
-            losses += [f"{name}: {loss}" for loss in (lost, *done.losses) if loss]
+            losses += [f"{entry.name}: {loss}" for loss in (lost, *done.losses) if loss]
             if wrong := done.header_damage:
-                notes.append(f"{name}: header rebuilt by the manifest, its {wrong} was wrong")
-            notes += [f"{name}: {note}" for note in done.notes]
+                notes.append(f"{entry.name}: header rebuilt by the manifest, its {wrong} was wrong")
+            notes += [f"{entry.name}: {note}" for note in done.notes]
             if done is not _NOTHING_KEPT:
                 files.append(done)
-        first_manifest(folder, manifest.plan, entries, target.permissions)
     warn_if_any_past_plan(target.path, manifest.plan.kind, made)
     return Repair(
         header_damage="",
@@ -757,11 +753,5 @@ def _mend(path: str, made: Target, entry: Entry, plan: FolderPlan) -> tuple[Repa
         lost = "is missing: the keys in it are lost"
     except (FormatError, ParameterMismatchError) as error:
         lost = f"nothing of it can be kept, its {error.field} is {error.found}"
-    create_file(
-        made.path,
-        plan.params(entry.number),
-        permissions=made.permissions,
-        allow_network=made.allow_network,
-        reserve=plan.reserve,
-    )
+    make_member(made, plan, entry.number)
     return _NOTHING_KEPT, Counted(made.path, plan.params(entry.number), 0), lost

@@ -13,6 +13,7 @@ from guava_files import parse
 from sweeps import Sweep
 
 from mmbloom import BloomFilter, FileChangedError, FilterParams, export_guava, import_guava, verify
+from mmbloom._storage.atomic import Target
 from mmbloom._storage.build import create_file
 
 WAYS: dict[str, Callable[[str, str], None]] = {"export": export_guava, "import": import_guava}
@@ -23,7 +24,7 @@ def make_source(folder: Path, way: str, size: int = MIB + 64) -> str:
     """Make what is to go out, or to come in; gives its path."""
     ours, theirs = str(folder / "ours"), str(folder / "theirs")
     params = FilterParams(10**6, 0.01, "standard", 8 * size, 7, hash="murmur3")
-    create_file(ours, params, permissions=0o600, allow_network=False)
+    create_file(Target(ours, 0o600, False), params)
     with BloomFilter.open(ours) as seen:
         seen.add_many(list(KEYS))
     export_guava(ours, theirs)

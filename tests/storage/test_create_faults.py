@@ -22,7 +22,7 @@ SIZE = 4096 + PARAMS.num_bytes
 
 
 def make(path: str, reserve: Reserve = "zeros") -> None:
-    create_file(path, PARAMS, permissions=0o600, allow_network=False, reserve=reserve)
+    create_file(Target(path, 0o600, False), PARAMS, reserve=reserve)
 
 
 def fake_os(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
