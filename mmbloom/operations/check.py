@@ -52,14 +52,12 @@ from mmbloom.errors import FormatError, NewerFormatError, NoFilterError, Paramet
 from mmbloom.format.exclusions import IN_FOLDER, exclusions_path, exclusions_path_in
 from mmbloom.format.folder import MANIFEST, Entry, FolderPlan
 from mmbloom.format.header import (
-    COPY_BYTES,
-    COPY_OFFSET,
     HEADER_BYTES,
     KEY_RULE_OFFSET,
-    MUTABLE_OFFSET,
     VERSION,
     Header,
     decode_block,
+    has_stray_bytes,
     read_counters,
     read_key_rule,
 )
@@ -67,7 +65,6 @@ from mmbloom.sizing import Fill
 from mmbloom.sizing.formulas import rate_of_any
 from mmbloom.sizing.params import FilterParams, KeyHash, spelled
 
-_IMMUTABLE_BYTES = 512
 # Of a folder, the sums of its files.
 _SUMS = (
     *("file_bytes", "bytes_not_reserved", "sealed_segments", "positions_set", "approx_count"),
@@ -311,8 +308,7 @@ class _FileCheck:
         return len(checksums), array.positions_set
 
     def _header(self, raw: bytes) -> None:
-        mutable_end = COPY_OFFSET + COPY_BYTES
-        if any(raw[_IMMUTABLE_BYTES:MUTABLE_OFFSET]) or any(raw[mutable_end:KEY_RULE_OFFSET]):
+        if has_stray_bytes(raw):
             self._problems.append(
                 "bytes of the header that must be zero are not: something else wrote to the file"
             )
@@ -590,17 +586,18 @@ def _repair_file(
             expected = f"{whole}, or a hundredth of that: there is too little to save"
             raise FormatError(damaged.path, "file size", found, expected)
         damaged.find_array(header)
-        salvage = _Salvage(damaged, header, maybe_sealed=header.sealed or bool(wrong))
+        losses: list[str] = []
+        notes: list[str] = []
+        said, sealed = read_counters(raw), header.sealed or bool(wrong)
+        segments = _salvaged(damaged, header, maybe_sealed=sealed, losses=losses, notes=notes)
         with new_filter(target, header.params, key_rule=read_key_rule(raw)) as mended:
-            for segment in salvage.segments():
+            for segment in segments:
                 mended.write(segment)
             positions_set = mended.positions_set
-            said = read_counters(raw)
-            salvage.compare(said, positions_set)
+            _compare(said, positions_set, header, losses, notes)
             keys_added = mended.finish(said["keys_added"], batches=0)
-    losses, notes = tuple(salvage.losses), tuple(salvage.notes)
     made = Counted(target.path, header.params, positions_set)
-    return Repair(wrong, positions_set, keys_added, losses, notes), made
+    return Repair(wrong, positions_set, keys_added, tuple(losses), tuple(notes)), made
 
 
 def _header_of(
@@ -640,64 +637,57 @@ def _of_this_version(damaged: UnmappedFile, raw: bytes, error: NewerFormatError)
         raise error from None
 
 
-class _Salvage:
-    """A reader of a damaged array, which notes what is missing."""
+def _salvaged(
+    damaged: UnmappedFile,
+    header: Header,
+    *,
+    maybe_sealed: bool,
+    losses: list[str],
+    notes: list[str],
+) -> Iterator[Words]:
+    """Read the array from front to back, with zeros for what is missing, and note what that is."""
+    end = HEADER_BYTES + header.array_bytes
+    if damaged.size < end:
+        losses.append(f"the last {end - damaged.size} bytes of the array are not there; zeros now")
+    checksums = _sealed_checksums(damaged, header) if maybe_sealed else None
+    if header.sealed and checksums is None:  # unknown if the header was rebuilt
+        losses.append("the seal is damaged itself, so the array could not be checked")
+    if header.sealed or checksums is not None:
+        notes.append("the file was sealed; the new one is not")
+        end += header.seal_bytes
+    if damaged.size > end:
+        notes.append(f"{damaged.size - end} bytes after the end are left out")
+    wrong: list[int] = []
+    yield from Segments(damaged, header, checksums or (), lambda number, *_: wrong.append(number))
+    if wrong:
+        first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
+        losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
 
-    def __init__(self, damaged: UnmappedFile, header: Header, *, maybe_sealed: bool) -> None:
-        self._damaged, self._header = damaged, header
-        self.losses: list[str] = []
-        self.notes: list[str] = []
-        end = HEADER_BYTES + header.array_bytes
-        if damaged.size < end:
-            self.losses.append(
-                f"the last {end - damaged.size} bytes of the array are not there; zeros now"
-            )
-        self._checksums = self._sealed_checksums(end) if maybe_sealed else []
-        if header.sealed or self._checksums:
-            self.notes.append("the file was sealed; the new one is not")
-            end += header.seal_bytes
-        if damaged.size > end:
-            self.notes.append(f"{damaged.size - end} bytes after the end are left out")
 
-    def segments(self) -> Iterator[Words]:
-        """Read the array from front to back, with zeros for what is missing."""
-        wrong: list[int] = []
-        array = Segments(
-            self._damaged, self._header, self._checksums, lambda number, *_: wrong.append(number)
-        )
-        yield from array
-        if wrong:
-            first = ", ".join(map(str, wrong[:8])) + (", ..." if len(wrong) > 8 else "")
-            self.losses.append(f"{len(wrong)} MiB of the array are not what was sealed: {first}")
+def _sealed_checksums(damaged: UnmappedFile, header: Header) -> list[int] | None:
+    """Read the seal's checksums; None if there is no seal, or it cannot be relied on."""
+    start, size = HEADER_BYTES + header.array_bytes, header.seal_bytes
+    there = min(size, max(0, damaged.size - start))
+    table = np.frombuffer(damaged.read(start, there).ljust(size, b"\0"), "<u4")
+    checksums: list[int] = table[:-1].tolist()
+    return checksums if zlib.crc32(table[:-1].tobytes()) == int(table[-1]) else None
 
-    def _sealed_checksums(self, start: int) -> list[int]:
-        """Read the seal's checksums; none if there is no seal, or it cannot be relied on."""
-        size = self._header.seal_bytes
-        there = min(size, max(0, self._damaged.size - start))
-        values = np.frombuffer(self._damaged.read(start, there).ljust(size, b"\0"), "<u4")
-        if zlib.crc32(values[:-1].tobytes()) == int(values[-1]):
-            return [int(value) for value in values[:-1]]
-        if self._header.sealed:  # unknown if the header was rebuilt
-            self.losses.append("the seal is damaged itself, so the array could not be checked")
-        return []
 
-    def compare(self, said: dict[str, int], positions_set: int) -> None:
-        """Compare what the counters say with the bits that are there."""
-        counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
-        if counted > self._header.params.num_bits:
-            self.notes.append(_DAMAGED_COUNTERS)
-        elif counted > positions_set:
-            self.losses.append(
-                f"{counted} bits were set when last counted, {positions_set} are now"
-            )
-        elif unfinished < 0:
-            self.notes.append(_DAMAGED_COUNTERS)
-        elif unfinished:
-            self.notes.append(
-                f"{unfinished} batches were interrupted; no key whose add returned is missing"
-            )
-        elif counted < positions_set:
-            self.notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
+def _compare(
+    said: dict[str, int], positions_set: int, header: Header, losses: list[str], notes: list[str]
+) -> None:
+    """Compare what the counters say with the bits that are there."""
+    counted, unfinished = said["positions_set"], said["batches_begun"] - said["batches_done"]
+    if counted > header.params.num_bits:
+        notes.append(_DAMAGED_COUNTERS)
+    elif counted > positions_set:
+        losses.append(f"{counted} bits were set when last counted, {positions_set} are now")
+    elif unfinished < 0:
+        notes.append(_DAMAGED_COUNTERS)
+    elif unfinished:
+        notes.append(f"{unfinished} batches were interrupted; no key whose add returned is missing")
+    elif counted < positions_set:
+        notes.append(f"{positions_set} bits are set, {counted} were counted: recounted")
 
 
 _NOTHING_KEPT = Repair("", 0, 0, (), ())
