@@ -235,7 +235,7 @@ class WorkingCopy:
         The caller holds the write lock, and `begun` batches have begun. Nothing is forced to the
         disk: the kernel writes it within a minute.
         """
-        pieces, now = _num_pieces(self.size), _turn(self.size)
+        now, pieces = _turn(self.size)
         (first,) = _TURN.unpack(os.pread(self.fd, _TURN.size, _TURN_OFFSET))
         first = now if self.is_written(begun) else max(first, now - pieces)
         end = min(now, first + _PIECES_AT_ONCE)
@@ -293,17 +293,14 @@ def _page(header: Header, file: os.stat_result) -> bytes:
     named = _PAGE.pack(
         _MAGIC, file.st_dev, file.st_ino, header.uuid, header.array_bytes, memory.boot_id()
     )
-    mutable = _WRITTEN.pack(False, 0) + _TURN.pack(_turn(header.file_bytes))
+    mutable = _WRITTEN.pack(False, 0) + _TURN.pack(_turn(header.file_bytes)[0])
     return named.ljust(_WRITTEN_OFFSET, b"\0") + mutable
 
 
-def _num_pieces(size: int) -> int:
-    return -(-size // PIECE)
-
-
-def _turn(size: int) -> int:
-    """Return the turn that is now: by the clock of the machine, which all processes share."""
-    return int(time.monotonic() / ROUND_SECONDS * _num_pieces(size))
+def _turn(size: int) -> tuple[int, int]:
+    """Return which turn it is by the clock, which all processes share, and the number of pieces."""
+    pieces = -(-size // PIECE)
+    return int(time.monotonic() / ROUND_SECONDS * pieces), pieces
 
 
 def _pieces(fd: int, end: int, path: str, start: int) -> Iterator[tuple[int, memoryview]]:

@@ -33,12 +33,10 @@ def file_system_type(path: str) -> str:
             table = mounts.read()
     except OSError:
         return ""
-    device = os.stat(path).st_dev
-    # Resolving the path takes longer than the rest of opening a filter, and is seldom needed.
-    return _type_of(table, device) or find_type(table, os.path.realpath(path), device)
+    return find_type(table, path, os.stat(path).st_dev)
 
 
-def find_type(mountinfo: str, real_path: str, device: int) -> str:
+def find_type(mountinfo: str, path: str, device: int) -> str:
     """Return the type of a path's mount in mountinfo: by device, else by longest mount point.
 
     Examples
@@ -49,6 +47,8 @@ def find_type(mountinfo: str, real_path: str, device: int) -> str:
     """
     if kind := _type_of(mountinfo, device):
         return kind
+    # Last, as this takes longer than the rest of opening a filter.
+    real_path = os.path.realpath(path)
     best_length, best_type = -1, ""
     for _, escaped, kind in _mounts_in(mountinfo.splitlines()):
         # mountinfo writes blanks and backslashes in octal.
