@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -204,18 +204,14 @@ def verify(path: Path, *, keys: Keys | None = None) -> Verification:
 def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
     """Verify a filter with keys that come in batches; return and raise what `verify` does."""
     with ExitStack() as stack:
-
-        def check_file(path: str) -> _FileCheck:
-            return _FileCheck(stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS)))
-
-        def check_folder(path: str) -> _FolderCheck:
-            return _FolderCheck(path, stack.enter_context(closing(read_manifest(path))), stack)
-
-        check = as_file_or_folder(absolute(path), check_file, check_folder)
-        found = check.run()
-        checked, missing = _look_up(keys, check.key_hash, check.files)
-        problems, notes = check_listed(check.exclusions)
-        for file in check.files:
+        opened = as_file_or_folder(
+            absolute(path), partial(_open_file, stack), partial(_open_folder, stack)
+        )
+        files = tuple(_FileCheck(file).run() for file in opened.files)
+        found = files[0] if opened.manifest is None else _sum_of(opened, opened.manifest, files)
+        checked, missing = _look_up(keys, opened.key_hash, opened.files)
+        problems, notes = check_listed(opened.exclusions)
+        for file in opened.files:
             file.check_same()  # at the very end: keys may have come for hours
     if missing:
         problems.insert(0, f"{missing} of {checked} keys are not found")
@@ -225,6 +221,78 @@ def verify_batches(path: Path, keys: Iterable[Batch]) -> Verification:
         notes=(*found.notes, *notes),
         keys_checked=checked,
         keys_missing=missing,
+    )
+
+
+class _Opened(NamedTuple):
+    """A filter to verify: its files, and of a folder what its manifest and its files' names show.
+
+    The files stay open: a name can be gone when a file is dropped.
+    """
+
+    path: str
+    files: list[UnmappedFilter]
+    key_hash: KeyHash
+    exclusions: str
+    manifest: ManifestFile | None = None
+    problems: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def _open_file(stack: ExitStack, path: str) -> _Opened:
+    file = stack.enter_context(UnmappedFilter(path, kinds=ALL_KINDS))
+    return _Opened(path, [file], file.header.params.key_hash, exclusions_path(path))
+
+
+def _open_folder(stack: ExitStack, folder: str) -> _Opened:
+    manifest = stack.enter_context(closing(read_manifest(folder)))
+    plan, members = manifest.manifest.plan, manifest.manifest.members
+    files: list[UnmappedFilter] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    for entry in members:
+        path = os.path.join(folder, entry.name)
+        try:
+            files.append(stack.enter_context(UnmappedFilter(path)))
+            require_named(files[-1].header, path, entry, plan)
+        except FileNotFoundError:
+            if stamp_of(folder) == manifest.stamp or entry in manifest_of(folder).members:
+                problems.append(f"{entry.name}: is missing, and its keys with it")
+            else:
+                notes.append(f"{entry.name}: was dropped meanwhile")
+        except FormatError as error:
+            problems.append(str(error))
+    exclusions = exclusions_path_in(folder)
+    return _Opened(folder, files, plan.key_hash, exclusions, manifest, problems, notes)
+
+
+def _sum_of(
+    folder: _Opened, manifest: ManifestFile, files: tuple[Verification, ...]
+) -> Verification:
+    problems, notes = [*folder.problems], [*folder.notes]
+    for one in files:
+        name = os.path.basename(one.path)
+        problems += [f"{name}: {problem}" for problem in one.problems]
+        notes += [f"{name}: {note}" for note in one.notes]
+    if stamp_of(folder.path) == manifest.stamp:  # else other files may belong to it by now
+        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in manifest.manifest.members)}
+        notes += [
+            f"{name}: is none of the folder's files: left by a killed process, or somebody's"
+            for name in sorted({*os.listdir(folder.path)} - named)
+        ]
+    sums: dict[str, Any] = {name: sum(getattr(one, name) for one in files) for name in _SUMS}
+    num_positions = sum(file.header.params.num_bits for file in folder.files)
+    return Verification(
+        path=folder.path,
+        kind=manifest.manifest.plan.kind,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        fill_ratio=sums["positions_set"] / num_positions if files else 0.0,
+        error_rate=manifest.manifest.plan.error_rate,
+        current_error_rate=rate_of_any(one.current_error_rate for one in files),
+        past_plan=any(one.past_plan for one in files),
+        files=files,
+        **sums,
     )
 
 
@@ -251,8 +319,6 @@ class _FileCheck:
         self._problems: list[str] = []
         self._notes: list[str] = []
         self._file, self._params = file, file.header.params
-        self.files, self.exclusions = [file], exclusions_path(file.path)
-        self.key_hash = self._params.key_hash
         self._kind = kind_of(file.header)
         self._seal_damaged = False
 
@@ -380,77 +446,6 @@ class _FileCheck:
                 "a copy has no holes"
             )
         return missing
-
-
-class _FolderCheck:
-    """A check of a folder's manifest and files; the stack closes the files."""
-
-    def __init__(self, folder: str, file: ManifestFile, stack: ExitStack) -> None:
-        self._problems: list[str] = []
-        self._notes: list[str] = []
-        self._folder, self._file = folder, file
-        self.key_hash = file.manifest.plan.key_hash
-        self.exclusions = exclusions_path_in(folder)
-        # From here on the open files are used: a name can be gone when a file is dropped.
-        opened = map(self._open, file.manifest.members)
-        self.files = [stack.enter_context(each) for each in opened if each]
-
-    def run(self) -> Verification:
-        plan, files = self._file.manifest.plan, tuple(_FileCheck(file).run() for file in self.files)
-        for one in files:
-            name = os.path.basename(one.path)
-            self._problems += [f"{name}: {problem}" for problem in one.problems]
-            self._notes += [f"{name}: {note}" for note in one.notes]
-        self._strangers()
-        sums: dict[str, Any] = {name: sum(getattr(one, name) for one in files) for name in _SUMS}
-        num_positions = sum(file.header.params.num_bits for file in self.files)
-        return Verification(
-            path=self._folder,
-            kind=plan.kind,
-            problems=tuple(self._problems),
-            notes=tuple(self._notes),
-            fill_ratio=sums["positions_set"] / num_positions if files else 0.0,
-            error_rate=plan.error_rate,
-            current_error_rate=rate_of_any(one.current_error_rate for one in files),
-            past_plan=any(one.past_plan for one in files),
-            files=files,
-            **sums,
-        )
-
-    def _open(self, entry: Entry) -> UnmappedFilter | None:
-        path = os.path.join(self._folder, entry.name)
-        try:
-            file = UnmappedFilter(path)
-        except FileNotFoundError:
-            if self._is_named(entry):
-                self._problems.append(f"{entry.name}: is missing, and its keys with it")
-            else:
-                self._notes.append(f"{entry.name}: was dropped meanwhile")
-            return None
-        except FormatError as error:
-            self._problems.append(str(error))
-            return None
-        try:
-            require_named(file.header, path, entry, self._file.manifest.plan)
-        except FormatError as error:
-            self._problems.append(str(error))
-        return file
-
-    def _is_named(self, entry: Entry) -> bool:
-        """Return whether a file is still one of the folder's."""
-        if stamp_of(self._folder) == self._file.stamp:
-            return True
-        return entry in manifest_of(self._folder).members
-
-    def _strangers(self) -> None:
-        """Note files that the manifest does not name."""
-        if stamp_of(self._folder) != self._file.stamp:
-            return  # what it named when it was read is not what is there now
-        named = {MANIFEST, IN_FOLDER, *(entry.name for entry in self._file.manifest.members)}
-        for name in sorted({*os.listdir(self._folder)} - named):
-            self._notes.append(
-                f"{name}: is none of the folder's files: left by a killed process, or somebody's"
-            )
 
 
 # The size in the header over the size that is there, at most: a file of a few bytes must not fill
