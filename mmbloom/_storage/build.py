@@ -17,7 +17,7 @@ from mmbloom._storage.opening import BITS, Kind, kind_of, possible_count
 from mmbloom._system import proc
 from mmbloom._system.memory import too_large_to_be_dirty
 from mmbloom._system.typing import Reserve, Words
-from mmbloom.format.header import HEADER_BYTES, KIND_BITS, SEALED, Header, encode, with_counters
+from mmbloom.format.header import HEADER_BYTES, SEALED, Header, encode, with_counters
 from mmbloom.sizing.params import FilterParams
 
 
@@ -129,7 +129,7 @@ def create_file(
     params: FilterParams,
     *,
     reserve: Reserve = "zeros",
-    kind: int = KIND_BITS,
+    kind: Kind = BITS,
     key_rule: str | None = None,
 ) -> None:
     """Create the file of an empty filter.
@@ -151,7 +151,7 @@ def create_file(
     NetworkFileSystemError
         If the folder is on a network file system.
     """
-    header = Header(params, time.time_ns(), os.urandom(16), kind)
+    header = Header(params, time.time_ns(), os.urandom(16), kind.number)
     with new_file(target, header.file_bytes) as made:
         write_at(made.fd, encode(header, key_rule), 0)
         os.fsync(made.fd)

@@ -636,16 +636,15 @@ class MovingArray:
     @contextmanager
     def _lock_to_leave(self, lock: WriteLock | None) -> Iterator[WriteLock]:
         path = f"/proc/self/fd/{self._fd}"  # whatever became of its name
-        if lock is not None:  # the filter's own: a signal handler that adds is refused at once
-            lock.open_at(path)
-            yield lock
-            return
-        own = WriteLock(path, self.identity, _LEAVE_SECONDS)
+        # With the filter's own, a signal handler that adds is refused at once.
+        free = lock or WriteLock(path, self.identity, _LEAVE_SECONDS)
         try:
-            yield own
+            free.open_at(path)
+            yield free
         finally:
-            with own.closing():
-                pass
+            if lock is None:
+                with free.closing():
+                    pass
 
     def _save(self, lock: WriteLock) -> None:
         """Flush the copy and give it back, while others may come."""

@@ -175,7 +175,7 @@ class FileFilter(Filter):
         where, is_new = absolute(path), True
         try:
             target = Target(where, permissions, allow_network)
-            create_file(target, params, reserve=reserve, kind=cls._FILE.kind.number)
+            create_file(target, params, reserve=reserve, kind=cls._FILE.kind)
         except FileExistsError as error:
             if not exist_ok or error.filename != where:
                 if error.filename == where:
