@@ -172,10 +172,10 @@ COMMANDS = {
         left=_NONE_HALF_MADE,
     ),
     "plan": Command("show what a filter will cost", "showing", ("mmbloom plan -n 1e9 -p 1e-6",)),
-    "help": Command("describe a command", "describing", ("mmbloom help", "mmbloom help dedup")),
+    "help": Command("describe a command", "parser", ("mmbloom help", "mmbloom help dedup")),
     "completion": Command(
         "print what completes commands and options in a shell",
-        "describing",
+        "parser",
         (
             "mmbloom completion bash > ~/.local/share/bash-completion/completions/mmbloom",
             "mmbloom completion zsh > ~/.zfunc/_mmbloom    # with fpath+=~/.zfunc before compinit",
@@ -184,7 +184,7 @@ COMMANDS = {
     ),
     "manual": Command(
         "print the manual page, for man",
-        "describing",
+        "parser",
         (
             "mmbloom manual | man -l -",
             "mmbloom manual > ~/.local/share/man/man1/mmbloom.1    # then: man mmbloom",

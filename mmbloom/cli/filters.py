@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import mmbloom
-from mmbloom.cli.options import error_rate, given, rotation, writing_options
 from mmbloom.cli.process import UsageError, name_as, say
 from mmbloom.cli.report import size_of
 from mmbloom.errors import (
@@ -29,6 +28,49 @@ from mmbloom.logs.lines import WHOLE_LINES, KeyRule
 from mmbloom.sizing import Fill, plan
 
 Opened = TypeVar("Opened")
+
+# Of filters that commands make: a false positive is a line that dedup drops. In Python it is 0.01:
+# in most programs a false positive costs one needless lookup.
+ERROR_RATE = 1e-6
+
+# Seconds of a rotating folder where they are not given: those of `RotatingFilter.create`.
+_KEEP, _EVERY = 7 * 86_400, 86_400
+
+
+def given(args: argparse.Namespace, *names: str) -> dict[str, Any]:
+    """Return those of some options that were given."""
+    values = {name: getattr(args, name) for name in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def error_rate(args: argparse.Namespace) -> float:
+    """Return the error rate asked for, or the default."""
+    return ERROR_RATE if args.error_rate is None else float(args.error_rate)
+
+
+def rotation(args: argparse.Namespace) -> dict[str, Any]:
+    """Return --keep and --every, where they were given."""
+    times = given(args, "keep", "every")
+    if times and not args.rotate:
+        raise UsageError(
+            "--keep and --every apply only to a rotating folder: give --rotate as well"
+        )
+    if times and times.get("every", _EVERY) > times.get("keep", _KEEP):
+        say(
+            "warning: --every is longer than --keep: lines are dropped a period at a time, and so "
+            "are known for up to a period longer than --keep"
+        )
+    return times
+
+
+def making_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of commands that make a filter."""
+    return {"permissions": args.permissions, "allow_network": args.allow_network}
+
+
+def writing_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of commands that write to a filter."""
+    return {"lock_timeout": args.lock_timeout, "allow_network": args.allow_network}
 
 
 def open_or_create(

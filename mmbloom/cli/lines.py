@@ -17,9 +17,9 @@ from typing import Generic, TypeVar
 
 from mmbloom._system import extras
 from mmbloom._system.proc import holder
+from mmbloom.cli.options import FIELDS
 from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError, say
 from mmbloom.cli.report import NO_BAR, STDIN, Tallies
-from mmbloom.cli.values import FIELDS
 from mmbloom.errors import LockTimeoutError
 from mmbloom.logs.dedup import Run
 from mmbloom.logs.frames import AT_A_TIME, kind_by_name, kind_of

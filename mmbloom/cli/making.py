@@ -12,8 +12,17 @@ from functools import partial
 from typing import Any
 
 import mmbloom
-from mmbloom.cli.filters import make, one_file, planned_bytes, say_if_large
-from mmbloom.cli.options import error_rate, given, making_options, rotation, writing_options
+from mmbloom.cli.filters import (
+    error_rate,
+    given,
+    make,
+    making_options,
+    one_file,
+    planned_bytes,
+    rotation,
+    say_if_large,
+    writing_options,
+)
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
@@ -26,7 +35,11 @@ def create(args: argparse.Namespace) -> int:
     """Run the command."""
     sizing = given(args, "error_rate", "layout", "hash", "seed")
     # It is closed at once: shared memory would be filled for nothing.
-    options = {**making_options(args), "reserve": args.reserve, "resident": False}
+    options = {
+        **making_options(args),
+        "reserve": args.reserve,
+        "resident": False,
+    }
     times = rotation(args)
     if args.like is None:
         if args.capacity is None:
@@ -83,7 +96,11 @@ def copy(args: argparse.Namespace) -> int:
             with mmbloom.CountingBloomFilter.open(args.file, "r") as counting:
                 counting.to_bloom(args.destination, **making_options(args))
         else:
-            options = {"seal": args.seal, "replace": args.replace, **making_options(args)}
+            options = {
+                "seal": args.seal,
+                "replace": args.replace,
+                **making_options(args),
+            }
             mmbloom.copy(args.file, args.destination, **options)
     return OK
 

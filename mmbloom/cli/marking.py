@@ -25,6 +25,7 @@ from mmbloom.cli.filters import (
     open_or_create,
     say_if_past_plan,
     say_of_another_rule,
+    writing_options,
 )
 from mmbloom.cli.lines import (
     Patiently,
@@ -41,7 +42,6 @@ from mmbloom.cli.lines import (
     require_stats,
     say_what_is_read,
 )
-from mmbloom.cli.options import writing_options
 from mmbloom.cli.process import (
     NOT_TO_REPEAT,
     NOTHING_FOUND,

@@ -15,8 +15,7 @@ from typing import Any
 import mmbloom
 from mmbloom._engine import engine
 from mmbloom._system.typing import Layout
-from mmbloom.cli.filters import fill_of
-from mmbloom.cli.options import error_rate
+from mmbloom.cli.filters import error_rate, fill_of
 from mmbloom.cli.process import NOT_ALIKE, OK, TOO_FULL, UsageError, in_rows, say, terminal_columns
 from mmbloom.errors import IncompatibleFiltersError
 from mmbloom.filters.info import FilterInfo, FolderInfo

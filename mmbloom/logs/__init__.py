@@ -1,7 +1,6 @@
 """Logs: inputs cut into lines or rows, deduplicated, and written.
 
-``lines``       records of a byte stream, and which part of each is its key
-``text``        refuses text that has no lines of bytes, such as UTF-16
+``lines``       lines of a byte stream, and which part of each is its key; writes lines
 ``members``     the member of a line of JSON that is its key
 ``rows``        the same for CSV: rows, and the columns of each that are its key
 ``inputs``      opens an input, decompressed, and cuts it into lines with their keys

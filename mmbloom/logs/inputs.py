@@ -25,11 +25,11 @@ from mmbloom.logs.lines import (
     Found,
     KeyRule,
     LineKeys,
+    NoLinesError,
     RawInput,
     read_chunks,
     read_some,
 )
-from mmbloom.logs.text import NoLinesError
 
 # How files begin that have no lines: what they are, and what prints the lines in them, if a command
 # does. A word of text is followed by a control character there.

@@ -36,10 +36,11 @@ from mmbloom.logs.lines import (
     cut,
     found_among,
     marked,
+    no_newlines,
     require_empty,
+    require_octets,
     separated_by,
 )
-from mmbloom.logs.text import no_newlines, require_octets
 
 BOM = b"\xef\xbb\xbf"  # which some programs write before the first row
 # Of a row whose quote is still open. One that is never closed would else be looked for up to the

@@ -12,8 +12,7 @@ from cli_runner import inside, is_one_line
 from workers import PATIENCE
 
 from mmbloom.cli.commands import COMMANDS
-from mmbloom.cli.describing import FILES, FOLDERS
-from mmbloom.cli.parser import parser_of
+from mmbloom.cli.parser import FILES, FOLDERS, parser_of
 
 Capture = pytest.CaptureFixture[bytes]
 # Values that are no path, by the name that help gives them.

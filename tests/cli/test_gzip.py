@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mmbloom import BloomFilter
 from mmbloom.errors import InputError
 from mmbloom.logs.inputs import HEAD, open_input, require_lines
-from mmbloom.logs.text import NoLinesError
+from mmbloom.logs.lines import NoLinesError
 
 Capture = pytest.CaptureFixture[bytes]
 LIBRARIES = ("zlib_ng.zlib_ng", "zlib")

@@ -33,7 +33,7 @@ LATE = {
     # For filters that are not past their plan, and runs that are not dry.
     "cli.filters": {"_storage.folder", "operations.copy"},
     "logs.lines": {"logs.members"},  # for lines that are no JSON
-    "cli.values": {"_engine", "format.folder"},  # for help; for commands without a duration
+    "cli.options": {"_engine", "format.folder"},  # for help; for commands without a duration
     "cli.lines": {"logs.rows"},  # for lines that are no CSV
     "logs.inputs": {"logs.rows"},  # for lines that are no CSV
     # For outputs that are not compressed, no CSV, and in a folder without a manifest.
