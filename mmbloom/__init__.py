@@ -97,7 +97,7 @@ _MODULES = {
         "filters.info": "FilterInfo FolderInfo",
         "filters.open": "open open_or_create",
         "filters.rotating": "RotatingFilter",
-        "logs.files": "dedup_files",
+        "logs.dedup": "dedup_files",
         "operations.check": "Repair Verification repair verify",
         "operations.combine": "Similarity compare intersect merge",
         "operations.copy": "copy",

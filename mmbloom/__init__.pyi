@@ -22,7 +22,7 @@ from mmbloom.filters.info import FolderInfo as FolderInfo
 from mmbloom.filters.open import open as open  # noqa: A004  as zarr.open
 from mmbloom.filters.open import open_or_create as open_or_create
 from mmbloom.filters.rotating import RotatingFilter as RotatingFilter
-from mmbloom.logs.files import dedup_files as dedup_files
+from mmbloom.logs.dedup import dedup_files as dedup_files
 from mmbloom.operations.check import Repair as Repair
 from mmbloom.operations.check import Verification as Verification
 from mmbloom.operations.check import repair as repair

@@ -18,39 +18,39 @@ from mmbloom._keys.coerce import coerce
 from mmbloom._system.threads import ReadAhead
 from mmbloom._system.typing import Bools, Octets
 from mmbloom.cli.filters import in_use, say_of_another_rule
-from mmbloom.cli.lines import check_lines, input_names, inputs_of, open_lines, refuse_overlap
-from mmbloom.cli.process import NOT_SOUND, NOTHING_FOUND, OK, UsageError, in_rows
-from mmbloom.cli.report import STDIN, bytes_of, progress_bar, watched
+from mmbloom.cli.lines import check_lines, inputs_of, open_lines, places_of
+from mmbloom.cli.process import NOT_SOUND, NOTHING_FOUND, OK, STDOUT_FD, UsageError, in_rows
+from mmbloom.cli.report import bytes_of, progress_bar, watched
 from mmbloom.filters.base import Filter
 from mmbloom.filters.open import open as open_filter
 from mmbloom.logs.inputs import Inputs
 from mmbloom.logs.lines import Chunk, Found, LineWriter
-from mmbloom.logs.outputs import begin, open_output
+from mmbloom.logs.outputs import Place, begin, open_output, refuse_overlap, shown
 
 
 def check(args: argparse.Namespace) -> int:
     """Run the command; return 0 if a line was found, 1 if none was."""
-    inputs, names = inputs_of(args), input_names(args.inputs)
+    inputs, places = inputs_of(args), places_of(args.inputs)
     end = inputs.terminator
     if args.csv and args.with_name and not args.count:
         raise UsageError("-H writes a name before each row, which is a field of no column: not CSV")
-    check_lines(inputs, names)
-    refuse_overlap(None, names, args.file)
+    check_lines(inputs, places)
+    refuse_overlap(STDOUT_FD, places, args.file)
     counts: list[int] = []
     with (
         open_filter(args.file, "r") as seen,
-        open_output(None, end, delimiter=inputs.delimiter) as writer,
+        open_output(STDOUT_FD, end, delimiter=inputs.delimiter) as writer,
     ):
         with (
             in_use(args, seen, inputs.keys),
-            progress_bar(args, names, printing=not args.count) as inputs.progress,
+            progress_bar(args, places, printing=not args.count) as inputs.progress,
         ):
-            for name in names:
-                counts.append(_look_up(args, seen, inputs, name, writer))
+            for place in places:
+                counts.append(_look_up(args, seen, inputs, place, writer))
                 if args.quiet and counts[-1]:
                     return OK
         if args.count:
-            each = zip(map(_prefix, names), counts, strict=True)
+            each = zip(map(_prefix, places), counts, strict=True)
             for prefix, count in each if args.with_name else [(b"", sum(counts))]:
                 line = b"%b%d%b" % (prefix, count, end)
                 writer.write(np.frombuffer(line, np.uint8), terminated=True)
@@ -58,7 +58,7 @@ def check(args: argparse.Namespace) -> int:
 
 
 def _look_up(
-    args: argparse.Namespace, seen: Filter, inputs: Inputs, name: str, writer: LineWriter
+    args: argparse.Namespace, seen: Filter, inputs: Inputs, place: Place, writer: LineWriter
 ) -> int:
     """Print the lines of one input that are asked for; return their number, with -q 1 or more."""
     number = 0
@@ -67,7 +67,7 @@ def _look_up(
         return chunk, found.of_lines(found.known(seen) != args.invert_match)
 
     with (
-        open_lines(inputs, name) as lines,
+        open_lines(inputs, place) as lines,
         closing(ReadAhead(starmap(look, lines.found()))) as looked_at,
     ):
         if lines.head and not (args.quiet or args.count):
@@ -79,13 +79,13 @@ def _look_up(
             if not (args.quiet or args.count):
                 printed = chunk.where(wanted)
                 if args.with_name:
-                    printed = _prefixed(printed, _prefix(name), inputs.terminator)
+                    printed = _prefixed(printed, _prefix(place), inputs.terminator)
                 writer.write(printed, terminated=chunk.terminated)
     return number
 
 
-def _prefix(name: str) -> bytes:
-    return b"stdin:" if name == STDIN else os.fsencode(name) + b":"
+def _prefix(place: Place) -> bytes:
+    return os.fsencode(shown(place)) + b":"
 
 
 def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
@@ -98,31 +98,31 @@ def _prefixed(lines: Octets, prefix: bytes, end: bytes) -> Octets:
 
 def verify(args: argparse.Namespace) -> int:
     """Run the command; return 0 if the filter is sound, 1 if not."""
-    names = input_names(args.keys) if args.keys else []
+    places = places_of(args.keys) if args.keys else []
     inputs = inputs_of(args)
-    check_lines(inputs, names)  # before a large filter is read
-    refuse_overlap(None, names, args.file)
+    check_lines(inputs, places)  # before a large filter is read
+    refuse_overlap(STDOUT_FD, places, args.file)
     from mmbloom.operations.check import verify_batches  # noqa: PLC0415  for this alone
 
     with watched(
         args, "rchar", partial(bytes_of, args.file)
     ) as end:  # of the array, which comes first
-        found = verify_batches(args.file, _batches(args, inputs, names, end))
+        found = verify_batches(args.file, _batches(args, inputs, places, end))
     print(json.dumps(found.as_dict()) if args.json else _verified(found))
     return OK if found.ok else NOT_SOUND
 
 
 def _batches(
-    args: argparse.Namespace, inputs: Inputs, names: list[str], before: Callable[[], None]
+    args: argparse.Namespace, inputs: Inputs, places: list[Place], before: Callable[[], None]
 ) -> Iterator[Batch]:
-    if not names:
+    if not places:
         return
     before()
     with open_filter(args.file, "r") as seen:
         say_of_another_rule(seen, inputs.keys)
-    with progress_bar(args, names, printing=False) as inputs.progress:
-        for name in names:
-            with open_lines(inputs, name) as lines:
+    with progress_bar(args, places, printing=False) as inputs.progress:
+        for place in places:
+            with open_lines(inputs, place) as lines:
                 for _, found in lines.found():
                     yield coerce(found.keys)
 

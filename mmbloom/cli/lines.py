@@ -8,21 +8,20 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import FileIO
 from itertools import repeat
-from types import TracebackType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from mmbloom._system import extras
 from mmbloom._system.proc import holder
 from mmbloom.cli.options import FIELDS
-from mmbloom.cli.process import STDIN_FD, STDOUT_FD, UsageError, say
-from mmbloom.cli.report import NO_BAR, STDIN, Tallies
+from mmbloom.cli.process import STDIN_FD, UsageError, say
+from mmbloom.cli.report import Tallies
 from mmbloom.errors import LockTimeoutError
+from mmbloom.logs.compressed import AT_A_TIME, kind_by_name, kind_of
 from mmbloom.logs.dedup import Run
-from mmbloom.logs.frames import AT_A_TIME, kind_by_name, kind_of
 from mmbloom.logs.inputs import (
     HEAD,
     Inputs,
@@ -32,53 +31,48 @@ from mmbloom.logs.inputs import (
     check_first_lines,
     load_library,
     require_lines,
+    untold,
 )
 from mmbloom.logs.lines import KeyRule, LineKeys
-from mmbloom.logs.outputs import force_names, is_regular
-from mmbloom.logs.outputs import refuse_overlap as refuse_places
+from mmbloom.logs.outputs import Place, force_names, is_special, refuse_overlap, shown
 
 _taken = bytearray()  # from a pipe at stdin by `check_inputs`, which cannot put it back
 
 
-def shown(name: str) -> str:
-    """Return the name of an input for messages."""
-    return "stdin" if name == STDIN else name
-
-
-def input_names(named: list[str]) -> list[str]:
-    """Resolve the INPUT arguments; none means stdin.
+def places_of(named: list[str]) -> list[Place]:
+    """Return the places of the INPUT arguments; none means stdin.
 
     Raises
     ------
     UsageError
         If stdin is named twice.
     """
-    if named.count(STDIN) > 1:
+    if named.count("-") > 1:
         raise UsageError("stdin (-) can be read only once")
-    return named or [STDIN]
+    return [STDIN_FD if name == "-" else name for name in named or ["-"]]
 
 
-def check_inputs(names: list[str]) -> None:
+def check_inputs(places: list[Place]) -> None:
     """Fail if an input or its library is missing, before anything is created or marked."""
     _taken.clear()
-    if STDIN in names:
+    if STDIN_FD in places:
         say_what_is_read("lines", "inputs come after the filter")
-    for name in names:
-        if name != STDIN:
-            if os.path.isdir(name):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-            os.stat(name)
-        head = _first_bytes(name)
-        require_lines(shown(name), head)
+    for place in places:
+        if isinstance(place, str):
+            if os.path.isdir(place):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)
+            os.stat(place)
+        head, name = _first_bytes(place), shown(place)
+        require_lines(name, head)
         if kind := kind_of(head) or kind_by_name(name):
-            load_library(kind, shown(name))
-    if STDIN in names and _is_pipe(STDIN_FD) and not extras.has_zstd():
+            load_library(kind, name)
+    if STDIN_FD in places and _is_pipe(STDIN_FD) and not extras.has_zstd():
         # What a pipe brings is not waited for unless it may have to be refused.
-        with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
+        with Raw(STDIN_FD, untold, "stdin") as raw:
             looked = Looked(raw)
         _taken.extend(looked.head)
         if looked.kind:
-            load_library(looked.kind, shown(STDIN))
+            load_library(looked.kind, "stdin")
 
 
 def say_what_is_read(what: str, else_do: str) -> None:
@@ -87,12 +81,11 @@ def say_what_is_read(what: str, else_do: str) -> None:
         say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
 
 
-def _first_bytes(name: str) -> bytes:
+def _first_bytes(place: Place) -> bytes:
     """Return the first bytes of a regular file, without moving in it; b"" for all else."""
-    file = STDIN_FD if name == STDIN else name
     with suppress(OSError):
-        if os.path.isfile(file):
-            with FileIO(file, closefd=name != STDIN) as opened:
+        if os.path.isfile(place):
+            with FileIO(place, closefd=isinstance(place, str)) as opened:
                 return os.pread(opened.fileno(), HEAD, opened.tell())
     return b""
 
@@ -115,7 +108,7 @@ def keep_stdin() -> int:
                 kept.write(_taken)
                 _taken.clear()
                 block = memoryview(bytearray(AT_A_TIME))
-                with Raw(STDIN_FD, NO_BAR, "stdin") as raw:
+                with Raw(STDIN_FD, untold, "stdin") as raw:
                     while count := raw.readinto(block):
                         kept.write(block[:count])
                 kept.seek(0)
@@ -127,21 +120,13 @@ def keep_stdin() -> int:
     return os.lseek(STDIN_FD, 0, os.SEEK_CUR)
 
 
-def require_durable(path: str | None) -> None:
-    """Refuse an output that is there and cannot be forced to the disk.
-
-    Raises
-    ------
-    UsageError
-        If it is no regular file.
-    """
-    with suppress(FileNotFoundError):  # it will be made
-        if not is_regular(STDOUT_FD if path is None else path):
-            raise UsageError(
-                f"{path or 'stdout'}: is no file, so --durable cannot force lines to the disk (of "
-                "a pipe only the reader can); give -o OUTPUT or --output-dir DIR, or redirect "
-                "stdout to a file"
-            )
+def require_durable(output: Place) -> None:
+    """Refuse an output that is there and cannot be forced to the disk, as it is no regular file."""
+    if is_special(output):
+        raise UsageError(
+            f"{shown(output)}: is no file, so --durable cannot force lines to the disk (of a pipe "
+            "only the reader can); give -o OUTPUT or --output-dir DIR, or redirect stdout to a file"
+        )
 
 
 def make_folder(path: str) -> None:
@@ -163,21 +148,11 @@ def require_folder(path: str) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def require_stats(
-    args: argparse.Namespace, names: list[str], outputs: Sequence[str | None]
-) -> None:
+def require_stats(args: argparse.Namespace, places: Sequence[Place]) -> None:
     """Refuse a file of --stats-to that is another file of the command: it would be overwritten."""
     for path in args.stats_to:
-        refuse_overlap(path, names, args.file)
-        written = [STDOUT_FD if output is None else output for output in outputs]
-        refuse_places(path, written, args.file)
+        refuse_overlap(path, places, args.file)
         require_folder(path)
-
-
-def refuse_overlap(output: str | None, names: list[str], filter_path: str) -> None:
-    """Refuse an output that is an input or the filter, or belongs to one; see `logs.outputs`."""
-    inputs = [STDIN_FD if name == STDIN else name for name in names]
-    refuse_places(STDOUT_FD if output is None else output, inputs, filter_path)
 
 
 def inputs_of(args: argparse.Namespace) -> Inputs:
@@ -256,25 +231,27 @@ def _warn(message: str) -> None:
     say(f"warning: {message}")
 
 
-def open_lines(inputs: Inputs, name: str, size: int | None = None) -> AbstractContextManager[Keyed]:
+def open_lines(
+    inputs: Inputs, place: Place, size: int | None = None
+) -> AbstractContextManager[Keyed]:
     """Open one input, or its first `size` bytes, decompressed and cut into lines."""
-    if name != STDIN:
-        return inputs.open(name, name, size=size)
-    head = bytes(_taken)
-    _taken.clear()
-    return inputs.open(STDIN_FD, shown(name), head=head, size=size)
+    head = b""
+    if place == STDIN_FD:
+        head = bytes(_taken)
+        _taken.clear()
+    return inputs.open(place, shown(place), head=head, size=size)
 
 
-def check_lines(inputs: Inputs, names: list[str]) -> None:
+def check_lines(inputs: Inputs, places: list[Place]) -> None:
     """Fail if inputs cannot be read as asked for, before anything is created or marked.
 
     Of a pipe that is found only when it is read.
     """
-    check_inputs(names)
-    files = [name for name in names if os.path.isfile(STDIN_FD if name == STDIN else name)]
-    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN in files else 0
-    check_first_lines(open_lines(inputs, name) for name in files)
-    if STDIN in files:
+    check_inputs(places)
+    files = [place for place in places if os.path.isfile(place)]
+    begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN_FD in files else 0
+    check_first_lines(open_lines(inputs, place) for place in files)
+    if STDIN_FD in files:
         os.lseek(STDIN_FD, begin, os.SEEK_SET)
 
 
@@ -286,7 +263,7 @@ def mark_lines(
     Returns why a filter that is full has stopped it, "" at the end.
     """
     works = zip(tallies, sizes)  # noqa: B905  sizes may be endless
-    stopped = run.over((open_lines(inputs, name, size), tally) for (name, tally), size in works)
+    stopped = run.over((open_lines(inputs, place, size), tally) for (place, tally), size in works)
     if stopped is None:
         return ""
     full, marked = stopped.full, "what was read before" if run.repeats else "what is printed"
@@ -301,10 +278,13 @@ T = TypeVar("T")
 SILENT_SECONDS = 5.0
 
 
-class Patiently(Generic[T]):
+@contextmanager
+def patiently(
+    path: str,
+    enter: Callable[[float | None], AbstractContextManager[T]],
+    timeout: float | None,
+) -> Iterator[T]:
     """Enter a context that takes the write lock; print a message if the wait is long.
-
-    A class, as a generator with its stack of contexts takes 3 us more for each chunk of lines.
 
     Parameters
     ----------
@@ -315,41 +295,23 @@ class Patiently(Generic[T]):
     timeout : float or None
         Seconds to wait; None waits for ever.
     """
-
-    def __init__(
-        self,
-        path: str,
-        enter: Callable[[float | None], AbstractContextManager[T]],
-        timeout: float | None,
-    ) -> None:
-        self._path, self._enter, self._timeout = path, enter, timeout
-
-    def __enter__(self) -> T:
-        begun, timeout = time.monotonic(), self._timeout
-        first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
-        self._entered = self._enter(first)
+    begun = time.monotonic()
+    first = SILENT_SECONDS if timeout is None else min(SILENT_SECONDS, timeout)
+    with ExitStack() as stack:
         try:
-            return self._entered.__enter__()
+            entered = stack.enter_context(enter(first))
         except LockTimeoutError:
             if timeout is not None and timeout <= SILENT_SECONDS:
                 raise
-        who = holder(self._path) or "another process, which the system does not name,"
-        say(
-            f"{self._path}: {who} is writing to this filter; waiting. If these two commands are "
-            "piped into each other, they will wait for ever: stop them and put a file in between."
-        )
-        self._entered = self._enter(
-            None if timeout is None else max(0.0, begun + timeout - time.monotonic())
-        )
-        try:
-            return self._entered.__enter__()
-        except LockTimeoutError as error:  # its time is only the second part of the wait
-            raise LockTimeoutError(error.path, timeout or 0.0) from None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> bool | None:
-        return self._entered.__exit__(kind, error, traceback)
+            who = holder(path) or "another process, which the system does not name,"
+            say(
+                f"{path}: {who} is writing to this filter; waiting. If these two commands are "
+                "piped into each other, they will wait for ever: stop them and put a file in "
+                "between."
+            )
+            left = None if timeout is None else max(0.0, begun + timeout - time.monotonic())
+            try:
+                entered = stack.enter_context(enter(left))
+            except LockTimeoutError as error:  # its time is only the second part of the wait
+                raise LockTimeoutError(error.path, timeout or 0.0) from None
+        yield entered

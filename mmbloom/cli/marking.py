@@ -1,5 +1,7 @@
 """Commands that change what a filter holds, by lines: dedup, add, remove, exclude."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import shlex
@@ -8,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,15 +29,14 @@ from mmbloom.cli.filters import (
     writing_options,
 )
 from mmbloom.cli.lines import (
-    Patiently,
     check_lines,
-    input_names,
     inputs_of,
     keep_stdin,
     make_folder,
     mark_lines,
     open_lines,
-    refuse_overlap,
+    patiently,
+    places_of,
     require_durable,
     require_folder,
     require_stats,
@@ -52,19 +52,28 @@ from mmbloom.cli.process import (
     UsageError,
     say,
 )
-from mmbloom.cli.report import STDIN, Tallies, counted, progress_bar
-from mmbloom.errors import InputError
+from mmbloom.cli.report import Tallies, counted, progress_bar
 from mmbloom.filters.bloom import BloomFilter
 from mmbloom.filters.counting import CountingBloomFilter
 from mmbloom.filters.open import OfBits, open_of_bits
 from mmbloom.filters.open import open as open_filter
 from mmbloom.format.exclusions import write_keys
-from mmbloom.logs.dedup import Discard, Run, Sink, Tally
-from mmbloom.logs.frames import COMPRESSED
+from mmbloom.logs.compressed import COMPRESSED
+from mmbloom.logs.dedup import Discard, Run, Tally
 from mmbloom.logs.inputs import Inputs
 from mmbloom.logs.lines import WHOLE_LINES
-from mmbloom.logs.outputs import is_special, open_output, require_apart, require_appendable
+from mmbloom.logs.outputs import (
+    Place,
+    is_special,
+    open_output,
+    refuse_overlap,
+    require_apart,
+    require_appendable,
+)
 from mmbloom.operations.combine import require_files
+
+if TYPE_CHECKING:
+    from mmbloom.logs.counts import LineCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +83,8 @@ class FileJob:
     args: argparse.Namespace
     seen: OfBits  # pickled as its path and identity
     inputs: Inputs
-    name: str
-    output: str | None
+    place: Place
+    output: Place
     repeats: str | None
 
     def run(self, tally: Tally) -> None:
@@ -85,7 +94,7 @@ class FileJob:
         the lines of the others are still in memory, and a power cut would lose those lines.
         """
         with self.seen, self.opened() as run:
-            stopped = mark_lines(run, self.inputs, [(self.name, tally)])
+            stopped = mark_lines(run, self.inputs, [(self.place, tally)])
         if stopped:
             raise StoppedError(stopped)
 
@@ -98,7 +107,7 @@ class FileJob:
             delimiter=self.inputs.delimiter,
             durable=self.args.durable,
         )
-        wait = partial(Patiently, self.seen.path, timeout=self.args.lock_timeout)
+        wait = partial(patiently, self.seen.path, timeout=self.args.lock_timeout)
         with (
             nullcontext() if self.repeats is None else opened(self.repeats) as rest,
             opened(self.output) as writer,
@@ -135,13 +144,19 @@ def dedup(args: argparse.Namespace) -> int:
     """Run the command."""
     started = time.perf_counter()
     _refuse_contradictions(args)
-    inputs, names = inputs_of(args), input_names(args.inputs)
-    outputs = _outputs(args, names, args.output_dir)
-    repeats = _outputs(args, names, args.repeats_to) if outputs else [args.repeats_to]
-    check_lines(inputs, names)
-    _prepare(args, names, outputs or [args.output], repeats)
+    inputs, places = inputs_of(args), places_of(args.inputs)
+    _refuse_folder(args, places)
+    outputs: list[Place] = [STDOUT_FD if args.output is None else args.output]
+    repeats = [args.repeats_to]
+    if args.output_dir is not None:
+        one_each = partial(_one_each, args.inputs, relative=args.relative)
+        outputs, repeats = [*one_each(args.output_dir)], [None] * len(places)
+        if args.repeats_to is not None:
+            repeats = one_each(args.repeats_to)
+    check_lines(inputs, places)
+    _prepare(args, places, outputs, [path for path in repeats if path is not None])
     stopped = None
-    tallies = [(name, Tally()) for name in names]
+    tallies = [(place, Tally()) for place in places]
     with (
         copied(args) if args.dry_run else nullcontext(args) as opened,
         open_or_create(opened, open_of_bits) as seen,
@@ -152,15 +167,13 @@ def dedup(args: argparse.Namespace) -> int:
                 if args.when_full == "stop":
                     _require_use(seen)
                 job = partial(FileJob, args, seen, inputs)
-                if outputs:
-                    works = zip(names, outputs, repeats, strict=True)
-                    _to_folder([job(*work) for work in works], tallies)
+                if args.output_dir is None:
+                    _to_one(job("", outputs[0], repeats[0]), tallies)
                 else:
-                    _to_one(job("", args.output, args.repeats_to), tallies)
+                    _to_folder([*map(job, places, outputs, repeats)], tallies)
             except StoppedError as error:
                 stopped = error
-            to = outputs or [args.output]
-            if args.durable or not any(path is None or is_special(path) for path in to):
+            if args.durable or not (STDOUT_FD in outputs or any(map(is_special, outputs))):
                 # The only flush of a run, when every output of every process is closed and on the
                 # disk. Whether the lines of a plain stdout or a pipe are cannot be known: their
                 # marks are left to the system.
@@ -198,8 +211,8 @@ def _refuse_contradictions(args: argparse.Namespace) -> None:
         )
 
 
-def _outputs(args: argparse.Namespace, names: list[str], into: str | None) -> Sequence[str | None]:
-    """Return the output of each input in a folder; [] without --output-dir."""
+def _refuse_folder(args: argparse.Namespace, places: list[Place]) -> None:
+    """Refuse options for a folder of outputs without one, and others with one."""
     if args.output_dir is None:
         if args.jobs > 1:
             raise UsageError(
@@ -207,14 +220,13 @@ def _outputs(args: argparse.Namespace, names: list[str], into: str | None) -> Se
             )
         if args.relative:
             raise UsageError("--relative is for outputs in a folder: give it with --output-dir DIR")
-        return []
+        return
     if args.output is not None:
         raise UsageError("-o OUTPUT and --output-dir DIR cannot be combined")
     if args.count or args.unique:
         raise UsageError("-c and -u count the lines of all inputs: give one output, -o OUTPUT")
-    if STDIN in names:
+    if STDIN_FD in places:
         raise UsageError("--output-dir names outputs after inputs: give files, not stdin")
-    return [None] * len(names) if into is None else _one_each(names, into, relative=args.relative)
 
 
 def _one_each(names: list[str], into: str, *, relative: bool) -> list[str]:
@@ -245,106 +257,85 @@ def _folder_of(name: str) -> str:
 
 
 def _prepare(
-    args: argparse.Namespace,
-    names: list[str],
-    outputs: Sequence[str | None],
-    repeats: Sequence[str | None],
+    args: argparse.Namespace, places: list[Place], outputs: list[Place], repeats: list[str]
 ) -> None:
     """Refuse what cannot be written: before gigabytes are reserved in vain."""
-    others = [output for output in repeats if output is not None]
-    for output in [*outputs, *others]:
-        refuse_overlap(output, names, args.file)
+    for output in [*outputs, *repeats]:
+        refuse_overlap(output, places, args.file)
         if args.durable:
             require_durable(output)
-    require_apart([STDOUT_FD if path is None else path for path in outputs], others)
-    for output in filter(None, [*outputs, *others]):
+    require_apart(outputs, repeats)
+    for output in [*outputs, *repeats]:
+        if not isinstance(output, str):
+            continue
         if args.output_dir is None:
             require_folder(output)
         else:
             make_folder(os.path.dirname(output))
         require_appendable(output)
-    require_stats(args, names, [*outputs, *repeats])
+    require_stats(args, [*places, *outputs, *repeats])
 
 
 def _to_folder(jobs: Sequence[FileJob], tallies: Tallies) -> None:
-    names, args = [job.name for job in jobs], jobs[0].args
-    sizes = [os.path.getsize(name) for name in names]
-    with progress_bar(args, names, printing=False) as bar:
+    places, args = [job.place for job in jobs], jobs[0].args
+    sizes = [os.path.getsize(place) for place in places]
+    with progress_bar(args, places, printing=False) as progress:
         # With multiprocessing, which a run in one process does not wait for.
-        workers: Any = import_module("mmbloom.cli.workers")
+        from mmbloom.cli.workers import run_jobs  # noqa: PLC0415
+
         counts = [tally for _, tally in tallies]
-        workers.run_jobs(jobs, args.jobs, counts, lambda done: bar.update(sizes[done]))
+        run_jobs(jobs, args.jobs, counts, lambda done: progress(sizes[done]))
 
 
 def _to_one(job: FileJob, tallies: Tallies) -> None:
-    args, inputs, names = job.args, job.inputs, [name for name, _ in tallies]
-    counting, sizes = None, list[int]()
+    args, inputs, places = job.args, job.inputs, [place for place, _ in tallies]
+    counts, sizes = None, list[int]()
     if args.count or args.unique:
-        counting = _Counting(args, inputs)
-        with progress_bar(args, names, printing=False) as inputs.progress:
-            sizes = [counting.count(name) for name in names]
+        from mmbloom.logs.counts import CountedWriter, LineCounts, OnceWriter  # noqa: PLC0415  few
+
+        counts = LineCounts(inputs.keys)
+        with progress_bar(args, places, printing=False) as inputs.progress:
+            sizes = [_count(counts, inputs, place) for place in places]
     with (
-        progress_bar(args, names, printing=args.output is None) as inputs.progress,
+        progress_bar(args, places, printing=job.output == STDOUT_FD) as inputs.progress,
         job.opened() as run,
-        nullcontext(run.sink) if counting is None else counting.before(run.sink) as run.sink,
     ):
+        if counts is not None and args.count:
+            run.sink = CountedWriter(run.sink, counts, inputs.terminator)
+        if counts is not None and args.unique:
+            run.sink = OnceWriter(run.sink, counts, inputs.terminator)
         stopped = mark_lines(run, inputs, tallies, sizes or repeat(None))
     if stopped:
         raise StoppedError(stopped)
 
 
-class _Counting:
-    """How often each line occurs in all inputs, which are read for that before one is printed."""
-
-    def __init__(self, args: argparse.Namespace, inputs: Inputs) -> None:
-        from mmbloom.logs.counts import LineCounts  # noqa: PLC0415  few runs count
-
-        self._args, self._inputs, self._counts = args, inputs, LineCounts(inputs.keys)
-
-    def count(self, name: str) -> int:
-        """Count the lines of an input; return how many bytes that are."""
-        begin, size = keep_stdin() if name == STDIN else 0, 0
-        with open_lines(self._inputs, name) as lines:
-            for chunk in lines.chunks:
-                self._counts.add(chunk)
-                size += chunk.num_bytes
-        if name == STDIN:
-            os.lseek(STDIN_FD, begin, os.SEEK_SET)
-        return size
-
-    @contextmanager
-    def before(self, writer: Sink) -> Iterator[Sink]:
-        """Yield what writes the number before each line, or leaves out what comes again."""
-        from mmbloom.logs.counts import CountedWriter, NotCountedError, OnceWriter  # noqa: PLC0415
-
-        try:
-            if self._args.count:
-                writer = CountedWriter(writer, self._counts, self._inputs.terminator)
-            if self._args.unique:
-                writer = OnceWriter(writer, self._counts, self._inputs.terminator)
-            yield writer
-        except NotCountedError:
-            raise InputError(
-                "an input has changed between counting and printing: what is printed is marked; "
-                "run it again on a copy of the inputs"
-            ) from None
+def _count(counts: LineCounts, inputs: Inputs, place: Place) -> int:
+    """Count the lines of an input, before one is printed; return how many bytes that are."""
+    begin, size = keep_stdin() if place == STDIN_FD else 0, 0
+    with open_lines(inputs, place) as lines:
+        for chunk in lines.chunks:
+            counts.add(chunk)
+            size += chunk.num_bytes
+    if place == STDIN_FD:
+        os.lseek(STDIN_FD, begin, os.SEEK_SET)
+    return size
 
 
 def add(args: argparse.Namespace) -> int:
     """Run the command; the filter is on the disk when this returns."""
     started = time.perf_counter()
-    inputs, names = inputs_of(args), input_names(args.inputs)
-    check_lines(inputs, names)
-    require_stats(args, names, [])
-    tallies = [(name, Tally()) for name in names]
+    inputs, places = inputs_of(args), places_of(args.inputs)
+    check_lines(inputs, places)
+    require_stats(args, places)
+    tallies = [(place, Tally()) for place in places]
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     with (
         open_or_create(args, open_filter) as seen,
         in_use(args, seen, inputs.keys),
         counted(args, tallies, seen, started),
     ):
-        run = Run(seen, Discard(), wait=partial(Patiently, seen.path, timeout=args.lock_timeout))
-        with progress_bar(args, names, printing=False) as inputs.progress:
+        run = Run(seen, Discard(), wait=partial(patiently, seen.path, timeout=args.lock_timeout))
+        with progress_bar(args, places, printing=False) as inputs.progress:
             if stopped := mark_lines(run, inputs, tallies):
                 raise StoppedError(stopped)
         seen.flush()
@@ -359,19 +350,19 @@ def remove(args: argparse.Namespace) -> int:
 
     The change is on the disk when this returns.
     """
-    inputs, names, removed = inputs_of(args), input_names(args.inputs), 0
-    check_lines(inputs, names)
-    refuse_overlap(None, names, args.file)
+    inputs, places, removed = inputs_of(args), places_of(args.inputs), 0
+    check_lines(inputs, places)
+    refuse_overlap(STDOUT_FD, places, args.file)
     require_files([absolute(args.file)], _WHY_FILES)
     with (
         CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
         in_use(args, seen, inputs.keys),
-        progress_bar(args, names, printing=False) as inputs.progress,
+        progress_bar(args, places, printing=False) as inputs.progress,
     ):
-        for name in names:
-            with open_lines(inputs, name) as lines:
+        for place in places:
+            with open_lines(inputs, place) as lines:
                 for _, found in lines.found():
-                    with Patiently(seen.path, seen.locked, args.lock_timeout):
+                    with patiently(seen.path, seen.locked, args.lock_timeout):
                         removed += int(np.count_nonzero(seen.remove_many(found.keys)))
         seen.flush()
     return OK if removed else NOTHING_FOUND
@@ -415,7 +406,7 @@ def _is_of_several(rule: str) -> bool:
 
 
 def _print_all(file: str) -> int:
-    with open_filter(file, "r") as seen, open_output(None, b"\n") as writer:
+    with open_filter(file, "r") as seen, open_output(STDOUT_FD, b"\n") as writer:
         written = write_keys(seen.exclusions)
         writer.write(np.frombuffer(written, np.uint8), terminated=True)
         say_if_past_plan(file, seen)
@@ -428,7 +419,7 @@ def _keys(args: argparse.Namespace, inputs: Inputs) -> Iterator[Iterable[bytes]]
         yield map(os.fsencode, args.keys)  # the bytes as typed
         return
     say_what_is_read("keys, one a line,", "keys come after the filter")
-    with open_lines(inputs, STDIN) as lines:
+    with open_lines(inputs, STDIN_FD) as lines:
         # Of a last line without its newline both keys, as by either it would be known.
         batches = (
             coerce(of_line)

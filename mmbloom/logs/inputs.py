@@ -13,12 +13,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO, RawIOBase
-from typing import Any, Protocol
+from typing import Any
 
 from mmbloom._system.descriptors import open_file
 from mmbloom._system.extras import Compression, compression
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
-from mmbloom.logs.frames import BEGINNINGS, Blocks, DamagedError, decompress, kind_by_name, kind_of
+from mmbloom.logs.compressed import (
+    BEGINNINGS,
+    Blocks,
+    DamagedError,
+    decompress,
+    kind_by_name,
+    kind_of,
+)
 from mmbloom.logs.lines import (
     Chunk,
     Empty,
@@ -59,19 +66,12 @@ HEAD = 512  # bytes to know a file by: those of the first header of a tar archiv
 _PADDING = {"gz": 1, "xz": 4}
 
 
-class Progress(Protocol):
-    """What is told how many bytes were read."""
-
-    def update(self, count: int, /) -> object:
-        """Add some."""
+Progress = Callable[[int], object]
+"""Is called with the number of bytes that were read, as they come."""
 
 
-class _Untold:
-    def update(self, count: int, /) -> None:
-        pass
-
-
-UNTOLD = _Untold()
+def untold(_: int) -> None:
+    """Ignore the progress, where nobody asked for it."""
 
 
 def require_lines(name: str, head: bytes, within: str | None = None) -> None:
@@ -159,7 +159,7 @@ class Raw(FileIO):
                 count += more
         if self._error is not None and not count:
             raise self._error
-        self._progress.update(count - filled)
+        self._progress(count - filled)
         return count
 
 
@@ -222,13 +222,13 @@ class Given:
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, unless something is in it; return up to where it is filled."""
         count = filled or read_some(self._file, buffer)
-        self._progress.update(count - filled)
+        self._progress(count - filled)
         return count
 
 
 @contextmanager
 def open_input(
-    file: str | int | RawInput, name: str, progress: Progress = UNTOLD, head: bytes = b""
+    file: str | int | RawInput, name: str, progress: Progress = untold, head: bytes = b""
 ) -> Iterator[RawInput]:
     """Open one input for reading, decompressed.
 
@@ -238,8 +238,8 @@ def open_input(
         A path, a descriptor, or a binary file that is open; the latter two stay open.
     name : str
         What errors call it.
-    progress
-        Is told how many bytes were read, as they come.
+    progress : callable
+        Called with the number of bytes that were read, as they come.
     head : bytes
         What was read of it already.
     """
@@ -340,8 +340,8 @@ class Inputs:
     warn : callable, optional
         Called with a sentence: once a run if fields are split within quotes, or quotes have a
         backslash before them; and for each input of which no line has its key.
-    progress : Progress
-        Is told how many bytes were read, as they come.
+    progress : callable
+        Called with the number of bytes that were read, as they come.
     """
 
     keys: KeyRule
@@ -349,7 +349,7 @@ class Inputs:
     header: bool = True
     proven: bool = False
     warn: Callable[[str], None] | None = None
-    progress: Progress = UNTOLD
+    progress: Progress = untold
     _warned: bool = False  # of quotes
 
     @property

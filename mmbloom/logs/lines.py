@@ -18,7 +18,7 @@ import select
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO, IOBase, RawIOBase
@@ -404,26 +404,6 @@ class _From:
         return count
 
 
-@contextmanager
-def alone(*sinks: object) -> Iterator[None]:
-    """Make a block in which no other run appends to the files of some sinks, for a filter's lock.
-
-    Whoever may read an output can lock it. So a run waits for its outputs before it locks the
-    filter, and other runs with that go on. It waits for them in one order, as two runs with the
-    same two outputs would otherwise wait for each other.
-    """
-    existing = (getattr(sink, "existing", None) for sink in sinks)
-    with ExitStack() as stack:
-        for one in sorted(filter(None, existing), key=_file_number):
-            stack.enter_context(one.alone())
-        yield
-
-
-def _file_number(existing: Existing) -> tuple[int, int]:
-    status = os.fstat(existing.fileno())
-    return status.st_dev, status.st_ino
-
-
 class LineWriter:
     r"""Writes lines to a raw file; nothing is buffered when `write` returns.
 
@@ -499,13 +479,17 @@ class LineWriter:
         """
         if not len(lines):
             return
-        with alone(self):
+        with self.alone():
             ending = self._ending()
             self._write(ending + lines.tobytes() if ending else lines)
             self._mid_line = not terminated
             self._wrote(len(lines))
         if self._sync is not None:
             self._sync()
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Return a block in which no other run appends to the file, see `Existing.alone`."""
+        return _ANY_BLOCK if self.existing is None else self.existing.alone()
 
     def _wrote(self, count: int) -> None:
         """Note that the last bytes of the file are these lines."""

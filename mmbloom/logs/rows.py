@@ -32,7 +32,6 @@ from mmbloom.logs.lines import (
     Pieces,
     RawInput,
     RawOutput,
-    alone,
     cut,
     found_among,
     marked,
@@ -272,7 +271,7 @@ class RowWriter(LineWriter):
         OSError
             As `mmbloom.logs.lines.LineWriter.write`.
         """
-        with alone(self):
+        with self.alone():
             if rest := self._missing_of(head):
                 self._write(rest)
                 self._mid_line = not head.endswith((b"\n", BOM))

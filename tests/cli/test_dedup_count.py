@@ -8,7 +8,6 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from cli_runner import EXACT, inside, is_one_line, mmbloom, started
 
 from mmbloom import BloomFilter
 from mmbloom._system import proc
-from mmbloom.cli import marking as command
+from mmbloom.logs import counts
 from mmbloom.logs.dedup import Sink
 
 Capture = pytest.CaptureFixture[bytes]
@@ -134,14 +133,15 @@ def counted_then_changed(
     capture: Capture, monkeypatch: pytest.MonkeyPatch, path: Path, change: Callable[[], object]
 ) -> tuple[int, bytes, str]:
     """Run on an input that changes when its lines are counted, before one is printed."""
-    real = command._Counting.before
 
-    def changed(self: command._Counting, writer: Sink) -> AbstractContextManager[Sink]:
+    real = counts.CountedWriter
+
+    def changed(sink: Sink, number: counts.LineCounts, end: bytes) -> counts.CountedWriter:
         change()
-        return real(self, writer)
+        return real(sink, number, end)
 
     with monkeypatch.context() as patch:
-        patch.setattr(command._Counting, "before", changed)
+        patch.setattr(counts, "CountedWriter", changed)
         return inside(capture, "dedup", path.with_name("seen"), *EXACT, "-c", path)
 
 

@@ -36,10 +36,11 @@ LATE = {
     "cli.options": {"_engine", "format.folder"},  # for help; for commands without a duration
     "cli.lines": {"logs.rows"},  # for lines that are no CSV
     "logs.inputs": {"logs.rows"},  # for lines that are no CSV
-    # For outputs that are not compressed, no CSV, and in a folder without a manifest.
-    "logs.outputs": {"logs.rows", "logs.compressed", "_storage.folder"},
-    # For runs that do not end at a full filter; that count nothing.
-    "cli.marking": {"filters.grow", "logs.counts"},
+    "logs.dedup": {"logs.rows"},  # the same
+    # For outputs that are no CSV, and in a folder without a manifest.
+    "logs.outputs": {"logs.rows", "_storage.folder"},
+    # For runs that do not end at a full filter; that count nothing; in one process.
+    "cli.marking": {"filters.grow", "logs.counts", "cli.workers"},
 }
 
 
