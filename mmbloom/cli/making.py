@@ -12,17 +12,7 @@ from functools import partial
 from typing import Any
 
 import mmbloom
-from mmbloom.cli.filters import (
-    error_rate,
-    given,
-    make,
-    making_options,
-    one_file,
-    planned_bytes,
-    rotation,
-    say_if_large,
-    writing_options,
-)
+from mmbloom.cli import filters
 from mmbloom.cli.process import NOT_SOUND, OK, UsageError, say
 from mmbloom.cli.report import bytes_of, told
 from mmbloom.filters.base import Filter
@@ -33,23 +23,23 @@ from mmbloom.sizing.params import FilterParams, Shape
 
 def create(args: argparse.Namespace) -> int:
     """Run the command."""
-    sizing = given(args, "error_rate", "layout", "hash", "seed")
+    sizing = filters.given(args, "error_rate", "layout", "hash", "seed")
     # It is closed at once: shared memory would be filled for nothing.
     options = {
-        **making_options(args),
+        **filters.making_options(args),
         "reserve": args.reserve,
         "resident": False,
     }
-    times = rotation(args)
+    times = filters.rotation(args)
     if args.like is None:
         if args.capacity is None:
             raise UsageError(
                 "give the number of distinct keys to plan for with -n, or a filter with --like"
             )
-        sizing["error_rate"] = error_rate(args)
-        say_if_large(args)
+        sizing["error_rate"] = filters.error_rate(args)
+        filters.say_if_large(args)
         with told(args, args.file, partial(_planned_bytes, args)):
-            make(args, {**sizing, **times, **options}).close()
+            filters.make(args, {**sizing, **times, **options}).close()
         return OK
     if sizing or args.capacity is not None:
         raise UsageError(
@@ -68,7 +58,7 @@ def create(args: argparse.Namespace) -> int:
 
 def _planned_bytes(args: argparse.Namespace) -> int | None:
     """Return the size of the new file; None for folders."""
-    return None if args.growing or args.rotate else planned_bytes(args)
+    return None if args.growing or args.rotate else filters.planned_bytes(args)
 
 
 def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, Any]) -> Filter:
@@ -77,7 +67,7 @@ def _make_like(args: argparse.Namespace, other: Filter, options: Mapping[str, An
             "--like takes the kind of filter from OTHER: leave out --growing and --rotate"
         )
     if isinstance(other, mmbloom.BloomFilter | mmbloom.CountingBloomFilter):
-        return one_file(args).create(args.file, like=other, **options)
+        return filters.one_file(args).create(args.file, like=other, **options)
     if args.counting:
         raise UsageError(f"{args.like}: is a folder: leave out --counting")
     settings = {**other.info().settings, **options}
@@ -94,12 +84,12 @@ def copy(args: argparse.Namespace) -> int:
     with told(args, args.destination, partial(bytes_of, args.file)):
         if args.plain:
             with mmbloom.CountingBloomFilter.open(args.file, "r") as counting:
-                counting.to_bloom(args.destination, **making_options(args))
+                counting.to_bloom(args.destination, **filters.making_options(args))
         else:
             options = {
                 "seal": args.seal,
                 "replace": args.replace,
-                **making_options(args),
+                **filters.making_options(args),
             }
             mmbloom.copy(args.file, args.destination, **options)
     return OK
@@ -118,14 +108,14 @@ def intersect(args: argparse.Namespace) -> int:
 def _combine(args: argparse.Namespace, combine: Callable[..., object]) -> int:
     # The new filter is as large as the first one, or larger.
     with told(args, args.destination, partial(bytes_of, args.file[0])):
-        combine(args.destination, args.file, **making_options(args))
+        combine(args.destination, args.file, **filters.making_options(args))
     return OK
 
 
 def grow(args: argparse.Namespace) -> int:
     """Run the command; the folder is on the disk when this returns."""
     state = "already: nothing was done" if os.path.isdir(args.file) else "now"
-    rate = mmbloom.grow(args.file, reserve=args.reserve, **writing_options(args))
+    rate = mmbloom.grow(args.file, reserve=args.reserve, **filters.writing_options(args))
     say(
         f"{args.file}: is a growing folder {state}; its error rate as a whole is at most "
         f"{rate:.2g}: {share_of(rate)} of new lines are taken for seen"
@@ -140,7 +130,9 @@ def repair(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{args.file}: is a folder, whose manifest has the parameters: leave out these options"
         )
-    done = mmbloom.repair(args.file, args.destination, params=params, **making_options(args))
+    done = mmbloom.repair(
+        args.file, args.destination, params=params, **filters.making_options(args)
+    )
     _say(done, args.destination)
     return NOT_SOUND if done.losses else OK
 
@@ -157,7 +149,7 @@ def _params(args: argparse.Namespace) -> FilterParams | None:
             "to rebuild a header give --hash, --seed and --layout, and either --num-bits and "
             "--num-hashes (and --blocks-per-key) or the -n and -p that the filter was made with"
         )
-    planned = error_rate(args)
+    planned = filters.error_rate(args)
     if sizes == (None, None):
         if blocks is not None:
             raise UsageError("--blocks-per-key goes with --num-bits and --num-hashes")
@@ -196,7 +188,7 @@ def _say(done: mmbloom.Repair, destination: str) -> None:
 
 def export(args: argparse.Namespace) -> int:
     """Run the command; the new file is on the disk when this returns."""
-    mmbloom.export_guava(args.file, args.destination, **making_options(args))
+    mmbloom.export_guava(args.file, args.destination, **filters.making_options(args))
     return OK
 
 
@@ -207,7 +199,7 @@ def import_(args: argparse.Namespace) -> int:
             args.source,
             args.destination,
             capacity=args.capacity,
-            error_rate=error_rate(args),
-            **making_options(args),
+            error_rate=filters.error_rate(args),
+            **filters.making_options(args),
         )
     return OK

@@ -18,16 +18,8 @@ import numpy as np
 from mmbloom._engine import bytes_of, fields_of
 from mmbloom._keys.coerce import coerce
 from mmbloom._storage.opening import absolute
+from mmbloom.cli import filters
 from mmbloom.cli.commands import AS_TYPED
-from mmbloom.cli.filters import (
-    copied,
-    fill_of_file,
-    in_use,
-    open_or_create,
-    say_if_past_plan,
-    say_of_another_rule,
-    writing_options,
-)
 from mmbloom.cli.lines import (
     check_lines,
     inputs_of,
@@ -120,7 +112,7 @@ def _require_use(seen: OfBits) -> None:
 
     Else a file whose bits are all set would drop each line, and meet no new one to stop at.
     """
-    if isinstance(seen, BloomFilter) and (fill := fill_of_file(seen)).is_useless:
+    if isinstance(seen, BloomFilter) and (fill := filters.fill_of_file(seen)).is_useless:
         raise StoppedError(f"{seen.path}: is full: it {fill}; nothing was read")
 
 
@@ -130,7 +122,7 @@ def _to_go_on(seen: OfBits) -> str:
         return "wait for the next period, or make a folder with more keys a period"
     from mmbloom.filters.grow import why_not  # noqa: PLC0415  to be needed by few runs
 
-    fill = fill_of_file(seen)
+    fill = filters.fill_of_file(seen)
     reason = why_not(seen.params, fill)
     to_do = f"mmbloom grow {seen.path} makes room: then run the same command again"
     if reason:
@@ -158,9 +150,9 @@ def dedup(args: argparse.Namespace) -> int:
     stopped = None
     tallies = [(place, Tally()) for place in places]
     with (
-        copied(args) if args.dry_run else nullcontext(args) as opened,
-        open_or_create(opened, open_of_bits) as seen,
-        in_use(args, seen, inputs.keys),
+        filters.copied(args) if args.dry_run else nullcontext(args) as opened,
+        filters.open_or_create(opened, open_of_bits) as seen,
+        filters.in_use(args, seen, inputs.keys),
     ):
         with counted(args, tallies, seen, started):
             try:
@@ -330,8 +322,8 @@ def add(args: argparse.Namespace) -> int:
     tallies = [(place, Tally()) for place in places]
     # A counting filter counts every line, repeats too: `remove` takes out one copy a line.
     with (
-        open_or_create(args, open_filter) as seen,
-        in_use(args, seen, inputs.keys),
+        filters.open_or_create(args, open_filter) as seen,
+        filters.in_use(args, seen, inputs.keys),
         counted(args, tallies, seen, started),
     ):
         run = Run(seen, Discard(), wait=partial(patiently, seen.path, timeout=args.lock_timeout))
@@ -355,8 +347,8 @@ def remove(args: argparse.Namespace) -> int:
     refuse_overlap(STDOUT_FD, places, args.file)
     require_files([absolute(args.file)], _WHY_FILES)
     with (
-        CountingBloomFilter.open(args.file, **writing_options(args)) as seen,
-        in_use(args, seen, inputs.keys),
+        CountingBloomFilter.open(args.file, **filters.writing_options(args)) as seen,
+        filters.in_use(args, seen, inputs.keys),
         progress_bar(args, places, printing=False) as inputs.progress,
     ):
         for place in places:
@@ -381,7 +373,7 @@ def exclude(args: argparse.Namespace) -> int:
         raise UsageError("a KEY is a whole key: options that choose a part are for lines of stdin")
     with open_filter(args.file) as seen, _keys(args, inputs) as keys:
         if chosen.rule != WHOLE_LINES:
-            say_of_another_rule(seen, chosen)
+            filters.say_of_another_rule(seen, chosen)
         elif _is_of_several(rule := seen.key_rule or ""):
             say(
                 f'warning: {seen.path}: was filled by "{rule}", and a key of several parts cannot '
@@ -389,7 +381,7 @@ def exclude(args: argparse.Namespace) -> int:
             )
         exclusions = seen.exclusions
         changed = exclusions.update(keys) if args.add else exclusions.difference_update(keys)
-        say_if_past_plan(args.file, seen)
+        filters.say_if_past_plan(args.file, seen)
     return OK if args.add or changed else NOTHING_FOUND
 
 
@@ -409,7 +401,7 @@ def _print_all(file: str) -> int:
     with open_filter(file, "r") as seen, open_output(STDOUT_FD, b"\n") as writer:
         written = write_keys(seen.exclusions)
         writer.write(np.frombuffer(written, np.uint8), terminated=True)
-        say_if_past_plan(file, seen)
+        filters.say_if_past_plan(file, seen)
     return OK if written else NOTHING_FOUND
 
 

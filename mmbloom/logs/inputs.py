@@ -18,14 +18,7 @@ from typing import Any
 from mmbloom._system.descriptors import open_file
 from mmbloom._system.extras import Compression, compression
 from mmbloom.errors import ColumnError, InputError, OpenQuoteError
-from mmbloom.logs.compressed import (
-    BEGINNINGS,
-    Blocks,
-    DamagedError,
-    decompress,
-    kind_by_name,
-    kind_of,
-)
+from mmbloom.logs import compressed
 from mmbloom.logs.lines import (
     Chunk,
     Empty,
@@ -107,7 +100,7 @@ def _is_tar(head: bytes) -> bool:
 
 
 def _undecided(head: bytes) -> bool:
-    starts = (*BEGINNINGS, *_NO_LINES, b"ORC\0")
+    starts = (*compressed.BEGINNINGS, *_NO_LINES, b"ORC\0")
     return any(len(head) < len(start) and start.startswith(head) for start in starts)
 
 
@@ -177,7 +170,7 @@ class Looked(RawIOBase):
             if not count:
                 break
             self.head += room[:count]
-        self.kind = kind_of(self.head)
+        self.kind = compressed.kind_of(self.head)
 
     def readable(self) -> bool:
         """Return True, as decompressors ask."""
@@ -203,9 +196,9 @@ def _decompressed(raw: Looked, kind: str, library: Compression, name: str) -> It
 
     padding = _PADDING.get(kind, 0)
     try:
-        for block, _ in decompress(read, kind, library.decompressor, padding=padding):
+        for block, _ in compressed.decompress(read, kind, library.decompressor, padding=padding):
             yield block
-    except (DamagedError, EOFError) as error:
+    except (compressed.DamagedError, EOFError) as error:
         raise InputError(f"{name}: damaged or cut off: {error}") from error
 
 
@@ -252,11 +245,11 @@ def open_input(
         looked = Looked(raw, head)
         require_lines(name, looked.head)
         # A file whose name promises compressed lines is not read as plain ones.
-        kind = looked.kind or kind_by_name(name)
+        kind = looked.kind or compressed.kind_by_name(name)
         if kind is None:
             yield looked
             return
-        inner = Blocks(_decompressed(looked, kind, load_library(kind, name), name))
+        inner = compressed.Blocks(_decompressed(looked, kind, load_library(kind, name), name))
         require_lines(name, inner.head(HEAD), kind)
         yield inner
 
