@@ -9,8 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from io import FileIO
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import repeat
 from typing import TypeVar
 
@@ -20,17 +19,15 @@ from mmbloom.cli.options import FIELDS
 from mmbloom.cli.process import STDIN_FD, UsageError, say
 from mmbloom.cli.report import Tallies
 from mmbloom.errors import LockTimeoutError
-from mmbloom.logs.compressed import AT_A_TIME, kind_by_name, kind_of
+from mmbloom.logs.compressed import AT_A_TIME, kind_by_name
 from mmbloom.logs.dedup import Run
 from mmbloom.logs.inputs import (
-    HEAD,
     Inputs,
     Keyed,
     Looked,
     Raw,
     check_first_lines,
     load_library,
-    require_lines,
     untold,
 )
 from mmbloom.logs.lines import KeyRule, LineKeys
@@ -52,42 +49,10 @@ def places_of(named: list[str]) -> list[Place]:
     return [STDIN_FD if name == "-" else name for name in named or ["-"]]
 
 
-def check_inputs(places: list[Place]) -> None:
-    """Fail if an input or its library is missing, before anything is created or marked."""
-    _taken.clear()
-    if STDIN_FD in places:
-        say_what_is_read("lines", "inputs come after the filter")
-    for place in places:
-        if isinstance(place, str):
-            if os.path.isdir(place):
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place)
-            os.stat(place)
-        head, name = _first_bytes(place), shown(place)
-        require_lines(name, head)
-        if kind := kind_of(head) or kind_by_name(name):
-            load_library(kind, name)
-    if STDIN_FD in places and _is_pipe(STDIN_FD) and not extras.has_zstd():
-        # What a pipe brings is not waited for unless it may have to be refused.
-        with Raw(STDIN_FD, untold, "stdin") as raw:
-            looked = Looked(raw)
-        _taken.extend(looked.head)
-        if looked.kind:
-            load_library(looked.kind, "stdin")
-
-
 def say_what_is_read(what: str, else_do: str) -> None:
     """Print that somebody has to type, if stdin is a terminal, and what to do instead."""
     if os.isatty(STDIN_FD):
         say(f"reading {what} from the terminal, up to Ctrl-D: {else_do}")
-
-
-def _first_bytes(place: Place) -> bytes:
-    """Return the first bytes of a regular file, without moving in it; b"" for all else."""
-    with suppress(OSError):
-        if os.path.isfile(place):
-            with FileIO(place, closefd=isinstance(place, str)) as opened:
-                return os.pread(opened.fileno(), HEAD, opened.tell())
-    return b""
 
 
 def _is_pipe(fd: int) -> bool:
@@ -109,7 +74,7 @@ def keep_stdin() -> int:
                 _taken.clear()
                 block = memoryview(bytearray(AT_A_TIME))
                 with Raw(STDIN_FD, untold, "stdin") as raw:
-                    while count := raw.readinto(block):
+                    while count := raw.fill(block, 0):
                         kept.write(block[:count])
                 kept.seek(0)
             except OSError as error:
@@ -245,9 +210,24 @@ def open_lines(
 def check_lines(inputs: Inputs, places: list[Place]) -> None:
     """Fail if inputs cannot be read as asked for, before anything is created or marked.
 
-    Of a pipe that is found only when it is read.
+    Of a pipe that is found only when it is read, unless its library is missing.
     """
-    check_inputs(places)
+    _taken.clear()
+    if STDIN_FD in places:
+        say_what_is_read("lines", "inputs come after the filter")
+    for path in (place for place in places if isinstance(place, str)):
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        os.stat(path)
+        if kind := kind_by_name(path):
+            load_library(kind, path)
+    if STDIN_FD in places and _is_pipe(STDIN_FD) and not extras.has_zstd():
+        # What a pipe brings is not waited for unless it may have to be refused.
+        with Raw(STDIN_FD, untold, "stdin") as raw:
+            looked = Looked(raw)
+        _taken.extend(looked.head)
+        if looked.kind:
+            load_library(looked.kind, "stdin")
     files = [place for place in places if os.path.isfile(place)]
     begin = os.lseek(STDIN_FD, 0, os.SEEK_CUR) if STDIN_FD in files else 0
     check_first_lines(open_lines(inputs, place) for place in files)

@@ -37,7 +37,6 @@ from mmbloom.logs.inputs import Inputs, Keyed, check_first_lines, place_of
 from mmbloom.logs.lines import (
     Chunk,
     Empty,
-    Existing,
     Found,
     KeyRule,
     LineKeys,
@@ -189,14 +188,9 @@ def alone(*sinks: object) -> Iterator[None]:
     """
     existing = (getattr(sink, "existing", None) for sink in sinks)
     with ExitStack() as stack:
-        for one in sorted(filter(None, existing), key=_file_number):
+        for one in sorted(filter(None, existing), key=lambda one: os.fstat(one.fileno())[1:3]):
             stack.enter_context(one.alone())
         yield
-
-
-def _file_number(existing: Existing) -> tuple[int, int]:
-    status = os.fstat(existing.fileno())
-    return status.st_dev, status.st_ino
 
 
 class Wait(Protocol):

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO, RawIOBase
+from operator import methodcaller
 from typing import Any
 
 from mmbloom._system.descriptors import open_file
@@ -125,10 +126,6 @@ class Raw(FileIO):
         self._readable = select.poll()  # which takes any descriptor, where select takes 1,024
         self._readable.register(self, select.POLLIN)
 
-    def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end."""
-        return self.fill(memoryview(buffer).cast("B"), 0)
-
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, waiting if nothing is in it yet; return up to where it is filled.
 
@@ -137,7 +134,7 @@ class Raw(FileIO):
         count = filled
         while count < len(buffer) and not self._ended and (not count or self._readable.poll(0)):
             try:
-                more = super().readinto(buffer[count:])
+                more = self.readinto(buffer[count:])
             except OSError as error:
                 self._ended = True
                 self._error = InputError(f"{self._name}: cannot be read: {error.strerror}")
@@ -166,15 +163,11 @@ class Looked(RawIOBase):
     def __init__(self, raw: "Raw | Given", head: bytes = b"") -> None:
         self._raw, self.head, room = raw, head, bytearray(HEAD)
         while _undecided(self.head):
-            count = raw.readinto(memoryview(room)[: HEAD - len(self.head)])
+            count = raw.fill(memoryview(room)[: HEAD - len(self.head)], 0)
             if not count:
                 break
             self.head += room[:count]
         self.kind = compressed.kind_of(self.head)
-
-    def readable(self) -> bool:
-        """Return True, as decompressors ask."""
-        return True
 
     def readinto(self, buffer: Any, /) -> int:
         """Read some bytes; 0 at the end."""
@@ -207,10 +200,6 @@ class Given:
 
     def __init__(self, file: RawInput, progress: Progress) -> None:
         self._file, self._progress = file, progress
-
-    def readinto(self, buffer: Any, /) -> int:
-        """Read some bytes; 0 at the end."""
-        return self.fill(memoryview(buffer).cast("B"), 0)
 
     def fill(self, buffer: memoryview, filled: int) -> int:
         """Fill a buffer up, unless something is in it; return up to where it is filled."""
@@ -381,7 +370,9 @@ class Inputs:
         chunks = _named(read_chunks(source, self.terminator), lines.name)
         if isinstance(self.keys, LineKeys) and self.keys.separator in _OF_CSV:
             said = "has quotes: fields are split within them; read it as CSV (--csv)"
-            chunks = self._warning_of(_first_quote, said, chunks, f"{lines.name}: line")
+            chunks = self._warning_of(
+                methodcaller("find", b'"'), said, chunks, f"{lines.name}: line"
+            )
         lines.chunks = self._with_part(chunks, lines, enough)
 
     def _cut_rows(self, source: RawInput, lines: Keyed, enough: int) -> None:
@@ -491,10 +482,6 @@ def _no_part(lines: Keyed) -> NoPartError:
         f"{lines.name}: no line has the {lines.keys.part} empty: choose another one or, if it is "
         'right, say what to do with such lines, such as empty="whole" (--empty whole)'
     )
-
-
-def _first_quote(data: bytes) -> int:
-    return data.find(b'"')
 
 
 def _first_escape(data: bytes, delimiter: bytes) -> int:
